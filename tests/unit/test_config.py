@@ -1,0 +1,68 @@
+"""Configuration: what is impossible fails when the object is built, and secrets stay secret."""
+
+import pickle
+from datetime import timedelta
+
+import pytest
+
+from yt_exactly_once.config import (
+    ClusterConfig,
+    RetryPolicy,
+    Secret,
+    WriteMode,
+    check_transaction_timeout,
+)
+from yt_exactly_once.errors import ConfigError
+
+
+def test_missing_proxy_names_the_variable_to_set(monkeypatch):
+    """The first thing a newcomer forgets must be said in words."""
+    monkeypatch.delenv("YT_PROXY", raising=False)
+    with pytest.raises(ConfigError, match="YT_PROXY"):
+        ClusterConfig.resolve()
+
+
+def test_environment_fills_in_proxy_and_token(monkeypatch):
+    """The two variables of every YTsaurus tool are honoured."""
+    monkeypatch.setenv("YT_PROXY", "cluster:80")
+    monkeypatch.setenv("YT_TOKEN", "sesame")
+    config = ClusterConfig.resolve()
+    assert config.proxy == "cluster:80"
+    assert config.token == Secret("sesame")
+
+
+def test_arguments_win_over_the_environment(monkeypatch):
+    """What is written in the code is what happens."""
+    monkeypatch.setenv("YT_PROXY", "elsewhere")
+    assert ClusterConfig.resolve("here").proxy == "here"
+
+
+def test_token_is_never_shown():
+    """A configuration may be logged as a whole."""
+    config = ClusterConfig(proxy="p", token=Secret("sesame"))
+    assert "sesame" not in repr(config)
+    assert "sesame" not in str(config)
+    assert pickle.loads(pickle.dumps(config)).token.reveal() == "sesame"
+
+
+def test_unknown_mode_lists_the_known_ones():
+    """A typo is answered with the choices."""
+    with pytest.raises(ConfigError, match="at-least-once, transactional, idempotent"):
+        WriteMode.parse("exactly-twice")
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 61])
+def test_transaction_timeout_beyond_what_nodes_grant_is_refused(seconds):
+    """A longer lease would be promised and not kept."""
+    with pytest.raises(ConfigError, match="transaction_timeout"):
+        check_transaction_timeout(timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"attempts": 0}, {"deadline": timedelta(seconds=-1)}, {"max_wait": timedelta(seconds=-1)}],
+)
+def test_impossible_retry_policy_is_refused(options):
+    """A policy that could never attempt anything is a mistake."""
+    with pytest.raises(ConfigError):
+        RetryPolicy(**options)

@@ -1,0 +1,53 @@
+"""Exactly-once delivery from Spark Structured Streaming into YTsaurus, on stock PySpark.
+
+Public names are resolved on first use: importing the package loads neither pyspark nor the YTsaurus
+client, so that configuration and errors stay cheap everywhere.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from yt_exactly_once.config import ClusterConfig, RetryPolicy, WriteMode
+    from yt_exactly_once.errors import ExactlyOnceError
+    from yt_exactly_once.observability import Event
+    from yt_exactly_once.spark.java import require_java
+    from yt_exactly_once.spark.sink import TransactionalSink
+    from yt_exactly_once.spark.sink_options import Target
+    from yt_exactly_once.spark.source import register_source
+
+__all__ = [
+    "ClusterConfig",
+    "Event",
+    "ExactlyOnceError",
+    "RetryPolicy",
+    "Target",
+    "TransactionalSink",
+    "WriteMode",
+    "register_source",
+    "require_java",
+]
+
+_HOMES = {
+    "ClusterConfig": "config",
+    "Event": "observability",
+    "ExactlyOnceError": "errors",
+    "RetryPolicy": "config",
+    "Target": "spark.sink_options",
+    "TransactionalSink": "spark.sink",
+    "WriteMode": "config",
+    "register_source": "spark.source",
+    "require_java": "spark.java",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,157 @@
+"""Frozen, checked and picklable configuration: impossible values fail when the object is built.
+
+It reads the two environment variables every YTsaurus tool reads, `YT_PROXY` and `YT_TOKEN`, and
+nothing else; it opens no connection and holds no process-wide state.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Self
+
+from yt_exactly_once.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT_DYN_BATCH_SIZE = 50_000
+"""Rows per insert request; SPYT's `spark.yt.write.dynBatchSize` has the same default."""
+
+ROWS_PER_TABLET_LIMIT = 100_000
+"""Default of the server's `max_rows_per_transaction`, per tablet and transaction."""
+
+TRANSACTION_TIMEOUT_LIMIT = timedelta(seconds=60)
+"""Tablet nodes end older transactions (`max_transaction_timeout`), whatever the client asks for."""
+
+
+class WriteMode(StrEnum):
+    """What a sink promises, see the package documentation of each mode."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    TRANSACTIONAL = "transactional"
+    IDEMPOTENT = "idempotent"
+
+    @classmethod
+    def parse(cls, value: str) -> Self:
+        """Return the mode of that name.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        try:
+            return cls(value)
+        except ValueError:
+            names = ", ".join(mode.value for mode in cls)
+            message = f"Unknown mode {value!r}"
+            raise ConfigError(message, remedy=f"Use one of: {names}") from None
+
+
+class Secret:
+    """A string that shows itself only when asked to."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        """Return the value."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._value == self._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterConfig:
+    """How to reach a cluster.
+
+    Attributes:
+        proxy: `host[:port]` or URL of an HTTP proxy or of a balancer before them.
+        token: OAuth token; `None` sends none.
+        request_timeout: limit of one light request and of all its repeats.
+        heavy_request_timeout: limit of one request that carries rows.
+        client_config: laid over the configuration of `ytsaurus-client`, as nested mappings.
+    """
+
+    proxy: str
+    token: Secret | None = None
+    request_timeout: timedelta = timedelta(seconds=20)
+    heavy_request_timeout: timedelta = timedelta(seconds=60)
+    client_config: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        if not self.proxy.strip():
+            raise ConfigError("The proxy address is empty", remedy=_PROXY_REMEDY)
+        for name in ("request_timeout", "heavy_request_timeout"):
+            if getattr(self, name) <= timedelta(0):
+                raise ConfigError(f"{name} must be positive", remedy="Give a longer duration")
+
+    @classmethod
+    def resolve(
+        cls, proxy: str | None = None, token: str | Secret | None = None, **options: Any
+    ) -> Self:
+        """Build from arguments, falling back to `YT_PROXY` and `YT_TOKEN`.
+
+        Raises:
+            ConfigError: no proxy was given and `YT_PROXY` is not set.
+        """
+        proxy = proxy or os.environ.get("YT_PROXY")
+        if not proxy:
+            raise ConfigError("No YTsaurus proxy is configured", remedy=_PROXY_REMEDY)
+        token = token or os.environ.get("YT_TOKEN") or None
+        secret = Secret(token) if isinstance(token, str) else token
+        return cls(proxy=proxy, token=secret, **options)
+
+
+_PROXY_REMEDY = "Pass proxy='host:port' or set the environment variable YT_PROXY"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryPolicy:
+    """How long and how often an attempt is repeated.
+
+    Attributes:
+        attempts: how many attempts at most, the first included.
+        deadline: no new attempt is begun when its wait would end later than this after the first.
+        first_wait: the longest first wait; each following one may be twice as long (with jitter).
+        max_wait: the longest wait between two attempts.
+    """
+
+    attempts: int = 10
+    deadline: timedelta = timedelta(minutes=5)
+    first_wait: timedelta = timedelta(milliseconds=200)
+    max_wait: timedelta = timedelta(seconds=20)
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        if self.attempts < 1:
+            raise ConfigError("attempts must be at least 1", remedy="1 means no retry")
+        for name in ("deadline", "first_wait", "max_wait"):
+            if getattr(self, name) < timedelta(0):
+                raise ConfigError(f"{name} must not be negative", remedy="Give a longer duration")
+
+
+def check_transaction_timeout(timeout: timedelta) -> timedelta:
+    """Return the timeout of a tablet transaction when tablet nodes will grant it.
+
+    Raises:
+        ConfigError: it is not positive, or longer than tablet nodes allow.
+    """
+    if not timedelta(0) < timeout <= TRANSACTION_TIMEOUT_LIMIT:
+        limit = int(TRANSACTION_TIMEOUT_LIMIT.total_seconds())
+        raise ConfigError(
+            f"transaction_timeout of {timeout.total_seconds():g} s is out of range",
+            remedy=f"Tablet nodes end transactions after {limit} s; give more than 0 s and at most that",
+        )
+    return timeout

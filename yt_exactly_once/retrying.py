@@ -1,0 +1,81 @@
+"""From a `RetryPolicy` to attempts: the only place that knows tenacity.
+
+What is retried is one whole attempt, never a single command: commands inside a transaction must not
+be repeated on their own. Every retry is an event.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import tenacity
+
+from yt_exactly_once.errors import RetriesExhaustedError, TransientError
+from yt_exactly_once.observability import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from yt_exactly_once.config import RetryPolicy
+    from yt_exactly_once.observability import Emitter
+
+T = TypeVar("T")
+
+
+def run_attempts(
+    attempt: Callable[[int], T],
+    policy: RetryPolicy,
+    emit: Emitter,
+    *,
+    sleep: Callable[[float], None] = tenacity.nap.sleep,
+) -> T:
+    """Call `attempt` with 1, 2, ... until it returns or the policy gives up.
+
+    Args:
+        attempt: gets the number of the attempt; raises `TransientError` to be called again.
+        policy: limits and waits.
+        emit: gets `retry.scheduled` before each wait.
+        sleep: waits that many seconds.
+
+    Raises:
+        RetriesExhaustedError: the last attempt failed as well; its error is the cause.
+        Exception: whatever else an attempt raises, at once.
+    """
+
+    def announce(state: tenacity.RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        emit(
+            Event.RETRY_SCHEDULED,
+            attempt=state.attempt_number,
+            wait=round(state.upcoming_sleep, 3),
+            reason=type(error).__name__,
+            error=str(error),
+        )
+
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(TransientError),
+        stop=tenacity.stop_after_attempt(policy.attempts)
+        | tenacity.stop_before_delay(policy.deadline.total_seconds()),
+        wait=tenacity.wait_random_exponential(
+            multiplier=policy.first_wait.total_seconds(), max=policy.max_wait.total_seconds()
+        ),
+        before_sleep=announce,
+        sleep=sleep,
+        reraise=True,
+    )
+    number = 0
+
+    def numbered() -> T:
+        nonlocal number
+        number += 1
+        return attempt(number)
+
+    try:
+        return retrying(numbered)
+    except TransientError as error:
+        raise RetriesExhaustedError(
+            f"Gave up after {number} attempts, the last one failed: {error.what}",
+            remedy=error.remedy
+            or "Spark will replay the batch when the query is restarted; nothing is lost",
+            **error.where,
+        ) from error
