@@ -1,0 +1,177 @@
+"""Arrow as input: what each column type takes, what it refuses, and what silently happens."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import io
+
+import pyarrow as pa
+import pytest
+from yt import yson
+
+from yt_exactly_once.local import arrow_rows
+from yt_exactly_once.local.errors import YtError
+
+MOMENT = dt.datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=dt.UTC)
+SECONDS = int(MOMENT.timestamp())
+DAY = SECONDS // 86_400
+
+
+def _stream(table):
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def _column(array, type_v3, metadata=None):
+    field = pa.field("c", array.type, metadata=metadata)
+    table = pa.Table.from_arrays([array], schema=pa.schema([field]))
+    rows = arrow_rows.loads(_stream(table), [{"name": "c", "type_v3": type_v3}])
+    return [row["c"] for row in rows]
+
+
+def _optional(item):
+    return {"type_name": "optional", "item": item}
+
+
+@pytest.mark.parametrize(
+    ("array", "type_v3", "expected"),
+    [
+        (pa.array([1, None], pa.int8()), "int64", [1, None]),
+        (pa.array([1], pa.int64()), _optional("int64"), [1]),
+        (pa.array([MOMENT], pa.timestamp("ms")), "int64", [SECONDS * 1000 + 123]),
+        (pa.array([DAY], pa.date32()), "int64", [DAY]),
+        (pa.array([7], pa.uint8()), "uint64", [7]),
+        (pa.array([1.5], pa.float16()), "double", [1.5]),
+        (pa.array([True, None]), "bool", [True, None]),
+        (pa.array(["ы"]), "utf8", ["ы".encode()]),
+        (pa.array(["ы"], pa.large_string()), "string", ["ы".encode()]),
+        (pa.array([b"ab"], pa.binary(2)), "string", [b"ab"]),
+        (pa.array(["a", "b", "a"]).dictionary_encode(), "string", [b"a", b"b", b"a"]),
+        (pa.array([b"0123456789abcdef"], pa.binary(16)), "uuid", [b"0123456789abcdef"]),
+        (pa.array([DAY], pa.date32()), "date", [DAY]),
+        (pa.array([MOMENT], pa.date64()), "datetime", [DAY * 86_400]),
+        (pa.array([MOMENT], pa.timestamp("us")), "datetime", [SECONDS]),
+        (pa.array([MOMENT], pa.timestamp("s")), "timestamp", [SECONDS * 1_000_000]),
+        (pa.array([MOMENT], pa.timestamp("us")), "timestamp", [SECONDS * 1_000_000 + 123_456]),
+        (pa.array([SECONDS * 10**9 + 123_456_789], pa.timestamp("ns")), "timestamp64",
+         [SECONDS * 1_000_000 + 123_456]),
+        (pa.array([-1], pa.date32()), "date32", [-1]),
+        (pa.array([5], pa.int64()), "interval", [5]),
+        (pa.array([None], pa.null()), "int64", [None]),
+        (pa.array([1, None], pa.uint32()), "yson", [yson.YsonUint64(1), None]),
+        (pa.array(["x"]), "yson", [b"x"]),
+    ],
+)  # fmt: skip
+def test_value_is_converted_by_the_type_of_the_column(array, type_v3, expected):
+    """The pairs that the real parser takes, with its results."""
+    assert _column(array, type_v3) == expected
+
+
+@pytest.mark.parametrize(
+    ("array", "type_v3"),
+    [
+        (pa.array([1], pa.int64()), "int32"),
+        (pa.array([1], pa.uint64()), "int64"),
+        (pa.array([1], pa.int64()), "uint64"),
+        (pa.array([1]), "double"),
+        (pa.array(["x"]), "int64"),
+        (pa.array([1]), "utf8"),
+        (pa.array([1]), "bool"),
+        (pa.array([MOMENT], pa.timestamp("us")), "date"),
+        (pa.array([-1], pa.date32()), "date"),
+        (pa.array([dt.datetime(1969, 1, 1)], pa.timestamp("us")), "timestamp"),  # noqa: DTZ001
+        (pa.array([5]), "interval64"),
+        (pa.array(["x"]), {"type_name": "decimal", "precision": 5, "scale": 2}),
+        (pa.array([b"[]"]), {"type_name": "list", "item": "int64"}),
+        (pa.array([[1]]), "yson"),
+        (pa.array([{"a": 1}]), {"type_name": "list", "item": "int64"}),
+    ],
+)
+def test_value_that_does_not_fit_is_refused(array, type_v3):
+    """The error names the column and both types."""
+    with pytest.raises(YtError, match='Failed to parse column "c"'):
+        _column(array, type_v3)
+
+
+def test_decimal_is_encoded_with_the_arrow_precision():
+    """The scale is not compared: a mismatch is a silent power of ten, as in the real parser."""
+    values = [decimal.Decimal("-1.25"), None]
+    narrow = {"type_name": "decimal", "precision": 5, "scale": 4}
+    assert _column(pa.array(values, pa.decimal128(5, 2)), narrow) == [b"\x7f\xff\xff\x83", None]
+    (wide, _) = _column(pa.array(values, pa.decimal128(35, 2)), narrow)
+    assert len(wide) == 16
+
+
+def test_composites_become_positional():
+    """Structs are matched by name and written in the order of the column."""
+    struct = {
+        "type_name": "struct",
+        "members": [{"name": "b", "type": "string"}, {"name": "a", "type": _optional("int64")}],
+    }
+    array = pa.array([{"a": 1, "b": "x"}, None, {"a": None, "b": "y"}])
+    assert _column(array, _optional(struct)) == [[b"x", 1], None, [b"y", None]]
+    listing = {"type_name": "list", "item": _optional("utf8")}
+    assert _column(pa.array([["x", None], []]), listing) == [[b"x", None], []]
+    mapping = {"type_name": "dict", "key": "string", "value": "uint64"}
+    array = pa.array([[("k", 1)]], pa.map_(pa.string(), pa.uint64()))
+    assert _column(array, mapping) == [[[b"k", 1]]]
+
+
+def test_struct_with_other_fields_is_refused():
+    """Names must match, numbers too."""
+    struct = {"type_name": "struct", "members": [{"name": "a", "type": "int64"}]}
+    for value in ({"b": 1}, {"a": 1, "b": 2}):
+        with pytest.raises(YtError):
+            _column(pa.array([value]), struct)
+
+
+def test_marked_binary_is_parsed_as_yson():
+    """Field metadata says that a column holds YSON."""
+    marked = {"YtType": "yson"}
+    listing = {"type_name": "list", "item": "int64"}
+    assert _column(pa.array([b"[1;2]", None]), listing, marked) == [[1, 2], None]
+    assert _column(pa.array([b"{a=1}"]), "yson", marked) == [{b"a": 1}]
+    with pytest.raises(YtError):
+        _column(pa.array([b"{a="]), "yson", marked)
+
+
+def test_unknown_columns_vanish():
+    """Arrow is lenient where YSON is not."""
+    table = pa.table({"a": [1, 2], "zz": [3, 4]})
+    assert arrow_rows.loads(_stream(table), [{"name": "a", "type": "int64"}]) == [
+        {"a": 1},
+        {"a": 2},
+    ]
+
+
+def test_stream_must_be_complete():
+    """A stream without its end marker was cut off."""
+    whole = _stream(pa.table({"a": [1]}))
+    for data in (whole[:-8], whole[:40], b"garbage!"):
+        with pytest.raises(YtError):
+            arrow_rows.loads(data, None)
+    assert arrow_rows.loads(b"", None) == []
+
+
+def test_several_batches_are_one_body():
+    """Batches come in order."""
+    sink = io.BytesIO()
+    table = pa.table({"a": pa.array(range(10))})
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=3)
+    rows = arrow_rows.loads(sink.getvalue(), [{"name": "a", "type": "int64"}])
+    assert [row["a"] for row in rows] == list(range(10))
+
+
+def test_arrow_reaches_a_table_over_the_wire(raw, client, tmp):
+    """The format works end to end."""
+    schema = [{"name": "k", "type": "int64"}, {"name": "t", "type": "timestamp"}]
+    client.create("table", f"{tmp}/t", attributes={"dynamic": True, "schema": schema})
+    client.mount_table(f"{tmp}/t", sync=True)
+    body = _stream(pa.table({"k": [1], "t": pa.array([MOMENT], pa.timestamp("us")), "zz": [1]}))
+    answer = raw.command("PUT", "insert_rows", {"path": f"{tmp}/t", "input_format": "arrow"}, body)
+    assert (answer.status, answer.body) == (200, b"")
+    assert list(client.read_table(f"{tmp}/t")) == [{"k": 1, "t": SECONDS * 1_000_000 + 123_456}]

@@ -1,0 +1,249 @@
+"""The cluster as processes: durable, sharing one store, ending with its parent."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import yt.wrapper as yt
+
+from yt_exactly_once.local import LocalCluster, LocalClusterError
+
+SCHEMA = [{"name": "n", "type": "int64"}]
+
+
+def _is_running(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def test_second_proxy_sees_what_the_first_wrote(cluster, tmp):
+    """All proxies stand on one store."""
+    first, second = cluster.client(0), cluster.client(1)
+    first.set(f"{tmp}/x", 1)
+    assert second.get(f"{tmp}/x") == 1
+    second.remove(f"{tmp}/x")
+    assert not first.exists(f"{tmp}/x")
+
+
+def test_tablet_transaction_lives_on_one_proxy(cluster):
+    """The other proxy answers 11000, as every real one but the starter does."""
+    transaction_id = cluster.client(0).start_transaction(type="tablet")
+    with pytest.raises(yt.YtResponseError) as caught:
+        cluster.client(1).ping_transaction(transaction_id)
+    assert caught.value.contains_code(11000)
+    cluster.client(0).ping_transaction(transaction_id)
+
+
+def test_killed_proxy_loses_no_acknowledged_write():
+    """What was answered is there after SIGKILL in the middle of a stream of writes."""
+    with LocalCluster() as cluster:
+        client = cluster.client(proxy={"retries": {"enable": False}})
+        client.create("table", "//home/q", attributes={"dynamic": True, "schema": SCHEMA})
+        client.mount_table("//home/q", sync=True)
+        acknowledged = []
+        enough = threading.Event()
+
+        def write():
+            number = 0
+            while True:
+                try:
+                    client.insert_rows("//home/q", [{"n": number}])
+                    client.set(f"//home/@w{number}", number)
+                except Exception:  # noqa: BLE001 - the proxy is gone
+                    return
+                acknowledged.append(number)
+                number += 1
+                if number == 20:
+                    enough.set()
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        assert enough.wait(60)
+        cluster.kill_proxy()
+        writer.join()
+        cluster.restart_proxy()
+        client = cluster.client()
+        rows = {row["n"] for row in client.read_table("//home/q")}
+        assert rows >= set(acknowledged)
+        assert len(rows) <= len(acknowledged) + 1
+        assert all(client.exists(f"//home/@w{number}") for number in acknowledged)
+
+
+def test_restarted_proxy_keeps_its_port_and_forgets_transactions():
+    """Clients find it where it was; its sticky transactions are gone."""
+    with LocalCluster(proxies=2) as cluster:
+        client = cluster.client()
+        transaction_id = client.start_transaction(type="tablet")
+        master_id = client.start_transaction(type="master")
+        urls = cluster.proxy_urls
+        cluster.kill_proxy()
+        assert not cluster.is_alive(0)
+        hosts = cluster.client(1).list("//sys/http_proxies")
+        assert hosts == [urls[1].removeprefix("http://")]
+        cluster.restart_proxy()
+        assert cluster.proxy_urls == urls
+        client.ping_transaction(master_id)
+        with pytest.raises(yt.YtResponseError) as caught:
+            client.ping_transaction(transaction_id)
+        assert caught.value.contains_code(11000)
+
+
+def test_data_survives_a_restart_of_the_cluster(tmp_path):
+    """A directory is a cluster."""
+    with LocalCluster(tmp_path / "data") as cluster:
+        cluster.client().set("//home/x", 1)
+        directory = cluster.data_dir
+    with LocalCluster(directory) as cluster:
+        assert cluster.client().get("//home/x") == 1
+
+
+def test_temporary_directory_is_removed():
+    """Without a directory nothing stays behind."""
+    with LocalCluster() as cluster:
+        directory = cluster.data_dir
+        assert directory.exists()
+    assert not directory.exists()
+
+
+_PARENT = """
+import json, sys, threading
+from yt_exactly_once.local import LocalCluster
+cluster = LocalCluster(sys.argv[1], proxies=2).start()
+print(json.dumps(cluster.proxy_pids), flush=True)
+threading.Event().wait()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["SIGKILL", "SIGTERM"])
+def test_children_end_with_their_parent(tmp_path, number):
+    """However the parent ends, no proxy is left running."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", _PARENT, str(tmp_path / "data")], stdout=subprocess.PIPE
+    )
+    assert parent.stdout is not None
+    pids = json.loads(parent.stdout.readline())
+    assert all(_is_running(pid) for pid in pids)
+    os.kill(parent.pid, number)
+    parent.wait()
+    parent.stdout.close()
+    while any(_is_running(pid) for pid in pids):
+        pass
+
+
+def test_stop_ends_the_processes():
+    """Nothing runs after the block, and stopping twice is harmless."""
+    cluster = LocalCluster(proxies=2).start()
+    pids = cluster.proxy_pids
+    cluster.stop()
+    cluster.stop()
+    assert not any(_is_running(pid) for pid in pids)
+
+
+def test_stopping_proxy_answers_what_it_has_begun():
+    """SIGTERM is not an excuse to lose an answer."""
+    with LocalCluster() as cluster:
+        client = cluster.client(proxy={"retries": {"enable": False}})
+        cluster.inject("delay", "set", seconds=0.5)
+        outcome = []
+        writer = threading.Thread(target=lambda: outcome.append(client.set("//home/x", 1)))
+        writer.start()
+        while not cluster.faults()[0]["hits"]:
+            pass
+        os.kill(cluster.proxy_pids[0], signal.SIGTERM)
+        writer.join()
+        assert len(outcome) == 1
+        cluster.restart_proxy()
+        assert cluster.client().get("//home/x") == 1
+
+
+def test_port_in_use_is_said_so():
+    """The error names the port."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(LocalClusterError, match=f"Port {port} is in use"):
+            LocalCluster(port=port).start()
+
+
+def test_chosen_port_is_used():
+    """Consecutive ports from the first one on."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    with LocalCluster(port=port) as cluster:
+        assert cluster.proxy_urls == [f"http://127.0.0.1:{port}"]
+
+
+def test_directory_in_use_is_said_so(tmp_path):
+    """Two clusters cannot share their data by accident."""
+    with (
+        LocalCluster(tmp_path),
+        pytest.raises(LocalClusterError, match="used by another cluster"),
+    ):
+        LocalCluster(tmp_path).start()
+
+
+def test_unusable_directory_is_said_so(tmp_path):
+    """The error names the directory."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LocalClusterError, match="not writable"):
+        LocalCluster(tmp_path / "file" / "data").start()
+
+
+def test_broken_store_is_reported_with_the_log(tmp_path):
+    """A proxy that cannot start leaves its reason in the error."""
+    (tmp_path / "store.sqlite3").write_bytes(b"this is not a database" * 100)
+    with pytest.raises(LocalClusterError, match="file is not a database"):
+        LocalCluster(tmp_path).start()
+
+
+def test_impossible_arguments_are_refused():
+    """Before anything is started."""
+    with pytest.raises(LocalClusterError, match="at least one proxy"):
+        LocalCluster(proxies=0)
+
+
+def test_missing_extra_is_named(monkeypatch):
+    """The error says what to install."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    with pytest.raises(LocalClusterError, match=r"yt-exactly-once\[local\]"):
+        LocalCluster().start()
+
+
+def test_stopped_cluster_says_what_to_do():
+    """Using it too early or too late is no riddle."""
+    cluster = LocalCluster()
+    for call in (cluster.client, cluster.kill_proxy, cluster.faults, lambda: cluster.data_dir):
+        with pytest.raises(LocalClusterError, match=r"start|restart"):
+            call()
+
+
+def test_unknown_proxy_is_refused(cluster):
+    """Indexes count from zero."""
+    with pytest.raises(LocalClusterError, match="There is no proxy 7"):
+        cluster.client(7)
+
+
+def test_many_clients_at_once_lose_nothing(cluster, tmp):
+    """Writers on both proxies take turns on the store."""
+
+    def write(index):
+        client = cluster.client(index % 2)
+        for number in range(25):
+            client.set(f"{tmp}/{index}-{number}", number)
+
+    writers = [threading.Thread(target=write, args=(index,)) for index in range(8)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert len(cluster.client().list(tmp)) == 200

@@ -1,0 +1,119 @@
+"""Attributes: stored and computed ones, reached into, protected where the system owns them."""
+
+from __future__ import annotations
+
+import pytest
+import yt.wrapper as yt
+
+
+@pytest.fixture
+def node(client, tmp):
+    client.create("map_node", f"{tmp}/node", attributes={"given": {"a": [1, 2]}})
+    return f"{tmp}/node"
+
+
+def test_attributes_given_at_creation_are_there(client, node):
+    """User attributes come with the node."""
+    assert client.get(f"{node}/@given") == {"a": [1, 2]}
+
+
+def test_paths_reach_into_attributes(client, node):
+    """Reading, writing and removing go on inside a value."""
+    assert client.get(f"{node}/@given/a/1") == 2
+    client.set(f"{node}/@given/b", "x")
+    client.remove(f"{node}/@given/a/0")
+    assert client.get(f"{node}/@given") == {"a": [2], "b": "x"}
+    assert client.list(f"{node}/@given") == ["a", "b"]
+    assert client.exists(f"{node}/@given/b")
+    assert not client.exists(f"{node}/@given/zz")
+
+
+def test_missing_attribute_is_a_resolve_error(client, node):
+    """The error names the attribute."""
+    with pytest.raises(yt.YtResponseError, match='Attribute "nothing" is not found') as caught:
+        client.get(f"{node}/@nothing")
+    assert caught.value.is_resolve_error()
+    assert client.get_attribute(node, "nothing", default=5) == 5
+
+
+@pytest.mark.parametrize("name", ["id", "type", "path", "key", "creation_time", "revision"])
+def test_system_attributes_are_protected(client, node, name):
+    """They can be neither set nor removed nor given."""
+    for call in (
+        lambda: client.set(f"{node}/@{name}", "x"),
+        lambda: client.remove(f"{node}/@{name}"),
+        lambda: client.create("map_node", f"{node}/child", attributes={name: "x"}),
+    ):
+        with pytest.raises(yt.YtResponseError, match=f'attribute "{name}" cannot be'):
+            call()
+    assert not client.exists(f"{node}/child")
+
+
+def test_settable_system_attributes_are_kept(client, node):
+    """Accounts, media and the like are accepted, though nothing enforces them."""
+    client.set(f"{node}/@account", "sys")
+    client.set(f"{node}/@acl", [{"action": "allow"}])
+    assert client.get(f"{node}/@account") == "sys"
+    assert client.get(f"{node}/@user_attribute_keys") == ["given"]
+
+
+def test_all_attributes_are_shown_with_opaque_ones_as_entities(client, node):
+    """`@` is complete; what is expensive has to be asked for by name."""
+    shown = client.get(f"{node}/@")
+    assert shown["type"] == "map_node"
+    assert shown["given"] == {"a": [1, 2]}
+    assert shown["user_attributes"] is None or not shown["user_attributes"]
+    assert client.get(f"{node}/@user_attributes") == {"given": {"a": [1, 2]}}
+    assert set(client.list(f"{node}/@")) == set(shown)
+
+
+def test_asked_attributes_only(client, node):
+    """`get` of `@` takes a list of names."""
+    assert client.get(f"{node}/@", attributes=["type", "given", "zz"]) == {
+        "type": "map_node",
+        "given": {"a": [1, 2]},
+    }
+
+
+def test_all_user_attributes_are_replaced_by_setting_the_map(client, node):
+    """`set @` is the whole truth about user attributes."""
+    client.set(f"{node}/@", {"new": 1})
+    assert client.get(f"{node}/@user_attributes") == {"new": 1}
+
+
+def test_all_user_attributes_are_removed_by_the_asterisk(client, node):
+    """`@*` leaves the system ones."""
+    client.remove(f"{node}/@*")
+    assert client.get(f"{node}/@user_attributes") == {}
+    assert client.get(f"{node}/@type") == "map_node"
+
+
+def test_several_attributes_are_set_at_once(raw, client, node):
+    """`multiset_attributes` writes all or nothing."""
+    answer = raw.command("PUT", "multiset_attributes", {"path": f"{node}/@"}, b'{"a":1,"b":2}')
+    assert answer.status == 200
+    assert client.get(f"{node}/@", attributes=["a", "b"]) == {"a": 1, "b": 2}
+    answer = raw.command("PUT", "multiset_attributes", {"path": f"{node}/@"}, b'{"c":1,"id":2}')
+    assert answer.status == 400
+    assert not client.exists(f"{node}/@c")
+
+
+def test_change_moves_revision_and_time(client, node):
+    """Watchers see that something happened."""
+    before = client.get(f"{node}/@revision")
+    content = client.get(f"{node}/@content_revision")
+    client.set(f"{node}/@x", 1)
+    assert client.get(f"{node}/@revision") > before
+    assert client.get(f"{node}/@content_revision") == content
+    client.create("map_node", f"{node}/child")
+    assert client.get(f"{node}/@content_revision") > content
+
+
+def test_attributes_of_the_root_and_of_maps(client, tmp, node):
+    """Places and counts are computed."""
+    assert client.get("//@type") == "map_node"
+    assert client.get(f"{node}/@path") == node
+    assert client.get(f"{node}/@key") == "node"
+    assert client.get(f"{node}/@parent_id") == client.get(f"{tmp}/@id")
+    assert client.get(f"{tmp}/@count") == 1
+    assert client.get(f"{node}/@account") == "tmp"

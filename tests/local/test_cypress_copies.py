@@ -1,0 +1,173 @@
+"""Copy, move and link: what goes along, what stays, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+import yt.wrapper as yt
+
+
+@pytest.fixture
+def source(client, tmp):
+    path = f"{tmp}/source"
+    client.create("map_node", path, attributes={"mark": 1})
+    client.set(f"{path}/scalar", 5)
+    client.create("document", f"{path}/document", attributes={"value": {"a": 1}})
+    client.write_file(f"{path}/file", b"content")
+    client.write_table(f"{path}/table", [{"a": 1}])
+    return path
+
+
+def test_copy_is_a_whole_of_its_own(client, tmp, source):
+    """Everything below goes along, under new ids; later changes do not meet."""
+    client.copy(source, f"{tmp}/copy")
+    assert client.get(f"{tmp}/copy/@mark") == 1
+    assert client.get(f"{tmp}/copy/scalar") == 5
+    assert client.get(f"{tmp}/copy/document") == {"a": 1}
+    assert client.get(f"{tmp}/copy/@id") != client.get(f"{source}/@id")
+    client.write_file(f"{source}/file", b"changed")
+    client.remove(f"{source}/table")
+    assert client.read_file(f"{tmp}/copy/file").read() == b"content"
+    assert list(client.read_table(f"{tmp}/copy/table")) == [{"a": 1}]
+
+
+def test_move_keeps_the_id(client, tmp, source):
+    """The node itself changes its place."""
+    node_id = client.get(f"{source}/@id")
+    client.move(source, f"{tmp}/moved")
+    assert not client.exists(source)
+    assert client.get(f"{tmp}/moved/@id") == node_id
+    assert client.get(f"{tmp}/moved/@path") == f"{tmp}/moved"
+    assert client.read_file(f"{tmp}/moved/file").read() == b"content"
+
+
+@pytest.mark.parametrize("verb", ["copy", "move"])
+def test_taken_destination_is_refused_unless_forced(client, tmp, source, verb):
+    """`force` replaces, `ignore_existing` gives up quietly."""
+    client.set(f"{tmp}/taken", 1)
+    operation = getattr(client, verb)
+    with pytest.raises(yt.YtResponseError) as caught:
+        operation(f"{source}/scalar", f"{tmp}/taken")
+    assert caught.value.contains_code(501)
+    operation(f"{source}/scalar", f"{tmp}/taken", force=True)
+    assert client.get(f"{tmp}/taken") == 5
+
+
+def test_existing_destination_will_do_on_request(client, tmp, source):
+    """A copy that is there already is not made again."""
+    client.set(f"{tmp}/taken", 1)
+    client.copy(f"{source}/scalar", f"{tmp}/taken", ignore_existing=True)
+    assert client.get(f"{tmp}/taken") == 1
+
+
+@pytest.mark.parametrize("verb", ["copy", "move"])
+def test_missing_parents_appear_with_recursive(client, tmp, source, verb):
+    """As with create."""
+    operation = getattr(client, verb)
+    with pytest.raises(yt.YtResponseError) as caught:
+        operation(source, f"{tmp}/a/b")
+    assert caught.value.is_resolve_error()
+    operation(source, f"{tmp}/a/b", recursive=True)
+    assert client.get(f"{tmp}/a/b/scalar") == 5
+
+
+@pytest.mark.parametrize("verb", ["copy", "move"])
+def test_missing_source_is_a_resolve_error(client, tmp, verb):
+    """Nothing cannot be copied."""
+    with pytest.raises(yt.YtResponseError) as caught:
+        getattr(client, verb)(f"{tmp}/missing", f"{tmp}/target")
+    assert caught.value.is_resolve_error()
+
+
+@pytest.mark.parametrize("verb", ["copy", "move"])
+def test_node_cannot_go_below_itself(client, source, verb):
+    """A tree stays a tree."""
+    with pytest.raises(yt.YtResponseError, match="descendant"):
+        getattr(client, verb)(source, f"{source}/below")
+    assert client.get(f"{source}/scalar") == 5
+
+
+def test_forced_move_replaces_the_destination_at_once(client, tmp, source):
+    """Readers see the old or the new, never nothing."""
+    client.set(f"{tmp}/target", {"old": 1})
+    with client.Transaction():
+        client.move(source, f"{tmp}/target", force=True)
+        assert client.get(f"{tmp}/target/scalar") == 5
+    assert client.get(f"{tmp}/target/scalar") == 5
+    assert not client.exists(source)
+
+
+def test_copy_in_a_transaction_is_undone_by_abort(client, tmp, source, aborted):
+    """Copies are changes like others."""
+    with aborted(client):
+        client.copy(source, f"{tmp}/copy")
+        client.move(f"{source}/file", f"{tmp}/file")
+    assert client.list(tmp) == ["source"]
+    assert client.read_file(f"{source}/file").read() == b"content"
+
+
+def test_copy_of_an_unmounted_dynamic_table_has_its_rows(client, tmp):
+    """Mounted tables are refused, as on a real cluster."""
+    schema = [
+        {"name": "k", "type": "int64", "sort_order": "ascending"},
+        {"name": "v", "type": "string"},
+    ]
+    client.create("table", f"{tmp}/t", attributes={"dynamic": True, "schema": schema})
+    client.mount_table(f"{tmp}/t", sync=True)
+    client.insert_rows(f"{tmp}/t", [{"k": 1, "v": "a"}])
+    with pytest.raises(yt.YtResponseError, match="not all tablets"):
+        client.copy(f"{tmp}/t", f"{tmp}/c")
+    assert not client.exists(f"{tmp}/c")
+    client.unmount_table(f"{tmp}/t", sync=True)
+    client.copy(f"{tmp}/t", f"{tmp}/c")
+    client.mount_table(f"{tmp}/c", sync=True)
+    assert list(client.lookup_rows(f"{tmp}/c", [{"k": 1}])) == [{"k": 1, "v": "a"}]
+
+
+def test_link_leads_to_its_target(client, tmp, source):
+    """Reading and writing through a link reach the target."""
+    client.link(source, f"{tmp}/link")
+    assert client.get(f"{tmp}/link/scalar") == 5
+    client.set(f"{tmp}/link/scalar", 6)
+    assert client.get(f"{source}/scalar") == 6
+    assert client.get(f"{tmp}/link/@type") == "map_node"
+    assert client.get(f"{tmp}/link&/@type") == "link"
+    assert client.get(f"{tmp}/link&/@target_path") == source
+    assert client.get(f"{tmp}/link/@path") == source
+
+
+def test_removed_link_leaves_its_target(client, tmp, source):
+    """Removing does not follow."""
+    client.link(source, f"{tmp}/link")
+    client.remove(f"{tmp}/link")
+    assert not client.exists(f"{tmp}/link&")
+    assert client.exists(source)
+
+
+def test_link_without_a_target_is_broken(client, tmp, source):
+    """A dangling link is found out when it is followed."""
+    client.link(source, f"{tmp}/link")
+    assert not client.get(f"{tmp}/link&/@broken")
+    client.remove(source, recursive=True)
+    assert client.get(f"{tmp}/link&/@broken")
+    assert not client.exists(f"{tmp}/link")
+    with pytest.raises(yt.YtResponseError) as caught:
+        client.get(f"{tmp}/link")
+    assert caught.value.is_resolve_error()
+
+
+def test_link_to_nothing_needs_force(client, tmp):
+    """A typo is caught at once."""
+    with pytest.raises(yt.YtResponseError) as caught:
+        client.link(f"{tmp}/missing", f"{tmp}/link")
+    assert caught.value.is_resolve_error()
+    client.link(f"{tmp}/missing", f"{tmp}/link", force=True)
+    assert client.exists(f"{tmp}/link&")
+
+
+def test_circle_of_links_is_an_error(client, tmp):
+    """Two links that point at each other lead nowhere, in finite time."""
+    client.link(f"{tmp}/b", f"{tmp}/a", force=True)
+    client.link(f"{tmp}/a", f"{tmp}/b", force=True)
+    with pytest.raises(yt.YtResponseError) as caught:
+        client.get(f"{tmp}/a")
+    assert caught.value.is_resolve_error()

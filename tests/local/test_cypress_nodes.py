@@ -1,0 +1,319 @@
+"""Nodes: created, read, listed, set, removed, with the errors of the real tree."""
+
+from __future__ import annotations
+
+import pytest
+import yt.wrapper as yt
+from yt import yson
+
+
+def _code(call, *args, **kwargs):
+    with pytest.raises(yt.YtResponseError) as caught:
+        call(*args, **kwargs)
+    codes = {c for c in (301, 307, 402, 500, 501, 506) if caught.value.contains_code(c)}
+    return codes.pop() if codes else 1
+
+
+def test_created_map_is_empty(client, tmp):
+    """A new map has no children and an id that carries its type."""
+    node_id = client.create("map_node", f"{tmp}/a")
+    assert client.get(f"{tmp}/a") == {}
+    assert int(node_id.split("-")[2], 16) & 0xFFFF == 303
+    assert client.get(f"{tmp}/a/@id") == node_id
+
+
+@pytest.mark.parametrize(
+    ("node_type", "value"),
+    [
+        ("string_node", ""),
+        ("int64_node", 0),
+        ("uint64_node", 0),
+        ("double_node", 0.0),
+        ("boolean_node", False),
+    ],
+)
+def test_created_scalar_has_the_default_of_its_type(client, tmp, node_type, value):
+    """Scalars begin with zero or nothing."""
+    client.create(node_type, f"{tmp}/a")
+    assert client.get(f"{tmp}/a") == value
+    assert client.get(f"{tmp}/a/@type") == node_type
+
+
+def test_missing_parent_is_a_resolve_error(client, tmp):
+    """Parents appear only with `recursive`."""
+    assert _code(client.create, "map_node", f"{tmp}/a/b/c") == 500
+    client.create("map_node", f"{tmp}/a/b/c", recursive=True)
+    assert client.get(tmp) == {"a": {"b": {"c": {}}}}
+
+
+def test_taken_path_is_already_exists(client, tmp):
+    """A second create fails unless it says what to do."""
+    first = client.create("map_node", f"{tmp}/a")
+    assert _code(client.create, "map_node", f"{tmp}/a") == 501
+    assert client.create("map_node", f"{tmp}/a", ignore_existing=True) == first
+    assert _code(client.create, "file", f"{tmp}/a", ignore_existing=True) == 501
+    assert client.create("map_node", f"{tmp}/a", force=True) != first
+
+
+def test_ignore_type_mismatch_accepts_anything(raw, client, tmp):
+    """The option lets a node of another type stand."""
+    node_id = client.create("map_node", f"{tmp}/a")
+    answer = raw.command(
+        "POST",
+        "create",
+        {
+            "type": "file",
+            "path": f"{tmp}/a",
+            "ignore_existing": True,
+            "ignore_type_mismatch": True,
+        },
+    )
+    assert answer.json() == {"node_id": node_id}
+
+
+def test_unknown_type_is_refused(client, tmp):
+    """What the embedded cluster lacks it says."""
+    with pytest.raises(yt.YtResponseError, match="journal"):
+        client.create("journal", f"{tmp}/a")
+
+
+@pytest.mark.parametrize(
+    ("value", "node_type"),
+    [
+        ("text", "string_node"),
+        (5, "int64_node"),
+        (yson.YsonUint64(5), "uint64_node"),
+        (1.5, "double_node"),
+        (True, "boolean_node"),
+        ({"a": {"b": 1}}, "map_node"),
+        ([1, [2]], "list_node"),
+        (b"\xff\xfe", "string_node"),
+    ],
+)
+def test_set_creates_the_type_of_the_value(client, tmp, value, node_type):
+    """`set` on a free path builds nodes."""
+    client.set(f"{tmp}/x", value)
+    assert client.get(f"{tmp}/x/@type") == node_type
+    read = client.get(f"{tmp}/x")
+    assert (yson.get_bytes(read) if isinstance(value, bytes) else read) == value
+
+
+def test_set_replaces_values_of_the_same_type_only(client, tmp):
+    """A scalar keeps its type."""
+    client.set(f"{tmp}/x", 1)
+    client.set(f"{tmp}/x", 2)
+    assert client.get(f"{tmp}/x") == 2
+    with pytest.raises(yt.YtResponseError, match="types must match"):
+        client.set(f"{tmp}/x", "two")
+
+
+def test_set_needs_a_parent(client, tmp):
+    """As with create, parents appear with `recursive`."""
+    assert _code(client.set, f"{tmp}/a/b", 1) == 500
+    client.set(f"{tmp}/a/b", 1, recursive=True)
+    assert client.get(f"{tmp}/a/b") == 1
+
+
+def test_set_on_a_map_replaces_its_children(client, tmp):
+    """What the new value lacks is gone."""
+    client.set(f"{tmp}/a", {"x": 1, "y": {"z": 2}})
+    client.set(f"{tmp}/a", {"x": 3}, force=True)
+    assert client.get(f"{tmp}/a") == {"x": 3}
+
+
+def test_entity_cannot_be_set(client, tmp):
+    """There are no entity nodes."""
+    with pytest.raises(yt.YtResponseError, match="Entity nodes"):
+        client.set(f"{tmp}/x", None)
+
+
+def test_document_is_reached_into(client, tmp):
+    """Paths continue inside documents, for every verb."""
+    client.create("document", f"{tmp}/d", attributes={"value": {"a": {"b": [1, 2]}}})
+    assert client.get(f"{tmp}/d/a/b/-1") == 2
+    client.set(f"{tmp}/d/a/c", "new")
+    client.set(f"{tmp}/d/a/b/end", 3)
+    client.set(f"{tmp}/d/a/b/before:0", 0)
+    assert client.get(f"{tmp}/d") == {"a": {"b": [0, 1, 2, 3], "c": "new"}}
+    assert client.list(f"{tmp}/d/a") == ["b", "c"]
+    assert client.exists(f"{tmp}/d/a/b/3")
+    assert not client.exists(f"{tmp}/d/a/b/4")
+    client.remove(f"{tmp}/d/a/b/0")
+    client.remove(f"{tmp}/d/a/c")
+    assert client.get(f"{tmp}/d") == {"a": {"b": [1, 2, 3]}}
+    assert _code(client.get, f"{tmp}/d/zz") == 500
+
+
+def test_nested_tables_files_and_documents_are_shown_as_entities(client, tmp):
+    """`get` of a map shows structure, not content."""
+    client.create("table", f"{tmp}/t")
+    client.create("document", f"{tmp}/d", attributes={"value": 5})
+    assert client.get(tmp) == {"t": None, "d": None}
+
+
+def test_get_carries_the_asked_attributes(client, tmp):
+    """Every shown node has those of the named attributes that it has."""
+    client.set(f"{tmp}/a", 5)
+    client.set(f"{tmp}/a/@mark", "x")
+    shown = client.get(tmp, attributes=["type", "mark"])
+    assert shown.attributes == {"type": "map_node"}
+    assert shown["a"].attributes == {"type": "int64_node", "mark": "x"}
+
+
+def test_opaque_map_hides_its_children(client, tmp):
+    """An opaque map is shown when it is asked for itself."""
+    client.set(f"{tmp}/a", {"b": 1})
+    client.set(f"{tmp}/a/@opaque", True)
+    assert client.get(tmp) == {"a": None}
+    assert client.get(f"{tmp}/a") == {"b": 1}
+
+
+def test_list_gives_names_with_attributes(client, tmp):
+    """Names come sorted, attributes with them on request."""
+    for name in ("b", "a"):
+        client.create("map_node", f"{tmp}/{name}")
+    assert client.list(tmp) == ["a", "b"]
+    listed = client.list(tmp, attributes=["type"])
+    assert [str(name) for name in listed] == ["a", "b"]
+    assert listed[0].attributes == {"type": "map_node"}
+
+
+def test_long_list_is_cut_and_says_so(client, tmp):
+    """`max_size` marks what is incomplete."""
+    for name in "abc":
+        client.create("map_node", f"{tmp}/{name}")
+    listed = client.list(tmp, max_size=2)
+    assert list(listed) == ["a", "b"]
+    assert listed.attributes == {"incomplete": True}
+
+
+def test_list_of_a_leaf_is_refused(client, tmp):
+    """Only maps have children."""
+    client.set(f"{tmp}/a", 1)
+    with pytest.raises(yt.YtResponseError, match='"List" method is not supported'):
+        client.list(f"{tmp}/a")
+
+
+def test_exists_never_fails_on_a_missing_path(client, tmp):
+    """Neither below nothing nor below a leaf."""
+    client.set(f"{tmp}/a", 1)
+    for path in ("missing", "missing/deep", "a/below", "a/@nothing", "missing/@type"):
+        assert not client.exists(f"{tmp}/{path}")
+    assert client.exists(f"{tmp}/a/@type")
+    assert client.exists(f"{tmp}/a/@")
+
+
+def test_remove_spares_children_unless_told(client, tmp):
+    """A map with children goes with `recursive` only."""
+    client.set(f"{tmp}/a", {"b": 1})
+    assert _code(client.remove, f"{tmp}/a") == 506
+    client.remove(f"{tmp}/a", recursive=True)
+    assert not client.exists(f"{tmp}/a")
+
+
+def test_remove_of_nothing_fails_unless_forced(client, tmp):
+    """`force` makes removing idempotent."""
+    assert _code(client.remove, f"{tmp}/a") == 500
+    client.remove(f"{tmp}/a", force=True)
+    client.remove(f"{tmp}/a/b/c", force=True)
+
+
+def test_remove_of_all_children(client, tmp):
+    """`/*` empties a map and keeps it."""
+    client.set(f"{tmp}/a", {"b": 1, "c": {"d": 2}})
+    client.remove(f"{tmp}/a/*", recursive=True)
+    assert client.get(f"{tmp}/a") == {}
+
+
+def test_root_cannot_be_removed(client):
+    """The tree stays."""
+    with pytest.raises(yt.YtResponseError, match="Cannot remove the root"):
+        client.remove("/", recursive=True, force=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("a/b", r"a\/b"),
+        ("@x", r"\@x"),
+        ("&*[{", r"\&\*\[\{"),
+        ("\\", r"\\"),
+        ("ы", r"\xd1\x8b"),
+        ("with space", "with space"),
+    ],
+)
+def test_escaped_names_round_trip(raw, client, tmp, name, path):
+    """Any UTF-8 name can be spelled; `@path` spells it the same way."""
+    assert (
+        raw.command("POST", "create", {"type": "map_node", "path": f"{tmp}/{path}"}).status == 200
+    )
+    assert client.list(tmp) == [name]
+    answer = raw.command("GET", "get", {"path": f"{tmp}/{path}/@key", "return_only_value": True})
+    assert answer.json().encode("latin-1").decode() == name
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("home", "valid root-designator"),
+        ("", "valid root-designator"),
+        ("//a//b", 'Expected "literal"'),
+        ("//a/", 'Expected "literal"'),
+        (r"//a\q", "Invalid escape sequence"),
+        (r"//\xff", "not UTF-8"),
+        ("//a[#1:", "Malformed"),
+        ("//a{x", "not closed"),
+        ("<a=1//x", "not closed"),
+    ],
+)
+def test_bad_syntax_of_a_path_is_named(raw, path, text):
+    """The error says where the path goes wrong."""
+    answer = raw.command("GET", "get", {"path": path})
+    assert answer.status == 400
+    assert text in answer.error["message"]
+
+
+def test_objects_are_found_by_id(client, tmp):
+    """`#id` is a root of its own."""
+    client.set(f"{tmp}/a", {"b": 1})
+    node_id = client.get(f"{tmp}/a/@id")
+    assert client.get(f"#{node_id}/b") == 1
+    assert client.get(f"#{node_id}/@path") == f"{tmp}/a"
+    assert not client.exists("#1-1-1012f-ffff")
+
+
+def test_cluster_has_a_name(client):
+    """Consumers and producers store it."""
+    assert client.get("//sys/@cluster_name") == "local"
+
+
+def test_rich_parts_are_parsed(raw):
+    """Columns and ranges become attributes."""
+    path = "<append=%true>//tmp/t{a,b}[#1:#3,x,(1u,%true):]"
+    parsed = raw.command("GET", "parse_ypath", {"path": path}).json()["path"]
+    assert parsed["$value"] == "//tmp/t"
+    assert parsed["$attributes"] == {
+        "append": True,
+        "columns": ["a", "b"],
+        "ranges": [
+            {"lower_limit": {"row_index": 1}, "upper_limit": {"row_index": 3}},
+            {"exact": {"key": ["x"]}},
+            {"lower_limit": {"key": [1, True]}},
+        ],
+    }
+
+
+@pytest.mark.parametrize("form", ["json", "yson"])
+def test_bottomless_value_is_refused(raw, client, tmp, form):
+    """What could not be read back is not written, whichever way it comes."""
+    parameters = {"path": f"{tmp}/x", "input_format": form}
+    for depth in (250, 5000, 100_000):
+        body = b"[" * depth + b"]" * depth
+        assert raw.command("PUT", "set", parameters, body).status == 400
+    client.create("document", f"{tmp}/d", attributes={"value": {}})
+    deep = f"{tmp}/d" + "/x" * 300
+    assert raw.command("PUT", "set", {"path": deep, "recursive": True}, b"1").status == 400
+    path = f"{tmp}/m" + "/x" * 300
+    answer = raw.command("POST", "create", {"path": path, "type": "map_node", "recursive": True})
+    assert "Depth limit" in answer.error["message"]
+    assert client.get(tmp) == {"d": None}

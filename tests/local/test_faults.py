@@ -1,0 +1,217 @@
+"""Faults on request: each does what it says, as often as it is told, on every proxy."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+
+import pytest
+import yt.wrapper as yt
+
+from yt_exactly_once.local import LocalCluster, LocalClusterError
+
+
+@pytest.fixture(scope="module")
+def faulty():
+    with LocalCluster(proxies=2) as running:
+        yield running
+
+
+@pytest.fixture
+def cluster(faulty):
+    yield faulty
+    faulty.clear_faults()
+    for index, pid in enumerate(faulty.proxy_pids):
+        if not faulty.is_alive(index):
+            faulty.restart_proxy(index)
+            assert faulty.proxy_pids[index] != pid
+
+
+@pytest.fixture
+def patient(cluster):
+    """A client that does not retry, so that a fault is seen."""
+    return cluster.client(proxy={"retries": {"enable": False}})
+
+
+def _failure(call, *args, **kwargs):
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - each test looks at it
+        call(*args, **kwargs)
+    return caught.value
+
+
+def test_lost_answer_hides_a_change_that_happened(cluster, patient, tmp):
+    """The client sees a reset connection, the cluster has the value."""
+    cluster.inject("lose_answer", "set")
+    assert "reset" in str(_failure(patient.set, f"{tmp}/x", 1))
+    assert patient.get(f"{tmp}/x") == 1
+
+
+def test_lost_request_changes_nothing(cluster, patient, tmp):
+    """The client cannot tell it from a lost answer; the cluster can."""
+    cluster.inject("lose_request", "set")
+    assert "reset" in str(_failure(patient.set, f"{tmp}/x", 1))
+    assert not patient.exists(f"{tmp}/x")
+
+
+def test_retry_after_a_lost_answer_is_not_done_twice(cluster, client, tmp):
+    """The ordinary client repeats with the same mutation id and gets the kept answer."""
+    cluster.inject("lose_answer", "create")
+    node_id = client.create("map_node", f"{tmp}/x")
+    assert client.get(f"{tmp}/x/@id") == node_id
+
+
+def test_unavailable_proxy_says_when_to_come_back(cluster, raw, tmp):
+    """503 with Retry-After and a retriable code; nothing is executed."""
+    cluster.inject("unavailable", "set", match={"path": f"{tmp}/x"})
+    answer = raw.command("PUT", "set", {"path": f"{tmp}/x"}, b"1")
+    assert answer.status == 503
+    assert answer.headers["retry-after"] == "60"
+    assert answer.error["code"] == 105
+    assert not raw.command("GET", "exists", {"path": f"{tmp}/x"}).json()["value"]
+
+
+def test_error_has_the_wanted_code_and_text(cluster, patient, tmp):
+    """Any error of a real cluster can be provoked."""
+    cluster.inject("error", "set", code=901, message="Access denied")
+    error = _failure(patient.set, f"{tmp}/x", 1)
+    assert error.contains_code(901)
+    assert "Access denied" in str(error)
+    assert not patient.exists(f"{tmp}/x")
+
+
+def test_provoked_commit_error_ends_the_transaction(cluster, patient):
+    """As with a real failure, there is nothing left to commit."""
+    cluster.inject("error", "commit_transaction", code=1700)
+    transaction_id = patient.start_transaction(type="tablet")
+    assert _failure(patient.commit_transaction, transaction_id).contains_code(1700)
+    assert _failure(patient.commit_transaction, transaction_id).contains_code(11000)
+
+
+@pytest.mark.parametrize("kind", ["master", "tablet"])
+def test_expired_transaction_is_not_found(cluster, patient, kind):
+    """The lease runs out exactly when the test wants it."""
+    cluster.inject("expire_transaction", "commit_transaction")
+    transaction_id = patient.start_transaction(type=kind, timeout=600_000)
+    assert _failure(patient.commit_transaction, transaction_id).contains_code(11000)
+
+
+def test_delayed_command_lets_others_pass(cluster, patient, tmp):
+    """A slow command holds nobody up."""
+    cluster.inject("delay", "set", seconds=1.0, match={"path": f"{tmp}/slow"})
+    slow = threading.Thread(target=patient.set, args=(f"{tmp}/slow", 1))
+    slow.start()
+    other = cluster.client()
+    while not cluster.faults()[0]["hits"]:
+        pass
+    other.set(f"{tmp}/fast", 1)
+    assert not other.exists(f"{tmp}/slow")
+    slow.join()
+    assert other.get(f"{tmp}/slow") == 1
+
+
+def test_held_command_lands_after_its_client_has_gone(cluster, patient, tmp):
+    """This is the late commit that nobody waits for any more."""
+    cluster.inject("hold", "set", seconds=0.5)
+    _failure(patient.set, f"{tmp}/x", 1)
+    assert not patient.exists(f"{tmp}/x")
+    while not patient.exists(f"{tmp}/x"):
+        pass
+
+
+@pytest.mark.parametrize(("when", "written"), [("before", False), ("after", True)])
+def test_killed_proxy_has_or_has_not_executed(cluster, patient, tmp, when, written):
+    """The process ends without a word; what it acknowledged or wrote is in the store."""
+    cluster.inject("kill_proxy", "set", when=when)
+    _failure(patient.set, f"{tmp}/x", 1)
+    assert bool(cluster.client(1).exists(f"{tmp}/x")) is written
+    assert cluster.faults()[0]["hits"] == 1
+
+
+def test_rule_counts_and_skips(cluster, patient, tmp):
+    """`after` lets requests pass, `count` ends the rule."""
+    cluster.inject("error", "set", after=1, count=2)
+    outcomes = []
+    for number in range(5):
+        try:
+            patient.set(f"{tmp}/{number}", 1)
+            outcomes.append("ok")
+        except yt.YtError:
+            outcomes.append("error")
+    assert outcomes == ["ok", "error", "error", "ok", "ok"]
+    (rule,) = cluster.faults()
+    assert (rule["seen"], rule["hits"]) == (5, 2)
+
+
+def test_counts_are_shared_by_all_proxies(cluster, tmp):
+    """One rule hits once, whichever proxy meets it."""
+    cluster.inject("error", "set")
+    clients = [cluster.client(index, proxy={"retries": {"enable": False}}) for index in (0, 1)]
+    _failure(clients[1].set, f"{tmp}/x", 1)
+    clients[0].set(f"{tmp}/x", 1)
+    assert cluster.faults()[0]["hits"] == 1
+
+
+def test_rule_may_hold_for_one_proxy_only(cluster, tmp):
+    """A bad proxy among good ones."""
+    address = cluster.proxy_urls[1].removeprefix("http://")
+    cluster.inject("error", "set", proxy=address, count=None)
+    clients = [cluster.client(index, proxy={"retries": {"enable": False}}) for index in (0, 1)]
+    clients[0].set(f"{tmp}/x", 1)
+    _failure(clients[1].set, f"{tmp}/x", 2)
+
+
+def test_chance_is_repeatable(cluster, patient, tmp):
+    """The same seed hits the same requests."""
+    patterns = []
+    for _ in range(2):
+        cluster.inject("error", "set", probability=0.5, seed=11, count=None)
+        pattern = ""
+        for number in range(20):
+            try:
+                patient.set(f"{tmp}/{number}", 1)
+                pattern += "."
+            except yt.YtError:
+                pattern += "x"
+        patterns.append(pattern)
+        cluster.clear_faults()
+    assert patterns[0] == patterns[1]
+    assert {".", "x"} == set(patterns[0])
+
+
+def test_rules_survive_a_restart(cluster):
+    """They are part of the cluster's state."""
+    cluster.inject("delay", "set", seconds=0.25, count=None)
+    cluster.restart_proxy(0)
+    (rule,) = cluster.faults()
+    assert (rule["action"], rule["seconds"]) == ("delay", 0.25)
+    cluster.clear_faults()
+    assert cluster.faults() == []
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"action": "explode"},
+        {"action": "error", "nonsense": 1},
+        {"action": "error", "probability": 2},
+        {"action": "error", "count": 0},
+        {"action": "delay", "seconds": -1},
+        {"action": "kill_proxy", "when": "maybe"},
+    ],
+)
+def test_impossible_rule_is_refused(cluster, attributes):
+    """A typo must not become a test that tests nothing."""
+    with pytest.raises(LocalClusterError):
+        cluster.inject(**attributes)
+    assert cluster.faults() == []
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"{}", b"5", b"[5]", b'[{"command": "get"}]'])
+def test_malformed_rules_get_an_envelope(cluster, body):
+    """The page answers like a command."""
+    connection = http.client.HTTPConnection(cluster.proxy_urls[0].removeprefix("http://"))
+    connection.request("POST", "/local/faults", body)
+    answer = connection.getresponse()
+    assert answer.status == 400
+    assert answer.headers["X-YT-Error"]
+    connection.close()

@@ -1,0 +1,272 @@
+"""Files and static tables: written and read whole, in parts, by range, in every format."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+
+import pytest
+import yt.wrapper as yt
+from yt import yson
+
+SORTED = [
+    {"name": "k", "type": "int64", "sort_order": "ascending"},
+    {"name": "s", "type": "utf8", "sort_order": "ascending"},
+    {"name": "v", "type": "any"},
+]
+
+
+def _failure(call, *args, **kwargs):
+    with pytest.raises(yt.YtResponseError) as caught:
+        call(*args, **kwargs)
+    return caught.value
+
+
+def test_file_round_trip(client, tmp):
+    """What is written is read, byte for byte."""
+    data = bytes(range(256)) * 5000
+    client.write_file(f"{tmp}/f", data)
+    assert client.read_file(f"{tmp}/f").read() == data
+    assert client.get(f"{tmp}/f/@uncompressed_data_size") == len(data)
+    assert client.get(f"{tmp}/f/@type") == "file"
+
+
+def test_part_of_a_file(client, tmp):
+    """Offset and length cut across the pieces it was written in."""
+    client.write_file(f"{tmp}/f", b"hello ")
+    client.write_file(f"<append=%true>{tmp}/f", b"world")
+    assert client.read_file(f"{tmp}/f").read() == b"hello world"
+    assert client.read_file(f"{tmp}/f", offset=4, length=4).read() == b"o wo"
+    assert client.read_file(f"{tmp}/f", offset=11).read() == b""
+
+
+def test_file_is_replaced(client, tmp):
+    """A second write starts anew, and the old chunks go."""
+    client.write_file(f"{tmp}/f", b"long old content")
+    client.write_file(f"{tmp}/f", b"new")
+    assert client.read_file(f"{tmp}/f").read() == b"new"
+    assert client.get(f"{tmp}/f/@chunk_count") == 1
+
+
+def test_digest_is_kept_on_request(client, tmp):
+    """`compute_md5` stores the digest of the whole file."""
+    client.write_file(f"{tmp}/f", b"content", compute_md5=True)
+    expected = hashlib.md5(b"content", usedforsecurity=False).hexdigest()
+    assert client.get(f"{tmp}/f/@md5") == expected
+
+
+def test_large_file_goes_in_several_requests(client, tmp):
+    """The client splits and appends in nested transactions."""
+    client.config["write_retries"]["chunk_size"] = 100_000
+    data = b"0123456789" * 50_000
+    client.write_file(f"{tmp}/f", data)
+    assert client.get(f"{tmp}/f/@chunk_count") > 1
+    assert client.read_file(f"{tmp}/f").read() == data
+
+
+@pytest.mark.parametrize("command", ["read_file", "read_table"])
+def test_wrong_type_is_refused(raw, tmp, command):
+    """A map is neither file nor table."""
+    answer = raw.command("GET", command, {"path": tmp})
+    assert answer.status == 400
+    assert "Invalid type" in answer.error["message"]
+    assert raw.command("GET", command, {"path": f"{tmp}/missing"}).error["code"] == 500
+
+
+def test_table_without_a_schema_takes_any_row(client, tmp):
+    """Rows of different shapes keep them."""
+    rows = [{"a": 1}, {"b": "x", "c": [1, {"d": None}]}, {}]
+    client.write_table(f"{tmp}/t", rows)
+    assert list(client.read_table(f"{tmp}/t")) == rows
+    assert client.get(f"{tmp}/t/@schema_mode") == "weak"
+    assert not client.get(f"{tmp}/t/@dynamic")
+    assert client.row_count(f"{tmp}/t") == 3
+
+
+def test_append_adds_rows(client, tmp):
+    """`append` leaves what is there."""
+    client.write_table(f"{tmp}/t", [{"a": 1}])
+    client.write_table(f"<append=%true>{tmp}/t", [{"a": 2}])
+    assert [row["a"] for row in client.read_table(f"{tmp}/t")] == [1, 2]
+    client.write_table(f"{tmp}/t", [{"a": 3}])
+    assert [row["a"] for row in client.read_table(f"{tmp}/t")] == [3]
+
+
+def test_schema_is_enforced(client, tmp):
+    """Unknown columns and wrong types are refused before anything is written."""
+    client.create("table", f"{tmp}/t", attributes={"schema": [{"name": "a", "type": "int64"}]})
+    client.write_table(f"{tmp}/t", [{"a": 1}, {}])
+    assert list(client.read_table(f"{tmp}/t")) == [{"a": 1}, {"a": None}]
+    assert _failure(client.write_table, f"{tmp}/t", [{"zz": 1}]).contains_code(307)
+    assert _failure(client.write_table, f"{tmp}/t", [{"a": "x"}]).contains_code(307)
+    assert client.row_count(f"{tmp}/t") == 2
+
+
+def test_sorted_table_keeps_its_order(client, tmp):
+    """Rows out of order are refused, inside a write and between writes."""
+    client.create("table", f"{tmp}/t", attributes={"schema": SORTED})
+    assert client.get(f"{tmp}/t/@sorted")
+    assert client.get(f"{tmp}/t/@key_columns") == ["k", "s"]
+    client.write_table(f"{tmp}/t", [{"k": 1, "s": "a"}, {"k": 1, "s": "b"}])
+    unordered = [{"k": 3, "s": "a"}, {"k": 2, "s": "a"}]
+    assert _failure(client.write_table, f"<append=%true>{tmp}/t", unordered).contains_code(301)
+    early = [{"k": 0, "s": "a"}]
+    assert _failure(client.write_table, f"<append=%true>{tmp}/t", early).contains_code(301)
+    client.write_table(f"<append=%true>{tmp}/t", [{"k": 1, "s": "c"}])
+    assert client.row_count(f"{tmp}/t") == 3
+
+
+def test_unique_keys_are_unique(client, tmp):
+    """The second row with a key is refused."""
+    schema = yson.to_yson_type(SORTED, attributes={"unique_keys": True})
+    client.create("table", f"{tmp}/t", attributes={"schema": schema})
+    twice = [{"k": 1, "s": "a"}, {"k": 1, "s": "a"}]
+    assert _failure(client.write_table, f"{tmp}/t", twice).contains_code(306)
+
+
+@pytest.fixture
+def numbers(client, tmp):
+    path = yt.TablePath(f"{tmp}/numbers", attributes={"schema": SORTED})
+    client.write_table(path, [{"k": n // 2, "s": str(n), "v": n} for n in range(20)])
+    return f"{tmp}/numbers"
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ("[#3:#6]", [3, 4, 5]),
+        ("[#18:]", [18, 19]),
+        ("[:#2]", [0, 1]),
+        ("[#5]", [5]),
+        ("[#5,#1:#3]", [5, 1, 2]),
+        ("[#7:#5]", []),
+        ("[#15:#1000]", [15, 16, 17, 18, 19]),
+        ("[3]", [6, 7]),
+        ("[3:5]", [6, 7, 8, 9]),
+        ('[(3,"7")]', [7]),
+        ('[(3,"7"):(4,"9")]', [7, 8]),
+        ("[100:]", []),
+    ],
+)
+def test_rows_are_selected_by_index_and_key(client, numbers, selector, expected):
+    """Ranges are half-open, exact selectors take what has the prefix."""
+    assert [row["v"] for row in client.read_table(numbers + selector)] == expected
+
+
+def test_columns_are_selected(client, numbers):
+    """Only the named ones come."""
+    assert list(client.read_table(numbers + "{v,zz}[#4]")) == [{"v": 4}]
+
+
+def test_key_selector_needs_a_sorted_table(client, tmp):
+    """There are no keys otherwise."""
+    client.write_table(f"{tmp}/t", [{"a": 1}])
+    error = _failure(lambda: list(client.read_table(f"{tmp}/t[1]")))
+    assert "not sorted" in str(error)
+
+
+def test_control_rows_say_where_rows_come_from(raw, numbers):
+    """Entities with attributes announce range and row index."""
+    answer = raw.command(
+        "GET",
+        "read_table",
+        {
+            "path": numbers + "{v}[#3,#7:#9]",
+            "output_format": "json",
+            "control_attributes": {"enable_row_index": True, "enable_range_index": True},
+        },
+    )
+    rows = [json.loads(line) for line in answer.body.splitlines()]
+    assert rows == [
+        {"$attributes": {"range_index": 0}, "$value": None},
+        {"$attributes": {"row_index": 3}, "$value": None},
+        {"v": 3},
+        {"$attributes": {"range_index": 1}, "$value": None},
+        {"$attributes": {"row_index": 7}, "$value": None},
+        {"v": 7},
+        {"v": 8},
+    ]
+    parameters = json.loads(answer.headers["x-yt-response-parameters"])
+    assert parameters == {"start_row_index": 3, "approximate_row_count": 3}
+
+
+def test_dynamic_tables_are_read_like_static_ones(client, tmp):
+    """A sorted one in the order of keys, an ordered one in the order of rows."""
+    for name, order in (("sorted", {"sort_order": "ascending"}), ("ordered", {})):
+        schema = [{"name": "k", "type": "int64", **order}, {"name": "v", "type": "string"}]
+        path = f"{tmp}/{name}"
+        client.create("table", path, attributes={"dynamic": True, "schema": schema})
+        client.mount_table(path, sync=True)
+        client.insert_rows(path, [{"k": n, "v": str(n)} for n in (2, 1, 3)])
+    assert [row["k"] for row in client.read_table(f"{tmp}/sorted")] == [1, 2, 3]
+    assert [row["k"] for row in client.read_table(f"{tmp}/ordered")] == [2, 1, 3]
+    assert [row["k"] for row in client.read_table(f"{tmp}/sorted[2:]")] == [2, 3]
+    error = _failure(client.write_table, f"{tmp}/sorted", [{"k": 1}])
+    assert "dynamic" in str(error)
+
+
+def test_tables_are_concatenated(raw, client, tmp):
+    """Chunks are shared, not copied, and the sources stay."""
+    for name in "ab":
+        client.write_table(f"{tmp}/{name}", [{"n": name}])
+    client.concatenate([f"{tmp}/a", f"{tmp}/b"], f"{tmp}/all")
+    client.concatenate([f"{tmp}/a"], f"<append=%true>{tmp}/all")
+    client.concatenate([f"{tmp}/all", f"{tmp}/all"], f"{tmp}/all")
+    assert [row["n"] for row in client.read_table(f"{tmp}/all")] == ["a", "b", "a"] * 2
+    client.remove(f"{tmp}/a")
+    assert client.row_count(f"{tmp}/all") == 6
+    client.write_file(f"{tmp}/f", b"x")
+    mixed = {"source_paths": [f"{tmp}/f"], "destination_path": f"{tmp}/all"}
+    answer = raw.command("POST", "concatenate", mixed)
+    assert "Files can be joined with files only" in answer.error["message"]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        yt.YsonFormat(format="binary"),
+        yt.YsonFormat(format="text"),
+        yt.JsonFormat(),
+        yt.DsvFormat(),
+        yt.SchemafulDsvFormat(columns=["a", "b"]),
+    ],
+    ids=["binary", "text", "json", "dsv", "schemaful_dsv"],
+)
+def test_rows_survive_every_format(client, tmp, form):
+    """Tabs, line breaks and bytes outside ASCII come back as they were."""
+    rows = [{"a": "x\ty\nz=\\", "b": "ы"}, {"a": "", "b": "2"}]
+    client.write_table(f"{tmp}/t", rows, format=form)
+    assert list(client.read_table(f"{tmp}/t")) == rows
+    assert list(client.read_table(f"{tmp}/t", format=form)) == rows
+
+
+def test_uint64_and_bytes_keep_their_type(client, tmp):
+    """YSON tells signed from unsigned and text from bytes."""
+    client.write_table(f"{tmp}/t", [{"u": yson.YsonUint64(5), "b": b"\xff"}])
+    (row,) = client.read_table(f"{tmp}/t")
+    assert isinstance(row["u"], yson.YsonUint64)
+    assert yson.get_bytes(row["b"]) == b"\xff"
+
+
+def test_compressed_rows_are_taken_raw(raw, client, tmp):
+    """What curl would send."""
+    client.create("table", f"{tmp}/t")
+    body = gzip.compress(b'{"a": 1}\n{"a": 2}\n')
+    answer = raw.command(
+        "PUT",
+        "write_table",
+        {"path": f"{tmp}/t", "input_format": "json"},
+        body,
+        headers={"Content-Encoding": "gzip"},
+    )
+    assert answer.status == 200
+    assert [row["a"] for row in client.read_table(f"{tmp}/t")] == [1, 2]
+
+
+def test_many_rows_go_in_chunks(client, tmp):
+    """Ranges reach across chunk borders."""
+    client.write_table(f"{tmp}/t", ({"n": n} for n in range(120_000)))
+    assert client.get(f"{tmp}/t/@chunk_count") > 1
+    part = [row["n"] for row in client.read_table(f"{tmp}/t[#49998:#50002]")]
+    assert part == [49998, 49999, 50000, 50001]

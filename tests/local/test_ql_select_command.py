@@ -1,0 +1,91 @@
+"""The options of `select_rows` on their way from the client to the query language and back."""
+
+from __future__ import annotations
+
+import pytest
+from yt import yson
+from yt.wrapper import YtResponseError
+
+from yt_exactly_once.local.errors import Code
+
+ROWS = [{"k": k, "v": None if k % 2 else k} for k in range(4)]
+
+
+@pytest.fixture
+def table(client, tmp):
+    path = f"{tmp}/t"
+    schema = [
+        {"name": "k", "type": "int64", "sort_order": "ascending"},
+        {"name": "v", "type": "int64"},
+    ]
+    client.create("table", path, attributes={"dynamic": True, "schema": schema})
+    client.mount_table(path, sync=True)
+    client.insert_rows(path, ROWS)
+    return path
+
+
+def test_placeholders_reach_the_query(client, table):
+    """Values travel beside the text, lists included."""
+    query = f"k from [{table}] where k in {{keys}} and v = {{v}}"
+    found = client.select_rows(query, placeholder_values={"keys": [1, 2, 3], "v": 2})
+    assert list(found) == [{"k": 2}]
+
+
+def test_unsigned_result_arrives_unsigned(client, table):
+    """The type of a computed column survives the format."""
+    ((row),) = client.select_rows(f"uint64(k) - 1u as x from [{table}] where k = 0")
+    assert row["x"] == 2**64 - 1
+    assert isinstance(row["x"], yson.YsonUint64)
+
+
+def test_canonical_nulls_reach_the_query(client, table):
+    """The option is the query's, not the cluster's."""
+    query = f"k from [{table}] where v < 1"
+    assert [row["k"] for row in client.select_rows(query)] == [0, 1, 3]
+    canonical = client.select_rows(query, use_canonical_null_relations=True)
+    assert [row["k"] for row in canonical] == [0]
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"input_row_limit": 4}, Code.QUERY_INPUT_ROW_LIMIT_EXCEEDED),
+        ({"output_row_limit": 3}, Code.QUERY_OUTPUT_ROW_LIMIT_EXCEEDED),
+    ],
+)
+def test_limit_is_an_error_with_its_code_unless_allowed(client, table, options, code):
+    """An incomplete answer must be asked for."""
+    query = f"k from [{table}]"
+    with pytest.raises(YtResponseError) as caught:
+        list(client.select_rows(query, **options))
+    assert caught.value.contains_code(code)
+    allowed = client.select_rows(query, fail_on_incomplete_result=False, **options)
+    assert [row["k"] for row in allowed] == list(range(max(options.values())))[:4]
+
+
+def test_full_scan_can_be_forbidden(client, table):
+    """The refusal is made before anything is read."""
+    with pytest.raises(YtResponseError, match="full scan"):
+        client.select_rows(f"k from [{table}] where v = 1", allow_full_scan=False)
+    found = client.select_rows(f"k from [{table}] where k = 1", allow_full_scan=False)
+    assert list(found) == [{"k": 1}]
+
+
+def test_unmounted_table_is_not_read(client, table):
+    """The query language sees only tables that are served."""
+    client.unmount_table(table, sync=True)
+    with pytest.raises(YtResponseError) as caught:
+        client.select_rows(f"k from [{table}]")
+    assert caught.value.contains_code(Code.TABLET_NOT_MOUNTED)
+
+
+def test_query_in_a_transaction_reads_its_start(cluster, client, table):
+    """Later commits are not seen, with and without a key."""
+    inside = cluster.client(proxy={"enable_proxy_discovery": False})
+    with inside.Transaction(type="tablet"):
+        assert list(inside.select_rows(f"* from [{table}]")) == ROWS
+        client.insert_rows(table, [{"k": 0, "v": 100}, {"k": 9, "v": 9}])
+        assert list(inside.select_rows(f"* from [{table}]")) == ROWS
+        assert list(inside.select_rows(f"v from [{table}] where k = 0")) == [{"v": 0}]
+        assert list(inside.select_rows(f"v from [{table}] where k in (1, 9)")) == [{"v": None}]
+    assert list(client.select_rows(f"v from [{table}] where k in (0, 9)")) == [{"v": 100}, {"v": 9}]

@@ -1,0 +1,251 @@
+"""The text of queries: quoting, constants, placeholders, output names, syntax errors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from yt.yson import YsonUint64
+
+from tests.local.ql_tables import Tables, columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def tables() -> Iterator[Tables]:
+    found = Tables()
+    schema = columns(a="int64", b="int64", s="string")
+    schema += [{"name": name, "type": "int64"} for name in ("odd name", "x-y[0]", "select")]
+    row = {"a": 1, "b": 2, "s": b"text", "odd name": 3, "x-y[0]": 4, "select": 5}
+    found.create("//one", schema, [row])
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "a from [//one]",
+        "SELECT a FROM [//one]",
+        "select a from `//one`",
+        "sElEcT\n\ta\nFROM [//one]\n",
+        "t.a as a from [//one] as t",
+        "t.a as a from [//one] t",
+    ],
+)
+def test_every_spelling_of_a_query_reads_the_table(tables: Tables, query: str) -> None:
+    """SELECT is optional, keywords have no case, a path has brackets or backticks."""
+    assert tables.select(query) == [{"a": 1}]
+
+
+@pytest.mark.parametrize(
+    ("quoted", "name", "value"),
+    [
+        ("[odd name]", "odd name", 3),
+        ("`odd name`", "odd name", 3),
+        ("[x-y[0]]", "x-y[0]", 4),
+        ("`x-y[0]`", "x-y[0]", 4),
+        ("`select`", "select", 5),
+        ("[$row_index]", "$row_index", 0),
+        ("`$tablet_index`", "$tablet_index", 0),
+    ],
+)
+def test_quoted_identifier_names_its_column(
+    tables: Tables, quoted: str, name: str, value: int
+) -> None:
+    """Names that are no identifiers are quoted, and come back without quotes."""
+    assert tables.select(f"{quoted} from [//one]") == [{name: value}]
+
+
+def test_brackets_in_syntax_version_2_are_refused(tables: Tables) -> None:
+    """From version 2 on only backticks quote."""
+    assert tables.select("a from `//one`", syntax_version=2) == [{"a": 1}]
+    error = tables.refusal("a from [//one]", syntax_version=2)
+    assert "syntax error, unexpected lexer failure" in error.message
+
+
+@pytest.mark.parametrize(
+    ("literal", "value"),
+    [
+        ("1", 1),
+        ("18446744073709551615u", 2**64 - 1),
+        ("18446744073709551615", -1),
+        ("9223372036854775807", 2**63 - 1),
+        ("-9223372036854775808", -(2**63)),
+        ("1.5", 1.5),
+        ("2.", 2.0),
+        (".5", 0.5),
+        ("1e3", 1000.0),
+        ("inf", float("inf")),
+        ("-inf", float("-inf")),
+        ("true", True),
+        ("%false", False),
+        ("null", None),
+        ("#", None),
+        ("'a\"b'", b'a"b'),
+        (r'"\x41\n\"\\\101\u0416"', 'A\n"\\A\u0416'.encode()),
+        ("'\u0416'", "\u0416".encode()),
+    ],
+)
+def test_constant_has_the_value_it_spells(tables: Tables, literal: str, value: object) -> None:
+    """Constants of every type mean what the server's lexer makes of them."""
+    found = tables.value(literal)
+    assert found == value
+    assert isinstance(found, float) is isinstance(value, float)
+
+
+def test_integer_beyond_64_bits_is_refused(tables: Tables) -> None:
+    """No number is silently cut."""
+    error = tables.refusal("18446744073709551616u from [//one]")
+    assert "18446744073709551616" in error.message
+
+
+@pytest.mark.parametrize(
+    ("query", "position", "unexpected"),
+    [
+        ("a, from [//one]", "3-7", "keyword `FROM`"),
+        ("a from [//one] where", "20-20", "end of stream"),
+        ("a from [//one] limit 1 offset 1", "23-29", "keyword `OFFSET`"),
+        ("a ! b from [//one]", "2-3", "lexer failure"),
+        ("a from [//one", "7-13", "lexer failure"),
+        ('"open from [//one]', "0-1", "lexer failure"),
+        ("a b from [//one]", "2-3", "identifier"),
+        ("a from [//one] where a = 1 = ", "29-29", "end of stream"),
+        ("* , a from [//one]", "2-3", "`,`"),
+        ("a from [//one] limit -1", "21-22", "`-`"),
+        ("", "0-0", "end of stream"),
+    ],
+)
+def test_syntax_error_shows_its_place(
+    tables: Tables, query: str, position: str, unexpected: str
+) -> None:
+    """The error says what was met, and where in the text."""
+    error = tables.refusal(query)
+    assert error.message.startswith(
+        f"Error while parsing query: syntax error, unexpected {unexpected}"
+    )
+    assert error.attributes["position"] == position
+    assert " >>>>> " in error.attributes["query"]
+
+
+@pytest.mark.parametrize(
+    ("query", "feature"),
+    [
+        ("a from (b from [//one])", "Subquery"),
+        ("a from [//one] array join s as x", "ARRAY JOIN"),
+        ("a from [//one] with index [//index]", "WITH INDEX"),
+    ],
+)
+def test_unsupported_clause_is_refused_by_name(tables: Tables, query: str, feature: str) -> None:
+    """What the embedded cluster lacks is told apart from a typing mistake."""
+    assert f"{feature} is not supported" in tables.refusal(query).message
+
+
+@pytest.mark.parametrize(
+    ("expression", "name"),
+    [
+        ("a", "a"),
+        ("t.a", "t.a"),
+        ("a+1", "(a)+(1)"),
+        ("a + b * 2", "(a)+((b)*(2))"),
+        ("(a)", "a"),
+        ("-a", "-(a)"),
+        ("not a = 1", "NOT((a)=(1))"),
+        ("a <> b", "(a)!=(b)"),
+        ("if(a = 1, 2u, null)", "if((a)=(1), 2u, null)"),
+        ('concat(s, "x\ty")', 'concat(s, "x\\ty")'),
+        ("a in (1, 2)", "(a) IN (1, 2)"),
+        ("(a, b) in ((1, 2), (3, 4))", "(a, b) IN ((1, 2), (3, 4))"),
+        ("a between 1 and 2", "((a)>=(1))AND((a)<=(2))"),
+        ("a between (1 and 2, 4 and 5)", "(a) BETWEEN (1 AND 2, 4 AND 5)"),
+        ("a is null", "is_null(a)"),
+        ("a is not null", "NOT(is_null(a))"),
+        ("s like 'x%'", 's LIKE "x%"'),
+        ("case a when 1 then 2 else 3 end", "CASE a WHEN 1 THEN 2 ELSE 3 END"),
+        ("transform(a, (1), (2), 3)", "TRANSFORM(a, (1), (2), 3)"),
+        ("[odd name] + 1", "(`odd name`)+(1)"),
+        ("1.5", "1.500000"),
+        ("a as [any name]", "any name"),
+    ],
+)
+def test_output_column_without_alias_is_named_by_its_text(
+    tables: Tables, expression: str, name: str
+) -> None:
+    """The name of a column follows the server's spelling of the expression."""
+    source = "[//one] as t" if expression == "t.a" else "[//one]"
+    (row,) = tables.select(f"{expression} from {source}")
+    assert list(row) == [name]
+
+
+def test_alias_is_known_in_other_clauses(tables: Tables) -> None:
+    """A name given anywhere can be used anywhere, and hides a column only outside itself."""
+    query = "a + 1 as a, a + 10 as more from [//one] where more = 12 order by more limit 1"
+    assert tables.select(query) == [{"a": 2, "more": 12}]
+
+
+def test_alias_given_twice_is_refused(tables: Tables) -> None:
+    """Two meanings of one name are not resolved by luck."""
+    error = tables.refusal("a as x, b as x from [//one]")
+    assert error.message == 'Alias "x" has been already used'
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (5, 5),
+        (-5, -5),
+        (-(2**63), -(2**63)),
+        (YsonUint64(2**64 - 1), 2**64 - 1),
+        (0.1, 0.1),
+        (-0.1, -0.1),
+        (True, True),
+        ("\u0416", "\u0416".encode()),
+        (b"\xff'\"", b"\xff'\""),
+        (None, None),
+    ],
+)
+def test_placeholder_is_its_value(tables: Tables, value: object, expected: object) -> None:
+    """A value of every type arrives unchanged."""
+    assert tables.select("({x}) as x from [//one]", {"x": value}) == [{"x": expected}]
+
+
+def test_placeholder_with_a_list_is_a_tuple(tables: Tables) -> None:
+    """Lists become tuples, also nested ones."""
+    query = "a from [//one] where (a, b) in {pairs} and (a, b) = {pair}"
+    assert tables.select(query, {"pairs": [[1, 2], [3, 4]], "pair": [1, 2]}) == [{"a": 1}]
+
+
+def test_placeholder_never_becomes_code(tables: Tables) -> None:
+    """Text inside a value is a string, whatever it looks like."""
+    assert tables.select("a from [//one] where s = {s}", {"s": '" or true or "'}) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, "Placeholder was not found"),
+        ({"x": {"k": 1}}, "Maps inside YSON placeholder are not allowed"),
+        ({"x": object()}, "Incorrect placeholder map"),
+    ],
+)
+def test_unusable_placeholder_is_refused(
+    tables: Tables, values: dict[str, object], message: str
+) -> None:
+    """A placeholder without a plain value is an error, never a null."""
+    assert tables.refusal("({x}) as x from [//one]", values).message.startswith(message)
+
+
+def test_nesting_beyond_the_limit_is_refused(tables: Tables) -> None:
+    """Depth is bounded as on the server."""
+    assert tables.select(f"a from [//one] where {' and '.join(['a = 1'] * 49)}") == [{"a": 1}]
+    error = tables.refusal(f"{'+'.join(['a'] * 60)} from [//one]")
+    assert error.message == "Maximum expression depth exceeded"
+
+
+def test_nesting_beyond_the_sql_engine_is_refused(tables: Tables) -> None:
+    """Deep arithmetic has a limit of its own here, and says so."""
+    assert tables.value("+".join(["a"] * 25)) == 25
+    error = tables.refusal(f"{'+'.join(['a'] * 49)} from [//one]")
+    assert error.message.startswith("Expressions are nested too deeply for the embedded cluster")

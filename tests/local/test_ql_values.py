@@ -1,0 +1,402 @@
+"""Expressions: types, null, unsigned integers, wraparound, NaN, patterns, CASE and CAST."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from yt.yson import YsonUint64
+
+from tests.local.ql_tables import Tables, columns, key_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MIN, MAX, UMAX = -(2**63), 2**63 - 1, 2**64 - 1
+ROW = {
+    "i": 7,
+    "minus": -7,
+    "low": MIN,
+    "high": MAX,
+    "u": 2**63 + 5,
+    "top": UMAX,
+    "d": 0.5,
+    "nan": math.nan,
+    "yes": True,
+    "no": False,
+    "s": b"ab\xff\x00c",
+    "text": "\u0416\u0437%_".encode(),
+    "doc": {"x": 1},
+    "five": 5,
+}
+
+
+@pytest.fixture(scope="module")
+def tables() -> Iterator[Tables]:
+    found = Tables()
+    schema = columns(
+        i="int64",
+        minus="int64",
+        low="int64",
+        high="int64",
+        u="uint64",
+        top="uint64",
+        d="double",
+        nan="double",
+        yes="boolean",
+        no="boolean",
+        s="string",
+        text="string",
+        doc="any",
+        five="any",
+        n="int64",
+        un="uint64",
+        dn="double",
+        bn="boolean",
+        sn="string",
+        an="any",
+    )
+    found.create("//one", [*key_columns(k="int64"), *schema], [{"k": 1, **ROW}])
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("i + 3", 10),
+        ("i - 10", -3),
+        ("high + 1", MIN),
+        ("low - 1", MAX),
+        ("high * 2", -2),
+        ("low * -1", MIN),
+        ("-low", MIN),
+        ("u * 2", 10),
+        ("u + u", 10),
+        ("0u - 1u", UMAX),
+        ("top + 1", 0),
+        ("u - 2 * u", 2**63 - 5),
+        ("-u", 2**63 - 5),
+        ("minus / 2", -3),
+        ("minus % 2", -1),
+        ("i / -2", -3),
+        ("i % -2", 1),
+        ("low / 2", MIN // 2),
+        ("u / 2", (2**63 + 5) // 2),
+        ("u % 10", (2**63 + 5) % 10),
+        ("10 / u", 0),
+        ("top / u", 1),
+        ("high / i * i + high % i", MAX),
+        ("i << 62", -(2**62)),
+        ("i << 64", 7),
+        ("minus >> 1", -4),
+        ("u >> 1", 2**62 + 2),
+        ("u << 1", 10),
+        ("i | 8", 15),
+        ("u & 4", 4),
+        ("~i", -8),
+        ("~u", 2**63 - 6),
+        ("d + 1", 1.5),
+        ("d / 0", math.inf),
+        ("-d / 0", -math.inf),
+        ("d * -2.5", -1.25),
+        ("9223372036854775807 + 1", MIN),
+        ("1u - 2u", UMAX),
+        ("7 / 2", 3),
+        ("7 / 2.0", 3.5),
+        ("-7 % 3", -1),
+    ],
+)
+def test_arithmetic_is_that_of_64_bit_machines(
+    tables: Tables, expression: str, value: float
+) -> None:
+    """Integers wrap around, division goes towards zero, doubles are IEEE."""
+    found = tables.value(expression)
+    assert found == value
+    assert isinstance(found, float) is isinstance(value, float)
+
+
+@pytest.mark.parametrize("expression", ["u", "u + 1", "~u", "if(yes, u, 0)", "1u", "top / 2"])
+def test_unsigned_result_keeps_its_type(tables: Tables, expression: str) -> None:
+    """A uint64 comes back as the client's own class, so its type survives the format."""
+    assert type(tables.value(expression)) is YsonUint64
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("u > 5", True),
+        ("u < top", True),
+        ("u > 9223372036854775808u", True),
+        ("u <= 9223372036854775813u", True),
+        ("u = -9223372036854775803", True),
+        ("top = -1", True),
+        ("top > -2", True),
+        ("5 < u", True),
+        ("u between 6u and top", True),
+        ("u in (9223372036854775813u, 1)", True),
+        ("-1 < i", True),
+        ("(i, u) > (7, 4u)", True),
+        ("(i, u) > (7, 9223372036854775813u)", False),
+        ("(i, d) = (7, 0.5)", True),
+        ("(i, d) != (7, 0.25)", True),
+        ("(1, 2) < (1, 3)", True),
+        ("no < yes", True),
+        ('s < "ac"', True),
+        ('s > "ab"', True),
+        ("d = 7", False),
+        ("d < 1", True),
+        ("low < high", True),
+        ("1 = 1.0", True),
+        ("-1 < 1u", False),
+        ("five = 5", True),
+        ("five > 4", True),
+        ("doc != five", True),
+        ("doc = an", False),
+    ],
+)
+def test_comparison_follows_the_types(tables: Tables, condition: str, holds: bool) -> None:
+    """Unsigned order is unsigned, a literal takes the type of its partner, tuples go item by item."""
+    assert tables.value(condition) is holds
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("n = null", True),
+        ("n = n", True),
+        ("n < i", True),
+        ("low > n", True),
+        ("n >= i", False),
+        ("un < 0u", True),
+        ("un >= un", True),
+        ("dn < -inf", True),
+        ('sn < ""', True),
+        ("bn < false", True),
+        ("n != 1", True),
+        ("null = null", True),
+        ("null < 1", True),
+        ("an < doc", True),
+        ("(n, i) = (null, 7)", True),
+    ],
+)
+def test_null_is_the_lowest_value_by_default(tables: Tables, expression: str, value: bool) -> None:
+    """Comparisons know null: it equals itself and is below everything."""
+    assert tables.value(expression) is value
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "n = n",
+        "n = 1",
+        "n < i",
+        "un > 1u",
+        "dn = 0.5",
+        "sn != s",
+        "an = five",
+        "n = null",
+        "not n = 1",
+    ],
+)
+def test_comparison_with_null_is_null_under_canonical_relations(
+    tables: Tables, condition: str
+) -> None:
+    """The option turns comparisons into those of SQL."""
+    assert tables.value(condition, use_canonical_null_relations=True) is None
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("n + 1", None),
+        ("-n", None),
+        ("un / 2", None),
+        ("n / 0", None),
+        ("1 + null", None),
+        ("d * dn", None),
+        ("~n", None),
+        ("not bn", None),
+        ("bn and no", False),
+        ("bn and yes", None),
+        ("bn or yes", True),
+        ("bn or no", None),
+        ("null and false", False),
+        ("sn || s", None),
+        ("if(bn, 1, 2)", None),
+        ("if(yes, n, 2)", None),
+        ("is_null(n)", True),
+        ("n is null", True),
+        ("i is not null", True),
+        ("if_null(n, 3)", 3),
+        ("coalesce(n, null, i)", 7),
+        ("n in (1, null)", True),
+        ("n in (1, 2)", False),
+        ("i in (1, null)", False),
+        ("(n, i) in ((null, 7), (1, 1))", True),
+        ("n between null and 5", True),
+        ("n between (1 and 5, null and 0)", True),
+        ("sn like '%'", None),
+        ("case when bn then 1 else 2 end", 2),
+        ("case n when null then 1 else 2 end", 1),
+        ("transform(n, (null, 7), ('none', 'seven'))", b"none"),
+        ("transform(i, (1, 2), (3, 4))", None),
+    ],
+)
+def test_null_spreads_where_the_server_lets_it(
+    tables: Tables, expression: str, value: object
+) -> None:
+    """Arithmetic gives null, logic has three values, sets and branches do not."""
+    assert tables.value(expression) == value
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["nan > 0", "nan = nan", "d < nan", "nan + 1 > d", "nan between 0 and 1", "-nan != d"],
+)
+def test_comparison_with_nan_is_an_error(tables: Tables, condition: str) -> None:
+    """NaN has no order, and the server does not invent one."""
+    error = tables.refusal(f"k from [//one] where {condition}")
+    assert error.message == "Error while executing query"
+    assert [inner.message for inner in error.inner] == ["Comparison with NaN"]
+
+
+def test_nan_is_carried_and_found(tables: Tables) -> None:
+    """NaN is neither null nor lost on the way."""
+    assert math.isnan(tables.value("nan"))
+    assert math.isnan(tables.value("nan * 2"))
+    assert math.isnan(tables.value("(d - d) / (d - d)"))
+    assert tables.value("is_nan(nan)") is True
+    assert tables.value("is_nan(dn)") is False
+    assert tables.value("nan is null") is False
+    assert tables.value("nan != dn") is True
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("i / 0", "Division by zero"),
+        ("i % (i - 7)", "Division by zero"),
+        ("u / 0", "Division by zero"),
+        ("low / -1", "Division of INT_MIN by -1"),
+        ("low % (i - 8)", "Division of INT_MIN by -1"),
+    ],
+)
+def test_impossible_division_is_an_error_of_execution(
+    tables: Tables, expression: str, message: str
+) -> None:
+    """The error of a row is wrapped like the server's."""
+    error = tables.refusal(f"{expression} as x from [//one]")
+    assert error.message == "Error while executing query"
+    assert [inner.message for inner in error.inner] == [message]
+
+
+def test_impossible_division_of_constants_is_an_error_at_once(tables: Tables) -> None:
+    """Constants are folded before any row is read."""
+    assert tables.refusal("1 / 0 as x from [//one] where false").message == "Division by zero"
+
+
+@pytest.mark.parametrize(
+    ("expression", "fragment"),
+    [
+        ("i = 1u", "Type mismatch in expression"),
+        ("i + u", "Type mismatch in expression"),
+        ("i + d", "Type mismatch in expression"),
+        ("i + 1.5", "Type mismatch in expression"),
+        ("i = 7.0", "Type mismatch in expression"),
+        ("d + 9007199254740993", "Failed to cast 9007199254740993 to double"),
+        ("u + 1.5", "Type mismatch in expression"),
+        ('i = "7"', "Type mismatch in expression"),
+        ("s + 1", "Type mismatch in expression"),
+        ("not i", "Type mismatch in expression"),
+        ("yes and i", "Type mismatch in expression"),
+        ("-s", "Type mismatch in expression"),
+        ("~d", "Type mismatch in expression"),
+        ("d % 2.0", "Type mismatch in expression"),
+        ("yes + yes", "Type mismatch in expression"),
+        ("if(i, 1, 2)", 'No matching function "if"'),
+        ("if(yes, i, s)", 'No matching function "if"'),
+        ('i in ("7")', "Types mismatch in tuple"),
+        ("(i, u) in ((1, 2, 3))", "Arguments size mismatch in tuple"),
+        ("(i, u) = (1, 2, 3)", "Tuples of same size are expected"),
+        ("i between (5 and 1)", "Lower bound is greater than upper"),
+        ("i between (1 and 5, 5 and 9)", "Ranges are not disjoint"),
+        ("i between (1 and i)", "Expressions are not supported in multiple ranges"),
+        ("(i, u)", 'Aliased expression "i, u" must be scalar'),
+        ("(i, u) + 1", "Expecting scalar expression"),
+        ("i like '7'", "Types mismatch in LIKE matched value"),
+        ("s regexp 'a' escape 'b'", "ESCAPE should not be used together with REGEXP"),
+        ("case when i then 1 end", "Types mismatch in CASE WHEN expression"),
+        ("case i when 'a' then 1 end", "Types mismatch in CASE WHEN expression"),
+        ("case when yes then 1 else 'a' end", "Types mismatch in CASE THEN/ELSE expression"),
+        ("transform(i, (1, 2), (1))", "Size mismatch for source and result arrays"),
+        ("doc in (1)", "Cannot use expression of type"),
+        ("missing", 'Undefined reference "missing"'),
+        ("t.i", 'Undefined reference "t.i"'),
+        ("missing(i)", 'Undefined function "missing"'),
+        ("length(i)", 'No matching function "length"'),
+        ("length()", 'No matching function "length"'),
+    ],
+)
+def test_expression_of_wrong_types_is_refused(
+    tables: Tables, expression: str, fragment: str
+) -> None:
+    """Types are strict: only literals convert, and only without loss."""
+    assert fragment in str(tables.refusal(f"({expression}) as x from [//one] where false"))
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        (r'text like "\u0416_\\%\\_"', True),
+        ('text like "\u0416%"', True),
+        ('text like "%\u0437__"', True),
+        ('text like "\u0437"', False),
+        ('text ilike "\u0436\u0417%"', True),
+        ('text like "%!%!_" escape "!"', True),
+        ('text not like "x%"', True),
+        ('"a\nb" like "a%b"', True),
+        ('"a.b" like "a.b"', True),
+        ('"axb" like "a.b"', False),
+        ('"abc" rlike "a.c"', True),
+        ('"xabc" regexp "a.c"', False),
+        ('s like "ab%c"', True),
+    ],
+)
+def test_pattern_matches_the_whole_string(tables: Tables, condition: str, holds: bool) -> None:
+    """Wildcards stand for characters, and the escape for itself."""
+    assert tables.value(condition) is holds
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("case i when 1 then 'one' when 7 then 'seven' end", b"seven"),
+        ("case i when 1 then 'one' end", None),
+        ("case when i > 100 then u when i > 5 then 2 else 3 end", 2),
+        ("transform(i, (7, 7), (1, 2))", 1),
+        ("transform((i, s), ((7, 'x'), (8, 'y')), ('a', 'b'), text)", ROW["text"]),
+        ("transform(u, (9223372036854775813u), (5))", 5),
+        ("i in (1, 2, i)", True),
+        ("i not in (1, 2)", True),
+        ("i in ()", False),
+        ("i between (1 and 3, 6 and 8)", True),
+        ("(i, d) between ((1) and (7, 0.25), (7, 0.5) and (8))", True),
+        ("i between 1 + 1 and i", True),
+        ("cast(i as string)", b"7"),
+        ("cast(u as string)", b"9223372036854775813u"),
+        ("cast(i as double)", 7.0),
+        ("cast(d as int64)", 0),
+        ("cast('12' as int64)", 12),
+        ("cast(i as uint64)", 7),
+        ("s || s", ROW["s"] * 2),
+        ("i", 7),
+        ("doc", {b"x": 1}),
+        ("yes", True),
+        ("s", ROW["s"]),
+    ],
+)
+def test_expression_has_its_value(tables: Tables, expression: str, value: Any) -> None:
+    """Branches, sets, ranges, casts and plain columns give what is written."""
+    assert tables.value(expression) == value

@@ -1,0 +1,288 @@
+"""Hazards of real queues that a user may switch on, and the trimming step; in process."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from yt_exactly_once.local import commands
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.proxy import Proxy, Settings
+from yt_exactly_once.local.registry import REGISTRY, Context, Rows
+from yt_exactly_once.local.tablets import appends, queues
+
+QUEUE, CONSUMER, PRODUCER = "//tmp/q", "//tmp/c", "//tmp/p"
+
+
+class Commands:
+    """Commands of one proxy as methods."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        assert commands.VERSION
+        self.proxy = proxy
+
+    def __call__(self, command: str, rows: Any = (), **parameters: Any) -> Any:
+        context = Context(self.proxy, command, parameters)
+        context.read_rows = lambda _schema=None, /: list(rows)
+        answer = REGISTRY[command].handler(context)
+        return list(answer.rows) if isinstance(answer, Rows) else answer
+
+    def append(self, count: int, tablet: int = 0, **named: Any) -> None:
+        rows = [{"v": b"x", "$tablet_index": tablet}] * count
+        self("insert_rows", rows, path=QUEUE, **named)
+
+    def pull(self, offset: int = 0, tablet: int = 0) -> list[int]:
+        rows = self("pull_queue", queue_path=QUEUE, offset=offset, partition_index=tablet)
+        return [row["$row_index"] for row in rows]
+
+    def total(self, tablet: int = 0) -> int:
+        answer = self("get_tablet_infos", path=QUEUE, tablet_indexes=[tablet])
+        total: int = answer["tablets"][0]["total_row_count"]
+        return total
+
+    def advance(self, offset: int, consumer: str = CONSUMER, tablet: int = 0) -> None:
+        self(
+            "advance_queue_consumer",
+            consumer_path=consumer,
+            queue_path=QUEUE,
+            partition_index=tablet,
+            new_offset=offset,
+            client_side=True,
+        )
+
+    def register(self, consumer: str = CONSUMER, *, vital: bool = True, **more: Any) -> None:
+        self("create", type="queue_consumer", path=consumer)
+        self(
+            "register_queue_consumer",
+            queue_path=QUEUE,
+            consumer_path=consumer,
+            vital=vital,
+            **more,
+        )
+
+    def push(self, *numbers: int) -> Any:
+        return self(
+            "push_queue_producer",
+            [{"v": b"x", "$sequence_number": number} for number in numbers],
+            producer_path=PRODUCER,
+            queue_path=QUEUE,
+            session_id="s",
+            epoch=0,
+        )
+
+    def open_session(self, **more: Any) -> Any:
+        return self(
+            "create_queue_producer_session",
+            producer_path=PRODUCER,
+            queue_path=QUEUE,
+            session_id="s",
+            **more,
+        )
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start a proxy with hazards; a queue of two tablets is there."""
+    started = []
+
+    def launch(**features: Any) -> Commands:
+        proxy = Proxy(tmp_path, "127.0.0.1:1", Settings(features=features))
+        started.append(proxy)
+        run = Commands(proxy)
+        attributes = {
+            "dynamic": True,
+            "schema": [{"name": "v", "type": "string"}],
+            "tablet_count": 2,
+            "auto_trim_config": {"enable": True},
+        }
+        run("create", type="table", path=QUEUE, attributes=attributes)
+        run("mount_table", path=QUEUE)
+        return run
+
+    yield launch
+    for proxy in started:
+        proxy.transactions.close()
+        proxy.close()
+
+
+def test_registration_lag_lets_a_fresh_registration_be_denied(start, monkeypatch):
+    """Proxies of a real cluster learn of a registration a moment later."""
+    run = start(registration_lag_seconds=30)
+    run.append(1)
+    run.register()
+    pull = {"consumer_path": CONSUMER, "queue_path": QUEUE, "partition_index": 0}
+    with pytest.raises(YtError) as caught:
+        run("pull_queue_consumer", **pull)
+    assert caught.value.code == 901
+    later = time.time() + 31
+    monkeypatch.setattr(queues.time, "time", lambda: later)
+    assert len(run("pull_queue_consumer", **pull)) == 1
+
+
+def test_visibility_delay_lets_committed_rows_appear_later(start, monkeypatch):
+    """The commit is answered, the rows come when they come, numbered in the order of commits."""
+    run = start(visibility_delay_seconds=30)
+    run.append(2)
+    run.append(1)
+    assert run.total() == 0
+    assert run.pull() == []
+    later = time.time() + 31
+    monkeypatch.setattr(appends.time, "time", lambda: later)
+    assert run.pull() == [0, 1, 2]
+    assert run.total() == 3
+
+
+def test_delayed_rows_survive_the_proxy(start, monkeypatch, tmp_path):
+    """What was acknowledged is on disk, visible or not."""
+    run = start(visibility_delay_seconds=30)
+    run.append(2)
+    again = Proxy(tmp_path, "127.0.0.1:2")
+    later = time.time() + 31
+    monkeypatch.setattr(appends.time, "time", lambda: later)
+    assert Commands(again).pull() == [0, 1]
+    again.transactions.close()
+    again.close()
+
+
+def test_seed_makes_the_choice_of_tablets_repeatable(start):
+    """The same seed, the same tablets."""
+    run = start(random_tablet_seed=7)
+    counts = []
+    for _ in range(12):
+        run("insert_rows", [{"v": b"x"}], path=QUEUE)
+        counts.append(run.total(0))
+    import random
+
+    chooser = random.Random(7)
+    expected, first = [], 0
+    for _ in range(12):
+        first += chooser.choice([0, 1]) == 0
+        expected.append(first)
+    assert counts == expected
+
+
+def test_all_skipped_push_leaves_the_session_alone(start):
+    """By default an old batch cannot move the numbers back."""
+    run = start()
+    run("create", type="queue_producer", path=PRODUCER)
+    run.open_session()
+    run.push(5, 6)
+    assert run.push(1, 2) == {"last_sequence_number": 6, "skipped_row_count": 2}
+    assert run.push() == {"last_sequence_number": 6, "skipped_row_count": 0}
+    assert run.push(5, 6)["skipped_row_count"] == 2
+
+
+def test_all_skipped_push_may_move_the_session_back(start):
+    """As servers of 2024 do: afterwards old rows are accepted again."""
+    run = start(producer_regress_on_skipped=True)
+    run("create", type="queue_producer", path=PRODUCER)
+    run.open_session()
+    run.push(5, 6)
+    assert run.push(1, 2) == {"last_sequence_number": 2, "skipped_row_count": 2}
+    assert run.push(5, 6)["skipped_row_count"] == 0
+    assert run.push() == {"last_sequence_number": -1, "skipped_row_count": 0}
+    assert run.push(5, 6)["skipped_row_count"] == 0
+    assert run.total(0) + run.total(1) == 6
+
+
+@pytest.mark.parametrize("remembers", [True, False])
+def test_repeated_mutation_id_of_a_session_creation(start, remembers):
+    """Newer servers answer a resent request with the same epoch, older ones raise it again."""
+    run = start(producer_session_mutation_dedup=remembers)
+    run("create", type="queue_producer", path=PRODUCER)
+    run.open_session(mutation_id="1-2-3-4")
+    answer = run.open_session(mutation_id="1-2-3-4", retry=True)
+    assert answer["epoch"] == (0 if remembers else 1)
+    assert run.open_session(mutation_id="1-2-3-5")["epoch"] == answer["epoch"] + 1
+
+
+def test_trim_follows_the_slowest_vital_consumer(start):
+    """Others do not hold rows back, and partitions are trimmed apart."""
+    run = start()
+    run.append(10)
+    run.append(4, tablet=1)
+    run.register()
+    run.register("//tmp/second")
+    run.register("//tmp/bystander", vital=False)
+    run.advance(6)
+    assert queues.trim_all(run.proxy) == [{"queue": QUEUE, "trimmed": {}}]
+    run.advance(3, "//tmp/second")
+    run.advance(4, tablet=1)
+    assert queues.trim_all(run.proxy) == [{"queue": QUEUE, "trimmed": {"0": 3}}]
+    assert run.pull() == [3, 4, 5, 6, 7, 8, 9]
+    assert run.pull(tablet=1) == [0, 1, 2, 3]
+
+
+def test_trim_needs_consent_and_a_vital_consumer(start):
+    """Without `auto_trim_config/enable`, or with nobody vital, nothing is lost."""
+    run = start()
+    run.append(3)
+    run.register(vital=False)
+    run.advance(3)
+    queues.trim_all(run.proxy)
+    assert run.pull() == [0, 1, 2]
+    run("register_queue_consumer", queue_path=QUEUE, consumer_path=CONSUMER, vital=True)
+    set_config(run, {"enable": False})
+    queues.trim_all(run.proxy)
+    assert run.pull() == [0, 1, 2]
+    set_config(run, {"enable": True})
+    queues.trim_all(run.proxy)
+    assert run.pull() == []
+
+
+def set_config(run: Commands, config: dict[str, Any]) -> None:
+    with run.proxy.store.write() as connection:
+        node = run.proxy.cypress.resolve(connection, QUEUE)
+        run.proxy.cypress.set_attribute(connection, node.id, "auto_trim_config", config)
+
+
+def test_trim_keeps_what_is_to_be_retained(start):
+    """Retained rows and a retained lifetime hold rows that everybody has read."""
+    run = start()
+    run.append(10)
+    run.register()
+    run.advance(10)
+    set_config(run, {"enable": True, "retained_rows": 4})
+    queues.trim_all(run.proxy)
+    assert run.pull() == [6, 7, 8, 9]
+    set_config(run, {"enable": True, "retained_lifetime_duration": 3_600_000})
+    queues.trim_all(run.proxy)
+    assert run.pull() == [6, 7, 8, 9]
+
+
+def test_trim_of_registered_partitions_only_asks_their_readers(start):
+    """A consumer of one partition says nothing about the other."""
+    run = start()
+    run.append(2)
+    run.append(2, tablet=1)
+    run.register(partitions=[1])
+    run.advance(2, tablet=1)
+    assert queues.trim_all(run.proxy) == [{"queue": QUEUE, "trimmed": {"1": 2}}]
+    assert run.pull() == [0, 1]
+
+
+def test_vital_consumer_that_is_gone_holds_everything(start):
+    """Better too many rows than too few."""
+    run = start()
+    run.append(2)
+    run.register()
+    run.register("//tmp/second")
+    run.advance(2)
+    run("remove", path="//tmp/second")
+    queues.trim_all(run.proxy)
+    assert run.pull() == [0, 1]
+
+
+def test_registration_of_a_removed_queue_does_not_stop_the_others(start):
+    """The step reports what it could not do and goes on."""
+    run = start()
+    run.append(1)
+    run.register()
+    run.advance(1)
+    run("register_queue_consumer", queue_path="//tmp/gone", consumer_path=CONSUMER, vital=True)
+    gone, trimmed = queues.trim_all(run.proxy)
+    assert gone["queue"] == "//tmp/gone"
+    assert gone["error"]["inner_errors"][0]["code"] == 500
+    assert trimmed == {"queue": QUEUE, "trimmed": {"0": 1}}

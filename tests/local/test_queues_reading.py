@@ -1,0 +1,226 @@
+"""Queues: appends, partitions, pulls, trims, and what the queue tells about itself."""
+
+from __future__ import annotations
+
+import pytest
+from yt.wrapper import YtResponseError
+
+VALUE = {"name": "v", "type": "string"}
+SYSTEM = [
+    {"name": "$timestamp", "type": "uint64"},
+    {"name": "$cumulative_data_weight", "type": "int64"},
+]
+
+
+def create(client, path, schema=(VALUE,), tablet_count=1, **attributes):
+    given = {"dynamic": True, "schema": list(schema), "tablet_count": tablet_count, **attributes}
+    client.create("table", path, attributes=given)
+    client.mount_table(path, sync=True)
+    return path
+
+
+def fill(client, path, count, tablet=0, first=0):
+    rows = [{"v": f"{index}", "$tablet_index": tablet} for index in range(first, first + count)]
+    client.insert_rows(path, rows)
+
+
+def info(client, path, tablet=0):
+    ((found),) = client.get_tablet_infos(path, [tablet])["tablets"]
+    return found
+
+
+def pull(client, path, offset, tablet=0, **limits):
+    return list(client.pull_queue(path, offset, tablet, **limits))
+
+
+def test_rows_go_where_they_say_in_their_order(client, tmp):
+    """Row indexes are contiguous per tablet."""
+    queue = create(client, f"{tmp}/q", tablet_count=3)
+    client.insert_rows(queue, [{"v": f"{index}", "$tablet_index": index % 3} for index in range(9)])
+    for tablet in range(3):
+        assert pull(client, queue, 0, tablet) == [
+            {"$tablet_index": tablet, "$row_index": index, "v": f"{tablet + 3 * index}"}
+            for index in range(3)
+        ]
+
+
+def test_rows_without_an_index_share_one_tablet_per_request(client, tmp):
+    """The tablet is chosen at random per request, and not per row."""
+    queue = create(client, f"{tmp}/q", tablet_count=5)
+    for _ in range(30):
+        before = [info(client, queue, tablet)["total_row_count"] for tablet in range(5)]
+        client.insert_rows(queue, [{"v": "x"}] * 3)
+        after = [info(client, queue, tablet)["total_row_count"] for tablet in range(5)]
+        grown = [new - old for old, new in zip(before, after, strict=True)]
+        assert sorted(grown) == [0, 0, 0, 0, 3]
+    assert sum(count > 0 for count in after) > 1
+
+
+def test_random_tablet_is_a_mounted_one(client, tmp):
+    """Unmounted tablets are left out of the choice."""
+    queue = create(client, f"{tmp}/q", tablet_count=3)
+    client.unmount_table(queue, first_tablet_index=0, last_tablet_index=1, sync=True)
+    for _ in range(10):
+        client.insert_rows(queue, [{"v": "x"}])
+    assert info(client, queue, 2)["total_row_count"] == 10
+
+
+@pytest.mark.parametrize("index", [-1, 2])
+def test_tablet_index_out_of_range_is_refused_at_the_commit(client, tmp, index):
+    """There is no such tablet to send the row to."""
+    queue = create(client, f"{tmp}/q", tablet_count=2)
+    with pytest.raises(YtResponseError, match=f"Invalid tablet index: actual {index}"):
+        client.insert_rows(queue, [{"v": "x", "$tablet_index": index}])
+
+
+def test_system_columns_are_filled_and_not_written(client, tmp):
+    """The weight runs on over requests; a row weighs itself and both system columns."""
+    queue = create(client, f"{tmp}/q", [VALUE, *SYSTEM])
+    client.insert_rows(queue, [{"v": "foo"}, {"v": None}])
+    client.insert_rows(queue, [{"v": "longer"}])
+    rows = pull(client, queue, 0)
+    assert [row["$cumulative_data_weight"] for row in rows] == [20, 37, 60]
+    assert rows[0]["$timestamp"] == rows[1]["$timestamp"] < rows[2]["$timestamp"]
+    for name in ("$timestamp", "$cumulative_data_weight", "$row_index"):
+        with pytest.raises(YtResponseError, match="No column") as caught:
+            client.insert_rows(queue, [{"v": "x", name: 1}])
+        assert caught.value.contains_code(307)
+
+
+def test_pull_starts_at_the_offset_and_keeps_to_the_limits(client, tmp):
+    """The offset is the first row returned; an empty answer means nothing is there yet."""
+    queue = create(client, f"{tmp}/q")
+    fill(client, queue, 10)
+    indexes = [row["$row_index"] for row in pull(client, queue, 4)]
+    assert indexes == [4, 5, 6, 7, 8, 9]
+    assert [row["$row_index"] for row in pull(client, queue, 4, max_row_count=2)] == [4, 5]
+    assert pull(client, queue, 10) == pull(client, queue, 1000) == []
+
+
+def test_weight_limit_of_a_pull_lets_at_least_one_row_through(client, tmp):
+    """Progress is always possible."""
+    queue = create(client, f"{tmp}/q")
+    client.insert_rows(queue, [{"v": "x" * 99}] * 5)
+    assert len(pull(client, queue, 0, max_data_weight=1)) == 1
+    assert len(pull(client, queue, 0, max_data_weight=250)) == 3
+    assert len(pull(client, queue, 0, max_data_weight=10_000)) == 5
+
+
+def test_default_pull_is_limited_to_a_thousand_rows(client, tmp):
+    """Whoever wants more asks for more."""
+    queue = create(client, f"{tmp}/q")
+    fill(client, queue, 25_000)
+    assert len(pull(client, queue, 0)) == 1000
+    rows = pull(client, queue, 0, max_row_count=25_000)
+    assert [row["$row_index"] for row in rows] == list(range(25_000))
+
+
+@pytest.mark.parametrize(
+    ("offset", "tablet", "code", "message"),
+    [
+        (-1, 0, 1, "at a negative offset -1"),
+        (0, 5, 1701, r"expected in range \[0,0\], got 5"),
+    ],
+)
+def test_impossible_pull_is_refused(client, tmp, offset, tablet, code, message):
+    """No such place in the queue."""
+    queue = create(client, f"{tmp}/q")
+    with pytest.raises(YtResponseError, match=message) as caught:
+        pull(client, queue, offset, tablet)
+    assert caught.value.contains_code(code)
+
+
+def test_pull_from_what_is_no_queue_is_refused(client, tmp):
+    """Sorted tables have no row indexes, unmounted ones no readers."""
+    key = {"name": "k", "type": "int64", "sort_order": "ascending"}
+    client.create("table", f"{tmp}/t", attributes={"dynamic": True, "schema": [key, VALUE]})
+    client.mount_table(f"{tmp}/t", sync=True)
+    with pytest.raises(YtResponseError, match="is not ordered"):
+        pull(client, f"{tmp}/t", 0)
+    queue = create(client, f"{tmp}/q")
+    client.unmount_table(queue, sync=True)
+    with pytest.raises(YtResponseError, match="Cannot read from tablet") as caught:
+        pull(client, queue, 0)
+    assert caught.value.contains_code(1702)
+
+
+def test_trimmed_rows_are_gone_and_indexes_stay(client, tmp):
+    """A pull below the trimmed prefix starts at the first row that is left."""
+    queue = create(client, f"{tmp}/q", [VALUE, *SYSTEM])
+    fill(client, queue, 10)
+    client.trim_rows(queue, 0, 6)
+    assert [row["$row_index"] for row in pull(client, queue, 0)] == [6, 7, 8, 9]
+    found = info(client, queue)
+    assert (found["total_row_count"], found["trimmed_row_count"]) == (10, 6)
+    assert client.get(f"{queue}/@tablets/0/trimmed_row_count") == 6
+    client.trim_rows(queue, 0, 3)
+    client.trim_rows(queue, 0, -1)
+    assert info(client, queue)["trimmed_row_count"] == 6
+    fill(client, queue, 1, first=10)
+    assert [row["v"] for row in pull(client, queue, 9)] == ["9", "10"]
+    weight = pull(client, queue, 10)[0]["$cumulative_data_weight"]
+    assert weight == 10 * 18 + 19
+
+
+@pytest.mark.parametrize(
+    ("tablet", "count", "message"),
+    [(0, 11, "Cannot trim tablet .* only has 10 row"), (1, 1, "Invalid tablet index")],
+)
+def test_impossible_trim_is_refused(client, tmp, tablet, count, message):
+    """Rows that do not exist cannot be trimmed."""
+    queue = create(client, f"{tmp}/q")
+    fill(client, queue, 10)
+    with pytest.raises(YtResponseError, match=message):
+        client.trim_rows(queue, tablet, count)
+
+
+def test_infos_come_in_the_order_asked_for(client, tmp):
+    """One entry per index, repeated ones too."""
+    queue = create(client, f"{tmp}/q", tablet_count=2)
+    fill(client, queue, 3, tablet=1)
+    infos = client.get_tablet_infos(queue, [1, 0, 1])["tablets"]
+    assert [found["total_row_count"] for found in infos] == [3, 0, 3]
+    assert infos[0]["last_write_timestamp"] > infos[1]["last_write_timestamp"] == 0
+    with pytest.raises(YtResponseError) as caught:
+        client.get_tablet_infos(queue, [2])
+    assert caught.value.contains_code(1701)
+
+
+def test_queue_tells_about_itself(client, tmp):
+    """The attributes that a real cluster's queue agent would publish are there."""
+    queue = create(client, f"{tmp}/q", [VALUE, *SYSTEM], tablet_count=2)
+    client.create("queue_consumer", f"{tmp}/c")
+    client.register_queue_consumer(queue, f"{tmp}/c", vital=True)
+    fill(client, queue, 4)
+    client.trim_rows(queue, 0, 1)
+    status = client.get(f"{queue}/@queue_status")
+    assert status["family"] == "ordered_dynamic_table"
+    assert status["partition_count"] == 2
+    assert status["has_timestamp_column"]
+    assert status["has_cumulative_data_weight_column"]
+    assert status["registrations"] == [
+        {"queue": f"local:{queue}", "consumer": f"local:{tmp}/c", "vital": True}
+    ]
+    first, second = client.get(f"{queue}/@queue_partitions")
+    assert (first["lower_row_index"], first["upper_row_index"]) == (1, 4)
+    assert (first["available_row_count"], first["available_data_weight"]) == (3, 54)
+    assert second["available_row_count"] == 0
+    client.advance_queue_consumer(f"{tmp}/c", queue, 0, None, 3)
+    assert client.get(f"{tmp}/c/@queue_consumer_partitions") == {
+        f"local:{queue}": [{"partition_index": 0, "next_row_index": 3}]
+    }
+
+
+def test_tablets_created_trimmed_continue_their_numbering(client, tmp):
+    """A queue may be born with a past."""
+    queue = create(
+        client,
+        f"{tmp}/q",
+        [VALUE, *SYSTEM],
+        tablet_count=2,
+        trimmed_row_counts=[5, 0],
+        cumulative_data_weights=[100, 0],
+    )
+    fill(client, queue, 1)
+    ((row),) = pull(client, queue, 0)
+    assert (row["$row_index"], row["$cumulative_data_weight"]) == (5, 118)

@@ -1,0 +1,318 @@
+"""Dynamic tables from creation to removal: schemas, tablets, mount states, alterations."""
+
+from __future__ import annotations
+
+import pytest
+from yt.wrapper import YtResponseError
+
+KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
+VALUE = {"name": "v", "type": "string"}
+
+
+def create(client, path, schema=(KEY, VALUE), mount=True, **attributes):
+    given = {"dynamic": True, "schema": list(schema), **attributes}
+    client.create("table", path, attributes=given)
+    if mount:
+        client.mount_table(path, sync=True)
+    return path
+
+
+def states(client, path):
+    return [tablet["state"] for tablet in client.get(f"{path}/@tablets")]
+
+
+def test_new_table_is_unmounted_and_describes_itself(client, tmp):
+    """Everything that the client library asks of a table is there."""
+    path = create(client, f"{tmp}/t", mount=False)
+    assert client.get(f"{path}/@dynamic")
+    assert client.get(f"{path}/@tablet_state") == "unmounted"
+    assert client.get(f"{path}/@sorted")
+    assert client.get(f"{path}/@key_columns") == ["k"]
+    assert client.get(f"{path}/@pivot_keys") == [[]]
+    schema = client.get(f"{path}/@schema")
+    assert schema.attributes == {"strict": True, "unique_keys": True}
+    assert schema[0] == {
+        "name": "k",
+        "type": "int64",
+        "type_v3": {"type_name": "optional", "item": "int64"},
+        "required": False,
+        "sort_order": "ascending",
+    }
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ([KEY], "at least one non-key column"),
+        ([VALUE, KEY], "Key columns must form a prefix"),
+        ([VALUE, VALUE], "Duplicate column name"),
+        ([{"name": "v"}], "Column type is not specified"),
+        ([{"name": "v", "type": "int65"}], "no such column type"),
+        ([{"name": "v", "type": "any", "required": True}], 'cannot be "required"'),
+        ([{"name": "v", "type": "int64", "type_v3": "string"}], 'does not match "type"'),
+        ([{"name": "", "type": "int64"}], "Column name cannot be empty"),
+        ([{"name": "x" * 257, "type": "int64"}], "longer than maximum allowed"),
+        ([{"name": "$mine", "type": "int64"}], "is not allowed here"),
+        ([{"name": "$timestamp", "type": "int64"}], "Invalid type of column"),
+        ([KEY, {"name": "$timestamp", "type": "uint64"}], "is not allowed here"),
+        ([{**KEY, "type": "any"}, VALUE], "cannot have key column of type"),
+        ([{**KEY, "aggregate": "sum"}, VALUE], "Key column cannot be aggregated"),
+        ([{**VALUE, "aggregate": "median"}], "Invalid aggregate function"),
+        ([{**KEY, "sort_order": "descending"}, VALUE], "Descending sort order"),
+    ],
+)
+def test_schema_against_the_rules_is_refused(client, tmp, schema, message):
+    """A table whose schema a real cluster would refuse cannot be created."""
+    with pytest.raises(YtResponseError, match=message):
+        create(client, f"{tmp}/t", schema)
+    assert not client.exists(f"{tmp}/t")
+
+
+def test_table_without_schema_is_refused(client, tmp):
+    """Dynamic tables have no weak schemas."""
+    with pytest.raises(YtResponseError, match='"schema" is mandatory'):
+        client.create("table", f"{tmp}/t", attributes={"dynamic": True})
+
+
+def test_columns_that_differ_in_case_stay_apart(client, tmp):
+    """Names are case-sensitive and may be anything, quotes included."""
+    names = ["a", "A", 'quo"te', "select", "sp ace", "имя"]
+    path = create(client, f"{tmp}/t", [KEY, *({"name": name, "type": "int64"} for name in names)])
+    row = {"k": 1, **{name: index for index, name in enumerate(names)}}
+    client.insert_rows(path, [row])
+    assert list(client.lookup_rows(path, [{"k": 1}])) == [row]
+
+
+def test_states_follow_commands(client, tmp):
+    """Mount, freeze, unfreeze and unmount move every tablet."""
+    path = create(client, f"{tmp}/t", mount=False, pivot_keys=[[], [10]])
+    client.mount_table(path, freeze=True, sync=True)
+    assert states(client, path) == ["frozen", "frozen"]
+    client.unfreeze_table(path, sync=True)
+    assert states(client, path) == ["mounted", "mounted"]
+    client.freeze_table(path, first_tablet_index=1, last_tablet_index=1, sync=True)
+    assert states(client, path) == ["mounted", "frozen"]
+    assert client.get(f"{path}/@tablet_state") == "mixed"
+    client.unmount_table(path, sync=True)
+    assert client.get(f"{path}/@tablet_state") == "unmounted"
+
+
+def test_mounting_a_static_table_is_refused(client, tmp):
+    """Only dynamic tables have tablets."""
+    client.create("table", f"{tmp}/t")
+    with pytest.raises(YtResponseError, match="Cannot mount a static table"):
+        client.mount_table(f"{tmp}/t")
+
+
+def test_freezing_an_unmounted_table_is_refused(client, tmp):
+    """A transition that the state does not allow is an error, not a no-op."""
+    path = create(client, f"{tmp}/t", mount=False)
+    with pytest.raises(YtResponseError) as caught:
+        client.freeze_table(path)
+    assert caught.value.contains_code(1706)
+
+
+def test_rows_survive_unmount_and_mount(client, tmp):
+    """Mount states are about access, not about data."""
+    path = create(client, f"{tmp}/t")
+    client.insert_rows(path, [{"k": 1, "v": "x"}])
+    client.unmount_table(path, sync=True)
+    with pytest.raises(YtResponseError) as caught:
+        list(client.lookup_rows(path, [{"k": 1}]))
+    assert caught.value.contains_code(1702)
+    client.mount_table(path, sync=True)
+    assert list(client.lookup_rows(path, [{"k": 1}])) == [{"k": 1, "v": "x"}]
+
+
+def test_frozen_table_is_read_but_not_written(client, tmp):
+    """Frozen is read-only."""
+    path = create(client, f"{tmp}/t")
+    client.insert_rows(path, [{"k": 1, "v": "x"}])
+    client.freeze_table(path, sync=True)
+    assert list(client.select_rows(f"* from [{path}]")) == [{"k": 1, "v": "x"}]
+    with pytest.raises(YtResponseError) as caught:
+        client.insert_rows(path, [{"k": 2, "v": "y"}])
+    assert caught.value.contains_code(1702)
+    assert "has no mounted tablets" in str(caught.value)
+
+
+def test_writing_into_the_unmounted_part_names_the_tablet(client, tmp):
+    """A mounted neighbour does not help a row of an unmounted tablet."""
+    path = create(client, f"{tmp}/t", mount=False, pivot_keys=[[], [10]])
+    client.mount_table(path, first_tablet_index=0, last_tablet_index=0)
+    client.insert_rows(path, [{"k": 1, "v": "x"}])
+    with pytest.raises(YtResponseError) as caught:
+        client.insert_rows(path, [{"k": 11, "v": "x"}])
+    assert 'is in "unmounted" state' in str(caught.value)
+    tablets = client.get(f"{path}/@tablets")
+    assert (
+        caught.value.find_matching_error(code=1702).attributes["tablet_id"]
+        == (tablets[1]["tablet_id"])
+    )
+
+
+def test_reshard_by_pivot_keys_keeps_rows(client, tmp):
+    """Tablets are bounds; the rows do not move."""
+    path = create(client, f"{tmp}/t")
+    rows = [{"k": key, "v": str(key)} for key in range(20)]
+    client.insert_rows(path, rows)
+    with pytest.raises(YtResponseError) as caught:
+        client.reshard_table(path, [[], [5], [10]])
+    assert caught.value.contains_code(1706)
+    client.unmount_table(path, sync=True)
+    client.reshard_table(path, [[], [5], [10]])
+    assert client.get(f"{path}/@tablet_count") == 3
+    assert client.get(f"{path}/@pivot_keys") == [[], [5], [10]]
+    client.mount_table(path, sync=True)
+    assert list(client.lookup_rows(path, [{"k": key} for key in range(20)])) == rows
+
+
+@pytest.mark.parametrize(
+    ("pivots", "message"),
+    [
+        ([[1], [2]], "First pivot key must be empty"),
+        ([[], [2], [2]], "strictly increasing"),
+        ([[], ["x"]], "Invalid type"),
+        ([[], [1, 2]], "prefix of key"),
+    ],
+)
+def test_reshard_by_bad_pivot_keys_is_refused(client, tmp, pivots, message):
+    """Pivot keys are keys of the table in order."""
+    path = create(client, f"{tmp}/t", mount=False)
+    with pytest.raises(YtResponseError, match=message):
+        client.reshard_table(path, pivots)
+    assert client.get(f"{path}/@tablet_count") == 1
+
+
+def test_queue_grows_by_empty_tablets_at_the_end(client, tmp):
+    """Existing indexes keep their rows when an ordered table gets more tablets."""
+    path = create(client, f"{tmp}/q", [VALUE], tablet_count=2)
+    client.insert_rows(path, [{"v": "x", "$tablet_index": 1}])
+    client.unmount_table(path, sync=True)
+    client.reshard_table(path, tablet_count=4)
+    client.mount_table(path, sync=True)
+    infos = client.get_tablet_infos(path, [0, 1, 2, 3])["tablets"]
+    assert [info["total_row_count"] for info in infos] == [0, 1, 0, 0]
+
+
+def test_queue_shrinks_only_over_trimmed_tablets(client, tmp):
+    """Rows that nobody has trimmed are in the way of joining tablets."""
+    path = create(client, f"{tmp}/q", [VALUE], tablet_count=3)
+    client.insert_rows(path, [{"v": "x", "$tablet_index": 2}])
+    client.unmount_table(path, sync=True)
+    with pytest.raises(YtResponseError, match="not fully trimmed"):
+        client.reshard_table(path, tablet_count=1)
+    client.mount_table(path, sync=True)
+    client.trim_rows(path, 2, 1)
+    client.unmount_table(path, sync=True)
+    client.reshard_table(path, tablet_count=1)
+    assert client.get(f"{path}/@tablet_count") == 1
+
+
+def test_alter_adds_columns_that_are_null_in_old_rows(client, tmp):
+    """A schema grows by optional columns, keys included."""
+    path = create(client, f"{tmp}/t")
+    client.insert_rows(path, [{"k": 1, "v": "x"}])
+    second = {"name": "k2", "type": "string", "sort_order": "ascending"}
+    schema = [KEY, second, VALUE, {"name": "w", "type": "double"}]
+    with pytest.raises(YtResponseError) as caught:
+        client.alter_table(path, schema=schema)
+    assert caught.value.contains_code(1706)
+    client.unmount_table(path, sync=True)
+    client.alter_table(path, schema=schema)
+    client.mount_table(path, sync=True)
+    old = {"k": 1, "k2": None, "v": "x", "w": None}
+    assert list(client.lookup_rows(path, [{"k": 1, "k2": None}])) == [old]
+    new = {"k": 1, "k2": "a", "v": "y", "w": 1.5}
+    client.insert_rows(path, [new])
+    client.insert_rows(path, [{**old, "v": "z"}])
+    assert list(client.select_rows(f"* from [{path}]")) == [{**old, "v": "z"}, new]
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ([KEY, {"name": "w", "type": "string"}], "Cannot remove column"),
+        ([KEY, {"name": "v", "type": "int64"}], "Type mismatch"),
+        ([KEY, {**VALUE, "required": True}], "cannot become required"),
+        ([KEY, VALUE, {"name": "w", "type": "int64", "required": True}], "new required column"),
+        ([VALUE], "sorted table into an ordered one"),
+    ],
+)
+def test_alter_that_rows_would_not_survive_is_refused(client, tmp, schema, message):
+    """A schema change may not contradict rows that are there."""
+    path = create(client, f"{tmp}/t", mount=False)
+    with pytest.raises(YtResponseError, match=message):
+        client.alter_table(path, schema=schema)
+
+
+def test_copy_of_an_unmounted_table_has_its_own_rows(client, tmp):
+    """Source and copy go separate ways."""
+    path = create(client, f"{tmp}/t")
+    client.insert_rows(path, [{"k": 1, "v": "x"}])
+    with pytest.raises(YtResponseError) as caught:
+        client.copy(path, f"{tmp}/copy")
+    assert caught.value.contains_code(1706)
+    client.unmount_table(path, sync=True)
+    client.copy(path, f"{tmp}/copy")
+    client.mount_table(f"{tmp}/copy", sync=True)
+    client.insert_rows(f"{tmp}/copy", [{"k": 2, "v": "y"}])
+    assert client.get(f"{tmp}/copy/@row_count") == 2
+    assert client.get(f"{path}/@row_count") == 1
+
+
+def test_removed_table_leaves_no_rows_to_its_successor(client, tmp):
+    """A path can be used again."""
+    path = create(client, f"{tmp}/t")
+    client.insert_rows(path, [{"k": 1, "v": "x"}])
+    client.remove(path)
+    create(client, path)
+    assert list(client.select_rows(f"* from [{path}]")) == []
+
+
+def test_moved_table_keeps_rows_and_serves_under_its_new_path(client, tmp):
+    """The identity of a table is not its path."""
+    path = create(client, f"{tmp}/t")
+    client.insert_rows(path, [{"k": 1, "v": "x"}])
+    client.unmount_table(path, sync=True)
+    client.move(path, f"{tmp}/moved")
+    client.mount_table(f"{tmp}/moved", sync=True)
+    assert list(client.lookup_rows(f"{tmp}/moved", [{"k": 1}])) == [{"k": 1, "v": "x"}]
+
+
+@pytest.mark.parametrize("name", ["schema", "tablet_count", "dynamic", "row_count"])
+def test_computed_attribute_cannot_be_set(client, tmp, name):
+    """The shape of a table changes by commands, not by attributes."""
+    path = create(client, f"{tmp}/t", mount=False)
+    with pytest.raises(YtResponseError, match="cannot be set"):
+        client.set(f"{path}/@{name}", 5)
+
+
+def test_auto_trim_config_is_checked(client, tmp):
+    """Durations are whole seconds."""
+    path = create(client, f"{tmp}/q", [VALUE])
+    client.set(f"{path}/@auto_trim_config", {"enable": True, "retained_rows": 5})
+    with pytest.raises(YtResponseError, match="multiple of 1000"):
+        client.set(f"{path}/@auto_trim_config", {"retained_lifetime_duration": 1500})
+
+
+def test_tablet_count_of_a_sorted_table_cuts_integer_keys_evenly(client, tmp):
+    """Even cuts need numbers to divide."""
+    path = create(client, f"{tmp}/t", [{**KEY, "type": "uint64"}, VALUE], tablet_count=4)
+    assert client.get(f"{path}/@pivot_keys") == [[], [1 << 62], [1 << 63], [3 << 62]]
+    with pytest.raises(YtResponseError, match="Pivot keys must be provided"):
+        create(client, f"{tmp}/s", [{**KEY, "type": "string"}, VALUE], tablet_count=4)
+
+
+def test_consumer_and_producer_are_mounted_tables_with_fixed_schemas(client, tmp):
+    """`create queue_consumer` and `create queue_producer` give tables that are ready for use."""
+    client.create("queue_consumer", f"{tmp}/c")
+    client.create("queue_producer", f"{tmp}/p")
+    for path, flag, columns in (
+        (f"{tmp}/c", "treat_as_queue_consumer", ["queue_cluster", "queue_path", "partition_index"]),
+        (f"{tmp}/p", "treat_as_queue_producer", ["queue_cluster", "queue_path", "session_id"]),
+    ):
+        assert client.get(f"{path}/@type") == "table"
+        assert client.get(f"{path}/@{flag}")
+        assert client.get(f"{path}/@tablet_state") == "mounted"
+        assert client.get(f"{path}/@key_columns") == columns

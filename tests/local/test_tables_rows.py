@@ -1,0 +1,465 @@
+"""Rows of dynamic tables: what goes in, what comes out, what is refused and when."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from yt import yson
+from yt.wrapper import YsonFormat, YtResponseError
+
+KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
+VALUE = {"name": "v", "type": "string"}
+
+
+def create(client, path, schema=(KEY, VALUE), **attributes):
+    given = {"dynamic": True, "schema": list(schema), **attributes}
+    client.create("table", path, attributes=given)
+    client.mount_table(path, sync=True)
+    return path
+
+
+def value_table(client, path, **column):
+    return create(client, path, [KEY, {"name": "v", **column}])
+
+
+def lookup(client, path, *keys, **options):
+    return list(client.lookup_rows(path, [{"k": key} for key in keys], **options))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("int8", -128),
+        ("int64", -(2**63)),
+        ("int64", 2**63 - 1),
+        ("uint8", yson.YsonUint64(255)),
+        ("uint64", yson.YsonUint64(2**64 - 1)),
+        ("double", -0.5),
+        ("double", math.inf),
+        ("float", 1.5),
+        ("boolean", True),
+        ("boolean", False),
+        ("string", "text"),
+        ("utf8", "строка"),
+        ("json", '{"a": 1}'),
+        ("date", yson.YsonUint64(18_000)),
+        ("datetime", yson.YsonUint64(1_600_000_000)),
+        ("timestamp", yson.YsonUint64(1_600_000_000_000_000)),
+        ("interval", -5),
+        ("date32", -10),
+        ("timestamp64", -1),
+        ("any", {"a": [1, 2.5, None, {"b": "c"}]}),
+        ("any", "scalar"),
+        ("any", 7),
+        ("int64", None),
+        ("any", None),
+    ],
+)
+def test_value_comes_back_as_it_went_in(client, tmp, kind, value):
+    """Every type keeps its values exactly, null included."""
+    path = value_table(client, f"{tmp}/t", type=kind)
+    client.insert_rows(path, [{"k": 1, "v": value}])
+    ((row),) = lookup(client, path, 1)
+    assert row["v"] == value
+    if value is not None and kind != "any":
+        assert isinstance(row["v"], type(value))
+
+
+def test_nan_is_a_value_and_not_null(client, tmp):
+    """NaN survives although SQL would make it null."""
+    path = value_table(client, f"{tmp}/t", type="double")
+    client.insert_rows(path, [{"k": 1, "v": math.nan}])
+    ((row),) = lookup(client, path, 1)
+    assert math.isnan(row["v"])
+
+
+def test_bytes_that_are_no_text_survive(client, tmp):
+    """Strings are bytes."""
+    path = value_table(client, f"{tmp}/t", type="string")
+    blob = bytes(range(256))
+    client.insert_rows(path, [{"k": 1, "v": blob}])
+    rows = client.lookup_rows(path, [{b"k": 1}], format=YsonFormat(encoding=None))
+    assert [row[b"v"] for row in rows] == [blob]
+
+
+@pytest.mark.parametrize(
+    ("type_v3", "value", "expected"),
+    [
+        ({"type_name": "list", "item": "int64"}, [1, 2], [1, 2]),
+        (
+            {"type_name": "struct", "members": [{"name": "a", "type": "int64"}]},
+            {"a": 1},
+            {"a": 1},
+        ),
+        ({"type_name": "struct", "members": [{"name": "a", "type": "int64"}]}, [1], {"a": 1}),
+        (
+            {"type_name": "tuple", "elements": [{"type": "int64"}, {"type": "string"}]},
+            [1, "x"],
+            [1, "x"],
+        ),
+        (
+            {"type_name": "dict", "key": "string", "value": "int64"},
+            [["a", 1], ["b", 2]],
+            [["a", 1], ["b", 2]],
+        ),
+        (
+            {"type_name": "variant", "members": [{"name": "a", "type": "int64"}]},
+            ["a", 1],
+            ["a", 1],
+        ),
+        ({"type_name": "optional", "item": {"type_name": "list", "item": "string"}}, None, None),
+        (
+            {"type_name": "optional", "item": {"type_name": "optional", "item": "int64"}},
+            [None],
+            [None],
+        ),
+        ({"type_name": "tagged", "tag": "t", "item": "string"}, "x", "x"),
+    ],
+)
+def test_composite_value_comes_back_in_its_named_form(client, tmp, type_v3, value, expected):
+    """Structs are maps by field name, whichever way they came."""
+    path = value_table(client, f"{tmp}/t", type_v3=type_v3)
+    client.insert_rows(path, [{"k": 1, "v": value}])
+    ((row),) = lookup(client, path, 1)
+    assert row["v"] == expected
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ({"type": "int64"}, "x", 'expected "int64", actual "string"'),
+        ({"type": "int64"}, 1.0, 'expected "int64", actual "double"'),
+        ({"type": "double"}, 1, 'expected "double", actual "int64"'),
+        ({"type": "string"}, 1, 'expected "string", actual "int64"'),
+        ({"type": "boolean"}, 1, 'expected "boolean", actual "int64"'),
+        ({"type": "int8"}, 128, "out of allowed range"),
+        ({"type": "uint32"}, 2**32, "out of allowed range"),
+        ({"type": "date"}, 49_673, "out of allowed range"),
+        ({"type": "utf8"}, b"\xff", "Not a valid utf8 string"),
+        ({"type": "json"}, "{", "Not a valid json"),
+        ({"type": "uuid"}, "short", "Not a valid Uuid"),
+        ({"type_v3": {"type_name": "list", "item": "int64"}}, ["x"], "Cannot parse"),
+        (
+            {"type_v3": {"type_name": "decimal", "precision": 5, "scale": 2}},
+            b"123",
+            "invalid length",
+        ),
+    ],
+)
+def test_value_of_the_wrong_type_is_found_at_the_commit(cluster, tmp, column, value, message):
+    """The insert succeeds, the commit does not: rows are checked when they are sent to tablets."""
+    client = cluster.client(proxy={"enable_proxy_discovery": False})
+    path = value_table(client, f"{tmp}/t", **column)
+    transaction = client.Transaction(type="tablet")
+    transaction.__enter__()
+    client.insert_rows(path, [{"k": 1, "v": value}])
+    with pytest.raises(YtResponseError, match=message) as caught:
+        transaction.__exit__(None, None, None)
+    assert caught.value.error["code"] == 1
+    assert caught.value.contains_code(307)
+    assert f"Error preparing rows for table {path}" in str(caught.value)
+    assert lookup(cluster.client(), path, 1) == []
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "code", "message"),
+    [
+        ({"type": "int64"}, {"k": 1, "v": 1, "w": 2}, 307, 'No column "w"'),
+        ({"type": "uint64"}, {"k": 1, "v": -1}, 307, "type conversion"),
+        ({"type": "int64"}, {"k": 1, "v": yson.YsonUint64(2**63)}, 307, "type conversion"),
+        ({"type": "any"}, {"k": 1, "v": yson.to_yson_type(1, {"a": 1})}, 1, "top-level attributes"),
+    ],
+)
+def test_impossible_value_is_refused_at_the_insert(cluster, tmp, column, row, code, message):
+    """What cannot even be parsed into the schema never reaches the transaction."""
+    client = cluster.client(proxy={"enable_proxy_discovery": False})
+    path = value_table(client, f"{tmp}/t", **column)
+    with client.Transaction(type="tablet"):
+        with pytest.raises(YtResponseError, match=message) as caught:
+            client.insert_rows(path, [row])
+        assert caught.value.contains_code(code)
+        client.insert_rows(path, [{"k": 2, "v": None}])
+    assert lookup(cluster.client(), path, 1, 2) == [{"k": 2, "v": None}]
+
+
+def test_integers_stand_in_for_each_other_when_they_fit(client, tmp):
+    """Signedness of small numbers does not matter."""
+    schema = [KEY, {"name": "i", "type": "int64"}, {"name": "u", "type": "uint64"}]
+    path = create(client, f"{tmp}/t", schema)
+    client.insert_rows(path, [{"k": 1, "i": yson.YsonUint64(5), "u": 6}])
+    ((row),) = lookup(client, path, 1)
+    assert (row["i"], row["u"]) == (5, 6)
+    assert isinstance(row["u"], yson.YsonUint64)
+
+
+@pytest.mark.parametrize("form", ["insert", "update"])
+def test_null_in_a_required_column_is_refused(client, tmp, form):
+    """Absent is null, and null is not allowed; an update has to mention the column."""
+    path = value_table(client, f"{tmp}/t", type="string", required=True)
+    row = {"k": 1} if form == "insert" else {"k": 1, "v": None}
+    with pytest.raises(YtResponseError) as caught:
+        client.insert_rows(path, [row], update=form == "update")
+    assert caught.value.contains_code(307)
+    assert 'Required column "v" cannot have "null" value' in str(caught.value)
+
+
+def test_update_without_a_required_column_is_refused(client, tmp):
+    """There is no row without its required values."""
+    schema = [KEY, {**VALUE, "required": True}, {"name": "w", "type": "int64"}]
+    path = create(client, f"{tmp}/t", schema)
+    with pytest.raises(YtResponseError) as caught:
+        client.insert_rows(path, [{"k": 1, "w": 1}], update=True)
+    assert caught.value.contains_code(323)
+
+
+def test_insert_replaces_and_update_keeps(client, tmp):
+    """`update` leaves the columns alone that a row does not mention."""
+    path = create(client, f"{tmp}/t", [KEY, VALUE, {"name": "w", "type": "int64"}])
+    client.insert_rows(path, [{"k": 1, "v": "x", "w": 1}])
+    client.insert_rows(path, [{"k": 1, "w": 2}, {"k": 2, "v": "y"}], update=True)
+    assert lookup(client, path, 1, 2) == [
+        {"k": 1, "v": "x", "w": 2},
+        {"k": 2, "v": "y", "w": None},
+    ]
+    client.insert_rows(path, [{"k": 1, "w": 3}])
+    assert lookup(client, path, 1) == [{"k": 1, "v": None, "w": 3}]
+
+
+def test_repeated_key_in_one_request_takes_the_last_values(client, tmp):
+    """Rows of one request act in their order, updates column by column."""
+    path = create(client, f"{tmp}/t", [KEY, VALUE, {"name": "w", "type": "int64"}])
+    client.insert_rows(path, [{"k": 1, "v": "a"}, {"k": 1, "v": "b"}])
+    assert lookup(client, path, 1) == [{"k": 1, "v": "b", "w": None}]
+    rows = [{"k": 1, "v": "c"}, {"k": 1, "w": 1}, {"k": 1, "v": "d"}]
+    client.insert_rows(path, rows, update=True)
+    assert lookup(client, path, 1) == [{"k": 1, "v": "d", "w": 1}]
+
+
+def test_update_of_an_ordered_table_is_refused(client, tmp):
+    """Queues only grow."""
+    path = create(client, f"{tmp}/q", [VALUE])
+    with pytest.raises(YtResponseError, match='Cannot use "update" mode for ordered tables'):
+        client.insert_rows(path, [{"v": "x"}], update=True)
+
+
+def test_update_of_nothing_is_refused(client, tmp):
+    """A key alone is no update."""
+    path = create(client, f"{tmp}/t")
+    with pytest.raises(YtResponseError, match="At least one non-key column"):
+        client.insert_rows(path, [{"k": 1}], update=True)
+
+
+def test_deleted_row_is_gone_and_may_return(client, tmp):
+    """A tombstone hides a row and its old values."""
+    path = create(client, f"{tmp}/t", [KEY, VALUE, {"name": "w", "type": "int64"}])
+    client.insert_rows(path, [{"k": 1, "v": "x", "w": 1}, {"k": 2, "v": "y"}])
+    client.delete_rows(path, [{"k": 1}, {"k": 99}])
+    assert lookup(client, path, 1) == []
+    assert client.get(f"{path}/@row_count") == 1
+    client.insert_rows(path, [{"k": 1, "w": 5}], update=True)
+    assert lookup(client, path, 1) == [{"k": 1, "v": None, "w": 5}]
+
+
+def test_delete_by_value_column_is_refused(client, tmp):
+    """Only keys name rows."""
+    path = create(client, f"{tmp}/t")
+    with pytest.raises(YtResponseError) as caught:
+        client.delete_rows(path, [{"k": 1, "v": "x"}])
+    assert caught.value.contains_code(307)
+
+
+def test_delete_from_an_ordered_table_is_refused(client, tmp):
+    """Queues are trimmed, not deleted from."""
+    path = create(client, f"{tmp}/q", [VALUE])
+    with pytest.raises(YtResponseError, match="is not sorted"):
+        client.delete_rows(path, [{"v": "x"}])
+
+
+def test_lookup_answers_in_the_order_of_the_keys(client, tmp):
+    """Missing rows are skipped, or null on request."""
+    path = create(client, f"{tmp}/t")
+    client.insert_rows(path, [{"k": key, "v": str(key)} for key in range(4)])
+    assert [row["k"] for row in lookup(client, path, 3, 7, 1, 3)] == [3, 1, 3]
+    kept = lookup(client, path, 3, 7, keep_missing_rows=True)
+    assert kept == [{"k": 3, "v": "3"}, None]
+    assert lookup(client, path, 2, column_names=["v"]) == [{"v": "2"}]
+    with pytest.raises(YtResponseError, match='No such column "zzz"'):
+        lookup(client, path, 2, column_names=["zzz"])
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [None, -(2**63), -1, 0, 1, 2**63 - 1],
+        [None, "", "\0", "\0\0", "\0a", "a", "a\0", "a\0b", "a\x01", "b"],
+        [None, -math.inf, -1.5, -0.0, 1e-300, 2.0, math.inf],
+        [None, False, True],
+    ],
+)
+def test_rows_lie_in_the_order_of_their_keys(client, tmp, values):
+    """Null comes first, then values in their natural order, second column included."""
+    kinds = {int: "int64", str: "string", float: "double", bool: "boolean"}
+    first = {"name": "a", "type": kinds[type(values[-1])], "sort_order": "ascending"}
+    second = {**first, "name": "b"}
+    path = create(client, f"{tmp}/t", [first, second, VALUE])
+    keys = [{"a": left, "b": right} for left in values for right in values]
+    client.insert_rows(path, [{**key, "v": "x"} for key in reversed(keys)])
+    rows = client.select_rows(f"a, b from [{path}] order by a, b limit 1000")
+    assert list(rows) == keys
+    assert list(client.lookup_rows(path, keys[3:5], column_names=["a", "b"])) == keys[3:5]
+
+
+def test_uint64_keys_order_above_the_signed_range(client, tmp):
+    """Two's complement in the store does not show in the order."""
+    key = {"name": "k", "type": "uint64", "sort_order": "ascending"}
+    path = create(client, f"{tmp}/t", [key, VALUE])
+    numbers = [0, 1, 2**63 - 1, 2**63, 2**64 - 1]
+    rows = [{"k": yson.YsonUint64(number), "v": "x"} for number in reversed(numbers)]
+    client.insert_rows(path, rows)
+    found = client.select_rows(f"k from [{path}] order by k limit 10")
+    assert [row["k"] for row in found] == numbers
+
+
+def test_nan_key_is_refused(client, tmp):
+    """NaN equals nothing, so it cannot name a row."""
+    key = {"name": "k", "type": "double", "sort_order": "ascending"}
+    path = create(client, f"{tmp}/t", [key, VALUE])
+    with pytest.raises(YtResponseError) as caught:
+        client.insert_rows(path, [{"k": math.nan, "v": "x"}])
+    assert caught.value.contains_code(325)
+
+
+def test_string_over_the_limit_is_refused(client, tmp):
+    """Dynamic tables hold strings up to 16 MiB."""
+    path = create(client, f"{tmp}/t")
+    with pytest.raises(YtResponseError) as caught:
+        client.insert_rows(path, [{"k": 1, "v": "x" * (16 * 2**20 + 1)}])
+    assert caught.value.contains_code(326)
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "given", "expected"),
+    [
+        ("sum", "int64", [1, None, 5], 6),
+        ("sum", "double", [1.5, 2.0], 3.5),
+        ("min", "int64", [3, 1, 2], 1),
+        ("max", "uint64", [yson.YsonUint64(2**64 - 1), yson.YsonUint64(5)], 2**64 - 1),
+        ("max", "string", ["a", "c", "b"], "c"),
+        ("first", "string", ["a", "b"], "a"),
+        ("dict_sum", "any", [{"a": 1, "b": 1}, {"a": 2, "b": -1}], {"a": 3}),
+    ],
+)
+def test_aggregate_column_combines_values(client, tmp, function, kind, given, expected):
+    """With `aggregate` values combine; without it they replace."""
+    path = value_table(client, f"{tmp}/t", type=kind, aggregate=function)
+    for value in given:
+        client.insert_rows(path, [{"k": 1, "v": value}], aggregate=True, update=True)
+    ((row),) = lookup(client, path, 1)
+    assert row["v"] == expected
+    client.insert_rows(path, [{"k": 1, "v": given[0]}])
+    ((row),) = lookup(client, path, 1)
+    assert row["v"] == given[0]
+
+
+def test_computed_key_column_is_filled_by_the_cluster(client, tmp):
+    """Writing it is an error; lookups need not name it."""
+    schema = [
+        {
+            "name": "h",
+            "type": "uint64",
+            "sort_order": "ascending",
+            "expression": "farm_hash(k) % 8",
+        },
+        KEY,
+        VALUE,
+    ]
+    path = create(client, f"{tmp}/t", schema)
+    client.insert_rows(path, [{"k": key, "v": "x"} for key in range(5)])
+    rows = lookup(client, path, 3)
+    assert [(row["k"], row["v"]) for row in rows] == [(3, "x")]
+    (hashed,) = client.select_rows(f"h, farm_hash(k) % 8 as expected from [{path}] where k = 3")
+    assert hashed["h"] == hashed["expected"] == rows[0]["h"]
+    with pytest.raises(YtResponseError, match='No column "h"'):
+        client.insert_rows(path, [{"h": 1, "k": 1, "v": "x"}])
+    client.delete_rows(path, [{"k": 3}])
+    assert lookup(client, path, 3) == []
+
+
+def test_read_at_a_timestamp_sees_the_past(client, tmp):
+    """Replaced and deleted rows can be read for a while."""
+    path = create(client, f"{tmp}/t")
+    client.insert_rows(path, [{"k": 1, "v": "old"}])
+    moment = client.generate_timestamp()
+    client.insert_rows(path, [{"k": 1, "v": "new"}, {"k": 2, "v": "y"}])
+    client.delete_rows(path, [{"k": 1}])
+    assert lookup(client, path, 1, 2) == [{"k": 2, "v": "y"}]
+    assert lookup(client, path, 1, 2, timestamp=moment) == [{"k": 1, "v": "old"}]
+    past = client.select_rows(f"* from [{path}]", timestamp=moment)
+    assert list(past) == [{"k": 1, "v": "old"}]
+
+
+def test_versioned_lookup_tells_when_a_row_was_written(client, tmp):
+    """The newest version carries its timestamp."""
+    path = create(client, f"{tmp}/t")
+    before = client.generate_timestamp()
+    client.insert_rows(path, [{"k": 1, "v": "x"}])
+    (row,) = lookup(client, path, 1, versioned=True)
+    (value,) = row["v"]
+    assert str(value) == "x"
+    assert value.attributes["timestamp"] > before
+    assert row.attributes["write_timestamps"] == [value.attributes["timestamp"]]
+
+
+def test_missing_and_static_tables_are_told_apart(client, tmp):
+    """A path that leads nowhere is a resolve error inside, a static table is not dynamic."""
+    with pytest.raises(YtResponseError) as caught:
+        client.insert_rows(f"{tmp}/nothing", [{"k": 1}])
+    assert caught.value.contains_code(500)
+    assert "Error getting mount info" in str(caught.value)
+    client.create("table", f"{tmp}/static")
+    with pytest.raises(YtResponseError, match="is not dynamic"):
+        client.insert_rows(f"{tmp}/static", [{"k": 1}])
+
+
+def test_arrow_rows_are_taken_and_unknown_columns_dropped(client, raw, tmp):
+    """Arrow is lenient where YSON is strict."""
+    import pyarrow as pa
+
+    path = create(client, f"{tmp}/t", [KEY, VALUE, {"name": "d", "type": "double"}])
+    batch = pa.record_batch(
+        {"k": pa.array([1, 2]), "v": pa.array(["x", None]), "d": [0.5, 1.5], "more": [1, 2]}
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    parameters = {"path": path, "input_format": "arrow"}
+    answer = raw.command("PUT", "insert_rows", parameters, sink.getvalue().to_pybytes())
+    assert (answer.status, answer.body) == (200, b"")
+    assert lookup(client, path, 1, 2) == [
+        {"k": 1, "v": "x", "d": 0.5},
+        {"k": 2, "v": None, "d": 1.5},
+    ]
+
+
+def test_atomicity_of_table_and_writer_must_agree(client, raw, tmp):
+    """A table without atomicity takes only writes without it, and has no conflicts."""
+    path = create(client, f"{tmp}/t", atomicity="none")
+    with pytest.raises(YtResponseError, match="atomicity mismatch"):
+        client.insert_rows(path, [{"k": 1, "v": "x"}])
+    client.insert_rows(path, [{"k": 1, "v": "x"}], atomicity="none")
+    started = raw.command("POST", "start_transaction", {"type": "tablet", "atomicity": "none"})
+    transaction_id = started.json()["transaction_id"]
+    inside = {"path": path, "transaction_id": transaction_id, "input_format": "json"}
+    assert raw.command("PUT", "insert_rows", inside, b'{"k":1,"v":"mine"}').status == 200
+    client.insert_rows(path, [{"k": 1, "v": "other"}], atomicity="none")
+    commit = raw.command("POST", "commit_transaction", {"transaction_id": transaction_id})
+    assert commit.status == 200
+    assert lookup(client, path, 1) == [{"k": 1, "v": "mine"}]
+
+
+def test_empty_insert_is_harmless(client, tmp):
+    """No rows, no effect, no error."""
+    path = create(client, f"{tmp}/t")
+    client.insert_rows(path, [])
+    assert client.get(f"{path}/@row_count") == 0

@@ -1,0 +1,316 @@
+"""Tablet transactions: what they see, what they hide, and who wins."""
+
+from __future__ import annotations
+
+import concurrent.futures
+
+import pytest
+from yt.wrapper import YtResponseError
+
+KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
+VALUE = {"name": "v", "type": "string"}
+
+
+@pytest.fixture
+def sticky(cluster):
+    """Clients that stay on the first proxy, as a tablet transaction needs."""
+
+    def connect():
+        return cluster.client(proxy={"enable_proxy_discovery": False})
+
+    return connect
+
+
+def create(client, path, schema=(KEY, VALUE), **attributes):
+    given = {"dynamic": True, "schema": list(schema), **attributes}
+    client.create("table", path, attributes=given)
+    client.mount_table(path, sync=True)
+    return path
+
+
+def begin(client):
+    transaction = client.Transaction(type="tablet")
+    transaction.__enter__()
+    return transaction
+
+
+def commit(transaction):
+    transaction.__exit__(None, None, None)
+
+
+def rows_of(client, path):
+    return list(client.select_rows(f"* from [{path}]"))
+
+
+def test_writes_appear_together_at_the_commit(client, sticky, tmp):
+    """Until the commit nobody sees anything, the transaction itself included."""
+    table = create(client, f"{tmp}/t")
+    queue = create(client, f"{tmp}/q", [VALUE])
+    inside = sticky()
+    transaction = begin(inside)
+    inside.insert_rows(table, [{"k": 1, "v": "x"}])
+    inside.insert_rows(queue, [{"v": "x"}])
+    assert list(inside.lookup_rows(table, [{"k": 1}])) == []
+    assert rows_of(inside, table) == []
+    assert rows_of(client, table) == []
+    assert client.get_tablet_infos(queue, [0])["tablets"][0]["total_row_count"] == 0
+    commit(transaction)
+    assert rows_of(client, table) == [{"k": 1, "v": "x"}]
+    assert client.get_tablet_infos(queue, [0])["tablets"][0]["total_row_count"] == 1
+
+
+def test_aborted_writes_never_appear(client, sticky, tmp):
+    """An exception inside the block aborts."""
+    table = create(client, f"{tmp}/t")
+    inside = sticky()
+
+    def fail():
+        with inside.Transaction(type="tablet"):
+            inside.insert_rows(table, [{"k": 1, "v": "x"}])
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert rows_of(client, table) == []
+
+
+def test_reads_stay_at_the_start_of_the_transaction(client, sticky, tmp):
+    """Later commits are invisible to lookups and queries of sorted tables."""
+    table = create(client, f"{tmp}/t")
+    client.insert_rows(table, [{"k": 1, "v": "old"}, {"k": 2, "v": "old"}])
+    inside = sticky()
+    transaction = begin(inside)
+    client.insert_rows(table, [{"k": 1, "v": "new"}, {"k": 3, "v": "new"}])
+    client.delete_rows(table, [{"k": 2}])
+    expected = [{"k": 1, "v": "old"}, {"k": 2, "v": "old"}]
+    assert rows_of(inside, table) == expected
+    assert list(inside.lookup_rows(table, [{"k": 1}, {"k": 2}, {"k": 3}])) == expected
+    commit(transaction)
+    assert rows_of(client, table) == [{"k": 1, "v": "new"}, {"k": 3, "v": "new"}]
+
+
+def test_ordered_tables_have_no_snapshot(client, sticky, tmp):
+    """A query inside a transaction sees rows appended after its start; pulls ignore it anyway."""
+    queue = create(client, f"{tmp}/q", [VALUE])
+    inside = sticky()
+    transaction = begin(inside)
+    client.insert_rows(queue, [{"v": "x"}])
+    assert [row["v"] for row in rows_of(inside, queue)] == ["x"]
+    assert [row["v"] for row in inside.pull_queue(queue, 0, 0)] == ["x"]
+    assert inside.get_tablet_infos(queue, [0])["tablets"][0]["total_row_count"] == 1
+    commit(transaction)
+
+
+def test_table_younger_than_the_transaction_is_empty_to_its_lookups(client, sticky, tmp):
+    """What did not exist at the start has no rows."""
+    inside = sticky()
+    transaction = begin(inside)
+    table = create(client, f"{tmp}/t")
+    client.insert_rows(table, [{"k": 1, "v": "x"}])
+    assert list(inside.lookup_rows(table, [{"k": 1}])) == []
+    inside.insert_rows(table, [{"k": 2, "v": "y"}])
+    commit(transaction)
+    assert len(rows_of(client, table)) == 2
+
+
+@pytest.mark.parametrize("second", ["insert", "update", "delete", "lock"])
+@pytest.mark.parametrize("first", ["insert", "update", "delete"])
+def test_first_committer_of_a_row_wins(client, sticky, tmp, first, second):
+    """The later commit fails with 1700 deep inside and leaves nothing behind."""
+    table = create(client, f"{tmp}/t")
+    other = create(client, f"{tmp}/other", [VALUE])
+
+    def act(inside, action):
+        if action == "delete":
+            inside.delete_rows(table, [{"k": 1}])
+        elif action == "lock":
+            inside.lock_rows(table, [{"k": 1}])
+        else:
+            inside.insert_rows(table, [{"k": 1, "v": action}], update=action == "update")
+
+    winner, loser = sticky(), sticky()
+    winning, losing = begin(winner), begin(loser)
+    act(loser, second)
+    loser.insert_rows(other, [{"v": "lost"}])
+    act(winner, first)
+    commit(winning)
+    after = rows_of(client, table)
+    with pytest.raises(YtResponseError) as caught:
+        commit(losing)
+    assert caught.value.error["code"] == 1
+    assert caught.value.contains_code(1700)
+    conflict = caught.value.find_matching_error(code=1700)
+    assert conflict.attributes["table_path"] == table
+    assert conflict.attributes["key"] == [1]
+    assert conflict.attributes["lock"] == "<primary>"
+    assert conflict.attributes["loser_transaction_id"] == losing.transaction_id
+    assert conflict.attributes["winner_transaction_commit_timestamp"] > 0
+    assert conflict.attributes["tablet_id"] == client.get(f"{table}/@tablets/0/tablet_id")
+    assert rows_of(client, table) == after
+    assert rows_of(client, other) == []
+
+
+def test_write_outside_of_transactions_conflicts_too(client, sticky, tmp):
+    """A plain insert is a transaction of its own."""
+    table = create(client, f"{tmp}/t")
+    inside = sticky()
+    transaction = begin(inside)
+    inside.insert_rows(table, [{"k": 1, "v": "x"}])
+    client.insert_rows(table, [{"k": 1, "v": "y"}])
+    with pytest.raises(YtResponseError) as caught:
+        commit(transaction)
+    assert caught.value.contains_code(1700)
+
+
+def test_deletion_of_a_row_that_never_was_conflicts(client, sticky, tmp):
+    """A tombstone is a write."""
+    table = create(client, f"{tmp}/t")
+    inside = sticky()
+    transaction = begin(inside)
+    inside.insert_rows(table, [{"k": 1, "v": "x"}])
+    client.delete_rows(table, [{"k": 1}])
+    with pytest.raises(YtResponseError) as caught:
+        commit(transaction)
+    assert caught.value.contains_code(1700)
+
+
+def test_different_rows_do_not_conflict(client, sticky, tmp):
+    """Conflicts are per row."""
+    table = create(client, f"{tmp}/t")
+    left, right = sticky(), sticky()
+    first, second = begin(left), begin(right)
+    left.insert_rows(table, [{"k": 1, "v": "x"}])
+    right.insert_rows(table, [{"k": 2, "v": "y"}])
+    commit(first)
+    commit(second)
+    assert len(rows_of(client, table)) == 2
+
+
+def test_appends_never_conflict(client, sticky, tmp):
+    """Rows of concurrent transactions lie one after the other, each commit in one piece."""
+    queue = create(client, f"{tmp}/q", [VALUE])
+    left, right = sticky(), sticky()
+    first, second = begin(left), begin(right)
+    left.insert_rows(queue, [{"v": "a"}, {"v": "b"}])
+    right.insert_rows(queue, [{"v": "c"}])
+    left.insert_rows(queue, [{"v": "d"}])
+    commit(second)
+    commit(first)
+    rows = list(client.pull_queue(queue, 0, 0))
+    assert [row["v"] for row in rows] == ["c", "a", "b", "d"]
+    assert [row["$row_index"] for row in rows] == [0, 1, 2, 3]
+
+
+def test_writes_of_one_transaction_act_in_their_order(client, sticky, tmp):
+    """The last write of a key wins, deletes in between included, without any conflict."""
+    table = create(client, f"{tmp}/t", [KEY, VALUE, {"name": "w", "type": "int64"}])
+    client.insert_rows(table, [{"k": 1, "v": "old", "w": 1}, {"k": 2, "v": "old", "w": 1}])
+    inside = sticky()
+    transaction = begin(inside)
+    inside.delete_rows(table, [{"k": 1}])
+    inside.insert_rows(table, [{"k": 1, "v": "new"}], update=True)
+    inside.insert_rows(table, [{"k": 2, "w": 2}], update=True)
+    inside.insert_rows(table, [{"k": 3, "v": "x"}])
+    inside.delete_rows(table, [{"k": 3}])
+    commit(transaction)
+    assert rows_of(client, table) == [
+        {"k": 1, "v": "new", "w": None},
+        {"k": 2, "v": "old", "w": 2},
+    ]
+
+
+def test_locked_row_refuses_writers_but_not_readers(client, sticky, tmp):
+    """A shared lock makes read-then-write safe: a writer that started before it loses."""
+    table = create(client, f"{tmp}/t")
+    locker, writer, reader = sticky(), sticky(), sticky()
+    locking, writing, reading = begin(locker), begin(writer), begin(reader)
+    locker.lock_rows(table, [{"k": 1}])
+    reader.lock_rows(table, [{"k": 1}])
+    writer.insert_rows(table, [{"k": 1, "v": "x"}])
+    commit(locking)
+    commit(reading)
+    with pytest.raises(YtResponseError, match="due to concurrent read lock") as caught:
+        commit(writing)
+    assert caught.value.contains_code(1700)
+    client.insert_rows(table, [{"k": 1, "v": "later"}])
+    assert rows_of(client, table) == [{"k": 1, "v": "later"}]
+
+
+def test_exclusive_lock_excludes_other_locks(client, sticky, tmp):
+    """An exclusive lock counts as a write."""
+    table = create(client, f"{tmp}/t")
+    first, second = sticky(), sticky()
+    locking, other = begin(first), begin(second)
+    first.lock_rows(table, [{"k": 1}], lock_type="exclusive")
+    second.lock_rows(table, [{"k": 1}])
+    commit(locking)
+    with pytest.raises(YtResponseError) as caught:
+        commit(other)
+    assert caught.value.contains_code(1700)
+
+
+def test_lock_without_a_transaction_is_refused(client, tmp):
+    """A lock lives as long as its transaction."""
+    table = create(client, f"{tmp}/t")
+    with pytest.raises(YtResponseError, match="Transaction is required"):
+        client.lock_rows(table, [{"k": 1}])
+
+
+def test_columns_of_different_lock_groups_do_not_conflict(client, sticky, tmp):
+    """Updates conflict per lock group; whole rows conflict with all groups."""
+    schema = [
+        KEY,
+        {"name": "a", "type": "int64", "lock": "one"},
+        {"name": "b", "type": "int64", "lock": "two"},
+        {"name": "c", "type": "int64"},
+    ]
+    table = create(client, f"{tmp}/t", schema)
+
+    def race(first_row, second_row, update=True):
+        left, right = sticky(), sticky()
+        first, second = begin(left), begin(right)
+        left.insert_rows(table, [{"k": 1, **first_row}], update=True)
+        right.insert_rows(table, [{"k": 1, **second_row}], update=update)
+        commit(first)
+        commit(second)
+
+    race({"a": 1}, {"b": 2})
+    assert rows_of(client, table) == [{"k": 1, "a": 1, "b": 2, "c": None}]
+    for first_row, second_row, lock in (
+        ({"a": 1}, {"a": 2}, "one"),
+        ({"a": 1}, {"c": 2}, "one"),
+        ({"c": 1}, {"b": 2}, "<primary>"),
+    ):
+        with pytest.raises(YtResponseError) as caught:
+            race(first_row, second_row)
+        assert caught.value.find_matching_error(code=1700).attributes["lock"] == lock
+    with pytest.raises(YtResponseError) as caught:
+        race({"b": 1}, {"b": 2}, update=False)
+    assert caught.value.contains_code(1700)
+
+
+def test_racing_increments_lose_no_update(client, cluster, tmp):
+    """Read, add one, write, repeat on conflict: the counter ends at the number of successes.
+
+    The writers use different proxies, so that processes meet in the store.
+    """
+    table = create(client, f"{tmp}/t", [KEY, {"name": "n", "type": "int64"}])
+    client.insert_rows(table, [{"k": 1, "n": 0}])
+
+    def increment(proxy):
+        inside = cluster.client(proxy, proxy={"enable_proxy_discovery": False})
+        done = 0
+        while done < 5:
+            try:
+                with inside.Transaction(type="tablet"):
+                    ((row),) = inside.lookup_rows(table, [{"k": 1}])
+                    inside.insert_rows(table, [{"k": 1, "n": row["n"] + 1}])
+            except YtResponseError as error:
+                assert error.contains_code(1700)  # noqa: PT017 - some attempts succeed
+            else:
+                done += 1
+        return done
+
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        total = sum(threads.map(increment, [0, 1, 0, 1]))
+    assert rows_of(client, table) == [{"k": 1, "n": total}]

@@ -1,0 +1,357 @@
+"""Tablet transactions: their ids, their one proxy, their leases, their ends."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from yt.wrapper import YtResponseError
+
+KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
+VALUE = {"name": "v", "type": "string"}
+
+
+@pytest.fixture
+def sticky(cluster):
+    """Clients that stay on one proxy, as a tablet transaction needs."""
+
+    def connect(proxy=0):
+        return cluster.client(proxy, proxy={"enable_proxy_discovery": False})
+
+    return connect
+
+
+def create(client, path, schema=(KEY, VALUE), **attributes):
+    given = {"dynamic": True, "schema": list(schema), **attributes}
+    client.create("table", path, attributes=given)
+    client.mount_table(path, sync=True)
+    return path
+
+
+def start(client, **options):
+    return client.start_transaction(type="tablet", **options)
+
+
+def commit(client, transaction_id):
+    client.commit_transaction(transaction_id)
+
+
+def inside(client, transaction_id):
+    return client.Transaction(transaction_id=transaction_id, ping=False)
+
+
+def test_id_carries_the_type_of_a_tablet_transaction(raw):
+    """Clients look at the low bits of the third group."""
+    kinds = {}
+    for atomicity in ("full", "none"):
+        parameters = {"type": "tablet", "atomicity": atomicity}
+        answer = raw.command("POST", "start_transaction", parameters)
+        kinds[atomicity] = int(answer.json()["transaction_id"].split("-")[2], 16) & 0xFFFF
+    assert kinds == {"full": 2, "none": 3}
+
+
+def test_transaction_is_unknown_to_the_other_proxy(sticky):
+    """It lives in the memory of the proxy that started it."""
+    here, there = sticky(0), sticky(1)
+    transaction_id = start(here)
+    for act in (there.ping_transaction, there.commit_transaction, there.abort_transaction):
+        with pytest.raises(YtResponseError, match=f"Sticky transaction {transaction_id}") as caught:
+            act(transaction_id)
+        assert caught.value.error["code"] == 11000
+    here.ping_transaction(transaction_id)
+    commit(here, transaction_id)
+
+
+def test_anybody_who_knows_the_id_may_join_on_the_right_proxy(client, sticky, tmp):
+    """The pool does not ask who started a transaction."""
+    table = create(client, f"{tmp}/t")
+    first, second = sticky(), sticky()
+    transaction_id = start(first)
+    for number, member in enumerate((first, second)):
+        with inside(member, transaction_id):
+            member.insert_rows(table, [{"k": number, "v": "x"}])
+    assert client.get(f"{table}/@row_count") == 0
+    commit(second, transaction_id)
+    assert client.get(f"{table}/@row_count") == 2
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_ended_transaction_is_not_found(sticky, end):
+    """There is no difference between ended and never existed."""
+    client = sticky()
+    transaction_id = start(client)
+    getattr(client, f"{end}_transaction")(transaction_id)
+    with pytest.raises(YtResponseError) as caught:
+        commit(client, transaction_id)
+    assert caught.value.error["code"] == 11000
+
+
+def test_failed_commit_ends_the_transaction(client, sticky, tmp):
+    """A commit is tried once."""
+    table = create(client, f"{tmp}/t")
+    member = sticky()
+    transaction_id = start(member)
+    with inside(member, transaction_id):
+        member.insert_rows(table, [{"k": "not a number", "v": "x"}])
+    with pytest.raises(YtResponseError) as caught:
+        commit(member, transaction_id)
+    assert caught.value.contains_code(307)
+    assert f"Error committing transaction {transaction_id}" in str(caught.value)
+    with pytest.raises(YtResponseError) as caught:
+        commit(member, transaction_id)
+    assert caught.value.error["code"] == 11000
+
+
+def test_second_commit_during_the_first_is_an_invalid_state(tmp_path):
+    """A repeat that overtakes the running commit learns that it is running."""
+    from yt_exactly_once.local.errors import YtError
+    from yt_exactly_once.local.store import Store
+    from yt_exactly_once.local.tablets.transactions import TransactionPool
+
+    store = Store(tmp_path / "store")
+    pool = TransactionPool(store)
+    transaction = pool.start()
+    entered, go_on = threading.Event(), threading.Event()
+
+    def held(_chooser, _delay):
+        entered.set()
+        assert go_on.wait(30)
+        return 1
+
+    transaction._apply = held
+    first = threading.Thread(target=pool.commit, args=(transaction.id,))
+    first.start()
+    assert entered.wait(30)
+    try:
+        for act in (pool.commit, pool.abort):
+            with pytest.raises(YtError, match='in "committing" state') as caught:
+                act(transaction.id)
+            assert caught.value.code == 11003
+        with pytest.raises(YtError) as caught:
+            transaction.buffer([])
+        assert caught.value.code == 11003
+    finally:
+        go_on.set()
+        first.join()
+    with pytest.raises(YtError) as caught:
+        pool.commit(transaction.id)
+    assert caught.value.code == 11000
+    pool.close()
+
+
+def test_lease_ends_without_commands_and_is_renewed_by_any(tmp_path):
+    """Every command that names a transaction keeps it alive for another timeout."""
+    from yt_exactly_once.local.errors import YtError
+    from yt_exactly_once.local.store import Store
+    from yt_exactly_once.local.tablets.transactions import TransactionPool
+
+    now = [0.0]
+    pool = TransactionPool(Store(tmp_path / "store"), clock=lambda: now[0])
+    transaction_id = pool.start(timeout=10).id
+    for _ in range(3):
+        now[0] += 9
+        pool.get(transaction_id)
+    now[0] += 10
+    with pytest.raises(YtError) as caught:
+        pool.get(transaction_id)
+    assert caught.value.code == 11000
+    assert pool.ids() == []
+    pool.close()
+
+
+def test_lease_over_the_wire_is_in_milliseconds(sticky):
+    """A short timeout ends a transaction that nobody pings, soon and by itself."""
+    client = sticky()
+    transaction_id = start(client, timeout=1)
+
+    def ping_until_it_ends():
+        # A round trip takes longer than the lease, so that renewing it comes too late.
+        for _ in range(1000):
+            client.ping_transaction(transaction_id)
+
+    with pytest.raises(YtResponseError) as caught:
+        ping_until_it_ends()
+    assert caught.value.error["code"] == 11000
+
+
+def test_override_gives_the_id_and_may_not_be_taken(sticky, raw):
+    """The same id twice is an invalid state, and the first one stays alive."""
+    wanted = "1-2-10002-abc"
+    parameters = {"type": "tablet", "transaction_id_override": wanted}
+    assert raw.command("POST", "start_transaction", parameters).json()["transaction_id"] == wanted
+    refused = raw.command("POST", "start_transaction", parameters).error
+    assert refused["code"] == 11003
+    assert "duplicate sticky transaction" in refused["message"]
+    sticky().abort_transaction(wanted)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"transaction_id": "1-1-10001-1"}, "cannot have a parent"),
+        ({"coordinator_master_cell_tag": 1}, "master coordinator"),
+        ({"suppress_start_timestamp_generation": True}, "suppress start timestamp"),
+        ({"transaction_id_override": "1-1-10001-1"}, "has invalid type"),
+        ({"durability": "async"}, "incompatible"),
+        ({"type": "strange"}, "is not one of"),
+    ],
+)
+def test_impossible_start_is_refused(raw, parameters, message):
+    """Options that make no sense for a tablet transaction are errors."""
+    answer = raw.command("POST", "start_transaction", {"type": "tablet", **parameters})
+    assert answer.status == 400
+    assert message in answer.error["message"]
+
+
+def test_null_id_is_pinged_without_effect(raw):
+    """A ping of nothing succeeds, a commit of nothing does not."""
+    null = {"transaction_id": "0-0-0-0"}
+    assert raw.command("POST", "ping_transaction", null).status == 200
+    assert (
+        "Transaction is required"
+        in raw.command("POST", "commit_transaction", null).error["message"]
+    )
+
+
+def test_cypress_refuses_a_tablet_transaction(sticky):
+    """The tree knows only master transactions."""
+    client = sticky()
+    with client.Transaction(type="tablet"), pytest.raises(YtResponseError) as caught:
+        client.get("//tmp/@")
+    assert "is not a valid master transaction id" in str(caught.value)
+
+
+def test_commit_of_nothing_succeeds(sticky, raw):
+    """It does not even touch a tablet, yet there is an answer."""
+    transaction_id = start(sticky())
+    answer = raw.command("POST", "commit_transaction", {"transaction_id": transaction_id})
+    assert answer.status == 200
+    assert set(answer.json()) == {"primary_commit_timestamp", "commit_timestamps"}
+
+
+def test_commit_timestamps_grow_and_mark_the_rows(client, sticky, raw, tmp):
+    """The answer names the timestamp that `$timestamp` of the rows has."""
+    queue = create(client, f"{tmp}/q", [VALUE, {"name": "$timestamp", "type": "uint64"}])
+    seen = []
+    for _ in range(2):
+        member = sticky()
+        transaction_id = start(member)
+        with inside(member, transaction_id):
+            member.insert_rows(queue, [{"v": "x"}, {"v": "y"}])
+        answer = raw.command("POST", "commit_transaction", {"transaction_id": transaction_id})
+        seen += [answer.json()["primary_commit_timestamp"]] * 2
+    rows = list(client.pull_queue(queue, 0, 0))
+    assert [row["$timestamp"] for row in rows] == seen
+    assert seen[0] < seen[2]
+
+
+def test_unmount_before_the_commit_refuses_it(client, sticky, tmp):
+    """Tablet states count at the commit."""
+    table = create(client, f"{tmp}/t")
+    member = sticky()
+    transaction_id = start(member)
+    with inside(member, transaction_id):
+        member.insert_rows(table, [{"k": 1, "v": "x"}])
+    client.unmount_table(table, sync=True)
+    with pytest.raises(YtResponseError, match="has no mounted tablets") as caught:
+        commit(member, transaction_id)
+    assert caught.value.contains_code(1702)
+    assert f"Error submitting rows for table {table}" in str(caught.value)
+
+
+def test_remount_in_between_refuses_the_commit(client, sticky, tmp):
+    """Rows are meant for one mount of a tablet."""
+    table = create(client, f"{tmp}/t")
+    member = sticky()
+    transaction_id = start(member)
+    with inside(member, transaction_id):
+        member.insert_rows(table, [{"k": 1, "v": "x"}])
+    client.unmount_table(table, sync=True)
+    client.mount_table(table, sync=True)
+    with pytest.raises(YtResponseError, match="Invalid mount revision") as caught:
+        commit(member, transaction_id)
+    assert caught.value.contains_code(1704)
+    assert client.get(f"{table}/@row_count") == 0
+
+
+def test_removal_in_between_refuses_the_commit(client, sticky, tmp):
+    """A successor at the same path is another table."""
+    table = create(client, f"{tmp}/t")
+    member = sticky()
+    transaction_id = start(member)
+    with inside(member, transaction_id):
+        member.insert_rows(table, [{"k": 1, "v": "x"}])
+    client.remove(table)
+    create(client, table)
+    with pytest.raises(YtResponseError, match="no longer exists"):
+        commit(member, transaction_id)
+    assert client.get(f"{table}/@row_count") == 0
+
+
+@pytest.mark.parametrize("source", ["attribute", "mount_config"])
+def test_too_many_rows_per_tablet_are_refused(client, sticky, tmp, source):
+    """The limit is per tablet and transaction; merged writes of one key count once."""
+    limit = {"max_rows_per_transaction": 10}
+    settings = limit if source == "attribute" else {"mount_config": limit}
+    table = create(client, f"{tmp}/t", pivot_keys=[[], [100]], **settings)
+
+    def write(*keys):
+        member = sticky()
+        with member.Transaction(type="tablet"):
+            for key in keys:
+                member.insert_rows(table, [{"k": key, "v": "x"}])
+
+    write(*range(10), *range(100, 110))
+    write(*[5] * 12)
+    with pytest.raises(YtResponseError, match="too many rows in tablet") as caught:
+        write(*range(11))
+    assert caught.value.contains_code(1717)
+    assert caught.value.find_matching_error(code=1717).attributes["limit"] == 10
+    assert client.get(f"{table}/@row_count") == 20
+
+
+def test_rows_of_a_queue_count_by_their_tablet(client, tmp):
+    """Spreading rows over tablets stays below the limit."""
+    queue = create(client, f"{tmp}/q", [VALUE], tablet_count=2, max_rows_per_transaction=10)
+    client.insert_rows(queue, [{"v": "x", "$tablet_index": index % 2} for index in range(20)])
+    with pytest.raises(YtResponseError) as caught:
+        client.insert_rows(queue, [{"v": "x"}] * 11)
+    assert caught.value.contains_code(1717)
+
+
+def test_hundred_thousand_rows_fit_and_one_more_does_not(client, tmp):
+    """The default limit of a real cluster."""
+    queue = create(client, f"{tmp}/q", [VALUE])
+    client.insert_rows(queue, [{"v": "x"}] * 100_000)
+    with pytest.raises(YtResponseError) as caught:
+        client.insert_rows(queue, [{"v": "x"}] * 100_001)
+    assert caught.value.contains_code(1717)
+    assert client.get_tablet_infos(queue, [0])["tablets"][0]["total_row_count"] == 100_000
+
+
+def test_commits_through_different_proxies_see_each_other(client, sticky, tmp):
+    """Conflicts are found across processes: the rows, not the proxies, decide."""
+    table = create(client, f"{tmp}/t")
+    here, there = sticky(0), sticky(1)
+    first, second = start(here), start(there)
+    for member, transaction_id in ((here, first), (there, second)):
+        with inside(member, transaction_id):
+            member.insert_rows(table, [{"k": 1, "v": "x"}])
+    commit(there, second)
+    with pytest.raises(YtResponseError) as caught:
+        commit(here, first)
+    assert caught.value.contains_code(1700)
+
+
+def test_schema_changed_through_one_proxy_holds_on_the_other(client, sticky, tmp):
+    """No proxy works with a table as it was."""
+    table = create(client, f"{tmp}/t")
+    here, there = sticky(0), sticky(1)
+    for member in (here, there):
+        member.insert_rows(table, [{"k": 1, "v": "x"}])
+    here.unmount_table(table, sync=True)
+    here.alter_table(table, schema=[KEY, VALUE, {"name": "w", "type": "int64"}])
+    here.mount_table(table, sync=True)
+    there.insert_rows(table, [{"k": 2, "v": "y", "w": 1}])
+    here.insert_rows(table, [{"k": 3, "v": "z", "w": 2}])
+    assert [row["w"] for row in there.select_rows(f"w from [{table}]")] == [None, 1, 2]

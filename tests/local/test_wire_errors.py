@@ -1,0 +1,289 @@
+"""What a bad request gets: an envelope that says what is wrong, never silence and never a crash."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import socket
+
+import pytest
+from yt import yson
+
+from yt_exactly_once.local import LocalCluster
+
+
+def test_error_is_in_headers_and_body(raw):
+    """A client may look at either; both carry the whole tree."""
+    answer = raw.command("GET", "get", {"path": "//nowhere/x"})
+    assert answer.status == 400
+    assert answer.headers["x-yt-response-code"] == "500"
+    assert answer.headers["x-yt-response-message"] == "Error resolving path //nowhere/x"
+    assert answer.json() == answer.error
+    assert answer.error["attributes"]["path"] == "//nowhere/x"
+    (inner,) = answer.error["inner_errors"]
+    assert (inner["code"], inner["message"]) == (500, 'Node / has no child with key "nowhere"')
+
+
+def test_error_format_is_chosen_by_the_client(raw):
+    """The body of an error follows `X-YT-Error-Format`, the header stays JSON."""
+    answer = raw.command(
+        "GET", "get", {"path": "//nowhere"}, headers={"X-YT-Error-Format": '"yson"'}
+    )
+    assert answer.yson()["code"] == 500
+    assert answer.error["code"] == 500
+    assert answer.headers["x-yt-error-content-type"].startswith("application/x-yt-yson")
+
+
+def test_text_of_an_error_survives_headers(raw):
+    """Names outside ASCII and line breaks cannot break a header."""
+    as_bytes = "//имя\nx".encode().decode("latin-1")
+    answer = raw.command("GET", "get", {"path": as_bytes})
+    assert answer.error["message"] == "Error resolving path //имя\nx"
+
+
+def test_error_too_long_for_a_header_is_whole_in_the_body(raw):
+    """Clients refuse header lines over 64 KiB, so the header keeps the outline."""
+    path = "//" + "x" * 50_000
+    answer = raw.command("GET", "get", {"path": path})
+    assert len(answer.headers["x-yt-error"]) < 65_536
+    assert answer.error["code"] == 500
+    assert answer.json()["message"] == f"Error resolving path {path}"
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/api/v4/get2", "Malformed command name"),
+        ("/api/v4/no_such_command", 'Command "no_such_command" is not registered'),
+        ("/nonsense", 'Path "/nonsense" does not exist'),
+    ],
+)
+def test_unknown_path_is_404(raw, path, message):
+    """What does not exist is told apart from what failed."""
+    answer = raw("GET", path)
+    assert answer.status == 404
+    assert answer.error["message"] == message
+
+
+@pytest.mark.parametrize("command", ["start_operation", "start_query", "read_journal"])
+def test_command_that_is_not_embedded_says_so(raw, command):
+    """A known command that the cluster lacks is told apart from a misspelt one."""
+    answer = raw.command("POST", command, {})
+    assert answer.status == 400
+    assert answer.error["message"].endswith("is not supported by the embedded cluster")
+
+
+def test_unsupported_version_is_an_ordinary_error(raw):
+    """As in the real proxy, that is 400."""
+    answer = raw("GET", "/api/v7/get")
+    assert answer.status == 400
+    assert "Unsupported API version" in answer.error["message"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "text"),
+    [
+        ({"X-YT-Parameters": "{"}, 400, "Unable to parse parameters from headers"),
+        ({"X-YT-Parameters": "[1]"}, 400, "Unable to parse parameters from headers"),
+        (
+            {"X-YT-Parameters": "{", "X-YT-Header-Format": "yson"},
+            400,
+            "Unable to parse parameters from headers",
+        ),
+        ({"X-YT-Parameters0": "!!"}, 400, "Unable to parse parameters from headers"),
+        ({"X-YT-Header-Format": "<"}, 400, 'Unable to parse "X-YT-Header-Format" header'),
+        ({"X-YT-Header-Format": "arrow"}, 400, "Header format"),
+        ({"X-YT-Output-Format": '"nonsense"'}, 400, 'Unable to parse "x-yt-output-format" header'),
+        ({"X-YT-Error-Format": "]"}, 400, 'Unable to parse "x-yt-error-format" header'),
+        ({"Content-Encoding": "rot13"}, 415, "Unsupported Content-Encoding"),
+        ({"Accept-Encoding": "identity;q=0"}, 415, "Could not determine feasible"),
+    ],
+)
+def test_malformed_header_is_named(raw, headers, status, text):
+    """The error says which header cannot be read."""
+    answer = raw("GET", "/api/v4/get", headers)
+    assert answer.status == status
+    assert answer.error["message"].startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body"),
+    [
+        ("gzip", b"plain"),
+        ("gzip", b"x\x9c\x03"),
+        ("deflate", b"\x00\x01"),
+    ],
+    ids=["not-gzip", "cut-off", "not-deflate"],
+)
+def test_undecodable_body_is_an_error(raw, tmp, encoding, body):
+    """A body that is not what its label says is refused."""
+    answer = raw.command(
+        "PUT", "set", {"path": f"{tmp}/x"}, body, headers={"Content-Encoding": encoding}
+    )
+    assert answer.status == 400
+    assert "decompressing" in answer.error["message"]
+
+
+def test_encoded_parameter_body_is_refused(raw):
+    """The real proxy does not decode the body of a POST."""
+    answer = raw("POST", "/api/v4/create", {"Content-Encoding": "gzip"}, b"x")
+    assert answer.error["message"] == "Content-Encoding not supported in POST body"
+
+
+@pytest.mark.parametrize(
+    ("form", "body"),
+    [
+        ("yson", b"{a=1"),
+        ("yson", b""),
+        ("yson", b"\xff"),
+        ("yson", b"1 2"),
+        ("json", b"{"),
+        ("json", b'"\\u4444"'),
+        ("json", b'{"$value": 1, "$type": "uint64x"}'),
+        ("arrow", b"x"),
+        ("nonsense", b"1"),
+    ],
+)
+def test_malformed_value_is_an_error(raw, tmp, form, body):
+    """Whatever is wrong with a value, nothing is written."""
+    answer = raw.command("PUT", "set", {"path": f"{tmp}/x", "input_format": form}, body)
+    assert answer.status == 400
+    assert answer.error["message"]
+    assert not raw.command("GET", "exists", {"path": f"{tmp}/x"}).json()["value"]
+
+
+@pytest.mark.parametrize(
+    ("form", "body"),
+    [
+        ("yson", b"{a=1}; 5"),
+        ("yson", b"{a=1"),
+        ("json", b'{"a": 1}\n7\n'),
+        ("dsv", b"no-equals-sign\n"),
+        ("schemaful_dsv", b"1\n"),
+        ("arrow", b"\xff\xff\xff\xff"),
+        ("skiff", b""),
+    ],
+)
+def test_malformed_rows_are_an_error(raw, client, tmp, form, body):
+    """Whatever is wrong with rows, nothing is written."""
+    client.create("table", f"{tmp}/t")
+    answer = raw.command("PUT", "write_table", {"path": f"{tmp}/t", "input_format": form}, body)
+    assert answer.status == 400
+    assert client.get(f"{tmp}/t/@row_count") == 0
+
+
+def test_truncated_request_changes_nothing(raw, client, tmp):
+    """A client that dies in the middle of its body leaves no trace."""
+    host, port = raw.host.split(":")
+    parameters = json.dumps({"path": f"{tmp}/x", "input_format": "json"})
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(
+            (
+                "PUT /api/v4/set HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
+                f'X-YT-Parameters: {parameters}\r\n\r\n"cut'
+            ).encode()
+        )
+    assert not client.exists(f"{tmp}/x")
+
+
+def test_garbage_instead_of_http_closes_the_connection(raw):
+    """Bytes that are no HTTP do not disturb the proxy."""
+    host, port = raw.host.split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(b"\x00\x01\x02 nonsense\r\n\r\n")
+        assert connection.recv(100).startswith(b"HTTP/1.1 400")
+    assert raw("GET", "/ping").status == 200
+
+
+_GARBAGE = [
+    None, 1, -1, 2**64 - 1, 1.5, float("nan"), True, "", "x", "//tmp", "//tmp/@x", "//tmp/*", "/",
+    "//", "#1-2-3-4", "//a&", "<append=%true>//tmp", "<a", "//tmp[#1:", "//tmp{a", "//tmp/\\xff",
+    "0-0-0-0", "1-1-10001-1", "1-1-10002-1", [], ["a"], [[]], {}, {"a": 1}, "yson", "json", "arrow",
+    "master", "tablet", "table", "* from [//tmp]", "//tmp/\0", [{"name": "a"}],
+]  # fmt: skip
+_BODIES = [b"", b"{", b"{}", b"{};", b"{a=1};", b"1;2", b"#;", b"\xff\x00", b'{"a":1}\n']
+_ROUNDS = 40
+
+
+def test_garbage_of_every_kind_gets_an_envelope(raw, tmp):
+    """No parameter and no body, however wrong, may surprise a command."""
+    rng = random.Random(7)
+    names = [entry["name"] for entry in raw("GET", "/api/v4").json()]
+    connection = http.client.HTTPConnection(raw.host, timeout=30)
+    surprises = []
+    for name in names:
+        for _ in range(_ROUNDS):
+            keys = rng.sample(_PARAMETERS, rng.randint(0, 4))
+            parameters = {key: rng.choice(_GARBAGE) for key in keys}
+            if "path" in parameters and rng.random() < 0.5:
+                parameters["path"] = tmp
+            headers = {
+                "X-YT-Header-Format": "<format=text>yson",
+                "X-YT-Parameters": yson.dumps(parameters, yson_format="text"),
+                "X-YT-Input-Format": "yson",
+            }
+            connection.request("PUT", f"/api/v4/{name}", rng.choice(_BODIES), headers)
+            answer = connection.getresponse()
+            answer.read()
+            error = json.loads(answer.headers.get("X-YT-Error", "{}"))
+            if answer.status != 200 and (answer.status >= 500 or "exception" in str(error)):
+                surprises.append((name, parameters, error))
+    connection.close()
+    assert surprises == []
+
+
+_PARAMETERS = [
+    "path", "type", "attributes", "recursive", "force", "transaction_id", "input_format",
+    "output_format", "mode", "child_key", "max_size", "source_path", "destination_path",
+    "source_paths", "target_path", "link_path", "timeout", "mutation_id", "retry", "requests",
+    "concurrency", "query", "queue_path", "consumer_path", "producer_path", "partition_index",
+    "offset", "max_row_count", "old_offset", "new_offset", "vital", "partitions", "session_id",
+    "epoch", "sequence_number", "tablet_index", "trimmed_row_count", "tablet_indexes",
+    "tablet_count", "pivot_keys", "schema", "dynamic", "update", "locks", "column_names", "length",
+    "timestamp", "control_attributes", "user", "permission", "prerequisite_transaction_ids",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def guarded():
+    with LocalCluster(token="secret-token") as running:
+        yield running
+
+
+def test_token_is_demanded_when_set(guarded):
+    """Without or with a wrong token the answer is 401, which clients do not retry."""
+    host = guarded.proxy_urls[0].removeprefix("http://")
+    for headers in ({}, {"Authorization": "OAuth wrong"}):
+        connection = http.client.HTTPConnection(host, timeout=30)
+        connection.request("GET", "/api/v4/get?path=//tmp", headers=headers)
+        answer = connection.getresponse()
+        assert answer.status == 401
+        assert json.loads(answer.headers["X-YT-Error"])["code"] == 111
+        connection.close()
+
+
+def test_right_token_is_let_in(guarded):
+    """The client of the cluster carries its token."""
+    assert guarded.client().get("//tmp/@type") == "map_node"
+    assert guarded.client().get_user_name() == "root"
+
+
+def test_faults_page_demands_the_token_too(guarded):
+    """Rules can be set by those only who may use the cluster."""
+    assert guarded.faults() == []
+    connection = http.client.HTTPConnection(guarded.proxy_urls[0].removeprefix("http://"))
+    connection.request("DELETE", "/local/faults")
+    assert connection.getresponse().status == 401
+    connection.close()
+
+
+def test_discovery_needs_no_token(guarded):
+    """Descriptors, hosts and proxies are found before a token is known."""
+    connection = http.client.HTTPConnection(guarded.proxy_urls[0].removeprefix("http://"))
+    for path in ("/api/v4", "/hosts", "/api/v4/discover_proxies?type=http"):
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        assert answer.status == 200, path
+        answer.read()
+    connection.close()

@@ -1,0 +1,224 @@
+"""What a request may look like: URLs, parameters, formats, content codings."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import zlib
+
+import pytest
+from yt import yson
+
+
+def test_versions_and_descriptors_are_listed(raw):
+    """A client finds the API version and the facts it derives verbs and retries from."""
+    assert raw("GET", "/api").json() == ["v3", "v4"]
+    commands = {entry["name"]: entry for entry in raw("GET", "/api/v4").json()}
+    assert commands["get"] == {
+        "name": "get",
+        "input_type": "null",
+        "output_type": "structured",
+        "is_volatile": False,
+        "is_heavy": False,
+    }
+    assert commands["insert_rows"]["is_heavy"]
+    assert commands["insert_rows"]["input_type"] == "tabular"
+    assert not commands["push_queue_producer"]["is_heavy"]
+    assert commands["get_tablet_infos"]["is_volatile"]
+    assert commands["trim_rows"]["is_heavy"]
+    assert commands["execute_batch"]["input_type"] == "null"
+
+
+def test_hosts_lists_every_live_proxy(raw, cluster):
+    """Heavy requests are spread over what `/hosts` names."""
+    expected = sorted(url.removeprefix("http://") for url in cluster.proxy_urls)
+    assert sorted(raw("GET", "/hosts?address_type=http&role=data").json()) == expected
+    text = raw("GET", "/hosts", {"Accept": "text/plain"}).body.decode()
+    assert sorted(text.split()) == expected
+    entries = raw("GET", "/hosts/all").json()
+    assert {"host", "name", "role", "banned", "dead", "liveness"} <= entries[0].keys()
+
+
+@pytest.mark.parametrize("page", ["/ping", "/version", "/service", "/cluster_connection", "/auth"])
+def test_service_pages_answer(raw, page):
+    """Every page that clients poke exists."""
+    assert raw("GET", page).status == 200
+
+
+def test_every_answer_names_proxy_and_request(raw):
+    """Support starts from these two headers."""
+    answer = raw.command("GET", "get", {"path": "//tmp/@type"})
+    assert answer.headers["x-yt-proxy"] == raw.host
+    assert answer.headers["x-yt-request-id"]
+    assert answer.headers["cache-control"] == "no-store"
+
+
+def test_structured_answers_are_json_without_a_format(raw):
+    """The default of structured data is JSON."""
+    answer = raw.command("GET", "get", {"path": "//tmp/@type"})
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json() == {"value": "map_node"}
+
+
+def test_accept_header_chooses_yson(raw):
+    """A MIME type names the output format."""
+    answer = raw.command(
+        "GET", "get", {"path": "//tmp/@type"}, headers={"Accept": "application/x-yt-yson-text"}
+    )
+    assert answer.body == b'{"value"="map_node";}'
+
+
+def test_output_format_parameter_beats_the_header(raw):
+    """An explicit parameter wins over everything."""
+    answer = raw.command(
+        "GET",
+        "get",
+        {"path": "//tmp/@type", "output_format": "json"},
+        headers={"Accept": "application/x-yt-yson-text"},
+    )
+    assert answer.json() == {"value": "map_node"}
+
+
+def test_parameters_come_from_the_query_string(raw):
+    """Curl users put parameters into the URL."""
+    answer = raw("GET", "/api/v4/list?path=/&return_only_value=true&max_size=1")
+    assert answer.json() == {"$value": ["home"], "$attributes": {"incomplete": True}}
+
+
+def test_nested_query_keys_become_maps(raw):
+    """Brackets in a query key open a map, `$value` and `$attributes` a value with attributes."""
+    answer = raw(
+        "GET",
+        "/api/v4/get?path=//tmp/@type&output_format[$value]=yson"
+        "&output_format[$attributes][format]=text",
+    )
+    assert answer.body == b'{"value"="map_node";}'
+
+
+def test_header_beats_query_and_body_beats_header(raw, tmp):
+    """Later sources win: query, header, body."""
+    answer = raw.command(
+        "GET", "get", {"path": "//home/@type"}, headers={"Accept": "application/json"}
+    )
+    assert answer.status == 200
+    answer = raw(
+        "GET",
+        "/api/v4/get?path=//missing",
+        {"X-YT-Parameters": json.dumps({"path": "//home/@key"})},
+    )
+    assert answer.json() == {"value": "home"}
+    answer = raw(
+        "POST",
+        "/api/v4/create?path=//missing/a",
+        {
+            "X-YT-Parameters": json.dumps({"path": "//missing/b", "type": "map_node"}),
+            "Content-Type": "application/json",
+        },
+        json.dumps({"path": f"{tmp}/made"}),
+    )
+    assert "node_id" in answer.json()
+
+
+@pytest.mark.parametrize("spelling", ["X-YT-Parameters{}", "X-YT-Parameters-{}"])
+def test_parameters_split_over_headers_are_joined(raw, tmp, spelling):
+    """Long parameters come as numbered base64 pieces."""
+    whole = yson.dumps({"path": f"{tmp}/@key", "return_only_value": True}, yson_format="text")
+    half = len(whole) // 2
+    pieces = [whole[:half], whole[half:]]
+    headers = {spelling.format(n): base64.b64encode(p).decode() for n, p in enumerate(pieces)}
+    answer = raw("GET", "/api/v4/get", {"X-YT-Header-Format": "<format=text>yson", **headers})
+    assert answer.json() == tmp.rpartition("/")[2]
+
+
+def test_huge_parameters_are_taken(raw, tmp):
+    """A header of a megabyte is no problem."""
+    keys = [f"attribute-{number:05}" for number in range(40_000)]
+    answer = raw.command("GET", "get", {"path": f"{tmp}/@type", "attributes": keys})
+    assert answer.json() == {"value": "map_node"}
+
+
+def _set(raw, path, body, headers):
+    return raw(
+        "PUT",
+        "/api/v4/set",
+        {"X-YT-Parameters": json.dumps({"path": path, "input_format": "json"}), **headers},
+        body,
+    )
+
+
+@pytest.mark.parametrize(
+    ("label", "encode"),
+    [
+        ("gzip", zlib.compress),
+        ("gzip", gzip.compress),
+        ("deflate", zlib.compress),
+        ("identity", bytes),
+    ],
+    ids=["zlib-as-gzip", "gzip", "zlib", "plain"],
+)
+def test_compressed_bodies_are_detected(raw, client, tmp, label, encode):
+    """The Python client labels zlib as gzip; both wrappings are understood under both names."""
+    assert _set(raw, f"{tmp}/x", encode(b'"v"'), {"Content-Encoding": label}).status == 200
+    assert client.get(f"{tmp}/x") == "v"
+
+
+def test_chunked_body_is_read_whole(raw, client, tmp):
+    """Bodies come in pieces of any size."""
+    answer = raw(
+        "PUT",
+        "/api/v4/set",
+        {
+            "X-YT-Parameters": json.dumps({"path": f"{tmp}/x", "input_format": "json"}),
+            "Transfer-Encoding": "chunked",
+        },
+        iter([b'"a', b"b", b'c"']),
+        chunked=True,
+    )
+    assert answer.status == 200
+    assert client.get(f"{tmp}/x") == "abc"
+
+
+def test_gzip_answer_for_a_client_that_refuses_identity(raw):
+    """Identity is preferred, gzip is given to those who insist."""
+    plain = raw.command(
+        "GET", "get", {"path": "//tmp/@type"}, headers={"Accept-Encoding": "gzip, identity"}
+    )
+    assert plain.headers["content-encoding"] == "identity"
+    answer = raw.command(
+        "GET", "get", {"path": "//tmp/@type"}, headers={"Accept-Encoding": "gzip, identity;q=0"}
+    )
+    assert answer.headers["content-encoding"] == "gzip"
+    assert json.loads(gzip.decompress(answer.body)) == {"value": "map_node"}
+
+
+def test_json_text_is_bytes_unless_told_otherwise(raw, client, tmp):
+    """With encode_utf8 a JSON character is a byte; without it, text is text."""
+    client.set(f"{tmp}/x", "ы")
+    answer = raw.command("GET", "get", {"path": f"{tmp}/x", "return_only_value": True})
+    assert answer.json() == "ы".encode().decode("latin-1")
+    form = {"$value": "json", "$attributes": {"encode_utf8": False}}
+    answer = raw.command(
+        "GET", "get", {"path": f"{tmp}/x", "return_only_value": True, "output_format": form}
+    )
+    assert answer.json() == "ы"
+
+
+def test_json_values_with_types_and_attributes(raw, client, tmp):
+    """`$value`, `$type` and `$attributes` say what plain JSON cannot."""
+    body = json.dumps(
+        {"$value": {"n": {"$value": "7", "$type": "uint64"}}, "$attributes": {"mark": 1}}
+    )
+    assert _set(raw, f"{tmp}/x", body, {}).status == 200
+    assert isinstance(client.get(f"{tmp}/x/n"), yson.YsonUint64)
+    assert client.get(f"{tmp}/x/@mark") == 1
+
+
+def test_old_command_names_work_in_version_3(raw, tmp):
+    """Version 3 answers without the wrapping of version 4."""
+    answer = raw("GET", f"/api/v3/get?path={tmp}/@type")
+    assert answer.json() == "map_node"
+    answer = raw("POST", "/api/v3/start_tx", {}, b"{}")
+    transaction_id = answer.json()
+    assert raw("POST", f"/api/v3/ping_tx?transaction_id={transaction_id}").status == 200
+    assert raw("POST", f"/api/v3/commit_tx?transaction_id={transaction_id}").body == b""

@@ -1,0 +1,372 @@
+"""Arrow as an input format: one complete IPC stream becomes rows, by the rules of the column types.
+
+The real proxy is lenient here and so is this module: unknown columns vanish, nanoseconds are cut, the
+scale of a decimal is not compared, zones are ignored. Rules: `yt/yt/library/formats/arrow_parser.cpp`.
+"""
+
+from __future__ import annotations
+
+from decimal import Context
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from yt import yson
+
+from yt_exactly_once.local.errors import YtError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+_TYPE_KEY = b"YtType"
+_YSON = b"yson"
+_MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_NANOSECONDS_PER_MICROSECOND = 1_000
+_SECONDS_PER_UNIT = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+_INT_WIDTHS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+_UINT_WIDTHS = {"uint8": 8, "uint16": 16, "uint32": 32, "uint64": 64}
+_TZ_TYPES = frozenset(
+    ("tz_date", "tz_datetime", "tz_timestamp", "tz_date32", "tz_datetime64", "tz_timestamp64")
+)
+_UUID_BYTES = 16
+# The default context would round a decimal of more than 28 digits.
+_WIDE = Context(prec=80)
+
+Values = list[Any]
+
+
+def loads(data: bytes, schema: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
+    """Parse one IPC stream.
+
+    Args:
+        data: the body.
+        schema: columns of the table; without it every value is taken as it is.
+
+    Raises:
+        YtError: no complete stream, or a column whose Arrow type does not fit the column.
+    """
+    table = _read(data)
+    known = None if schema is None else {str(column["name"]): column for column in schema}
+    names: list[str] = []
+    columns: list[Values] = []
+    for field, column in zip(table.schema, table.columns, strict=True):
+        if known is not None and field.name not in known:
+            continue
+        try:
+            values = _convert(field, column, None if known is None else known[field.name])
+        except YtError as error:
+            raise YtError(f'Failed to parse column "{field.name}"', inner=[error]) from error
+        except (pa.ArrowException, ValueError, OverflowError) as error:
+            raise YtError(f'Failed to parse column "{field.name}": {error}') from error
+        names.append(field.name)
+        columns.append(values)
+    if not names:
+        return [{} for _ in range(table.num_rows)]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _read(data: bytes) -> Any:
+    if not data:
+        return pa.table({})
+    try:
+        if not _is_complete(data):
+            raise YtError("Unexpected end of stream")
+        with pa.ipc.open_stream(pa.BufferReader(data)) as reader:
+            table = reader.read_all()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise YtError(f"Arrow error: {error}") from error
+    return table
+
+
+def _is_complete(data: bytes) -> bool:
+    """Tell whether the end marker follows the last message; the reader itself does not insist."""
+    source = pa.BufferReader(data)
+    end = 0
+    messages = pa.ipc.MessageReader.open_stream(source)
+    while True:
+        try:
+            messages.read_next_message()
+        except StopIteration:
+            break
+        end = source.tell()
+    return data[end:].startswith(_END_OF_STREAM)
+
+
+def _convert(field: Any, column: Any, described: Mapping[str, Any] | None) -> Values:
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], field.type)
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    holds_yson = (field.metadata or {}).get(_TYPE_KEY) == _YSON
+    if described is None:
+        return _parsed(array) if holds_yson else _any(array)
+    logical = _logical(described)
+    if isinstance(logical, str):
+        return _simple(logical, array, holds_yson=holds_yson)
+    if logical["type_name"] == "decimal":
+        _expect(array, "decimal", pa.types.is_decimal)
+        return _decimals(array)
+    if _is_binary(array.type):
+        if not holds_yson:
+            raise YtError(
+                f'Unexpected arrow type "{array.type}" for YT metatype "{logical["type_name"]}":'
+                " the field lacks the metadata that marks it as YSON"
+            )
+        return _parsed(array)
+    return [_composite(logical, item) for item in array]
+
+
+def _logical(described: Mapping[str, Any]) -> Any:
+    """Return the logical type of a column without its outermost optional."""
+    logical = described.get("type_v3")
+    if logical is None:
+        named = str(described["type"])
+        return {"boolean": "bool", "any": "yson"}.get(named, named)
+    return _stripped(_unwrapped(logical, "optional"))
+
+
+def _unwrapped(logical: Any, wrapper: str) -> Any:
+    logical = _stripped(logical)
+    if isinstance(logical, dict) and logical["type_name"] == wrapper:
+        return logical["item"]
+    return logical
+
+
+def _stripped(logical: Any) -> Any:
+    """Return a type without tags."""
+    while isinstance(logical, dict) and logical["type_name"] == "tagged":
+        logical = logical["item"]
+    return logical if isinstance(logical, dict) else str(logical)
+
+
+def _simple(logical: str, array: Any, *, holds_yson: bool) -> Values:
+    if pa.types.is_null(array.type):
+        return [None] * len(array)
+    if logical in _INT_WIDTHS:
+        return _integers(logical, array)
+    if logical in _UINT_WIDTHS:
+        width = _UINT_WIDTHS[logical]
+        _expect(array, logical, lambda t: pa.types.is_unsigned_integer(t) and t.bit_width <= width)
+        return _list(array)
+    converters: dict[str, Callable[[], Values]] = {
+        "float": lambda: _checked(array, logical, pa.types.is_floating),
+        "double": lambda: _checked(array, logical, pa.types.is_floating),
+        "bool": lambda: _checked(array, logical, pa.types.is_boolean),
+        "string": lambda: _strings(array, logical),
+        "utf8": lambda: _strings(array, logical),
+        "json": lambda: _strings(array, logical),
+        "uuid": lambda: _uuids(array),
+        "date": lambda: _dates(array, logical, pa.types.is_uint32),
+        "date32": lambda: _dates(array, logical, pa.types.is_int32),
+        "datetime": lambda: _datetimes(array, logical, pa.types.is_unsigned_integer),
+        "datetime64": lambda: _datetimes(array, logical, pa.types.is_signed_integer),
+        "timestamp": lambda: _timestamps(array, logical, pa.types.is_uint64),
+        "timestamp64": lambda: _timestamps(array, logical, pa.types.is_signed_integer),
+        "interval": lambda: _checked(array, logical, pa.types.is_integer),
+        "yson": lambda: _parsed(array) if holds_yson else _any(array),
+    }
+    convert = converters.get(logical)
+    if convert is None:
+        if logical in _TZ_TYPES:
+            return _strings(array, logical)
+        raise _unexpected(array, logical)
+    return convert()
+
+
+def _integers(logical: str, array: Any) -> Values:
+    width = _INT_WIDTHS[logical]
+
+    def fits(arrow: Any) -> bool:
+        if pa.types.is_signed_integer(arrow):
+            return bool(arrow.bit_width <= width)
+        temporal = pa.types.is_date(arrow) or pa.types.is_time(arrow)
+        return logical == "int64" and bool(temporal or pa.types.is_timestamp(arrow))
+
+    _expect(array, logical, fits)
+    return _list(_raw(array))
+
+
+def _raw(array: Any) -> Any:
+    """Return a temporal array as the integers that it stores."""
+    if pa.types.is_temporal(array.type):
+        return array.view(pa.int32() if array.type.bit_width == 32 else pa.int64())  # noqa: PLR2004
+    return array
+
+
+def _strings(array: Any, logical: str) -> Values:
+    if logical == "string" and pa.types.is_decimal(array.type):
+        return _decimals(array)
+    _expect(
+        array,
+        logical,
+        lambda t: _is_binary(t) or (logical == "string" and pa.types.is_fixed_size_binary(t)),
+    )
+    return _bytes(array)
+
+
+def _uuids(array: Any) -> Values:
+    _expect(array, "uuid", lambda t: _is_binary(t) or pa.types.is_fixed_size_binary(t))
+    return _bytes(array)
+
+
+def _dates(array: Any, logical: str, is_plain: Callable[[Any], bool]) -> Values:
+    _expect(array, logical, lambda t: is_plain(t) or pa.types.is_date32(t))
+    return _in_range(_raw(array), logical)
+
+
+def _datetimes(array: Any, logical: str, is_plain: Callable[[Any], bool]) -> Values:
+    if pa.types.is_date64(array.type):
+        return _in_range(pc.divide(_raw(array), _SECONDS_PER_UNIT["ms"]), logical)
+    if pa.types.is_timestamp(array.type):
+        factor = _SECONDS_PER_UNIT[array.type.unit]
+        return _in_range(pc.divide(_raw(array), factor), logical)
+    _expect(array, logical, lambda t: is_plain(t) and t.bit_width >= 32)  # noqa: PLR2004
+    return _list(array)
+
+
+def _timestamps(array: Any, logical: str, is_plain: Callable[[Any], bool]) -> Values:
+    if pa.types.is_timestamp(array.type):
+        raw = _raw(array)
+        if array.type.unit == "ns":
+            return _in_range(pc.divide(raw, _NANOSECONDS_PER_MICROSECOND), logical)
+        factor = _MICROSECONDS[array.type.unit]
+        return _in_range(pc.multiply_checked(raw, factor), logical)
+    _expect(array, logical, is_plain)
+    return _list(array)
+
+
+def _in_range(array: Any, logical: str) -> Values:
+    """Refuse negative values of the unsigned types, which Arrow cannot mark."""
+    values = _list(array)
+    if logical in {"date", "datetime", "timestamp"}:
+        negative = next((v for v in values if v is not None and v < 0), None)
+        if negative is not None:
+            raise YtError(
+                f"Arrow value {negative} is incompatible with the YT {logical} type, value should"
+                " not be negative"
+            )
+    return values
+
+
+def _decimals(array: Any) -> Values:
+    """Encode as YT does: big-endian, sign bit flipped, width by the Arrow precision."""
+    precision, scale = array.type.precision, array.type.scale
+    size = next(size for size, limit in ((4, 9), (8, 18), (16, 38), (32, 76)) if precision <= limit)
+    flip = 1 << (8 * size - 1)
+    return [
+        None if value is None else (int(value.scaleb(scale, _WIDE)) + flip).to_bytes(size, "big")
+        for value in array.to_pylist()
+    ]
+
+
+def _any(array: Any) -> Values:
+    """Take scalars as they are."""
+    arrow = array.type
+    if pa.types.is_null(arrow):
+        return [None] * len(array)
+    if pa.types.is_unsigned_integer(arrow):
+        return [None if v is None else yson.YsonUint64(v) for v in array.to_pylist()]
+    if _is_binary(arrow) or pa.types.is_fixed_size_binary(arrow):
+        return _bytes(array)
+    if pa.types.is_decimal(arrow):
+        return _decimals(array)
+    scalar = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_temporal)
+    _expect(array, "any", lambda t: any(test(t) for test in scalar))
+    return _list(_raw(array))
+
+
+def _parsed(array: Any) -> Values:
+    """Parse binary values as YSON."""
+    _expect(array, "any", _is_binary)
+    values = []
+    for raw in _bytes(array):
+        try:
+            values.append(
+                None
+                if raw is None
+                else yson.loads(raw, encoding=None, always_create_attributes=False)
+            )
+        except (yson.YsonError, ValueError, TypeError) as error:
+            raise YtError(f"A value marked as YSON is not: {error}") from error
+    return values
+
+
+def _composite(logical: Any, item: Any) -> Any:
+    """Turn one Arrow scalar of a list, struct or map into positional YSON."""
+    logical = _stripped(logical)
+    optional = isinstance(logical, dict) and logical["type_name"] == "optional"
+    if not item.is_valid:
+        return None
+    if optional:
+        return _composite(logical["item"], item)
+    kind = logical if isinstance(logical, str) else logical["type_name"]
+    if kind == "list" and isinstance(item, pa.ListScalar | pa.LargeListScalar):
+        return [_composite(logical["item"], element) for element in item.values]
+    if kind == "dict" and isinstance(item, pa.MapScalar):
+        keys, values = item.values.field(0), item.values.field(1)
+        return [
+            [_composite(logical["key"], key), _composite(logical["value"], value)]
+            for key, value in zip(keys, values, strict=True)
+        ]
+    if kind == "struct" and isinstance(item, pa.StructScalar):
+        return _struct(logical, item)
+    if isinstance(logical, str) or kind == "decimal":
+        array = pa.array([item.as_py()], item.type)
+        described = {"name": "", "type": "any", "type_v3": logical}
+        return _convert(pa.field("", item.type), pa.chunked_array([array]), described)[0]
+    raise YtError(f'Unexpected arrow type "{item.type}" for YT metatype "{kind}"')
+
+
+def _struct(logical: Any, item: Any) -> list[Any]:
+    members = logical["members"]
+    if len(members) != len(item.type):
+        raise YtError(
+            'The number of fields in the Arrow "struct" type does not match the number of fields'
+            ' in the YT "struct" type',
+            attributes={"arrow_field_count": len(item.type), "yt_field_count": len(members)},
+        )
+    known = {field.name for field in item.type}
+    for member in members:
+        if str(member["name"]) not in known:
+            raise YtError(f'Field "{member["name"]}" is not found in arrow type "struct"')
+    return [_composite(member["type"], item[str(member["name"])]) for member in members]
+
+
+def _is_binary(arrow: Any) -> bool:
+    return bool(
+        pa.types.is_string(arrow)
+        or pa.types.is_large_string(arrow)
+        or pa.types.is_binary(arrow)
+        or pa.types.is_large_binary(arrow)
+    )
+
+
+def _bytes(array: Any) -> Values:
+    if pa.types.is_large_string(array.type):
+        return _list(array.cast(pa.large_binary()))
+    if pa.types.is_string(array.type):
+        return _list(array.cast(pa.binary()))
+    return _list(array)
+
+
+def _list(array: Any) -> Values:
+    values: Values = array.to_pylist()
+    return values
+
+
+def _checked(array: Any, logical: str, fits: Callable[[Any], bool]) -> Values:
+    _expect(array, logical, fits)
+    return _list(array)
+
+
+def _expect(array: Any, logical: str, fits: Callable[[Any], bool]) -> None:
+    if not fits(array.type):
+        raise _unexpected(array, logical)
+
+
+def _unexpected(array: Any, logical: str) -> YtError:
+    return YtError(f'Unexpected arrow type "{array.type}" for YT metatype "{logical}"')

@@ -1,0 +1,374 @@
+"""`LocalCluster`: starts the proxy processes of an embedded cluster, and ends them.
+
+It owns processes and the data directory. What the cluster does happens in the proxies; this module
+talks to them over HTTP only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import http.client
+import importlib.util
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import IO
+
+_HOST = "127.0.0.1"
+_START_SECONDS = 60.0
+_STOP_SECONDS = 15.0
+_LOG_TAIL = 4000
+_PORT_IN_USE = 98
+_TOKEN_VARIABLE = "YT_LOCAL_TOKEN"  # noqa: S105 - the name of a variable
+_REQUIRED = ("httptools", "lark", "uvicorn")
+
+
+class LocalClusterError(Exception):
+    """The embedded cluster cannot start or do what was asked; the text names the remedy."""
+
+
+class LocalCluster:
+    """An embedded YTsaurus cluster for tests, demos and benchmarks.
+
+    Use it as a context manager, or call `start` and `stop`. Its processes end with this one, however
+    this one ends.
+
+    Args:
+        data_dir: where the cluster keeps its data; `None` is a temporary directory that `stop` removes.
+        proxies: number of proxy processes, each with sticky transactions of its own.
+        port: port of the first proxy, the next ones count up; 0 lets the system choose.
+        token: the only token that is let in; `None` lets everybody in.
+        features: behaviours that differ between versions of YTsaurus, by name.
+
+    Raises:
+        LocalClusterError: an impossible argument.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | str | None = None,
+        proxies: int = 1,
+        *,
+        port: int = 0,
+        token: str | None = None,
+        features: dict[str, Any] | None = None,
+    ) -> None:
+        if proxies < 1:
+            raise LocalClusterError(f"A cluster needs at least one proxy, not {proxies}")
+        self.token = token
+        self._given_dir = None if data_dir is None else Path(data_dir)
+        self._count = proxies
+        self._port = port
+        self._features = dict(features or {})
+        self._data_dir: Path | None = None
+        self._guard: IO[str] | None = None
+        self._proxies: list[_ProxyProcess] = []
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def data_dir(self) -> Path:
+        """Where the cluster keeps its data."""
+        if self._data_dir is None:
+            raise LocalClusterError("The cluster is not running; call start first")
+        return self._data_dir
+
+    @property
+    def proxy_urls(self) -> list[str]:
+        """URLs of the proxies, the killed ones included."""
+        return [proxy.url for proxy in self._proxies]
+
+    @property
+    def proxy_pids(self) -> list[int]:
+        """Process ids of the proxies."""
+        return [proxy.pid for proxy in self._proxies]
+
+    def start(self) -> Self:
+        """Start the proxies and wait until they serve.
+
+        Raises:
+            LocalClusterError: a package is missing, the directory cannot be used, a port is taken, or
+                a proxy does not come up.
+        """
+        if self._data_dir is not None:
+            raise LocalClusterError("The cluster is running already")
+        _check_packages()
+        self._data_dir = _prepare_dir(self._given_dir)
+        try:
+            self._guard = _guard_dir(self._data_dir)
+            # Addresses of earlier runs.
+            shutil.rmtree(self._data_dir / "proxies", ignore_errors=True)
+            for number in range(self._count):
+                port = self._port + number if self._port else 0
+                self._proxies.append(self._launch(number, port))
+                # The first one creates the store; the others then start side by side.
+                if number == 0:
+                    self._proxies[0].wait_ready()
+            for proxy in self._proxies[1:]:
+                proxy.wait_ready()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop the proxies; a temporary directory goes too. Harmless when not running."""
+        for proxy in self._proxies:
+            proxy.ask_to_stop()
+        for proxy in self._proxies:
+            proxy.wait_stopped()
+        self._proxies.clear()
+        if self._guard is not None:
+            self._guard.close()
+            self._guard = None
+        if self._data_dir is not None and self._given_dir is None:
+            shutil.rmtree(self._data_dir, ignore_errors=True)
+        self._data_dir = None
+
+    def is_alive(self, index: int = 0) -> bool:
+        """Tell whether a proxy process runs."""
+        return self._proxy(index).is_alive()
+
+    def kill_proxy(self, index: int = 0) -> None:
+        """Kill a proxy with SIGKILL: its sticky transactions are gone, nothing committed is."""
+        self._proxy(index).kill()
+
+    def restart_proxy(self, index: int = 0) -> None:
+        """Start a dead or living proxy anew on the same port."""
+        old = self._proxy(index)
+        old.ask_to_stop()
+        old.wait_stopped()
+        self._proxies[index] = self._launch(index, old.port)
+        self._proxies[index].wait_ready()
+
+    def client(self, proxy_index: int = 0, **config: Any) -> Any:
+        """Return a `yt.wrapper.YtClient` of one proxy, with retries fast enough for tests.
+
+        Args:
+            proxy_index: which proxy it talks to first; heavy commands go to any, as ever.
+            **config: overrides of the client's configuration; `token` among them.
+        """
+        from yt.wrapper import YtClient  # noqa: PLC0415 - slow to import, and only needed here
+
+        retries = {
+            "enable": True,
+            "count": 6,
+            "backoff": {"policy": "constant_time", "constant_time": 50},
+        }
+        defaults: dict[str, Any] = {
+            "proxy": {"retries": retries},
+            "dynamic_table_retries": {**retries, "total_timeout": None},
+            "batch_requests_retries": retries,
+            # An empty token keeps the client from reading the one of the user.
+            "token": self.token or "",
+            "enable_token": self.token is not None,
+        }
+        token = config.pop("token", None)
+        if token is not None:
+            defaults.update(token=token, enable_token=True)
+        url = self._proxy(proxy_index).url
+        return YtClient(proxy=url, config=_merge(defaults, config))
+
+    def inject(self, action: str, command: str = "*", **attributes: Any) -> None:
+        """Add a fault rule that holds for every proxy.
+
+        Args:
+            action: what happens, see `yt_exactly_once.local.faults.ACTIONS`.
+            command: to which command.
+            **attributes: `count`, `after`, `probability`, `seed`, `match`, `proxy`, `seconds`,
+                `code`, `message`, `when`; see `yt_exactly_once.local.faults.Fault`.
+        """
+        self._admin("POST", [{"action": action, "command": command, **attributes}])
+
+    def clear_faults(self) -> None:
+        """Forget every fault rule."""
+        self._admin("DELETE")
+
+    def faults(self) -> list[dict[str, Any]]:
+        """Return the fault rules, each with how many requests it has `seen` and `hits` among them."""
+        listed: list[dict[str, Any]] = self._admin("GET")
+        return listed
+
+    def _admin(self, method: str, body: Any = None) -> Any:
+        alive = next((proxy for proxy in self._proxies if proxy.is_alive()), None)
+        if alive is None:
+            raise LocalClusterError("No proxy of the cluster is alive; call restart_proxy first")
+        connection = http.client.HTTPConnection(_HOST, alive.port, timeout=_START_SECONDS)
+        headers = {"Authorization": f"OAuth {self.token}"} if self.token else {}
+        try:
+            payload = None if body is None else json.dumps(body)
+            connection.request(method, "/local/faults", payload, headers)
+            answer = connection.getresponse()
+            content = json.loads(answer.read())
+        finally:
+            connection.close()
+        if answer.status != http.HTTPStatus.OK:
+            raise LocalClusterError(content["message"])
+        return content
+
+    def _proxy(self, index: int) -> _ProxyProcess:
+        if not self._proxies:
+            raise LocalClusterError("The cluster is not running; call start first")
+        if not 0 <= index < len(self._proxies):
+            raise LocalClusterError(
+                f"There is no proxy {index}; the cluster has {len(self._proxies)}"
+            )
+        return self._proxies[index]
+
+    def _launch(self, number: int, port: int) -> _ProxyProcess:
+        return _ProxyProcess(self.data_dir, number, port, self.token, self._features)
+
+
+class _ProxyProcess:
+    """One proxy as a child process."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        number: int,
+        port: int,
+        token: str | None,
+        features: dict[str, Any],
+    ) -> None:
+        self.port = port
+        self._log_path = data_dir / f"proxy-{number}.log"
+        environment = {**os.environ, _TOKEN_VARIABLE: token or ""}
+        command = [
+            sys.executable,
+            "-m",
+            "yt_exactly_once.local.server",
+            "--data-dir",
+            str(data_dir),
+            "--port",
+            str(port),
+            "--features",
+            json.dumps(features),
+        ]
+        with self._log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=environment,
+                # Ctrl-C in a terminal is for the parent, which then ends its children.
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+
+    @property
+    def url(self) -> str:
+        return f"http://{_HOST}:{self.port}"
+
+    def wait_ready(self) -> None:
+        """Wait for the line that says where the proxy listens."""
+        output = self._process.stdout
+        assert output is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(output, selectors.EVENT_READ)
+            line = output.readline() if selector.select(_START_SECONDS) else b""
+        if line:
+            self.port = json.loads(line)["port"]
+            return
+        self._process.kill()
+        code = self._process.wait()
+        log = self._log_path.read_text(errors="replace")[-_LOG_TAIL:]
+        if code == _PORT_IN_USE:
+            raise LocalClusterError(
+                f"Port {self.port} is in use; choose another one, or 0 for any. {log.strip()}"
+            )
+        raise LocalClusterError(
+            f"A proxy of the embedded cluster did not start (exit code {code}). Its log"
+            f" {self._log_path} ends with:\n{log}"
+        )
+
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._close_pipes()
+
+    def ask_to_stop(self) -> None:
+        if self.is_alive():
+            self._process.send_signal(signal.SIGTERM)
+
+    def wait_stopped(self) -> None:
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+def _check_packages() -> None:
+    missing = [name for name in _REQUIRED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise LocalClusterError(
+            f"The embedded cluster needs {', '.join(missing)}; install yt-exactly-once[local]"
+        )
+
+
+def _prepare_dir(given: Path | None) -> Path:
+    if given is None:
+        return Path(tempfile.mkdtemp(prefix="yt-local-"))
+    try:
+        given.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=given):
+            pass
+    except OSError as error:
+        raise LocalClusterError(
+            f"Data directory {given} is not writable ({error.strerror}); choose another one"
+        ) from error
+    return given.resolve()
+
+
+def _guard_dir(data_dir: Path) -> IO[str]:
+    guard = (data_dir / "cluster.lock").open("w")
+    try:
+        fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        guard.close()
+        raise LocalClusterError(
+            f"Data directory {data_dir} is used by another cluster; stop it or choose another one"
+        ) from error
+    return guard
+
+
+def _merge(base: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in patch.items():
+        old = merged.get(key)
+        if isinstance(old, dict) and isinstance(value, dict):
+            merged[key] = _merge(old, value)
+        else:
+            merged[key] = value
+    return merged

@@ -1,0 +1,31 @@
+"""Every command of the embedded cluster; importing this package fills the registry."""
+
+from yt_exactly_once.local.commands import (
+    cypress,
+    files,
+    master_transactions,
+    queues,
+    rows,
+    select,
+    service,
+    sessions,
+    static_tables,
+    tables,
+    transactions,
+)
+from yt_exactly_once.local.commands.version import VERSION
+
+__all__ = [
+    "VERSION",
+    "cypress",
+    "files",
+    "master_transactions",
+    "queues",
+    "rows",
+    "select",
+    "service",
+    "sessions",
+    "static_tables",
+    "tables",
+    "transactions",
+]

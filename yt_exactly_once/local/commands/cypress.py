@@ -1,0 +1,305 @@
+"""Commands of the tree: create, get, set, list, exists, remove, copy, move, link, lock and their kin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt import yson
+
+from yt_exactly_once.local import arguments
+from yt_exactly_once.local.commands.objects import create_object
+from yt_exactly_once.local.cypress import (
+    attributes,
+    copying,
+    locks,
+    nodes,
+    reading,
+    tree,
+    virtual,
+    ypath,
+)
+from yt_exactly_once.local.cypress.mutations import run_once
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.registry import Context, command
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from yt_exactly_once.local.cypress.view import View
+
+
+def view_of(context: Context, connection: sqlite3.Connection) -> View:
+    """Return the tree as the request's transaction sees it."""
+    transaction_id = arguments.identifier(context.parameters, "transaction_id")
+    return context.proxy.cypress.view(connection, transaction_id)
+
+
+def path_of(context: Context, name: str = "path") -> ypath.YPath:
+    """Return a path parameter."""
+    return ypath.parse(context.parameters.get(name), name)
+
+
+@command(
+    "create",
+    volatile=True,
+    partial="no journals, replicas and portals; expiration and access control are not enforced",
+)
+def create(context: Context) -> Any:
+    """Create a node, or an object without a path."""
+    parameters = context.parameters
+    object_type = arguments.text(parameters.get("type"), "type")
+    given = arguments.mapping(parameters.get("attributes") or {}, "attributes")
+    if parameters.get("path") is None:
+        return run_once(
+            context,
+            lambda connection: {
+                "object_id": create_object(context, connection, object_type, given)
+            },
+        )
+    wish = nodes.Creation(
+        object_type,
+        given,
+        context.user,
+        recursive=arguments.flag(parameters, "recursive"),
+        ignore_existing=arguments.flag(parameters, "ignore_existing"),
+        ignore_type_mismatch=arguments.flag(parameters, "ignore_type_mismatch"),
+        force=arguments.flag(parameters, "force"),
+    )
+    path = path_of(context)
+    return run_once(
+        context,
+        lambda connection: {"node_id": nodes.create(view_of(context, connection), path, wish)},
+    )
+
+
+@command("get")
+def get(context: Context) -> Any:
+    """Read a node, an attribute or a part of a document."""
+    path = path_of(context)
+    with context.proxy.store.read() as connection:
+        view = view_of(context, connection)
+        found = virtual.find(view, path, context.proxy.live_proxies)
+        if found is not None:
+            value = found.get()
+        else:
+            value = reading.get(view, path, _names(context), _max_size(context))
+    # A bare null would be an empty answer.
+    value = yson.YsonEntity() if value is None else value
+    if arguments.flag(context.parameters, "return_only_value"):
+        return value
+    return {"value": value}
+
+
+@command("list")
+def list_(context: Context) -> Any:
+    """List the children of a map, or the keys of an attribute or a document."""
+    path = path_of(context)
+    with context.proxy.store.read() as connection:
+        view = view_of(context, connection)
+        found = virtual.find(view, path, context.proxy.live_proxies)
+        if found is not None:
+            value = found.children()
+        else:
+            value = reading.list_(view, path, _names(context), _max_size(context))
+    if arguments.flag(context.parameters, "return_only_value"):
+        return value
+    return {"value": value}
+
+
+@command("exists")
+def exists(context: Context) -> Any:
+    """Tell whether a path leads to something."""
+    path = path_of(context)
+    with context.proxy.store.read() as connection:
+        view = view_of(context, connection)
+        found = virtual.find(view, path, context.proxy.live_proxies)
+        value = found.exists() if found is not None else reading.exists(view, path)
+    return {"value": value}
+
+
+@command("set", input_type="structured", volatile=True)
+def set_(context: Context) -> Any:
+    """Write a scalar, a document, a tree of nodes, an attribute or a part of a value."""
+    path = path_of(context)
+    value = context.read_value()
+    recursive = arguments.flag(context.parameters, "recursive")
+    force = arguments.flag(context.parameters, "force")
+
+    def change(connection: sqlite3.Connection) -> dict[str, Any]:
+        view = view_of(context, connection)
+        nodes.set_(view, path, value, recursive=recursive, force=force, owner=context.user)
+        return {}
+
+    return run_once(context, change)
+
+
+@command("multiset_attributes", input_type="structured", volatile=True)
+def multiset_attributes(context: Context) -> Any:
+    """Write several attributes of one node at once."""
+    path = path_of(context)
+    given = arguments.mapping(context.read_value(), "request body")
+
+    def change(connection: sqlite3.Connection) -> dict[str, Any]:
+        view = view_of(context, connection)
+        position = tree.walk(view, path)
+        if not position.is_attribute:
+            raise YtError('The path of "multiset_attributes" must end with "/@"')
+        for name, value in given.items():
+            node = tree.load(view, position)
+            attributes.write(view, node, [*position.rest[1:], name], value)
+        return {}
+
+    return run_once(context, change)
+
+
+@command("remove", volatile=True)
+def remove(context: Context) -> Any:
+    """Remove a node, an attribute or a part of a value."""
+    path = path_of(context)
+    # Recursive by default in the driver; the Python client sends false.
+    recursive = arguments.flag(context.parameters, "recursive", default=True)
+    force = arguments.flag(context.parameters, "force")
+
+    def change(connection: sqlite3.Connection) -> dict[str, Any]:
+        nodes.remove(view_of(context, connection), path, recursive=recursive, force=force)
+        return {}
+
+    return run_once(context, change)
+
+
+@command("copy", volatile=True)
+def copy(context: Context) -> Any:
+    """Copy a node with everything below."""
+    return _transfer(context, copying.copy)
+
+
+@command("move", volatile=True)
+def move(context: Context) -> Any:
+    """Move a node with everything below; its id stays."""
+    return _transfer(context, copying.move)
+
+
+def _transfer(context: Context, operation: Any) -> Any:
+    source = path_of(context, "source_path")
+    target = path_of(context, "destination_path")
+    options = copying.Options(
+        recursive=arguments.flag(context.parameters, "recursive"),
+        force=arguments.flag(context.parameters, "force"),
+        ignore_existing=arguments.flag(context.parameters, "ignore_existing"),
+        preserve=frozenset(
+            name.removeprefix("preserve_")
+            for name in context.parameters
+            if name.startswith("preserve_") and arguments.flag(context.parameters, name)
+        ),
+        owner=context.user,
+    )
+    return run_once(
+        context,
+        lambda connection: {
+            "node_id": operation(view_of(context, connection), source, target, options)
+        },
+    )
+
+
+@command("link", volatile=True)
+def link(context: Context) -> Any:
+    """Create a link to a path."""
+    parameters = context.parameters
+    target = path_of(context, "target_path")
+    path = path_of(context, "link_path")
+    force = arguments.flag(parameters, "force")
+
+    def change(connection: sqlite3.Connection) -> dict[str, Any]:
+        view = view_of(context, connection)
+        found = tree.walk(view, target)
+        if found.rest and not force:
+            raise found.missing()
+        given = arguments.mapping(parameters.get("attributes") or {}, "attributes")
+        wish = nodes.Creation(
+            "link",
+            {**given, "target_path": target.text},
+            context.user,
+            recursive=arguments.flag(parameters, "recursive"),
+            ignore_existing=arguments.flag(parameters, "ignore_existing"),
+            force=force,
+        )
+        return {"node_id": nodes.create(view, path, wish)}
+
+    return run_once(context, change)
+
+
+@command("lock", volatile=True)
+def lock(context: Context) -> Any:
+    """Lock a node in a transaction."""
+    parameters = context.parameters
+    path = path_of(context)
+    mode = arguments.text(parameters.get("mode", locks.EXCLUSIVE), "mode")
+    if mode not in locks.MODES:
+        raise YtError(f'Error parsing parameter "mode": unknown lock mode "{mode}"')
+    keys = {
+        name: None if parameters.get(name) is None else arguments.text(parameters[name], name)
+        for name in ("child_key", "attribute_key")
+    }
+    if mode != locks.SHARED and any(keys.values()):
+        raise YtError('Only shared locks can have "child_key" or "attribute_key"')
+    if arguments.identifier(parameters, "transaction_id") is None:
+        raise YtError("A lock needs a transaction")
+
+    def change(connection: sqlite3.Connection) -> dict[str, Any]:
+        view = view_of(context, connection)
+        position = tree.walk(view, path)
+        if position.rest:
+            raise position.missing()
+        taken = locks.take(
+            view,
+            position.id,
+            mode,
+            child_key=keys["child_key"],
+            attribute_key=keys["attribute_key"],
+            waitable=arguments.flag(parameters, "waitable"),
+        )
+        revision = view.attribute(position.id, "revision") or yson.YsonUint64(0)
+        return {
+            "lock_id": taken.id,
+            "node_id": position.id,
+            "cell_tag": 1,
+            "revision": revision,
+        }
+
+    return run_once(context, change)
+
+
+@command("unlock", volatile=True)
+def unlock(context: Context) -> Any:
+    """Drop the explicit locks of a transaction on a node."""
+    path = path_of(context)
+    if arguments.identifier(context.parameters, "transaction_id") is None:
+        raise YtError("Unlocking needs a transaction")
+
+    def change(connection: sqlite3.Connection) -> dict[str, Any]:
+        view = view_of(context, connection)
+        position = tree.walk(view, path)
+        if position.rest:
+            raise position.missing()
+        locks.release_explicit(view, position.id)
+        return {}
+
+    return run_once(context, change)
+
+
+def _max_size(context: Context) -> int | None:
+    limit: int | None = arguments.integer(context.parameters, "max_size", None)
+    if limit is not None and limit < 0:
+        raise YtError('Error parsing parameter "max_size": it must not be negative')
+    return limit
+
+
+def _names(context: Context) -> list[str]:
+    wanted = context.parameters.get("attributes")
+    if wanted is None:
+        return []
+    if isinstance(wanted, dict):
+        wanted = wanted.get("keys", [])
+    if not isinstance(wanted, list):
+        raise YtError('Error parsing parameter "attributes": expected a list', Code.GENERIC)
+    return [arguments.text(name, "attributes") for name in wanted]

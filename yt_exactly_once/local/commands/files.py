@@ -1,0 +1,81 @@
+"""Commands of files: write_file and read_file."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local import arguments
+from yt_exactly_once.local.commands.cypress import path_of, view_of
+from yt_exactly_once.local.cypress import chunks, clock, locks, master_transactions, tree
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.registry import Context, command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from yt_exactly_once.local.cypress.tree import Position
+    from yt_exactly_once.local.cypress.view import View
+    from yt_exactly_once.local.cypress.ypath import YPath
+
+
+@command("write_file", input_type="binary", volatile=True, heavy=True)
+def write_file(context: Context) -> Any:
+    """Replace the content of a file, or append to it with `<append=%true>`."""
+    path = path_of(context)
+    append = arguments.flag(dict(path.attributes), "append")
+    compute_md5 = arguments.flag(context.parameters, "compute_md5")
+    pieces = list(context.read_bytes())
+    with context.proxy.store.write() as connection:
+        master_transactions.expire(connection)
+        view = view_of(context, connection)
+        position = _file(view, path)
+        mode = locks.SHARED if append else locks.EXCLUSIVE
+        locks.acquire(view, position.id, mode)
+        chunks.write(view, position.id, [(piece, 0) for piece in pieces], append=append)
+        if compute_md5:
+            digest = hashlib.md5(usedforsecurity=False)
+            for piece in chunks.iterate(view, position.id):
+                digest.update(piece)
+            view.put_attribute(position.id, "md5", digest.hexdigest())
+        else:
+            view.drop_attribute(position.id, "md5")
+        clock.touch(view, position.id, "content")
+    return {}
+
+
+@command(
+    "read_file",
+    output_type="binary",
+    heavy=True,
+    partial="the answer is gathered before it is sent, so errors are never trailers",
+)
+def read_file(context: Context) -> Iterator[bytes]:
+    """Read a file, or the part of it between `offset` and `offset + length`."""
+    path = path_of(context)
+    offset = arguments.integer(context.parameters, "offset", 0)
+    length = arguments.integer(context.parameters, "length", None)
+    if offset < 0 or (length is not None and length < 0):
+        raise YtError('Parameters "offset" and "length" must not be negative')
+    with context.proxy.store.read() as connection:
+        view = view_of(context, connection)
+        position = _file(view, path)
+        found = []
+        left = length
+        for piece in chunks.iterate(view, position.id, offset):
+            found.append(piece if left is None else piece[:left])
+            if left is not None:
+                left -= len(found[-1])
+                if left == 0:
+                    break
+    context.response_parameters["id"] = position.id
+    return iter(found)
+
+
+def _file(view: View, path: YPath) -> Position:
+    position = tree.walk(view, path)
+    if position.rest:
+        raise position.missing()
+    if position.type != "file":
+        raise YtError(f'Invalid type of {position.path}: expected "file", actual "{position.type}"')
+    return position

@@ -1,0 +1,88 @@
+"""Master transactions as commands; `transactions` calls these after looking at the type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt import yson
+
+from yt_exactly_once.local import arguments
+from yt_exactly_once.local.cypress import master_transactions
+from yt_exactly_once.local.cypress.ids import CELL_TAG
+from yt_exactly_once.local.cypress.mutations import run_once
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.store import next_timestamp
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from yt_exactly_once.local.registry import Context
+
+
+def start(context: Context) -> dict[str, Any]:
+    """Start a master transaction."""
+    parameters = context.parameters
+    timeout = arguments.integer(parameters, "timeout", None)
+    given = arguments.mapping(parameters.get("attributes") or {}, "attributes")
+    prerequisites = parameters.get("prerequisite_transaction_ids") or []
+
+    def change(connection: sqlite3.Connection) -> dict[str, Any]:
+        for transaction_id in prerequisites:
+            master_transactions.chain(connection, arguments.text(transaction_id, "prerequisite"))
+        return {
+            "transaction_id": master_transactions.start(
+                connection,
+                parent_id=arguments.identifier(parameters, "transaction_id"),
+                timeout_ms=timeout,
+                attributes=given,
+                owner=context.user,
+            )
+        }
+
+    answer: dict[str, Any] = run_once(context, change)
+    return answer
+
+
+def ping(context: Context) -> dict[str, Any]:
+    """Renew the lease of a master transaction; a null id is fine."""
+    transaction_id = arguments.identifier(context.parameters, "transaction_id")
+    ancestors = arguments.flag(context.parameters, "ping_ancestor_transactions")
+    if transaction_id is not None:
+        with context.proxy.store.write() as connection:
+            master_transactions.ping(connection, transaction_id, ancestors=ancestors)
+    return {}
+
+
+def commit(context: Context) -> dict[str, Any]:
+    """Commit a master transaction."""
+    transaction_id = _required(context)
+
+    def change(connection: sqlite3.Connection) -> dict[str, Any]:
+        master_transactions.commit(connection, transaction_id)
+        timestamp = yson.YsonUint64(next_timestamp(connection))
+        return {
+            "primary_commit_timestamp": timestamp,
+            "commit_timestamps": {str(CELL_TAG): timestamp},
+        }
+
+    answer: dict[str, Any] = run_once(context, change)
+    return answer
+
+
+def abort(context: Context) -> dict[str, Any]:
+    """Abort a master transaction."""
+    transaction_id = _required(context)
+
+    def change(connection: sqlite3.Connection) -> dict[str, Any]:
+        master_transactions.abort(connection, transaction_id)
+        return {}
+
+    answer: dict[str, Any] = run_once(context, change)
+    return answer
+
+
+def _required(context: Context) -> str:
+    transaction_id = arguments.identifier(context.parameters, "transaction_id")
+    if transaction_id is None:
+        raise YtError("Transaction is required")
+    return transaction_id

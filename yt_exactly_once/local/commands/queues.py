@@ -1,0 +1,251 @@
+"""Queues, consumers and producers as commands."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from yt.yson import YsonUnicode
+
+from yt_exactly_once.local import arguments
+from yt_exactly_once.local.commands.sessions import (
+    conversions_of,
+    feature,
+    table_of,
+    transaction_of,
+)
+from yt_exactly_once.local.cypress import ypath
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.registry import Rows, command
+from yt_exactly_once.local.tablets import producers, queues, registrations, validation
+from yt_exactly_once.local.tablets.access import locate, open_table
+from yt_exactly_once.local.tablets.appends import apply_due
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+    from yt_exactly_once.local.registry import Context
+    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tablets.registrations import Place
+
+DEFAULT_MAX_ROW_COUNT = 1000
+DEFAULT_MAX_DATA_WEIGHT = 16 << 20
+
+
+@command("register_queue_consumer", volatile=True, partial="permissions are not checked")
+def register_queue_consumer(context: Context) -> dict[str, Any]:
+    """Register a consumer; again is fine."""
+    parameters = context.parameters
+    if parameters.get("vital") is None:
+        raise YtError('Missing required parameter "vital"')
+    vital = arguments.flag(parameters, "vital")
+    partitions = parameters.get("partitions")
+    with context.proxy.store.write() as connection:
+        queue, consumer = _places(context, connection)
+        registrations.put(
+            connection,
+            queue,
+            consumer,
+            vital=vital,
+            partitions=None if partitions is None else [int(index) for index in partitions],
+        )
+    return {}
+
+
+@command("unregister_queue_consumer", volatile=True, partial="permissions are not checked")
+def unregister_queue_consumer(context: Context) -> dict[str, Any]:
+    """Drop a registration, even of objects that are gone."""
+    with context.proxy.store.write() as connection:
+        queue, consumer = _places(context, connection)
+        registrations.remove(connection, queue, consumer)
+    return {}
+
+
+@command("list_queue_consumer_registrations")
+def list_queue_consumer_registrations(context: Context) -> list[dict[str, Any]]:
+    """List registrations, of a queue, of a consumer, or all."""
+    with context.proxy.store.read() as connection:
+        queue, consumer = (
+            None
+            if context.parameters.get(name) is None
+            else locate(context.proxy.cypress, connection, context.parameters[name], name)
+            for name in ("queue_path", "consumer_path")
+        )
+        found = registrations.listing(connection, queue, consumer)
+    return [
+        {
+            "queue_path": _rich(item.queue),
+            "consumer_path": _rich(item.consumer),
+            "vital": item.vital,
+            "partitions": None if item.partitions is None else list(item.partitions),
+        }
+        for item in found
+    ]
+
+
+@command("pull_queue", output_type="tabular", heavy=True)
+def pull_queue(context: Context) -> Rows:
+    """Read committed rows of a partition; a transaction has no part in it."""
+    offset = arguments.integer(context.parameters, "offset")
+    apply_due(context.proxy.store)
+    with context.proxy.store.read() as connection:
+        queue = _open(context, connection, "queue_path")
+        return _pull(context, connection, queue, offset)
+
+
+@command("pull_consumer", output_type="tabular", heavy=True)
+@command("pull_queue_consumer", output_type="tabular", heavy=True)
+def pull_queue_consumer(context: Context) -> Rows:
+    """Read committed rows of a partition on behalf of a registered consumer."""
+    offset = arguments.integer(context.parameters, "offset", None)
+    apply_due(context.proxy.store)
+    with context.proxy.store.read() as connection:
+        partition = _partition(context, connection)
+        _check_registered(context, connection)
+        queue = _open(context, connection, "queue_path")
+        if offset is None:
+            offset, _ = queues.read_offset(connection, partition)
+        return _pull(context, connection, queue, offset)
+
+
+@command("advance_consumer", volatile=True)
+@command("advance_queue_consumer", volatile=True)
+def advance_queue_consumer(context: Context) -> dict[str, Any]:
+    """Move the offset of a partition, checked against the start of the transaction."""
+    parameters = context.parameters
+    old_offset = arguments.integer(parameters, "old_offset", None)
+    new_offset = arguments.integer(parameters, "new_offset")
+    client_side = arguments.flag(parameters, "client_side")
+    meta = None
+    if new_offset < 0:
+        raise YtError(f"Queue consumer offset {new_offset} cannot be negative")
+    apply_due(context.proxy.store)
+    with context.proxy.store.read() as connection:
+        partition = _partition(context, connection)
+        if not client_side:
+            _check_registered(context, connection)
+            queue = _open(context, connection, "queue_path")
+            meta = queues.consumer_meta(connection, queue, partition.index, new_offset)
+    with transaction_of(context) as transaction:
+        queues.advance(transaction, partition, old_offset, new_offset, meta)
+    return {}
+
+
+@command("create_queue_producer_session", volatile=True)
+def create_queue_producer_session(context: Context) -> dict[str, Any]:
+    """Start a session or raise its epoch, at once and outside of any transaction."""
+    parameters = context.parameters
+    with _session(context) as session, context.proxy.transactions.own() as transaction:
+        mutation_id = arguments.identifier(parameters, "mutation_id")
+        remembers = feature(context, "producer_session_mutation_dedup", True)
+        return producers.create_session(
+            transaction,
+            session,
+            user_meta=parameters.get("user_meta"),
+            has_user_meta=parameters.get("user_meta") is not None,
+            mutation_id=mutation_id if remembers else None,
+        )
+
+
+@command("remove_queue_producer_session", volatile=True)
+def remove_queue_producer_session(context: Context) -> dict[str, Any]:
+    """Forget a session, at once and outside of any transaction."""
+    with _session(context) as session, context.proxy.transactions.own() as transaction:
+        producers.remove_session(transaction, session)
+    return {}
+
+
+@command("push_queue_producer", input_type="tabular", volatile=True)
+def push_queue_producer(context: Context) -> dict[str, Any]:
+    """Append rows through a session, skipping what it has seen."""
+    parameters = context.parameters
+    queue = _valid(context, "queue_path", "queue")
+    if queue.sorted:
+        raise YtError(f"Table {queue.path} is not ordered")
+    request = producers.Push(
+        epoch=arguments.integer(parameters, "epoch"),
+        rows=context.read_rows(validation.input_schema(queue)),
+        sequence_number=arguments.integer(parameters, "sequence_number", None),
+        user_meta=parameters.get("user_meta"),
+        has_user_meta=parameters.get("user_meta") is not None,
+    )
+    with _session(context) as session, transaction_of(context) as transaction:
+        return producers.push(
+            transaction,
+            session,
+            queue,
+            request,
+            conversions_of(context),
+            regress=bool(feature(context, "producer_regress_on_skipped", False)),
+        )
+
+
+def _places(context: Context, connection: sqlite3.Connection) -> tuple[Place, Place]:
+    cypress, parameters = context.proxy.cypress, context.parameters
+    return (
+        locate(cypress, connection, parameters.get("queue_path"), "queue_path"),
+        locate(cypress, connection, parameters.get("consumer_path"), "consumer_path"),
+    )
+
+
+def _open(context: Context, connection: sqlite3.Connection, parameter: str) -> TableLayout:
+    path = context.parameters.get(parameter)
+    return open_table(context.proxy.cypress, connection, path, parameter)
+
+
+def _partition(context: Context, connection: sqlite3.Connection) -> queues.Partition:
+    index = arguments.integer(context.parameters, "partition_index")
+    queue, _ = _places(context, connection)
+    consumer = _open(context, connection, "consumer_path")
+    attributes = ypath.parse(context.parameters.get("consumer_path")).attributes
+    name = attributes.get(queues.CONSUMER_NAME)
+    return queues.partition_of(consumer, None if name is None else str(name), queue, index)
+
+
+def _check_registered(context: Context, connection: sqlite3.Connection) -> None:
+    lag = float(feature(context, "registration_lag_seconds", 0.0))
+    queues.find_registration(connection, *_places(context, connection), lag)
+
+
+def _pull(
+    context: Context, connection: sqlite3.Connection, queue: TableLayout, offset: int
+) -> Rows:
+    parameters = context.parameters
+    rows = queues.pull(
+        connection,
+        queue,
+        arguments.integer(parameters, "partition_index"),
+        offset,
+        max_rows=arguments.integer(parameters, "max_row_count", DEFAULT_MAX_ROW_COUNT),
+        max_weight=arguments.integer(parameters, "max_data_weight", DEFAULT_MAX_DATA_WEIGHT),
+    )
+    context.response_parameters["start_offset"] = rows[0]["$row_index"] if rows else offset
+    return Rows(rows)
+
+
+def _valid(context: Context, parameter: str, role: str) -> TableLayout:
+    try:
+        return table_of(context, parameter)
+    except YtError as error:
+        path = context.parameters.get(parameter)
+        raise YtError(f"Path {path} does not point to a valid {role}", inner=[error]) from error
+
+
+@contextmanager
+def _session(context: Context) -> Iterator[producers.Session]:
+    producer = _valid(context, "producer_path", "producer")
+    if not producer.sorted:
+        raise YtError(f"Table {producer.path} is not sorted")
+    producers.check_producer(producer)
+    with context.proxy.store.read() as connection:
+        path = context.parameters.get("queue_path")
+        queue = locate(context.proxy.cypress, connection, path, "queue_path")
+    session_id = arguments.text(context.parameters.get("session_id"), "session_id")
+    yield producers.Session(producer, queue, session_id)
+
+
+def _rich(place: Place) -> Any:
+    path = YsonUnicode(place.path)
+    path.attributes = {"cluster": place.cluster}
+    return path

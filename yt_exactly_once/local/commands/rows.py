@@ -1,0 +1,131 @@
+"""Rows of dynamic tables: insert, delete, lock and lookup."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local import arguments
+from yt_exactly_once.local.commands.sessions import (
+    conversions_of,
+    read_timestamp,
+    reading,
+    table_of,
+    transaction_of,
+)
+from yt_exactly_once.local.cypress import ypath
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.registry import Rows, command
+from yt_exactly_once.local.tablets import modifications, reads, validation
+from yt_exactly_once.local.tablets.access import check_readable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from yt_exactly_once.local.registry import Context
+    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tablets.schema import Column
+
+
+@command("insert_rows", input_type="tabular", volatile=True, heavy=True)
+def insert_rows(context: Context) -> None:
+    """Write rows; the answer has no body although it counts as structured."""
+    parameters = context.parameters
+    layout = table_of(context)
+    update = arguments.flag(parameters, "update")
+    if update and not layout.sorted:
+        raise YtError('Cannot use "update" mode for ordered tables')
+    batches = modifications.write_batches(
+        layout,
+        context.read_rows(validation.input_schema(layout)),
+        update=update,
+        aggregate=arguments.flag(parameters, "aggregate"),
+        lock_type=str(parameters.get("lock_type") or "exclusive"),
+        conversions=conversions_of(context),
+    )
+    with transaction_of(context) as transaction:
+        transaction.buffer(batches)
+
+
+@command("delete_rows", input_type="tabular", volatile=True, heavy=True)
+def delete_rows(context: Context) -> dict[str, Any]:
+    """Delete rows of a sorted table by key."""
+    layout = _sorted_table(context)
+    rows = context.read_rows(validation.input_schema(layout, keys_only=True))
+    batch = modifications.delete_batch(layout, rows, conversions=conversions_of(context))
+    with transaction_of(context) as transaction:
+        transaction.buffer([batch])
+    return {}
+
+
+@command("lock_rows", input_type="tabular", volatile=True, heavy=True)
+def lock_rows(context: Context) -> dict[str, Any]:
+    """Lock rows of a sorted table when the transaction commits."""
+    parameters = context.parameters
+    transaction_id = arguments.identifier(parameters, "transaction_id")
+    if transaction_id is None:
+        raise YtError("Transaction is required")
+    layout = _sorted_table(context)
+    batch = modifications.lock_batch(
+        layout,
+        context.read_rows(validation.input_schema(layout, keys_only=True)),
+        [str(name) for name in parameters.get("locks") or []],
+        str(parameters.get("lock_type") or "shared_strong"),
+        conversions=conversions_of(context),
+    )
+    context.proxy.transactions.get(transaction_id.lower()).buffer([batch])
+    return {}
+
+
+@command(
+    "lookup_rows",
+    input_type="tabular",
+    output_type="tabular",
+    heavy=True,
+    partial="a versioned lookup returns the newest version only",
+)
+def lookup_rows(context: Context) -> Rows:
+    """Read rows of a sorted table by key, at the start of the transaction if there is one."""
+    parameters = context.parameters
+    _check_plain_path(parameters.get("path"))
+    layout = _sorted_table(context)
+    rows = context.read_rows(validation.input_schema(layout, keys_only=True))
+    encoded = validation.encode_keys(layout, rows, conversions=conversions_of(context))
+    if encoded.error is not None:
+        raise encoded.error
+    encoded = modifications.with_computed_keys(layout, encoded)
+    keys = layout.encode_keys(encoded.data)
+    check_readable({layout.tablet_of(key) for key in keys})
+    columns = _chosen_columns(layout, parameters.get("column_names"))
+    read = reads.versioned_lookup if arguments.flag(parameters, "versioned") else reads.lookup
+    found: Sequence[Any] = [None] * len(keys)
+    with reading(context) as connection:
+        seen = reads.layout_at(connection, layout, read_timestamp(context))
+        if seen is not None:
+            found = read(connection, seen, keys, columns)
+    keep = arguments.flag(parameters, "keep_missing_rows")
+    return Rows(list(found) if keep else [row for row in found if row is not None])
+
+
+def _sorted_table(context: Context) -> TableLayout:
+    layout = table_of(context)
+    if not layout.sorted:
+        raise YtError(f"Table {layout.path} is not sorted", Code.TABLE_MUST_BE_SORTED)
+    return layout
+
+
+def _chosen_columns(layout: TableLayout, names: Any) -> tuple[Column, ...]:
+    if names is None:
+        return layout.columns
+    wanted = {str(name) for name in names}
+    for name in sorted(wanted):
+        if layout.column(name) is None:
+            raise YtError(f'No such column "{name}"')
+    return tuple(column for column in layout.columns if column.name in wanted)
+
+
+def _check_plain_path(path: Any) -> None:
+    attributes = ypath.parse(path).attributes
+    if attributes.get("columns") is not None:
+        raise YtError('Columns cannot be specified with table path, use "column_names" instead')
+    if attributes.get("ranges"):
+        raise YtError("Ranges cannot be specified")

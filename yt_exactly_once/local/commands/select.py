@@ -1,0 +1,72 @@
+"""Queries over dynamic tables, at the start of the transaction if there is one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.local import arguments, ql
+from yt_exactly_once.local.commands.sessions import read_timestamp, reading
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.registry import Rows, command
+from yt_exactly_once.local.tablets import reads
+from yt_exactly_once.local.tablets.access import check_readable, open_table
+from yt_exactly_once.local.tablets.appends import apply_due
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from yt_exactly_once.local.registry import Context
+    from yt_exactly_once.local.tablets.layout import TableLayout
+
+
+class _ReadsOrderedTable(Exception):  # noqa: N818 - a signal, not a failure
+    """The query reads an ordered table, which has no snapshots."""
+
+
+@command(
+    "select_rows",
+    output_type="tabular",
+    heavy=True,
+    partial="no query statistics, no UDFs, no secondary indexes",
+)
+def select_rows(context: Context) -> Rows:
+    """Run a query; a table that is younger than the transaction is not found."""
+    arguments.text(context.parameters.get("query"), "query")
+    apply_due(context.proxy.store)
+    try:
+        with reading(context) as connection:
+            inside = context.parameters.get("transaction_id") is not None
+            return _execute(context, connection, snapshot=inside)
+    except _ReadsOrderedTable:
+        with context.proxy.store.read() as connection:
+            return _execute(context, connection, snapshot=False)
+
+
+def _execute(context: Context, connection: sqlite3.Connection, *, snapshot: bool) -> Rows:
+    parameters = context.parameters
+    timestamp = read_timestamp(context)
+
+    def resolve(path: str) -> TableLayout:
+        with context.proxy.store.read() as newest:
+            layout = open_table(context.proxy.cypress, newest, path)
+        check_readable(layout.tablets)
+        if snapshot and not layout.sorted:
+            raise _ReadsOrderedTable
+        seen = reads.layout_at(connection, layout, timestamp)
+        if seen is None:
+            raise YtError(f"Table {path} did not exist when the transaction started")
+        return seen
+
+    return ql.execute(
+        connection,
+        str(parameters["query"]),
+        resolve,
+        parameters.get("placeholder_values"),
+        input_row_limit=arguments.integer(parameters, "input_row_limit", None),
+        output_row_limit=arguments.integer(parameters, "output_row_limit", None),
+        fail_on_incomplete_result=arguments.flag(parameters, "fail_on_incomplete_result", True),
+        allow_full_scan=arguments.flag(parameters, "allow_full_scan", True),
+        allow_join_without_index=arguments.flag(parameters, "allow_join_without_index"),
+        use_canonical_null_relations=arguments.flag(parameters, "use_canonical_null_relations"),
+        syntax_version=arguments.integer(parameters, "syntax_version", 1),
+    )

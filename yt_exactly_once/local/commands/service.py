@@ -1,0 +1,113 @@
+"""Commands about the cluster itself: version, features, time, permissions, proxies, batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from yt import yson
+
+from yt_exactly_once.local import arguments, dispatch
+from yt_exactly_once.local.commands.cypress import path_of, view_of
+from yt_exactly_once.local.commands.version import VERSION
+from yt_exactly_once.local.cypress import tree
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.registry import Context, command
+from yt_exactly_once.local.store import next_timestamp
+
+_DEFAULT_CONCURRENCY = 50
+
+FEATURES: dict[str, Any] = {
+    "primitive_types": [
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "string",
+        "yson",
+        "utf8",
+        "bool",
+        "float",
+        "double",
+        "date",
+        "datetime",
+        "timestamp",
+        "interval",
+        "date32",
+        "datetime64",
+        "timestamp64",
+        "interval64",
+        "json",
+        "null",
+        "void",
+        "uuid",
+    ],
+    "compression_codecs": ["none"],
+    "erasure_codecs": ["none"],
+    "operation_statistics_descriptions": {},
+    "require_password_in_authentication_commands": False,
+}
+
+
+@command("get_version")
+def get_version(_context: Context) -> Any:
+    """Return the version that the cluster claims."""
+    return {"version": VERSION}
+
+
+@command("get_supported_features", partial="codecs are accepted as attributes, data stays plain")
+def get_supported_features(_context: Context) -> Any:
+    """Return types and codecs that the cluster knows."""
+    return {"features": FEATURES}
+
+
+@command("generate_timestamp")
+def generate_timestamp(context: Context) -> Any:
+    """Take a timestamp, greater than that of every finished commit."""
+    with context.proxy.store.write() as connection:
+        return {"timestamp": yson.YsonUint64(next_timestamp(connection))}
+
+
+@command("check_permission", partial="everything is allowed")
+def check_permission(context: Context) -> Any:
+    """Check a permission on an existing path."""
+    arguments.text(context.parameters.get("user"), "user")
+    arguments.text(context.parameters.get("permission"), "permission")
+    path = path_of(context)
+    with context.proxy.store.read() as connection:
+        position = tree.walk(view_of(context, connection), path)
+        if position.rest:
+            raise position.missing()
+    return {"action": "allow"}
+
+
+@command("check_cluster_liveness")
+def check_cluster_liveness(context: Context) -> Any:
+    """Fail unless the store answers."""
+    with context.proxy.store.read() as connection:
+        connection.execute("SELECT 1 FROM cypress_nodes LIMIT 1").fetchone()
+    return {}
+
+
+@command("discover_proxies", partial="there are only HTTP proxies")
+def discover_proxies(context: Context) -> Any:
+    """Return the addresses of the live proxies of a type."""
+    parameters = context.parameters
+    kind = arguments.text(parameters.get("type", parameters.get("kind", "rpc")), "type")
+    return {"proxies": context.proxy.live_proxies() if kind == "http" else []}
+
+
+@command("execute_batch", volatile=True)
+def execute_batch(context: Context) -> Any:
+    """Execute several commands; each fails or succeeds alone."""
+    parts = context.parameters.get("requests")
+    if not isinstance(parts, list):
+        raise YtError('Error parsing parameter "requests": expected a list')
+    concurrency = arguments.integer(context.parameters, "concurrency", _DEFAULT_CONCURRENCY)
+    if concurrency < 1:
+        raise YtError('Error parsing parameter "concurrency": it must be positive')
+    # One after the other is one of the orders that a concurrent execution may have.
+    return {"results": [dispatch.execute_nested(context, part) for part in parts]}

@@ -1,0 +1,82 @@
+"""What the commands on dynamic tables share: tables by path, transactions by id, reading moments."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local import arguments, formats
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.tablets.access import open_table
+from yt_exactly_once.local.tablets.columns import Conversions
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+    from yt_exactly_once.local.registry import Context
+    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tablets.transactions import TabletTransaction
+
+
+def table_of(context: Context, parameter: str = "path") -> TableLayout:
+    """Return the dynamic table that a parameter names, as it is now."""
+    with context.proxy.store.read() as connection:
+        return open_table(
+            context.proxy.cypress, connection, context.parameters.get(parameter), parameter
+        )
+
+
+@contextmanager
+def transaction_of(context: Context) -> Iterator[TabletTransaction]:
+    """Give the transaction that a command names, or one of its own that commits with it."""
+    pool = context.proxy.transactions
+    transaction_id = arguments.identifier(context.parameters, "transaction_id")
+    if transaction_id is None:
+        with pool.own(atomicity_of(context)) as transaction:
+            yield transaction
+    else:
+        yield pool.get(transaction_id.lower())
+
+
+def atomicity_of(context: Context) -> str:
+    """Return the atomicity that a command asks for."""
+    atomicity = str(context.parameters.get("atomicity") or "full")
+    if atomicity not in ("full", "none"):
+        raise YtError(f'Error parsing parameter "atomicity": "{atomicity}" is not full or none')
+    return atomicity
+
+
+@contextmanager
+def reading(context: Context) -> Iterator[sqlite3.Connection]:
+    """Give the state that a command reads: the start of its transaction, or the newest."""
+    transaction_id = arguments.identifier(context.parameters, "transaction_id")
+    if transaction_id is not None:
+        transaction = context.proxy.transactions.get(transaction_id.lower())
+        if transaction.atomicity == "full":
+            with transaction.read() as connection:
+                yield connection
+            return
+    with context.proxy.store.read() as connection:
+        yield connection
+
+
+def read_timestamp(context: Context) -> int | None:
+    """Return the moment to read at; a transaction reads at its start, whatever is asked."""
+    if arguments.identifier(context.parameters, "transaction_id") is not None:
+        return None
+    timestamp: int | None = arguments.integer(context.parameters, "timestamp", None)
+    return timestamp
+
+
+def conversions_of(context: Context) -> Conversions:
+    """Return the conversion switches of the input format."""
+    given = context.parameters.get("input_format")
+    if given is None:
+        return Conversions()
+    return Conversions.of_format(formats.parse_format(given).attributes)
+
+
+def feature(context: Context, name: str, default: Any) -> Any:
+    """Return a behaviour that the user of the cluster may switch."""
+    return context.proxy.settings.features.get(name, default)

@@ -1,0 +1,201 @@
+"""Dynamic tables as a whole: mount states, shape, trimming, and what tablets report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt.yson import YsonUint64
+
+from yt_exactly_once.local import arguments
+from yt_exactly_once.local.commands.sessions import table_of
+from yt_exactly_once.local.cypress import ypath
+from yt_exactly_once.local.cypress.mutations import run_once
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.registry import command
+from yt_exactly_once.local.tablets import queues, shape, states
+from yt_exactly_once.local.tablets.access import open_node, open_table, tablet_at
+from yt_exactly_once.local.tablets.appends import apply_due
+from yt_exactly_once.local.tablets.layout import find_layout
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable
+
+    from yt_exactly_once.local.cypress.tree import Node
+    from yt_exactly_once.local.registry import Context
+    from yt_exactly_once.local.tablets.layout import TableLayout
+
+_INSTANT = "tablets change state at once, there are no transient states"
+
+
+@command("mount_table", volatile=True, partial=_INSTANT)
+def mount_table(context: Context) -> Any:
+    """Mount tablets; with `freeze` they come up frozen."""
+    freeze = arguments.flag(context.parameters, "freeze")
+    return _change_state(context, "mount", "frozen" if freeze else "mounted")
+
+
+@command("unmount_table", volatile=True, partial=_INSTANT)
+def unmount_table(context: Context) -> Any:
+    """Unmount tablets."""
+    return _change_state(context, "unmount", "unmounted")
+
+
+@command("freeze_table", volatile=True, partial=_INSTANT)
+def freeze_table(context: Context) -> Any:
+    """Make mounted tablets read-only."""
+    return _change_state(context, "freeze", "frozen")
+
+
+@command("unfreeze_table", volatile=True, partial=_INSTANT)
+def unfreeze_table(context: Context) -> Any:
+    """Make frozen tablets writable."""
+    return _change_state(context, "unfreeze", "mounted")
+
+
+@command("remount_table", volatile=True)
+def remount_table(context: Context) -> Any:
+    """Let the settings of the table take effect."""
+
+    def change(connection: sqlite3.Connection, node: Node, layout: TableLayout) -> None:
+        states.remount(connection, layout, node.attributes)
+
+    return _run(context, change, "Cannot remount a static table")
+
+
+@command(
+    "reshard_table", volatile=True, partial="sorted tables are cut by pivot keys or evenly by key"
+)
+def reshard_table(context: Context) -> Any:
+    """Cut a range of unmounted tablets anew."""
+    parameters = context.parameters
+    first = arguments.integer(parameters, "first_tablet_index", None)
+    last = arguments.integer(parameters, "last_tablet_index", None)
+    count = arguments.integer(parameters, "tablet_count", None)
+    pivots = parameters.get("pivot_keys")
+
+    def change(connection: sqlite3.Connection, _node: Node, layout: TableLayout) -> None:
+        shape.reshard(connection, layout, (first, last), count, pivots)
+
+    return _run(context, change, "Cannot reshard a static table")
+
+
+@command("alter_table", volatile=True, partial="static tables cannot be made dynamic, nor back")
+def alter_table(context: Context) -> Any:
+    """Change the schema of an unmounted table."""
+    parameters = context.parameters
+    schema = parameters.get("schema")
+
+    def change(connection: sqlite3.Connection, _node: Node, layout: TableLayout) -> None:
+        if parameters.get("dynamic") is not None and not arguments.flag(parameters, "dynamic"):
+            raise YtError(
+                "Cannot switch mode from dynamic to static in the embedded cluster; "
+                "create a static table and copy the rows"
+            )
+        if schema is not None:
+            shape.alter(connection, layout, schema)
+
+    static = (
+        "Cannot alter a static table in the embedded cluster; create the table with "
+        '"dynamic" set to true'
+    )
+    return _run(context, change, static)
+
+
+@command("trim_rows", volatile=True, heavy=True)
+def trim_rows(context: Context) -> dict[str, Any]:
+    """Drop the rows of a tablet before an index; no transaction has a part in it."""
+    index = arguments.integer(context.parameters, "tablet_index")
+    count = arguments.integer(context.parameters, "trimmed_row_count")
+    apply_due(context.proxy.store)
+    with context.proxy.store.write() as connection:
+        layout = open_table(context.proxy.cypress, connection, context.parameters.get("path"))
+        _check_ordered(layout)
+        queues.trim(connection, layout, index, count)
+    return {}
+
+
+@command("get_tablet_infos", volatile=True)
+def get_tablet_infos(context: Context) -> dict[str, Any]:
+    """Report row counts of tablets, of what is visible now."""
+    indexes = context.parameters.get("tablet_indexes")
+    if not isinstance(indexes, list):
+        raise YtError('Missing required parameter "tablet_indexes"')
+    with_errors = arguments.flag(context.parameters, "request_errors")
+    apply_due(context.proxy.store)
+    with context.proxy.store.read() as connection:
+        layout = open_table(context.proxy.cypress, connection, context.parameters.get("path"))
+        infos = []
+        for index in indexes:
+            tablet = tablet_at(layout, int(index))
+            total, trimmed, last_write = connection.execute(
+                "SELECT total_rows, trimmed_rows, last_write_ts FROM tablets"
+                " WHERE node_id = ? AND tablet_index = ?",
+                (layout.node_id, tablet.index),
+            ).fetchone()
+            info: dict[str, Any] = {
+                "total_row_count": total,
+                "trimmed_row_count": trimmed,
+                "delayed_lockless_row_count": 0,
+                "barrier_timestamp": YsonUint64(last_write),
+                "last_write_timestamp": YsonUint64(last_write),
+            }
+            if with_errors:
+                info["tablet_errors"] = []
+            infos.append(info)
+    return {"tablets": infos}
+
+
+@command("get_tablet_errors", volatile=True)
+def get_tablet_errors(context: Context) -> dict[str, Any]:
+    """Report errors of background work, of which there is none here."""
+    table_of(context)
+    return {"tablet_errors": {}, "replication_errors": {}}
+
+
+@command("get_table_pivot_keys")
+def get_table_pivot_keys(context: Context) -> list[Any]:
+    """Return the first key of every tablet."""
+    layout = table_of(context)
+    if arguments.flag(context.parameters, "represent_key_as_list"):
+        return [list(pivot) for pivot in layout.pivot_keys]
+    names = [column.name for column in layout.key_columns]
+    return [dict(zip(names, pivot, strict=False)) for pivot in layout.pivot_keys]
+
+
+def _change_state(context: Context, action: states.Action, state: str) -> Any:
+    parameters = context.parameters
+    first = arguments.integer(parameters, "first_tablet_index", None)
+    last = arguments.integer(parameters, "last_tablet_index", None)
+    force = arguments.flag(parameters, "force")
+
+    def change(connection: sqlite3.Connection, node: Node, layout: TableLayout) -> None:
+        indexes = shape.tablet_range(layout, first, last)
+        states.check_transition(layout, action, indexes, force=force)
+        states.change_state(connection, layout, state, node.attributes, indexes)
+
+    return _run(context, change, f"Cannot {action} a static table")
+
+
+def _run(
+    context: Context,
+    change: Callable[[sqlite3.Connection, Node, TableLayout], None],
+    static_table: str,
+) -> Any:
+    """Change a dynamic table once, even when the request comes twice."""
+
+    def apply(connection: sqlite3.Connection) -> dict[str, Any]:
+        path = context.parameters.get("path")
+        node = context.proxy.cypress.resolve(connection, ypath.parse(path).text)
+        if find_layout(connection, node.id, node.path) is None:
+            raise YtError(static_table)
+        node, layout = open_node(context.proxy.cypress, connection, path)
+        change(connection, node, layout)
+        return {}
+
+    return run_once(context, apply)
+
+
+def _check_ordered(layout: TableLayout) -> None:
+    if layout.sorted:
+        raise YtError(f"Table {layout.path} is not ordered")

@@ -1,0 +1,122 @@
+"""Start, ping, commit and abort: master transactions go to the tree, the others to the sticky pool."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt.yson import YsonUint64
+
+from yt_exactly_once.local import arguments
+from yt_exactly_once.local.commands import master_transactions
+from yt_exactly_once.local.commands.sessions import atomicity_of
+from yt_exactly_once.local.cypress.ids import CELL_TAG, TYPES, is_id, type_number
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.registry import command
+from yt_exactly_once.local.tablets.transactions import (
+    ATOMIC_TYPE,
+    DEFAULT_TIMEOUT_SECONDS,
+    NON_ATOMIC_TYPE,
+    TransactionPool,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from yt_exactly_once.local.registry import Context
+
+_STICKY_TYPES = (ATOMIC_TYPE, NON_ATOMIC_TYPE)
+_MILLISECOND = 1000
+
+
+@command(
+    "start_transaction",
+    volatile=True,
+    partial="no prerequisites and no start_timestamp_override for tablet transactions",
+)
+def start_transaction(context: Context) -> Any:
+    """Start a transaction of type `master` (default) or `tablet`."""
+    kind = str(context.parameters.get("type") or "master")
+    if kind == "master":
+        return master_transactions.start(context)
+    if kind != "tablet":
+        raise YtError(f'Error parsing parameter "type": "{kind}" is not one of master, tablet')
+    parameters = context.parameters
+    _check_tablet_options(parameters)
+    timeout = arguments.integer(parameters, "timeout", None)
+    override = arguments.identifier(parameters, "transaction_id_override")
+    if override is not None and (not is_id(override) or type_number(override) != ATOMIC_TYPE):
+        raise YtError(f"Externally provided transaction id {override} has invalid type")
+    transaction = context.proxy.transactions.start(
+        timeout=DEFAULT_TIMEOUT_SECONDS if timeout is None else timeout / _MILLISECOND,
+        atomicity=atomicity_of(context),
+        transaction_id=override,
+    )
+    return {"transaction_id": transaction.id}
+
+
+@command("ping_transaction", volatile=True)
+def ping_transaction(context: Context) -> Any:
+    """Renew the lease of a transaction; a null id is fine."""
+
+    def ping(pool: TransactionPool, transaction_id: str) -> dict[str, Any]:
+        pool.get(transaction_id)
+        return {}
+
+    return _dispatch(context, ping, master_transactions.ping)
+
+
+@command("commit_transaction", volatile=True, partial="no prerequisites")
+def commit_transaction(context: Context) -> Any:
+    """Commit a transaction; a tablet transaction is gone afterwards whatever happens."""
+
+    def commit(pool: TransactionPool, transaction_id: str) -> dict[str, Any]:
+        timestamp = YsonUint64(pool.commit(transaction_id))
+        return {
+            "primary_commit_timestamp": timestamp,
+            "commit_timestamps": {str(CELL_TAG): timestamp},
+        }
+
+    return _dispatch(context, commit, master_transactions.commit)
+
+
+@command("abort_transaction", volatile=True)
+def abort_transaction(context: Context) -> Any:
+    """Abort a transaction."""
+
+    def abort(pool: TransactionPool, transaction_id: str) -> dict[str, Any]:
+        pool.abort(transaction_id)
+        return {}
+
+    return _dispatch(context, abort, master_transactions.abort)
+
+
+def _dispatch(
+    context: Context,
+    sticky: Callable[[TransactionPool, str], dict[str, Any]],
+    master: Callable[[Context], dict[str, Any]],
+) -> dict[str, Any]:
+    transaction_id = arguments.identifier(context.parameters, "transaction_id")
+    if transaction_id is not None and is_id(transaction_id):
+        kind = type_number(transaction_id)
+        if kind in _STICKY_TYPES or kind not in (TYPES["transaction"], TYPES["nested_transaction"]):
+            return sticky(context.proxy.transactions, transaction_id.lower())
+    return master(context)
+
+
+def _check_tablet_options(parameters: dict[str, Any]) -> None:
+    if arguments.identifier(parameters, "transaction_id") is not None:
+        raise YtError("Tablet transaction cannot have a parent")
+    if parameters.get("coordinator_master_cell_tag") is not None:
+        raise YtError("Tablet transaction cannot have a master coordinator")
+    if parameters.get("replicate_to_master_cell_tags"):
+        raise YtError("Tablet transaction cannot be replicated to master cells")
+    if arguments.flag(parameters, "suppress_start_timestamp_generation"):
+        raise YtError("Tablet transaction cannot suppress start timestamp generation")
+    if parameters.get("start_timestamp_override") is not None:
+        raise YtError(
+            '"start_timestamp_override" is not supported by the embedded cluster; '
+            "start the transaction without it"
+        )
+    durability = str(parameters.get("durability") or "sync")
+    if durability != "sync" and str(parameters.get("atomicity") or "full") == "full":
+        raise YtError(f'Durability "{durability}" is incompatible with atomicity "full"')

@@ -1,0 +1,1 @@
+"""Cypress, the tree of the embedded cluster: nodes, attributes, locks and master transactions."""

@@ -1,0 +1,320 @@
+"""Attributes of nodes: the stored ones, the computed ones, and which of them may be changed.
+
+Names and rules follow the master's node proxies. Attributes of dynamic tables come from `hooks`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.cypress import chunks, clock, hooks, locks, values
+from yt_exactly_once.local.cypress.ids import CELL_TAG
+from yt_exactly_once.local.cypress.layout import TRUNK
+from yt_exactly_once.local.cypress.ypath import Mark
+from yt_exactly_once.local.errors import Code, YtError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from yt_exactly_once.local.cypress.tree import Node
+    from yt_exactly_once.local.cypress.view import View
+    from yt_exactly_once.local.cypress.ypath import Step
+
+    Computed = dict[str, Callable[[], Any]]
+
+SETTABLE_SYSTEM = frozenset(
+    (
+        "account",
+        "acl",
+        "annotation",
+        "compression_codec",
+        "erasure_codec",
+        "executable",
+        "expiration_time",
+        "expiration_timeout",
+        "file_name",
+        "inherit_acl",
+        "md5",
+        "media",
+        "opaque",
+        "optimize_for",
+        "owner",
+        "primary_medium",
+        "replication_factor",
+        "vital",
+    )
+)
+"""System attributes that `set` may change on any node; the others are refused."""
+
+_STORED_SYSTEM = frozenset(
+    (
+        "access_time",
+        "attribute_revision",
+        "content_revision",
+        "creation_time",
+        "dynamic",
+        "modification_time",
+        "revision",
+        "schema",
+        "schema_mode",
+    )
+)
+_OPAQUE = frozenset(("locks", "queue_partitions", "queue_status", "tablets", "user_attributes"))
+"""Computed attributes that `@` shows as entities; they are read one by one."""
+
+
+def computed(view: View, node: Node) -> Computed:
+    """Return the attributes that are worked out on demand, by name."""
+    return {**_common(view, node), **_by_type(view, node)}
+
+
+def _common(view: View, node: Node) -> Computed:
+    """Return the computed attributes that every node has."""
+    found: Computed = {
+        "id": lambda: node.id,
+        "type": lambda: node.type,
+        "key": lambda: node.name,
+        "path": lambda: node.path,
+        "parent_id": lambda: node.parent_id or "0-0-0-0",
+        "builtin": lambda: False,
+        "external": lambda: False,
+        "foreign": lambda: False,
+        "native_cell_tag": lambda: CELL_TAG,
+        "ref_counter": lambda: 1,
+        "lock_mode": lambda: _lock_mode(view, node),
+        "lock_count": lambda: len(locks.of_node(view, node.id)),
+        "locks": lambda: [_describe_lock(lock) for lock in locks.of_node(view, node.id)],
+        "user_attribute_keys": lambda: sorted(user_attributes(view, node)),
+        "user_attributes": lambda: user_attributes(view, node),
+    }
+    stored = node.attributes
+    defaults: dict[str, Any] = {
+        "account": "sys" if node.path.startswith("//sys") else "tmp",
+        "acl": [],
+        "inherit_acl": True,
+        "opaque": False,
+    }
+    found |= _constants({k: v for k, v in defaults.items() if k not in stored})
+    found |= _constants({"effective_acl": []})
+    found["resource_usage"] = lambda: _resource_usage(view, node)
+    found["recursive_resource_usage"] = lambda: _resource_usage(view, node)
+    return found
+
+
+def _by_type(view: View, node: Node) -> Computed:
+    if node.type == "map_node":
+        count = lambda: len(view.children(node.id))  # noqa: E731
+        return {"count": count, "recursive_resource_usage": lambda: _resource_usage(view, node)}
+    if node.type == "link":
+        return {
+            "target_path": lambda: view.value(node.id),
+            "broken": lambda: _is_broken(view, node),
+        }
+    if node.type == "table" and node.attributes.get("dynamic"):
+        return hooks.table_attributes(view.connection, node)
+    if node.type in {"file", "table"}:
+        return _chunked(view, node)
+    return {}
+
+
+def _constants(values: dict[str, Any]) -> Computed:
+    def constant(value: Any) -> Callable[[], Any]:
+        return lambda: value
+
+    return {name: constant(value) for name, value in values.items()}
+
+
+def _chunked(view: View, node: Node) -> Computed:
+    listed = chunks.chunks(view, node.id)
+    size = sum(chunk.size for chunk in listed)
+    found: Computed = {
+        "chunk_count": lambda: len(listed),
+        "uncompressed_data_size": lambda: size,
+        "compressed_data_size": lambda: size,
+        "compression_ratio": lambda: 1.0,
+        "update_mode": lambda: "none",
+    }
+    defaults: dict[str, Any] = {
+        "compression_codec": "none",
+        "erasure_codec": "none",
+        "replication_factor": 1,
+        "primary_medium": "default",
+    }
+    found |= _constants({k: v for k, v in defaults.items() if k not in node.attributes})
+    if node.type == "table":
+        row_count = sum(chunk.row_count for chunk in listed)
+        schema = node.attributes.get("schema", [])
+        keys = [column["name"] for column in schema if column.get("sort_order")]
+        found.update(
+            {
+                "row_count": lambda: row_count,
+                "chunk_row_count": lambda: row_count,
+                "data_weight": lambda: size,
+                "dynamic": lambda: False,
+                "tablet_state": lambda: "none",
+                "sorted": lambda: bool(keys),
+                "key_columns": lambda: keys,
+                "optimize_for": lambda: node.attributes.get("optimize_for", "lookup"),
+            }
+        )
+    return found
+
+
+def read_all(view: View, node: Node) -> dict[str, Any]:
+    """Return what `@` shows: everything, with opaque attributes as entities."""
+    shown = dict(node.attributes)
+    for name, compute in computed(view, node).items():
+        shown[name] = None if name in _OPAQUE else compute()
+    return dict(sorted(shown.items()))
+
+
+def read(view: View, node: Node, name: str) -> Any:
+    """Return one attribute.
+
+    Raises:
+        YtError: with code 500 when the node has none of that name.
+    """
+    compute = computed(view, node).get(name)
+    if compute is not None:
+        return compute()
+    if name not in node.attributes:
+        raise YtError(f'Attribute "{name}" is not found', Code.RESOLVE)
+    return node.attributes[name]
+
+
+def read_some(view: View, node: Node, names: Sequence[str]) -> dict[str, Any]:
+    """Return those of the named attributes that the node has."""
+    known = computed(view, node)
+    found = {}
+    for name in names:
+        if name in known:
+            found[name] = known[name]()
+        elif name in node.attributes:
+            found[name] = node.attributes[name]
+    return found
+
+
+def names(view: View, node: Node) -> list[str]:
+    """Return the names of all attributes."""
+    return sorted({*node.attributes, *computed(view, node)})
+
+
+def user_attributes(view: View, node: Node) -> dict[str, Any]:
+    """Return the attributes that users have made up."""
+    system = {*SETTABLE_SYSTEM, *_STORED_SYSTEM}
+    if node.type == "table" and node.attributes.get("dynamic"):
+        system |= hooks.table_attributes(view.connection, node).keys()
+    return {name: value for name, value in node.attributes.items() if name not in system}
+
+
+def write(view: View, node: Node, steps: Sequence[Step], value: Any) -> None:
+    """Set an attribute, or a part of it.
+
+    Args:
+        view: the change belongs to its transaction.
+        node: whose attribute.
+        steps: name of the attribute and the path inside its value; empty replaces all user ones.
+        value: the new value.
+    """
+    if not steps:
+        _replace_all(view, node, value)
+        return
+    name = attribute_name(steps[0])
+    if len(steps) > 1:
+        value = values.set_(read(view, node, name), steps[1:], value, f"{node.path}/@{name}")
+    locks.acquire(view, node.id, locks.SHARED, attribute_key=name)
+    clock.touch(view, node.id, "attribute")
+    if (
+        node.type == "table"
+        and node.attributes.get("dynamic")
+        and hooks.set_table_attribute(view.connection, node, name, value)
+    ):
+        return
+    check_settable(view, node, name)
+    view.put_attribute(node.id, name, value)
+
+
+def check_settable(view: View, node: Node, name: str) -> None:
+    """Refuse to change a system attribute that cannot be changed."""
+    if name in SETTABLE_SYSTEM:
+        return
+    dynamic = node.type == "table" and node.attributes.get("dynamic")
+    # What a dynamic table computes it has checked itself.
+    known = _common(view, node) if dynamic else computed(view, node)
+    if name in _STORED_SYSTEM or name in known:
+        raise YtError(f'Builtin attribute "{name}" cannot be set')
+
+
+def delete(view: View, node: Node, steps: Sequence[Step], *, force: bool) -> None:
+    """Remove an attribute, a part of it, or all user attributes."""
+    if not steps or steps[0] is Mark.ASTERISK:
+        for name in user_attributes(view, node):
+            delete(view, node, [name], force=True)
+        return
+    name = attribute_name(steps[0])
+    if len(steps) > 1:
+        rest = values.remove(read(view, node, name), steps[1:], f"{node.path}/@{name}", force=force)
+        write(view, node, [name], rest)
+        return
+    if name in _STORED_SYSTEM or (name not in node.attributes and name in computed(view, node)):
+        raise YtError(f'Builtin attribute "{name}" cannot be removed')
+    if name not in node.attributes:
+        if force:
+            return
+        raise YtError(f'Attribute "{name}" is not found', Code.RESOLVE)
+    locks.acquire(view, node.id, locks.SHARED, attribute_key=name)
+    view.drop_attribute(node.id, name)
+    clock.touch(view, node.id, "attribute")
+
+
+def attribute_name(step: Step) -> str:
+    """Return the name in an attribute path."""
+    if not isinstance(step, str) or not step:
+        raise YtError("Attribute key cannot be empty or special")
+    return step
+
+
+def _replace_all(view: View, node: Node, value: Any) -> None:
+    if not isinstance(value, dict):
+        raise YtError("Attributes must be a map")
+    for name in user_attributes(view, node):
+        if name not in value:
+            delete(view, node, [name], force=True)
+    for name, item in value.items():
+        write(view, node, [str(name)], item)
+
+
+def _lock_mode(view: View, node: Node) -> str:
+    own = [lock.mode for lock in locks.of_node(view, node.id) if lock.tx == view.tx != TRUNK]
+    return next((mode for mode in ("exclusive", "shared", "snapshot") if mode in own), "none")
+
+
+def _describe_lock(lock: locks.Lock) -> dict[str, Any]:
+    shown = {
+        "id": lock.id,
+        "state": lock.state,
+        "transaction_id": lock.tx,
+        "mode": lock.mode,
+        "child_key": lock.child_key,
+        "attribute_key": lock.attribute_key,
+    }
+    return {name: value for name, value in shown.items() if value is not None}
+
+
+def _resource_usage(view: View, node: Node) -> dict[str, Any]:
+    size = 0
+    count = 0
+    if node.type in {"file", "table"}:
+        listed = chunks.chunks(view, node.id)
+        size, count = sum(chunk.size for chunk in listed), len(listed)
+    return {"node_count": 1, "chunk_count": count, "disk_space": size, "tablet_count": 0}
+
+
+def _is_broken(view: View, node: Node) -> bool:
+    # A link is walked by the tree, which stands on this module.
+    from yt_exactly_once.local.cypress import tree, ypath  # noqa: PLC0415
+
+    try:
+        return bool(tree.walk(view, ypath.parse(view.value(node.id))).rest)
+    except YtError:
+        return True

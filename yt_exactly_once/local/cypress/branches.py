@@ -1,0 +1,138 @@
+"""The end of a master transaction: its versions merged into the parent, or thrown away.
+
+Objects that nothing leads to any more are destroyed here, in the same write.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.local.cypress import chunks, hooks, locks
+from yt_exactly_once.local.cypress.layout import TRUNK
+from yt_exactly_once.local.cypress.view import View
+
+if TYPE_CHECKING:
+    import sqlite3
+
+_VERSIONED = {
+    "cypress_entries": "parent_id",
+    "cypress_attributes": "node_id",
+    "cypress_contents": "node_id",
+    "chunk_refs": "node_id",
+}
+
+
+def merge(connection: sqlite3.Connection, tx: str, parent_tx: str) -> None:
+    """Make the versions of a transaction those of its parent."""
+    frozen = locks.frozen_nodes(connection, tx)
+    for node_id in frozen:
+        _drop_versions(connection, node_id, tx)
+    orphans = _merge_entries(connection, tx, parent_tx)
+    _merge_attributes(connection, tx, parent_tx)
+    changed = connection.execute(
+        "SELECT node_id FROM cypress_contents WHERE tx = ?", (tx,)
+    ).fetchall()
+    for (node_id,) in changed:
+        chunks.merge(connection, node_id, tx, parent_tx)
+    locks.hand_over(connection, tx, parent_tx)
+    for node_id in {*orphans, *frozen}:
+        destroy_if_unreachable(connection, node_id)
+
+
+def discard(connection: sqlite3.Connection, tx: str) -> None:
+    """Throw the versions of a transaction away."""
+    frozen = locks.frozen_nodes(connection, tx)
+    created = connection.execute(
+        "SELECT child_id FROM cypress_entries WHERE tx = ? AND child_id IS NOT NULL", (tx,)
+    ).fetchall()
+    changed = connection.execute(
+        "SELECT node_id FROM cypress_contents WHERE tx = ?", (tx,)
+    ).fetchall()
+    for (node_id,) in changed:
+        chunks.drop_refs(connection, node_id, tx)
+    for table in _VERSIONED:
+        connection.execute(f"DELETE FROM {table} WHERE tx = ?", (tx,))
+    locks.release(connection, tx)
+    for node_id in {*frozen, *(child_id for (child_id,) in created)}:
+        destroy_if_unreachable(connection, node_id)
+
+
+def destroy_if_unreachable(connection: sqlite3.Connection, node_id: str) -> None:
+    """Destroy an object unless a path leads to it or a snapshot lock holds it."""
+    row = connection.execute("SELECT type FROM cypress_nodes WHERE id = ?", (node_id,)).fetchone()
+    held = connection.execute(
+        "SELECT 1 FROM cypress_entries WHERE child_id = ?1"
+        " UNION ALL SELECT 1 FROM cypress_locks WHERE node_id = ?1 AND mode = 'snapshot'",
+        (node_id,),
+    ).fetchone()
+    if row is None or held:
+        return
+    children = connection.execute(
+        "SELECT DISTINCT child_id FROM cypress_entries"
+        " WHERE parent_id = ? AND child_id IS NOT NULL",
+        (node_id,),
+    ).fetchall()
+    if row[0] == "table" and _is_dynamic(connection, node_id):
+        hooks.drop_table(connection, node_id)
+    versions = connection.execute(
+        "SELECT tx FROM cypress_contents WHERE node_id = ?", (node_id,)
+    ).fetchall()
+    for (tx,) in versions:
+        chunks.drop_refs(connection, node_id, tx)
+    for table, column in _VERSIONED.items():
+        connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (node_id,))
+    connection.execute("DELETE FROM cypress_locks WHERE node_id = ?", (node_id,))
+    connection.execute("DELETE FROM cypress_nodes WHERE id = ?", (node_id,))
+    for (child_id,) in children:
+        destroy_if_unreachable(connection, child_id)
+
+
+def _is_dynamic(connection: sqlite3.Connection, node_id: str) -> bool:
+    versions = connection.execute(
+        "SELECT DISTINCT tx FROM cypress_attributes WHERE node_id = ?", (node_id,)
+    ).fetchall()
+    return any(View(connection, (tx,)).attribute(node_id, "dynamic") for (tx,) in versions)
+
+
+def _drop_versions(connection: sqlite3.Connection, node_id: str, tx: str) -> None:
+    chunks.drop_refs(connection, node_id, tx)
+    for table, column in _VERSIONED.items():
+        connection.execute(f"DELETE FROM {table} WHERE {column} = ? AND tx = ?", (node_id, tx))
+
+
+def _merge_entries(connection: sqlite3.Connection, tx: str, parent_tx: str) -> set[str]:
+    """Merge the children of map nodes; return those that may have become unreachable."""
+    orphans: set[str] = set()
+    entries = connection.execute(
+        "SELECT parent_id, name, child_id FROM cypress_entries WHERE tx = ?", (tx,)
+    ).fetchall()
+    connection.execute("DELETE FROM cypress_entries WHERE tx = ?", (tx,))
+    for parent_id, name, child_id in entries:
+        old = connection.execute(
+            "SELECT child_id FROM cypress_entries WHERE parent_id = ? AND name = ? AND tx = ?",
+            (parent_id, name, parent_tx),
+        ).fetchone()
+        if old and old[0] is not None and old[0] != child_id:
+            orphans.add(old[0])
+        if child_id is None and parent_tx == TRUNK:
+            connection.execute(
+                "DELETE FROM cypress_entries WHERE parent_id = ? AND name = ? AND tx = ?",
+                (parent_id, name, parent_tx),
+            )
+        else:
+            connection.execute(
+                "INSERT OR REPLACE INTO cypress_entries VALUES (?, ?, ?, ?)",
+                (parent_id, name, parent_tx, child_id),
+            )
+    return orphans
+
+
+def _merge_attributes(connection: sqlite3.Connection, tx: str, parent_tx: str) -> None:
+    connection.execute(
+        "INSERT OR REPLACE INTO cypress_attributes"
+        " SELECT node_id, ?, name, value FROM cypress_attributes WHERE tx = ?",
+        (parent_tx, tx),
+    )
+    connection.execute("DELETE FROM cypress_attributes WHERE tx = ?", (tx,))
+    if parent_tx == TRUNK:
+        connection.execute("DELETE FROM cypress_attributes WHERE tx = '' AND value IS NULL")

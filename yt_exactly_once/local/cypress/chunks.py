@@ -1,0 +1,161 @@
+"""The content of files and static tables: immutable chunks and the lists that refer to them.
+
+A transaction that overwrites has a list of its own, one that appends has only what it added. A chunk
+lives as long as a list refers to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.local.cypress.layout import TRUNK
+from yt_exactly_once.local.cypress.view import APPEND, OVERWRITE, View
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Iterator
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """What is known about a chunk without reading it."""
+
+    id: int
+    size: int
+    row_count: int
+
+
+def chunks(view: View, node_id: str) -> list[Chunk]:
+    """Return the chunks of a node in order, as a view sees them."""
+    lists: list[list[Chunk]] = []
+    for tx in view.chain:
+        row = view.connection.execute(
+            "SELECT mode FROM cypress_contents WHERE node_id = ? AND tx = ?", (node_id, tx)
+        ).fetchone()
+        if row is None:
+            continue
+        found = view.connection.execute(
+            "SELECT chunks.id, size, row_count FROM chunk_refs JOIN chunks"
+            " ON chunks.id = chunk_id WHERE node_id = ? AND tx = ? ORDER BY position",
+            (node_id, tx),
+        )
+        lists.append([Chunk(*values) for values in found])
+        if row[0] == OVERWRITE:
+            break
+    return [chunk for listed in reversed(lists) for chunk in listed]
+
+
+def read(connection: sqlite3.Connection, chunk: Chunk) -> bytes:
+    """Return the data of a chunk."""
+    row = connection.execute("SELECT data FROM chunks WHERE id = ?", (chunk.id,)).fetchone()
+    return bytes(row[0])
+
+
+def write(view: View, node_id: str, pieces: Iterable[tuple[bytes, int]], *, append: bool) -> None:
+    """Replace or extend the content of a node.
+
+    Args:
+        view: the change belongs to its transaction.
+        node_id: a file or a static table.
+        pieces: data and row count of each new chunk.
+        append: whether the old content stays.
+    """
+    connection = view.connection
+    key = (node_id, view.tx)
+    if append:
+        known = connection.execute(
+            "SELECT 1 FROM cypress_contents WHERE node_id = ? AND tx = ?", key
+        ).fetchone()
+        if known is None:
+            view.put_content(node_id, OVERWRITE if view.tx == TRUNK else APPEND, None)
+    else:
+        drop_refs(connection, *key)
+        view.put_content(node_id, OVERWRITE, None)
+    position = _next_position(connection, *key)
+    for number, (data, row_count) in enumerate(pieces, position):
+        cursor = connection.execute(
+            "INSERT INTO chunks (size, row_count, data) VALUES (?, ?, ?)",
+            (len(data), row_count, data),
+        )
+        connection.execute(
+            "INSERT INTO chunk_refs VALUES (?, ?, ?, ?)", (*key, number, cursor.lastrowid)
+        )
+
+
+def share(view: View, source_id: str, target_id: str) -> None:
+    """Give a node the chunks of another one."""
+    replace(view, target_id, chunks(view, source_id))
+
+
+def replace(view: View, node_id: str, listed: Iterable[Chunk]) -> None:
+    """Make existing chunks the content of a node."""
+    # The old list goes last: chunks that are on both lists must not be forgotten in between.
+    key = (node_id, view.tx)
+    first = _next_position(view.connection, *key)
+    view.put_content(node_id, OVERWRITE, None)
+    add_refs(view, node_id, listed)
+    _drop(view.connection, *key, before=first)
+
+
+def add_refs(view: View, node_id: str, listed: Iterable[Chunk]) -> None:
+    """Append existing chunks to the list that a node has in this transaction."""
+    position = _next_position(view.connection, node_id, view.tx)
+    view.connection.executemany(
+        "INSERT INTO chunk_refs VALUES (?, ?, ?, ?)",
+        [(node_id, view.tx, number, chunk.id) for number, chunk in enumerate(listed, position)],
+    )
+
+
+def merge(connection: sqlite3.Connection, node_id: str, tx: str, parent_tx: str) -> None:
+    """Move the content that a node has in a transaction into the parent transaction."""
+    mode, value = connection.execute(
+        "SELECT mode, value FROM cypress_contents WHERE node_id = ? AND tx = ?", (node_id, tx)
+    ).fetchone()
+    connection.execute("DELETE FROM cypress_contents WHERE node_id = ? AND tx = ?", (node_id, tx))
+    if mode == OVERWRITE:
+        drop_refs(connection, node_id, parent_tx)
+    connection.execute(
+        f"INSERT OR {'REPLACE' if mode == OVERWRITE else 'IGNORE'}"
+        " INTO cypress_contents VALUES (?, ?, ?, ?)",
+        (node_id, parent_tx, OVERWRITE if parent_tx == TRUNK else mode, value),
+    )
+    connection.execute(
+        "UPDATE chunk_refs SET tx = ?, position = position + ? WHERE node_id = ? AND tx = ?",
+        (parent_tx, _next_position(connection, node_id, parent_tx), node_id, tx),
+    )
+
+
+def drop_refs(connection: sqlite3.Connection, node_id: str, tx: str) -> None:
+    """Empty the list that a node has in a transaction, and forget chunks nobody refers to."""
+    _drop(connection, node_id, tx, before=_next_position(connection, node_id, tx))
+
+
+def _drop(connection: sqlite3.Connection, node_id: str, tx: str, *, before: int) -> None:
+    key = (node_id, tx, before)
+    listed = connection.execute(
+        "SELECT chunk_id FROM chunk_refs WHERE node_id = ? AND tx = ? AND position < ?", key
+    ).fetchall()
+    connection.execute("DELETE FROM chunk_refs WHERE node_id = ? AND tx = ? AND position < ?", key)
+    connection.executemany(
+        "DELETE FROM chunks WHERE id = ?1"
+        " AND NOT EXISTS (SELECT 1 FROM chunk_refs WHERE chunk_id = ?1)",
+        listed,
+    )
+
+
+def iterate(view: View, node_id: str, offset: int = 0) -> Iterator[bytes]:
+    """Yield the bytes of a file from an offset on, chunk by chunk."""
+    passed = 0
+    for chunk in chunks(view, node_id):
+        if passed + chunk.size > offset:
+            yield read(view.connection, chunk)[max(offset - passed, 0) :]
+        passed += chunk.size
+
+
+def _next_position(connection: sqlite3.Connection, node_id: str, tx: str) -> int:
+    row = connection.execute(
+        "SELECT COALESCE(MAX(position), -1) + 1 FROM chunk_refs WHERE node_id = ? AND tx = ?",
+        (node_id, tx),
+    ).fetchone()
+    return int(row[0])

@@ -1,0 +1,53 @@
+"""Times and revisions of nodes: what is stamped on a node when it is created or changed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from yt import yson
+
+from yt_exactly_once.local.store import next_timestamp
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from yt_exactly_once.local.cypress.view import View
+
+
+def now() -> str:
+    """Return the current time as attributes spell it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def revision(connection: sqlite3.Connection) -> Any:
+    """Return a new revision, greater than every earlier one."""
+    return yson.YsonUint64(next_timestamp(connection))
+
+
+def birth(connection: sqlite3.Connection, owner: str) -> dict[str, Any]:
+    """Return the attributes that every node is created with."""
+    moment = now()
+    number = revision(connection)
+    return {
+        "owner": owner,
+        "creation_time": moment,
+        "modification_time": moment,
+        "access_time": moment,
+        "revision": number,
+        "attribute_revision": number,
+        "content_revision": number,
+    }
+
+
+def touch(view: View, node_id: str, *kinds: str) -> None:
+    """Stamp a change on a node.
+
+    Args:
+        view: the change belongs to its transaction.
+        node_id: what changed.
+        *kinds: `content`, `attribute` or both.
+    """
+    number = revision(view.connection)
+    stamps = {f"{kind}_revision": number for kind in kinds}
+    view.put_attributes(node_id, {"modification_time": now(), "revision": number, **stamps})

@@ -1,0 +1,135 @@
+"""Copying and moving of nodes with everything below them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.local.cypress import chunks, clock, hooks, nodes, tree
+from yt_exactly_once.local.cypress.ids import make_id
+from yt_exactly_once.local.cypress.layout import ROOT_ID
+from yt_exactly_once.local.errors import YtError
+
+if TYPE_CHECKING:
+    from yt_exactly_once.local.cypress.tree import Position
+    from yt_exactly_once.local.cypress.view import View
+    from yt_exactly_once.local.cypress.ypath import YPath
+
+_BORN_ANEW = {
+    "owner": "owner",
+    "creation_time": "creation_time",
+    "modification_time": "modification_time",
+    "access_time": "access_time",
+    "expiration_time": "expiration_time",
+    "expiration_timeout": "expiration_timeout",
+    "account": "account",
+    "acl": "acl",
+}
+"""Attributes that a copy does not take over, with the `preserve_` option that makes it."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a node is copied or moved.
+
+    Attributes:
+        recursive: whether missing parents are created.
+        force: whether a node at the destination is replaced.
+        ignore_existing: whether a node at the destination will do.
+        preserve: what a copy keeps, the names without `preserve_`.
+        owner: who does it.
+    """
+
+    recursive: bool = False
+    force: bool = False
+    ignore_existing: bool = False
+    preserve: frozenset[str] = frozenset()
+    owner: str = "root"
+
+
+def copy(view: View, source: YPath, target: YPath, options: Options) -> str:
+    """Copy a node; return the id of the copy."""
+    position, destination = _ends(view, source, target)
+    taken = _check_destination(destination, options)
+    if taken is not None:
+        return taken
+    copy_id = make_id(position.type)
+    _check_not_below(view, position.id, destination)
+    _copy_node(view, position.id, copy_id, position.type, options)
+    nodes.place(view, destination, copy_id, recursive=options.recursive, owner=options.owner)
+    return copy_id
+
+
+def move(view: View, source: YPath, target: YPath, options: Options) -> str:
+    """Move a node; return its id, which stays."""
+    position, destination = _ends(view, source, target)
+    taken = _check_destination(destination, options)
+    if taken is not None:
+        return taken
+    if position.id == ROOT_ID:
+        raise YtError("Cannot move the root")
+    _check_not_below(view, position.id, destination)
+    if destination.id == position.id and not destination.rest:
+        return position.id
+    found = view.place(position.id)
+    if found is None:
+        raise YtError(f"Cannot move {position.path}: no path leads to it")
+    nodes.lock_subtree(view, position.id)
+    parent_id, name = found
+    # Placed first, so that the node never lacks a path and its storage is never dropped.
+    nodes.place(view, destination, position.id, recursive=options.recursive, owner=options.owner)
+    nodes.detach(view, parent_id, name)
+    return position.id
+
+
+def _ends(view: View, source: YPath, target: YPath) -> tuple[Position, Position]:
+    position = tree.walk(view, source, follow_last=False)
+    if position.rest:
+        raise position.missing()
+    return position, tree.walk(view, target, follow_last=False)
+
+
+def _check_destination(destination: Position, options: Options) -> str | None:
+    if destination.rest:
+        return None
+    if options.ignore_existing:
+        return destination.id
+    if not options.force:
+        raise nodes.already_exists(destination.path)
+    if destination.id == ROOT_ID:
+        raise YtError("Cannot replace the root")
+    return None
+
+
+def _check_not_below(view: View, node_id: str, destination: Position) -> None:
+    """Refuse a destination under, or above, the node itself."""
+    current: str | None = destination.id
+    while current is not None:
+        if current == node_id and (destination.rest or current != destination.id):
+            raise YtError("Cannot copy or move a node to its descendant")
+        found = view.place(current)
+        current = found[0] if found else None
+
+
+def _copy_node(view: View, source_id: str, copy_id: str, node_type: str, options: Options) -> None:
+    view.add_node(copy_id, node_type)
+    stored = view.attributes(source_id)
+    kept = {
+        name: value
+        for name, value in stored.items()
+        if name not in _BORN_ANEW or _BORN_ANEW[name] in options.preserve
+    }
+    birth = clock.birth(view.connection, options.owner)
+    view.put_attributes(copy_id, {**kept, **{k: v for k, v in birth.items() if k not in kept}})
+    if node_type == "table" and stored.get("dynamic"):
+        hooks.copy_table(view.connection, source_id, copy_id)
+    elif node_type in {"table", "file"}:
+        chunks.share(view, source_id, copy_id)
+    elif node_type == "map_node":
+        for name, child_id in view.children(source_id).items():
+            child_type = view.node_type(child_id) or "map_node"
+            child_copy = make_id(child_type)
+            _copy_node(view, child_id, child_copy, child_type, options)
+            view.put_child(copy_id, name, child_copy)
+    else:
+        view.put_value(copy_id, view.value(source_id))

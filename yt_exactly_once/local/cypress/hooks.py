@@ -1,0 +1,52 @@
+"""What the tree asks of dynamic tables: one place where it reaches into `tablets`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.tablets import tables
+from yt_exactly_once.local.tablets.schema import TableSchema, parse_schema
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable
+
+    from yt_exactly_once.local.cypress.tree import Node
+
+
+def static_schema(raw: Any) -> Any:
+    """Return the schema of a static table in its full spelling; `None` stands for any row.
+
+    Raises:
+        YtError: the schema is malformed.
+    """
+    if raw is None:
+        return TableSchema((), strict=False).to_yson()
+    return parse_schema(raw).to_yson()
+
+
+def create_table(
+    connection: sqlite3.Connection, node_id: str, attributes: dict[str, Any]
+) -> dict[str, Any]:
+    """Create the storage of a dynamic table; return the attributes to store."""
+    return tables.create_table(connection, node_id, attributes)
+
+
+def drop_table(connection: sqlite3.Connection, node_id: str) -> None:
+    """Drop the storage of a dynamic table."""
+    tables.drop_table(connection, node_id)
+
+
+def copy_table(connection: sqlite3.Connection, source_id: str, target_id: str) -> None:
+    """Copy the storage of a dynamic table."""
+    tables.copy_table(connection, source_id, target_id)
+
+
+def table_attributes(connection: sqlite3.Connection, node: Node) -> dict[str, Callable[[], Any]]:
+    """Return the computed attributes of a dynamic table."""
+    return tables.table_attributes(connection, node)
+
+
+def set_table_attribute(connection: sqlite3.Connection, node: Node, name: str, value: Any) -> bool:
+    """Let a dynamic table handle the change of an attribute; tell whether it did."""
+    return tables.set_table_attribute(connection, node, name, value)

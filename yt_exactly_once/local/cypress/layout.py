@@ -1,0 +1,70 @@
+"""Where the tree lives in SQLite: its tables, and the nodes that a new cluster begins with.
+
+Every changeable fact is versioned by the master transaction that made it; the trunk, which everybody
+sees, is the empty transaction id.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import sqlite3
+
+TRUNK = ""
+ROOT_ID = "1-1-1012f-1"
+"""Id of the root: a map node of cell 1."""
+
+_STATEMENTS = (
+    "CREATE TABLE cypress_nodes (id TEXT PRIMARY KEY, type TEXT NOT NULL) WITHOUT ROWID",
+    # child_id is null where a transaction removed the child.
+    (
+        "CREATE TABLE cypress_entries (parent_id TEXT, name TEXT, tx TEXT, child_id TEXT,"
+        " PRIMARY KEY (parent_id, name, tx)) WITHOUT ROWID"
+    ),
+    "CREATE INDEX entries_by_child ON cypress_entries (child_id)",
+    "CREATE INDEX entries_by_tx ON cypress_entries (tx) WHERE tx != ''",
+    (
+        "CREATE TABLE cypress_attributes (node_id TEXT, tx TEXT, name TEXT, value BLOB,"
+        " PRIMARY KEY (node_id, tx, name)) WITHOUT ROWID"
+    ),
+    "CREATE INDEX attributes_by_tx ON cypress_attributes (tx) WHERE tx != ''",
+    # mode: whether the content replaces the one below or is appended to it.
+    (
+        "CREATE TABLE cypress_contents (node_id TEXT, tx TEXT, mode TEXT, value BLOB,"
+        " PRIMARY KEY (node_id, tx)) WITHOUT ROWID"
+    ),
+    "CREATE INDEX contents_by_tx ON cypress_contents (tx) WHERE tx != ''",
+    "CREATE TABLE chunks (id INTEGER PRIMARY KEY, size INTEGER, row_count INTEGER, data BLOB)",
+    (
+        "CREATE TABLE chunk_refs (node_id TEXT, tx TEXT, position INTEGER, chunk_id INTEGER,"
+        " PRIMARY KEY (node_id, tx, position)) WITHOUT ROWID"
+    ),
+    "CREATE INDEX chunk_refs_by_chunk ON chunk_refs (chunk_id)",
+    (
+        "CREATE TABLE master_transactions (id TEXT PRIMARY KEY, parent_id TEXT, timeout INTEGER,"
+        " expires REAL, attributes BLOB) WITHOUT ROWID"
+    ),
+    "CREATE INDEX master_transactions_by_expiry ON master_transactions (expires)",
+    (
+        "CREATE TABLE cypress_locks (id TEXT PRIMARY KEY, node_id TEXT, tx TEXT, mode TEXT, child_key TEXT,"
+        " attribute_key TEXT, state TEXT, explicit INTEGER, created REAL)"
+    ),
+    "CREATE INDEX locks_by_node ON cypress_locks (node_id)",
+    "CREATE INDEX locks_by_tx ON cypress_locks (tx)",
+    "CREATE TABLE mutations (id TEXT PRIMARY KEY, created REAL, answer BLOB) WITHOUT ROWID",
+    "CREATE INDEX mutations_by_age ON mutations (created)",
+)
+
+
+def create(connection: sqlite3.Connection) -> bool:
+    """Create the tables if they are missing; tell whether they were."""
+    found = connection.execute(
+        "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cypress_nodes'"
+    ).fetchone()
+    if found:
+        return False
+    for statement in _STATEMENTS:
+        connection.execute(statement)
+    connection.execute("INSERT INTO cypress_nodes VALUES (?, 'map_node')", (ROOT_ID,))
+    return True

@@ -1,0 +1,297 @@
+"""Locks of master transactions: who may change what, and what a snapshot keeps still.
+
+A change takes its lock by itself; the `lock` command takes one on demand. A change outside of any
+transaction takes none but must not meet one.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.local.cypress import chunks
+from yt_exactly_once.local.cypress.ids import make_id
+from yt_exactly_once.local.cypress.layout import TRUNK
+from yt_exactly_once.local.cypress.view import View
+from yt_exactly_once.local.errors import Code, YtError
+
+if TYPE_CHECKING:
+    import sqlite3
+
+SNAPSHOT = "snapshot"
+SHARED = "shared"
+EXCLUSIVE = "exclusive"
+MODES = frozenset((SNAPSHOT, SHARED, EXCLUSIVE))
+_COLUMNS = "id, node_id, tx, mode, child_key, attribute_key, state, explicit"
+
+
+@dataclass(frozen=True)
+class Lock:
+    """One lock, acquired or waiting."""
+
+    id: str
+    node_id: str
+    tx: str
+    mode: str
+    child_key: str | None
+    attribute_key: str | None
+    state: str
+    explicit: bool
+
+
+def acquire(
+    view: View,
+    node_id: str,
+    mode: str = EXCLUSIVE,
+    *,
+    child_key: str | None = None,
+    attribute_key: str | None = None,
+) -> None:
+    """Take the lock that a change needs; outside of a transaction only check.
+
+    Raises:
+        YtError: 402 when another transaction holds a lock in the way, 400 when this one holds a
+            snapshot.
+    """
+    wanted = Lock("", node_id, view.tx, mode, child_key, attribute_key, "acquired", explicit=False)
+    error = _conflict(view, wanted)
+    if error is not None:
+        raise error
+    if view.tx == TRUNK:
+        return
+    for held in _on_node(view.connection, node_id):
+        if held.tx == view.tx and (
+            held.mode == EXCLUSIVE
+            or (held.mode, held.child_key, held.attribute_key) == (mode, child_key, attribute_key)
+        ):
+            return
+    _insert(view.connection, wanted)
+
+
+def take(
+    view: View,
+    node_id: str,
+    mode: str,
+    *,
+    child_key: str | None = None,
+    attribute_key: str | None = None,
+    waitable: bool = False,
+) -> Lock:
+    """Take a lock on demand.
+
+    Raises:
+        YtError: 402 or 400 on a conflict, unless the caller agreed to wait.
+    """
+    wanted = Lock("", node_id, view.tx, mode, child_key, attribute_key, "acquired", explicit=True)
+    error = _conflict(view, wanted)
+    if error is not None:
+        if not waitable or error.code != Code.CONCURRENT_TRANSACTION_LOCK_CONFLICT:
+            raise error
+        return _insert(
+            view.connection,
+            Lock("", node_id, view.tx, mode, child_key, attribute_key, "pending", explicit=True),
+        )
+    if mode == SNAPSHOT and node_id not in frozen_nodes(view.connection, view.tx):
+        _freeze(view, node_id)
+    return _insert(view.connection, wanted)
+
+
+def release_explicit(view: View, node_id: str) -> None:
+    """Drop the locks that `take` gave to a transaction.
+
+    Raises:
+        YtError: the transaction has changed the node.
+    """
+    for held in _on_node(view.connection, node_id, state=None):
+        if held.tx != view.tx or not held.explicit:
+            continue
+        if held.mode == SNAPSHOT:
+            for table, column in (
+                ("cypress_entries", "parent_id"),
+                ("cypress_attributes", "node_id"),
+                ("cypress_contents", "node_id"),
+                ("chunk_refs", "node_id"),
+            ):
+                view.connection.execute(
+                    f"DELETE FROM {table} WHERE {column} = ? AND tx = ?", (node_id, view.tx)
+                )
+        elif _has_changes(view, node_id):
+            raise YtError(
+                f"Node {view.path(node_id)} cannot be unlocked: it has been changed by transaction"
+                f" {view.tx}"
+            )
+        view.connection.execute("DELETE FROM cypress_locks WHERE id = ?", (held.id,))
+    _grant_pending(view.connection, [node_id])
+
+
+def of_node(view: View, node_id: str) -> list[Lock]:
+    """Return the locks on a node, waiting ones last."""
+    held = _on_node(view.connection, node_id, state=None)
+    return sorted(held, key=lambda lock: lock.state != "acquired")
+
+
+def find(connection: sqlite3.Connection, lock_id: str) -> Lock | None:
+    """Return a lock by its id."""
+    row = connection.execute(
+        f"SELECT {_COLUMNS} FROM cypress_locks WHERE id = ?", (lock_id,)
+    ).fetchone()
+    return Lock(*row) if row else None
+
+
+def of_transaction(connection: sqlite3.Connection, tx: str) -> list[Lock]:
+    """Return the locks of a transaction."""
+    rows = connection.execute(
+        f"SELECT {_COLUMNS} FROM cypress_locks WHERE tx = ? ORDER BY created", (tx,)
+    )
+    return [Lock(*row) for row in rows]
+
+
+def frozen_nodes(connection: sqlite3.Connection, tx: str) -> set[str]:
+    """Return the nodes that a transaction holds snapshots of."""
+    rows = connection.execute(
+        "SELECT DISTINCT node_id FROM cypress_locks WHERE tx = ? AND mode = ? AND"
+        " state = 'acquired'",
+        (tx, SNAPSHOT),
+    )
+    return {node_id for (node_id,) in rows}
+
+
+def hand_over(connection: sqlite3.Connection, tx: str, parent_tx: str) -> None:
+    """Give the locks of a committed transaction to its parent; snapshots end."""
+    if parent_tx == TRUNK:
+        release(connection, tx)
+        return
+    nodes = [lock.node_id for lock in of_transaction(connection, tx)]
+    connection.execute(
+        "DELETE FROM cypress_locks WHERE tx = ? AND (mode = ? OR state = 'pending')",
+        (tx, SNAPSHOT),
+    )
+    connection.execute("UPDATE cypress_locks SET tx = ? WHERE tx = ?", (parent_tx, tx))
+    _grant_pending(connection, nodes)
+
+
+def release(connection: sqlite3.Connection, tx: str) -> None:
+    """Drop every lock of a transaction."""
+    nodes = [lock.node_id for lock in of_transaction(connection, tx)]
+    connection.execute("DELETE FROM cypress_locks WHERE tx = ?", (tx,))
+    _grant_pending(connection, nodes)
+
+
+def _on_node(
+    connection: sqlite3.Connection, node_id: str, state: str | None = "acquired"
+) -> list[Lock]:
+    rows = connection.execute(
+        f"SELECT {_COLUMNS} FROM cypress_locks WHERE node_id = ? ORDER BY created", (node_id,)
+    )
+    return [lock for lock in (Lock(*row) for row in rows) if state in {None, lock.state}]
+
+
+def _insert(connection: sqlite3.Connection, lock: Lock) -> Lock:
+    made = Lock(
+        make_id("lock"),
+        lock.node_id,
+        lock.tx,
+        lock.mode,
+        lock.child_key,
+        lock.attribute_key,
+        lock.state,
+        lock.explicit,
+    )
+    connection.execute(
+        "INSERT INTO cypress_locks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            made.id,
+            made.node_id,
+            made.tx,
+            made.mode,
+            made.child_key,
+            made.attribute_key,
+            made.state,
+            made.explicit,
+            time.time(),
+        ),
+    )
+    return made
+
+
+def _conflict(view: View, wanted: Lock) -> YtError | None:
+    for held in _on_node(view.connection, wanted.node_id):
+        if held.tx == wanted.tx:
+            if SNAPSHOT in {held.mode, wanted.mode} and held.mode != wanted.mode:
+                return _error(view, wanted, held, Code.SAME_TRANSACTION_LOCK_CONFLICT, "same")
+        elif held.tx not in view.chain and _incompatible(held, wanted):
+            return _error(
+                view, wanted, held, Code.CONCURRENT_TRANSACTION_LOCK_CONFLICT, "concurrent"
+            )
+    return None
+
+
+def _incompatible(held: Lock, wanted: Lock) -> bool:
+    if SNAPSHOT in {held.mode, wanted.mode}:
+        return False
+    if EXCLUSIVE in {held.mode, wanted.mode}:
+        return True
+    same_child = held.child_key is not None and held.child_key == wanted.child_key
+    same_attribute = held.attribute_key is not None and held.attribute_key == wanted.attribute_key
+    return same_child or same_attribute
+
+
+def _error(view: View, wanted: Lock, held: Lock, code: Code, relation: str) -> YtError:
+    return YtError(
+        f'Cannot take "{wanted.mode}" lock for node {view.path(wanted.node_id)} since'
+        f' "{held.mode}" lock is taken by {relation} transaction {held.tx}',
+        code,
+        {"winner_transaction": {"id": held.tx}},
+    )
+
+
+def _has_changes(view: View, node_id: str) -> bool:
+    return any(
+        view.connection.execute(
+            f"SELECT 1 FROM {table} WHERE {column} = ? AND tx = ?", (node_id, view.tx)
+        ).fetchone()
+        for table, column in (
+            ("cypress_entries", "parent_id"),
+            ("cypress_attributes", "node_id"),
+            ("cypress_contents", "node_id"),
+        )
+    )
+
+
+def _freeze(view: View, node_id: str) -> None:
+    """Copy what a view sees of a node into versions of its own transaction."""
+    if view.node_type(node_id) == "map_node":
+        view.freeze_children(node_id)
+    attributes = view.attributes(node_id)
+    value = view.value(node_id)
+    listed = chunks.chunks(view, node_id)
+    view.put_attributes(node_id, attributes)
+    if value is not None:
+        view.put_value(node_id, value)
+    if listed:
+        chunks.replace(view, node_id, listed)
+
+
+def _grant_pending(connection: sqlite3.Connection, node_ids: list[str]) -> None:
+    for node_id in dict.fromkeys(node_ids):
+        for waiting in _on_node(connection, node_id, state="pending"):
+            view = View(connection, _chain(connection, waiting.tx))
+            if _conflict(view, waiting) is None:
+                if waiting.mode == SNAPSHOT:
+                    _freeze(view, node_id)
+                connection.execute(
+                    "UPDATE cypress_locks SET state = 'acquired' WHERE id = ?", (waiting.id,)
+                )
+
+
+def _chain(connection: sqlite3.Connection, tx: str) -> tuple[str, ...]:
+    found = []
+    current = tx
+    while current != TRUNK:
+        found.append(current)
+        row = connection.execute(
+            "SELECT parent_id FROM master_transactions WHERE id = ?", (current,)
+        ).fetchone()
+        current = row[0] if row else TRUNK
+    return (*found, TRUNK)

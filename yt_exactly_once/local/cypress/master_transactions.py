@@ -1,0 +1,178 @@
+"""Master transactions: nested, alive while pinged, found on every proxy.
+
+It owns life cycle and leases. What a transaction changed lives beside it as versions of the tree;
+`branches` merges them into the parent or throws them away.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.cypress import branches, clock
+from yt_exactly_once.local.cypress.ids import TYPES, is_id, make_id, type_number
+from yt_exactly_once.local.cypress.layout import TRUNK
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.formats import dump_yson, load_yson
+
+if TYPE_CHECKING:
+    import sqlite3
+
+DEFAULT_TIMEOUT_MS = 15_000
+MAX_TIMEOUT_MS = 10**12
+MAX_DEPTH = 32
+MASTER_TYPES = frozenset((TYPES["transaction"], TYPES["nested_transaction"]))
+
+
+def chain(connection: sqlite3.Connection, transaction_id: str) -> tuple[str, ...]:
+    """Return a transaction, its ancestors and the trunk.
+
+    Raises:
+        YtError: 11000 when it does not exist or has expired; code 1 when it is not a master one.
+    """
+    check_type(transaction_id)
+    found: list[str] = []
+    current = transaction_id.lower()
+    moment = time.time()
+    while current != TRUNK:
+        row = connection.execute(
+            "SELECT parent_id, expires FROM master_transactions WHERE id = ?", (current,)
+        ).fetchone()
+        if row is None or row[1] <= moment:
+            raise no_such(transaction_id)
+        found.append(current)
+        current = row[0]
+    return (*found, TRUNK)
+
+
+def check_type(transaction_id: str) -> None:
+    """Refuse ids that do not belong to a master transaction."""
+    if not is_id(transaction_id):
+        raise YtError(f'"{transaction_id}" is not a valid object id')
+    if type_number(transaction_id) not in MASTER_TYPES:
+        raise YtError(f"{transaction_id} is not a valid master transaction id")
+
+
+def no_such(transaction_id: str) -> YtError:
+    """Return the error for an unknown, ended or expired transaction."""
+    return YtError(f"No such transaction {transaction_id}", Code.NO_SUCH_TRANSACTION)
+
+
+def start(
+    connection: sqlite3.Connection,
+    *,
+    parent_id: str | None,
+    timeout_ms: int | None,
+    attributes: dict[str, Any],
+    owner: str,
+) -> str:
+    """Start a transaction and return its id.
+
+    Args:
+        connection: from `Store.write`.
+        parent_id: the enclosing transaction, if any.
+        timeout_ms: lease; a ping renews it.
+        attributes: of the user.
+        owner: who starts it.
+    """
+    depth = 1 if parent_id is None else len(chain(connection, parent_id))
+    if depth > MAX_DEPTH:
+        raise YtError("Transaction depth limit reached", attributes={"limit": MAX_DEPTH})
+    lease = timeout_ms or DEFAULT_TIMEOUT_MS
+    if not 0 < lease <= MAX_TIMEOUT_MS:
+        raise YtError(
+            f'Error parsing parameter "timeout": it must be between 1 and {MAX_TIMEOUT_MS}'
+        )
+    transaction_id = make_id("transaction" if parent_id is None else "nested_transaction")
+    stored = {"start_time": clock.now(), "owner": owner, **attributes}
+    connection.execute(
+        "INSERT INTO master_transactions VALUES (?, ?, ?, ?, ?)",
+        (
+            transaction_id,
+            (parent_id or TRUNK).lower(),
+            lease,
+            time.time() + lease / 1000,
+            dump_yson(stored),
+        ),
+    )
+    return transaction_id
+
+
+def ping(connection: sqlite3.Connection, transaction_id: str, *, ancestors: bool) -> None:
+    """Renew a lease, of the ancestors too on request."""
+    for current in chain(connection, transaction_id)[: None if ancestors else 1]:
+        if current != TRUNK:
+            connection.execute(
+                "UPDATE master_transactions SET expires = ? + timeout / 1000.0 WHERE id = ?",
+                (time.time(), current),
+            )
+
+
+def commit(connection: sqlite3.Connection, transaction_id: str) -> None:
+    """Make the changes of a transaction visible in its parent; nested ones are aborted."""
+    _, parent_id, *_ = chain(connection, transaction_id)
+    for nested in _nested(connection, transaction_id):
+        _end(connection, nested)
+    branches.merge(connection, transaction_id.lower(), parent_id)
+    _forget(connection, transaction_id)
+
+
+def abort(connection: sqlite3.Connection, transaction_id: str) -> None:
+    """Throw the changes of a transaction away; nested ones are aborted first."""
+    chain(connection, transaction_id)
+    _end(connection, transaction_id)
+
+
+def expire(connection: sqlite3.Connection) -> None:
+    """Abort the transactions whose lease ran out; called before every change of the tree."""
+    overdue = connection.execute(
+        "SELECT id FROM master_transactions WHERE expires <= ?", (time.time(),)
+    ).fetchall()
+    for (transaction_id,) in overdue:
+        _end(connection, transaction_id)
+
+
+def describe(connection: sqlite3.Connection, transaction_id: str) -> dict[str, Any] | None:
+    """Return the attributes of a live transaction."""
+    row = connection.execute(
+        "SELECT parent_id, timeout, expires, attributes FROM master_transactions WHERE id = ?",
+        (transaction_id.lower(),),
+    ).fetchone()
+    if row is None or row[2] <= time.time():
+        return None
+    parent_id, timeout, _, stored = row
+    return {
+        "id": transaction_id.lower(),
+        "type": "transaction" if parent_id == TRUNK else "nested_transaction",
+        "parent_id": parent_id or "0-0-0-0",
+        "timeout": timeout,
+        "state": "active",
+        "nested_transaction_ids": _nested(connection, transaction_id),
+        **load_yson(stored, "attributes"),
+    }
+
+
+def all_ids(connection: sqlite3.Connection) -> list[str]:
+    """Return the ids of the live transactions."""
+    rows = connection.execute(
+        "SELECT id FROM master_transactions WHERE expires > ? ORDER BY id", (time.time(),)
+    )
+    return [transaction_id for (transaction_id,) in rows]
+
+
+def _nested(connection: sqlite3.Connection, transaction_id: str) -> list[str]:
+    rows = connection.execute(
+        "SELECT id FROM master_transactions WHERE parent_id = ?", (transaction_id.lower(),)
+    )
+    return [nested for (nested,) in rows]
+
+
+def _end(connection: sqlite3.Connection, transaction_id: str) -> None:
+    for nested in _nested(connection, transaction_id):
+        _end(connection, nested)
+    branches.discard(connection, transaction_id.lower())
+    _forget(connection, transaction_id)
+
+
+def _forget(connection: sqlite3.Connection, transaction_id: str) -> None:
+    connection.execute("DELETE FROM master_transactions WHERE id = ?", (transaction_id.lower(),))

@@ -1,0 +1,70 @@
+"""Mutation ids: the answer to a change is kept for a while, so that its repetition changes nothing.
+
+Only commands that the masters execute keep answers. Tablet commands do not, as in YTsaurus: there a
+repeated commit is a second commit.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local import arguments
+from yt_exactly_once.local.cypress import master_transactions
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.formats import dump_yson, load_yson
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable
+
+    from yt_exactly_once.local.registry import Context
+
+KEEP_SECONDS = 300.0
+"""How long an answer is kept, as the masters' response keeper does by default."""
+
+
+def run_once(context: Context, change: Callable[[sqlite3.Connection], Any]) -> Any:
+    """Apply a change in one write, unless its mutation id has an answer already.
+
+    Args:
+        context: of the command; `mutation_id` and `retry` are among its parameters.
+        change: what to do; its answer must be a structured value.
+
+    Raises:
+        YtError: a known mutation id comes without `retry`, or the change fails. A failed change keeps
+            no answer: its repetition is tried anew.
+    """
+    mutation_id = arguments.identifier(context.parameters, "mutation_id")
+    is_retry = arguments.flag(context.parameters, "retry")
+    with context.proxy.store.write() as connection:
+        if mutation_id is not None:
+            kept = _kept(connection, mutation_id)
+            if kept is not None:
+                if is_retry:
+                    return load_yson(kept, "kept answer")
+                raise YtError(
+                    'Duplicate request is not marked as "retry"',
+                    attributes={"mutation_id": mutation_id},
+                )
+        master_transactions.expire(connection)
+        answer = change(connection)
+        if mutation_id is not None:
+            _keep(connection, mutation_id, dump_yson(answer))
+    return answer
+
+
+def _kept(connection: sqlite3.Connection, mutation_id: str) -> bytes | None:
+    row = connection.execute(
+        "SELECT answer FROM mutations WHERE id = ? AND created > ?",
+        (mutation_id, time.time() - KEEP_SECONDS),
+    ).fetchone()
+    return row[0] if row else None
+
+
+def _keep(connection: sqlite3.Connection, mutation_id: str, answer: bytes) -> None:
+    now = time.time()
+    connection.execute("DELETE FROM mutations WHERE created <= ?", (now - KEEP_SECONDS,))
+    connection.execute(
+        "INSERT OR REPLACE INTO mutations VALUES (?, ?, ?)", (mutation_id, now, answer)
+    )

@@ -1,0 +1,391 @@
+"""Creating, replacing and removing nodes, with the locks that each change needs.
+
+Every function takes the view of the transaction that the change belongs to. Reading is the business
+of `reading`, copying that of `copying`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from yt import yson
+
+from yt_exactly_once.local.cypress import attributes, branches, clock, hooks, locks, tree, values
+from yt_exactly_once.local.cypress.ids import make_id
+from yt_exactly_once.local.cypress.layout import ROOT_ID, TRUNK
+from yt_exactly_once.local.cypress.ypath import Mark, YPath
+from yt_exactly_once.local.errors import Code, YtError
+
+if TYPE_CHECKING:
+    from yt_exactly_once.local.cypress.tree import Position
+    from yt_exactly_once.local.cypress.view import View
+
+SCALAR_DEFAULTS: dict[str, Any] = {
+    "string_node": "",
+    "int64_node": 0,
+    "uint64_node": yson.YsonUint64(0),
+    "double_node": 0.0,
+    "boolean_node": False,
+}
+CREATABLE = frozenset(
+    (
+        *SCALAR_DEFAULTS,
+        *tree.VALUE_TYPES,
+        "map_node",
+        "table",
+        "file",
+        "link",
+        "queue_consumer",
+        "queue_producer",
+    )
+)
+_MAX_NAME_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Creation:
+    """How a node is put at a path.
+
+    Attributes:
+        node_type: object type.
+        attributes: given by the user.
+        owner: who creates it.
+        recursive: whether missing parents are created.
+        ignore_existing: whether an existing node of the type will do.
+        ignore_type_mismatch: whether one of any type will.
+        force: whether an existing node is replaced.
+    """
+
+    node_type: str
+    attributes: dict[str, Any] = field(default_factory=dict)
+    owner: str = "root"
+    recursive: bool = False
+    ignore_existing: bool = False
+    ignore_type_mismatch: bool = False
+    force: bool = False
+
+
+def create(view: View, path: YPath, wish: Creation) -> str:
+    """Create a node; return its id, or that of the node that will do.
+
+    Raises:
+        YtError: 501 when the path is taken, 500 when its parent is missing, 402 on a lock.
+    """
+    if wish.node_type not in CREATABLE:
+        raise YtError(f'Cannot create a node of type "{wish.node_type}" in the embedded cluster')
+    position = tree.walk(view, path, follow_last=False)
+    if not position.rest:
+        if wish.ignore_existing and not wish.force:
+            return _accept_existing(position, wish)
+        if not wish.force or position.id == ROOT_ID:
+            raise already_exists(position.path)
+    node_type, stored = _initial(wish)
+    node_id = make_id(node_type)
+    place(view, position, node_id, recursive=wish.recursive, owner=wish.owner)
+    view.add_node(node_id, node_type)
+    view.put_attributes(node_id, clock.birth(view.connection, wish.owner))
+    _fill(view, node_id, node_type, stored)
+    return node_id
+
+
+def already_exists(where: str) -> YtError:
+    """Return the error for a path that is taken."""
+    return YtError(f"Node {where} already exists", Code.ALREADY_EXISTS)
+
+
+def place(
+    view: View, position: Position, node_id: str, *, recursive: bool, owner: str = "root"
+) -> None:
+    """Lead a path to a node: make missing parents, take locks, and unlink what was there."""
+    if not position.rest:
+        found = view.place(position.id)
+        if found is None:
+            raise YtError(f"{position.path} has no place in the tree to put a node at")
+        parent_id, name = found
+        unlink(view, position.id)
+    else:
+        parent_id, name = _make_parents(view, position, recursive=recursive, owner=owner)
+    locks.acquire(view, parent_id, locks.SHARED, child_key=name)
+    view.put_child(parent_id, name, node_id)
+    clock.touch(view, parent_id, "content")
+
+
+def _make_parents(
+    view: View, position: Position, *, recursive: bool, owner: str
+) -> tuple[str, str]:
+    """Return the id of the parent-to-be and the name under it."""
+    if position.type != "map_node" or not all(isinstance(step, str) for step in position.rest):
+        raise position.missing()
+    if len(position.rest) > 1 and not recursive:
+        raise position.missing()
+    *missing, name = (str(step) for step in position.rest)
+    if view.path(position.id).count("/") + len(missing) > values.MAX_DEPTH:
+        raise YtError(f"Depth limit of {values.MAX_DEPTH} exceeded at {position.path}")
+    if len(name.encode()) > _MAX_NAME_BYTES:
+        raise YtError(f"Map node key is longer than {_MAX_NAME_BYTES} bytes", Code.MAX_KEY_LENGTH)
+    parent_id = position.id
+    for step in missing:
+        made = make_id("map_node")
+        locks.acquire(view, parent_id, locks.SHARED, child_key=step)
+        view.add_node(made, "map_node")
+        view.put_attributes(made, clock.birth(view.connection, owner))
+        view.put_child(parent_id, step, made)
+        parent_id = made
+    return parent_id, name
+
+
+def _accept_existing(position: Position, wish: Creation) -> str:
+    wanted = "table" if wish.node_type.startswith("queue_") else wish.node_type
+    if position.type != wanted and not wish.ignore_type_mismatch:
+        raise YtError(
+            f'{position.path} already exists and has type "{position.type}" while node of'
+            f' "{wanted}" type is about to be created',
+            Code.ALREADY_EXISTS,
+        )
+    return position.id
+
+
+def _initial(wish: Creation) -> tuple[str, dict[str, Any]]:
+    """Return the type a node really gets, and its attributes."""
+    given = {str(name): value for name, value in wish.attributes.items()}
+    if wish.node_type in {"queue_consumer", "queue_producer"}:
+        return "table", {**given, "dynamic": True, f"treat_as_{wish.node_type}": True}
+    return wish.node_type, given
+
+
+def _fill(view: View, node_id: str, node_type: str, given: dict[str, Any]) -> None:
+    """Give a new node its content and attributes."""
+    value = given.pop("value", None) if node_type in tree.VALUE_TYPES else None
+    if node_type in SCALAR_DEFAULTS:
+        view.put_value(node_id, SCALAR_DEFAULTS[node_type])
+    elif node_type in tree.VALUE_TYPES:
+        view.put_value(node_id, [] if value is None and node_type == "list_node" else value)
+    elif node_type == "link":
+        view.put_value(node_id, _link_target(given.pop("target_path", None)))
+    elif node_type == "table" and given.get("dynamic"):
+        if view.tx != TRUNK:
+            _refuse_nested_dynamic(given)
+        given = {**hooks.create_table(view.connection, node_id, given), "dynamic": True}
+    elif node_type == "table":
+        given = _static_table(given)
+    if not given.get("dynamic"):
+        _check_given(view, node_id, given)
+    view.put_attributes(node_id, given)
+
+
+def _check_given(view: View, node_id: str, given: dict[str, Any]) -> None:
+    node = tree.find(view, node_id)
+    if node is None:
+        raise YtError(f"Node {node_id} vanished while it was created")
+    for name in given.keys() - {"schema", "schema_mode", "dynamic"}:
+        attributes.check_settable(view, node, name)
+
+
+def _refuse_nested_dynamic(given: dict[str, Any]) -> None:
+    if given.get("treat_as_queue_consumer") or given.get("treat_as_queue_producer"):
+        raise YtError("Queue consumers and producers cannot be created in a transaction")
+
+
+def _static_table(given: dict[str, Any]) -> dict[str, Any]:
+    raw = given.get("schema")
+    mode = "weak" if raw is None else "strong"
+    return {**given, "schema": hooks.static_schema(raw), "schema_mode": mode}
+
+
+def _link_target(target: Any) -> str:
+    if not isinstance(target, str):
+        raise YtError('A link needs the attribute "target_path"')
+    return str(target)
+
+
+def unlink(view: View, node_id: str) -> None:
+    """Take a node with everything below out of the tree."""
+    if node_id == ROOT_ID:
+        raise YtError("Cannot remove the root")
+    found = view.place(node_id)
+    if found is None:
+        raise YtError(f"Cannot remove {view.path(node_id)}: no path leads to it")
+    lock_subtree(view, node_id)
+    detach(view, *found)
+    if view.tx == TRUNK:
+        branches.destroy_if_unreachable(view.connection, node_id)
+
+
+def detach(view: View, parent_id: str, name: str) -> None:
+    """Take a name out of a map, leaving the node that it led to."""
+    locks.acquire(view, parent_id, locks.SHARED, child_key=name)
+    view.put_child(parent_id, name, None)
+    clock.touch(view, parent_id, "content")
+
+
+def lock_subtree(view: View, node_id: str) -> None:
+    """Take exclusive locks on a node and everything below it."""
+    locks.acquire(view, node_id)
+    for child_id in view.children(node_id).values():
+        lock_subtree(view, child_id)
+
+
+def remove(view: View, path: YPath, *, recursive: bool, force: bool) -> None:
+    """Remove a node, an attribute, or a part of a value.
+
+    Args:
+        view: the change belongs to its transaction.
+        path: `/*` at its end stands for all children, `/@*` for all user attributes.
+        recursive: whether a map with children may go.
+        force: whether a path that leads nowhere is fine.
+
+    Raises:
+        YtError: 500 when there is nothing, 506 when there are children.
+    """
+    try:
+        position = tree.walk(view, path, follow_last=False)
+    except YtError as error:
+        if force and error.contains(Code.RESOLVE):
+            return
+        raise
+    if position.is_attribute:
+        node = tree.load(view, position)
+        attributes.delete(view, node, position.rest[1:], force=force)
+    elif position.is_inner:
+        _remove_inner(view, position, force=force)
+    elif position.rest == (Mark.ASTERISK,) and position.type == "map_node":
+        for child_id in view.children(position.id).values():
+            _check_empty(view, child_id, recursive=recursive)
+            unlink(view, child_id)
+    elif position.rest:
+        if not force:
+            raise position.missing()
+    else:
+        _check_empty(view, position.id, recursive=recursive)
+        unlink(view, position.id)
+
+
+def _check_empty(view: View, node_id: str, *, recursive: bool) -> None:
+    if not recursive and view.children(node_id):
+        raise YtError(
+            "Cannot remove non-empty composite node when recursive option is not set",
+            Code.CANNOT_REMOVE_NONEMPTY,
+        )
+
+
+def _remove_inner(view: View, position: Position, *, force: bool) -> None:
+    locks.acquire(view, position.id)
+    value = view.value(position.id)
+    view.put_value(position.id, values.remove(value, position.rest, position.path, force=force))
+    clock.touch(view, position.id, "content")
+
+
+def set_(
+    view: View, path: YPath, value: Any, *, recursive: bool, force: bool, owner: str = "root"
+) -> None:
+    """Set a node, an attribute, or a part of a value.
+
+    Raises:
+        YtError: 500 when the parent is missing, code 1 when the types do not fit.
+    """
+    position = tree.walk(view, path)
+    if position.is_attribute:
+        attributes.write(view, tree.load(view, position), position.rest[1:], value)
+        return
+    if position.is_inner:
+        locks.acquire(view, position.id)
+        whole = view.value(position.id)
+        changed = values.set_(whole, position.rest, value, position.path, recursive=recursive)
+        view.put_value(position.id, changed)
+        clock.touch(view, position.id, "content")
+        return
+    if position.rest:
+        _build(view, position, value, recursive=recursive, owner=owner)
+    else:
+        _set_self(view, position, value, force=force, owner=owner)
+
+
+def _build(view: View, position: Position, value: Any, *, recursive: bool, owner: str) -> None:
+    """Create a node, or a tree of nodes, from a value."""
+    values.check_depth(value, position.path.count("/") + len(position.rest), position.path)
+    node_type = type_of(value)
+    node_id = make_id(node_type)
+    place(view, position, node_id, recursive=recursive, owner=owner)
+    _plant(view, node_id, node_type, value, owner)
+
+
+def _plant(view: View, node_id: str, node_type: str, value: Any, owner: str) -> None:
+    view.add_node(node_id, node_type)
+    given = {str(k): v for k, v in (getattr(value, "attributes", None) or {}).items()}
+    view.put_attributes(node_id, {**clock.birth(view.connection, owner), **given})
+    if node_type != "map_node":
+        view.put_value(node_id, without_attributes(value))
+        return
+    for name, item in value.items():
+        child_type = type_of(item)
+        child_id = make_id(child_type)
+        view.put_child(node_id, str(name), child_id)
+        _plant(view, child_id, child_type, item, owner)
+
+
+def _set_self(view: View, position: Position, value: Any, *, force: bool, owner: str) -> None:
+    if position.type in tree.VALUE_TYPES:
+        locks.acquire(view, position.id)
+        view.put_value(position.id, value)
+    elif position.type in SCALAR_DEFAULTS:
+        given = type_of(value)
+        if given != position.type:
+            raise YtError(
+                f'Cannot update "{position.type.removesuffix("_node")}" node with'
+                f' "{given.removesuffix("_node")}" value; types must match'
+            )
+        locks.acquire(view, position.id)
+        view.put_value(position.id, without_attributes(value))
+    elif position.type == "map_node" and isinstance(value, dict):
+        values.check_depth(value, position.path.count("/"), position.path)
+        if not force and position.id == ROOT_ID:
+            raise YtError("Cannot replace the root")
+        locks.acquire(view, position.id)
+        for child_id in view.children(position.id).values():
+            unlink(view, child_id)
+        for name, item in value.items():
+            child_type = type_of(item)
+            child_id = make_id(child_type)
+            view.put_child(position.id, str(name), child_id)
+            _plant(view, child_id, child_type, item, owner)
+    else:
+        raise YtError(
+            f'"Set" method is not supported for {position.path} of type "{position.type}"'
+            f' with a value of type "{type_of(value).removesuffix("_node")}"'
+        )
+    clock.touch(view, position.id, "content")
+
+
+def type_of(value: Any) -> str:
+    """Return the type of node that holds a value.
+
+    Raises:
+        YtError: no node holds entities.
+    """
+    if isinstance(value, bool | yson.YsonBoolean):
+        return "boolean_node"
+    if isinstance(value, yson.YsonUint64):
+        return "uint64_node"
+    for kinds, name in (
+        (int, "int64_node"),
+        (float, "double_node"),
+        (dict, "map_node"),
+        (list, "list_node"),
+        ((str, bytes, yson.YsonStringProxy), "string_node"),
+    ):
+        if isinstance(value, kinds):
+            return name
+    raise YtError("Entity nodes cannot be created inside Cypress")
+
+
+def without_attributes(value: Any) -> Any:
+    """Return a scalar or list without its own attributes."""
+    if not getattr(value, "attributes", None):
+        return value
+    if isinstance(value, yson.YsonUint64):
+        return yson.YsonUint64(int(value))
+    if isinstance(value, yson.YsonBoolean):
+        return bool(value)
+    kinds: tuple[Any, ...] = (int, float, str, bytes, list, dict)
+    return next((kind(value) for kind in kinds if isinstance(value, kind)), value)

@@ -1,0 +1,174 @@
+"""Reading the tree: `get`, `list` and `exists` for nodes, attributes and values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt import yson
+
+from yt_exactly_once.local.cypress import attributes, tree, values
+from yt_exactly_once.local.cypress.nodes import SCALAR_DEFAULTS, without_attributes
+from yt_exactly_once.local.errors import Code, YtError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from yt_exactly_once.local.cypress.tree import Position
+    from yt_exactly_once.local.cypress.view import View
+    from yt_exactly_once.local.cypress.ypath import YPath
+
+
+def get(
+    view: View, path: YPath, names: Sequence[str] | None = None, max_size: int | None = None
+) -> Any:
+    """Return what a path leads to.
+
+    Args:
+        view: as whom to read.
+        path: of a node, an attribute or a part of a value.
+        names: attributes that every shown node carries.
+        max_size: how many children of a map are shown at most.
+
+    Raises:
+        YtError: with code 500 when there is nothing.
+    """
+    position = tree.walk(view, path)
+    if position.is_attribute:
+        return _get_attribute(view, position, names)
+    if position.is_inner:
+        try:
+            return values.get(view.value(position.id), position.rest, position.path)
+        except YtError as error:
+            raise _unresolved(position, error) from error
+    if position.rest:
+        raise position.missing()
+    return _show(view, position, names or [], max_size, is_root=True)
+
+
+def exists(view: View, path: YPath) -> bool:
+    """Tell whether a path leads to something; a path that cannot be followed leads nowhere."""
+    try:
+        position = tree.walk(view, path)
+        if position.is_attribute:
+            return _attribute_exists(view, position)
+    except YtError as error:
+        if error.contains(Code.RESOLVE):
+            return False
+        raise
+    if position.is_inner:
+        return values.exists(view.value(position.id), position.rest)
+    return not position.rest
+
+
+def list_(
+    view: View, path: YPath, names: Sequence[str] | None = None, max_size: int | None = None
+) -> list[Any]:
+    """Return the names of the children of a map, or the keys of an attribute or value."""
+    position = tree.walk(view, path)
+    if position.is_attribute:
+        node = tree.load(view, position)
+        if len(position.rest) == 1:
+            return attributes.names(view, node)
+        return values.keys(_get_attribute(view, position, None), position.given)
+    if position.is_inner or (not position.rest and position.type in tree.VALUE_TYPES):
+        inner = values.get(view.value(position.id), position.rest, position.path)
+        return values.keys(inner, position.given)
+    if position.rest:
+        raise position.missing()
+    if position.type != "map_node":
+        raise YtError(f'"List" method is not supported by {position.path} of type {position.type}')
+    children = view.children(position.id)
+    shown = [
+        _with_attributes(
+            name, _attributes_of(view, child_id, f"{position.path}/{name}", names or [])
+        )
+        for name, child_id in list(children.items())[:max_size]
+    ]
+    if max_size is not None and len(children) > max_size:
+        incomplete: list[Any] = _with_attributes(shown, {"incomplete": True})
+        return incomplete
+    return shown
+
+
+def _get_attribute(view: View, position: Position, names: Sequence[str] | None) -> Any:
+    node = tree.load(view, position)
+    _, *steps = position.rest
+    if not steps:
+        return attributes.read_some(view, node, names) if names else attributes.read_all(view, node)
+    name = attributes.attribute_name(steps[0])
+    value = attributes.read(view, node, name)
+    return values.get(value, steps[1:], f"{node.path}/@{name}")
+
+
+def _attribute_exists(view: View, position: Position) -> bool:
+    node = tree.load(view, position)
+    _, *steps = position.rest
+    if not steps:
+        return True
+    name = attributes.attribute_name(steps[0])
+    if name not in attributes.names(view, node):
+        return False
+    return len(steps) == 1 or values.exists(attributes.read(view, node, name), steps[1:])
+
+
+def _show(
+    view: View,
+    position: Position,
+    names: Sequence[str],
+    max_size: int | None,
+    *,
+    is_root: bool,
+) -> Any:
+    shown: Any = yson.YsonEntity()
+    if position.type == "map_node":
+        if is_root or not view.attribute(position.id, "opaque"):
+            shown = _show_children(view, position, names, max_size)
+    elif position.type in {*SCALAR_DEFAULTS, "list_node"} or (
+        is_root and position.type in tree.VALUE_TYPES
+    ):
+        shown = view.value(position.id)
+    if names:
+        wanted = _attributes_of(view, position.id, position.path, names, position.type)
+        return _with_attributes(shown, wanted)
+    return shown
+
+
+def _show_children(
+    view: View, position: Position, names: Sequence[str], max_size: int | None
+) -> Any:
+    children = view.children(position.id)
+    shown: dict[str, Any] = {}
+    for name, child_id in list(children.items())[:max_size]:
+        child = tree.Position(
+            child_id,
+            view.node_type(child_id) or "",
+            f"{position.path}/{name}",
+            (),
+            position.given,
+        )
+        shown[name] = _show(view, child, names, None, is_root=False)
+    if max_size is not None and len(children) > max_size:
+        return _with_attributes(shown, {"incomplete": True})
+    return shown
+
+
+def _attributes_of(
+    view: View, node_id: str, where: str, names: Sequence[str], node_type: str | None = None
+) -> dict[str, Any]:
+    if not names:
+        return {}
+    kind = node_type or view.node_type(node_id) or ""
+    node = tree.load(view, tree.Position(node_id, kind, where, (), where))
+    return attributes.read_some(view, node, names)
+
+
+def _with_attributes(value: Any, wanted: dict[str, Any]) -> Any:
+    if not wanted:
+        return value
+    typed = yson.to_yson_type(without_attributes(value))
+    typed.attributes = {**(getattr(value, "attributes", None) or {}), **wanted}
+    return typed
+
+
+def _unresolved(position: Position, error: YtError) -> YtError:
+    return YtError(f"Error resolving path {position.given}", Code.RESOLVE, inner=[error])

@@ -1,0 +1,56 @@
+"""The nodes that a new cluster begins with: `//home`, `//tmp` and the few of `//sys` that clients read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.cypress import clock, layout
+from yt_exactly_once.local.cypress.ids import make_id
+from yt_exactly_once.local.cypress.view import View
+
+if TYPE_CHECKING:
+    import sqlite3
+
+_MAPS = (
+    "home",
+    "tmp",
+    "sys",
+    "sys/accounts",
+    "sys/groups",
+    "sys/queue_agents",
+    "sys/tablet_cell_bundles",
+    "sys/tablet_cells",
+    "sys/users",
+)
+_OBJECTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("sys/accounts/default", "account", {"name": "default", "resource_limits": {}}),
+    ("sys/accounts/sys", "account", {"name": "sys", "resource_limits": {}}),
+    ("sys/accounts/tmp", "account", {"name": "tmp", "resource_limits": {}}),
+    ("sys/groups/everyone", "group", {"name": "everyone"}),
+    ("sys/groups/superusers", "group", {"name": "superusers", "members": ["root"]}),
+    (
+        "sys/tablet_cell_bundles/default",
+        "tablet_cell_bundle",
+        {"name": "default", "health": "good", "options": {}},
+    ),
+    ("sys/users/guest", "user", {"name": "guest", "banned": False}),
+    ("sys/users/root", "user", {"name": "root", "banned": False, "member_of": ["superusers"]}),
+)
+
+
+def plant(connection: sqlite3.Connection) -> None:
+    """Create the initial nodes."""
+    view = View(connection)
+    view.put_attributes(layout.ROOT_ID, clock.birth(connection, "root"))
+    known = {"": layout.ROOT_ID}
+    planted: list[tuple[str, str, dict[str, Any]]] = [(path, "map_node", {}) for path in _MAPS]
+    planted += _OBJECTS
+    for path, node_type, attributes in planted:
+        parent, _, name = path.rpartition("/")
+        node_id = make_id(node_type)
+        view.add_node(node_id, node_type)
+        view.put_child(known[parent], name, node_id)
+        view.put_attributes(node_id, {**clock.birth(connection, "root"), **attributes})
+        known[path] = node_id
+    # A name of its own, as `TCypressManager` gives the attribute.
+    view.put_attribute(known["sys"], "cluster_name", "local")

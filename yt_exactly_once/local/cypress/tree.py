@@ -1,0 +1,216 @@
+"""The tree: from paths to nodes.
+
+It resolves paths through maps and links as a transaction sees them, and answers where a node is. It
+changes nothing but raw attributes; `nodes` creates and removes, `locks` forbids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.cypress import layout, master_transactions, seeds, ypath
+from yt_exactly_once.local.cypress.view import View
+from yt_exactly_once.local.cypress.ypath import Mark, Step, YPath
+from yt_exactly_once.local.errors import Code, YtError
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from yt_exactly_once.local.store import Store
+
+_MAX_LINKS = 32
+VALUE_TYPES = frozenset(("document", "list_node"))
+"""Nodes whose content is one value that a path may reach into."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One object of the tree, as a transaction saw it.
+
+    Attributes:
+        id: object id.
+        type: object type, such as `map_node` or `table`.
+        parent_id: id of the parent; `None` for the root and for objects without a path.
+        name: key in the parent.
+        path: the one path without links that leads here; `#id` for objects without a path.
+        attributes: every stored attribute, system and user.
+    """
+
+    id: str
+    type: str
+    parent_id: str | None
+    name: str
+    path: str
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a path leads.
+
+    Attributes:
+        id: the deepest existing node.
+        type: its type.
+        path: its path without links.
+        rest: the steps that are left; empty when the path is a node.
+        given: the path as the client wrote it.
+    """
+
+    id: str
+    type: str
+    path: str
+    rest: tuple[Step, ...]
+    given: str
+
+    @property
+    def is_attribute(self) -> bool:
+        """Whether the path leads to an attribute, or to all of them."""
+        return bool(self.rest) and self.rest[0] is Mark.ATTRIBUTE
+
+    @property
+    def is_inner(self) -> bool:
+        """Whether the path leads into the value of a document."""
+        return bool(self.rest) and self.type in VALUE_TYPES and not self.is_attribute
+
+    def missing(self) -> YtError:
+        """Return the error for a path that does not exist."""
+        step = self.rest[0] if self.rest else ""
+        name = step.value if isinstance(step, Mark) else step
+        if self.type == "map_node":
+            reason = f'Node {self.path} has no child with key "{name}"'
+        else:
+            reason = f"{self.path} cannot have children"
+        return YtError(
+            f"Error resolving path {self.given}",
+            Code.RESOLVE,
+            inner=[YtError(reason, Code.RESOLVE)],
+        )
+
+
+class Cypress:
+    """The tree of a cluster; one object per proxy, all state in the store."""
+
+    def __init__(self, store: Store) -> None:
+        with store.write() as connection:
+            if layout.create(connection):
+                seeds.plant(connection)
+
+    def view(self, connection: sqlite3.Connection, transaction_id: str | None = None) -> View:
+        """Return the tree as a master transaction sees it; without one, the trunk.
+
+        Raises:
+            YtError: no such transaction, or not a master one.
+        """
+        if transaction_id is None:
+            return View(connection)
+        return View(connection, master_transactions.chain(connection, transaction_id))
+
+    def resolve(
+        self, connection: sqlite3.Connection, path: Any, *, transaction_id: str | None = None
+    ) -> Node:
+        """Return the node that a path leads to.
+
+        Raises:
+            YtError: with code 500 when there is none.
+        """
+        view = self.view(connection, transaction_id)
+        position = walk(view, ypath.parse(path))
+        if position.rest:
+            raise position.missing()
+        return load(view, position)
+
+    def set_attribute(
+        self, connection: sqlite3.Connection, node_id: str, name: str, value: Any
+    ) -> None:
+        """Store an attribute in the trunk, without any check."""
+        View(connection).put_attribute(node_id, name, value)
+
+    def node_by_id(self, connection: sqlite3.Connection, node_id: str) -> Node | None:
+        """Return an object by its id."""
+        return find(View(connection), node_id)
+
+
+def walk(view: View, path: YPath, *, follow_last: bool = True) -> Position:
+    """Follow a path as far as it leads.
+
+    Links on the way are followed; a link at the end too, unless `&` comes after it or the caller
+    wants the link itself.
+
+    Raises:
+        YtError: with code 500 when the root or the target of a link does not exist.
+    """
+    return _walk(view, path, _MAX_LINKS, follow_last=follow_last)
+
+
+def _walk(view: View, path: YPath, links_left: int, *, follow_last: bool) -> Position:
+    node_id, node_type, where = _start(view, path)
+    rest = path.steps
+    while True:
+        if node_type == "link":
+            if rest and rest[0] is Mark.AMPERSAND:
+                return Position(node_id, node_type, where, rest[1:], path.text)
+            if not rest and not follow_last:
+                break
+            target = _follow(view, node_id, where, path, links_left)
+            node_id, node_type, where = target.id, target.type, target.path
+            links_left -= 1
+            if target.rest:
+                return Position(node_id, node_type, where, target.rest + rest, path.text)
+            continue
+        if rest and rest[0] is Mark.AMPERSAND:
+            rest = rest[1:]
+            continue
+        if not rest or not isinstance(rest[0], str) or node_type != "map_node":
+            break
+        child_id = view.child(node_id, rest[0])
+        child_type = view.node_type(child_id) if child_id else None
+        if child_id is None or child_type is None:
+            break
+        where = f"{where}/{ypath.escape(rest[0])}"
+        node_id, node_type, rest = child_id, child_type, rest[1:]
+    return Position(node_id, node_type, where, rest, path.text)
+
+
+def _start(view: View, path: YPath) -> tuple[str, str, str]:
+    if not path.root:
+        return layout.ROOT_ID, "map_node", "/"
+    node_type = view.node_type(path.root)
+    if node_type is None:
+        raise YtError(
+            f"Error resolving path {path.text}",
+            Code.RESOLVE,
+            inner=[YtError(f"No such object {path.root}", Code.RESOLVE)],
+        )
+    return path.root, node_type, view.path(path.root)
+
+
+def _follow(view: View, link_id: str, where: str, path: YPath, links_left: int) -> Position:
+    target = view.value(link_id)
+    if links_left == 0:
+        raise YtError(
+            f"Error resolving path {path.text}",
+            Code.RESOLVE,
+            inner=[YtError(f"Too many links on the way, the last one is {where}", Code.RESOLVE)],
+        )
+    try:
+        return _walk(view, ypath.parse(target, "target_path"), links_left - 1, follow_last=True)
+    except YtError as error:
+        raise YtError(f"Error resolving path {path.text}", Code.RESOLVE, inner=[error]) from error
+
+
+def load(view: View, position: Position) -> Node:
+    """Return the node at a position."""
+    place = view.place(position.id)
+    parent_id, name = place or (None, "")
+    return Node(
+        position.id, position.type, parent_id, name, position.path, view.attributes(position.id)
+    )
+
+
+def find(view: View, node_id: str) -> Node | None:
+    """Return an object by its id, as a view sees it."""
+    node_type = view.node_type(node_id)
+    if node_type is None:
+        return None
+    return load(view, Position(node_id, node_type, view.path(node_id), (), f"#{node_id}"))

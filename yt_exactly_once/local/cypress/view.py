@@ -1,0 +1,218 @@
+"""The tree as one transaction sees it: versioned facts read through a chain of transactions.
+
+A chain is the transaction, its ancestors, and the trunk. Reads take the nearest version, writes go to
+the first of the chain. This module knows rows and versions, not paths, types or rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.cypress.layout import ROOT_ID, TRUNK
+from yt_exactly_once.local.cypress.ypath import escape
+from yt_exactly_once.local.formats import dump_yson, load_yson
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable
+
+OVERWRITE = "overwrite"
+APPEND = "append"
+_FROZEN = ""
+"""Name of the entry that marks frozen children; no child can have it."""
+
+
+@dataclass(frozen=True)
+class View:
+    """Facts about nodes, seen from a transaction.
+
+    Attributes:
+        connection: open read or write transaction of the store.
+        chain: transaction ids from the innermost to the trunk.
+    """
+
+    connection: sqlite3.Connection
+    chain: tuple[str, ...] = (TRUNK,)
+
+    @property
+    def tx(self) -> str:
+        """The transaction that writes belong to."""
+        return self.chain[0]
+
+    @property
+    def parent(self) -> View:
+        """The view from the parent transaction."""
+        return replace(self, chain=self.chain[1:])
+
+    def _nearest(self, versions: Iterable[tuple[str, Any]], default: Any) -> Any:
+        """Pick from `(transaction, value)` pairs the one that this view sees."""
+        best, best_rank = default, len(self.chain)
+        for tx, value in versions:
+            rank = self.chain.index(tx) if tx in self.chain else len(self.chain)
+            if rank < best_rank:
+                best, best_rank = value, rank
+        return best
+
+    def node_type(self, node_id: str) -> str | None:
+        """Return the type of an object, or `None` when there is none."""
+        row = self.connection.execute(
+            "SELECT type FROM cypress_nodes WHERE id = ?", (node_id,)
+        ).fetchone()
+        return row[0] if row else None
+
+    def add_node(self, node_id: str, node_type: str) -> None:
+        """Record a new object; it is found by path once an entry leads to it."""
+        self.connection.execute("INSERT INTO cypress_nodes VALUES (?, ?)", (node_id, node_type))
+
+    def child(self, parent_id: str, name: str) -> str | None:
+        """Return the id of a child."""
+        frozen = self._frozen_in(parent_id)
+        if frozen is not None:
+            return replace(self, chain=(frozen,)).children(parent_id).get(name)
+        found = self.connection.execute(
+            "SELECT tx, child_id FROM cypress_entries WHERE parent_id = ? AND name = ?",
+            (parent_id, name),
+        )
+        child: str | None = self._nearest(found, None)
+        return child
+
+    def children(self, parent_id: str) -> dict[str, str]:
+        """Return the children of a map node by name, in the order of names."""
+        frozen = self._frozen_in(parent_id)
+        if frozen is not None and len(self.chain) > 1:
+            return replace(self, chain=(frozen,)).children(parent_id)
+        versions: dict[str, list[tuple[str, str | None]]] = {}
+        for name, tx, child_id in self.connection.execute(
+            "SELECT name, tx, child_id FROM cypress_entries WHERE parent_id = ? ORDER BY name",
+            (parent_id,),
+        ):
+            versions.setdefault(name, []).append((tx, child_id))
+        seen = {name: self._nearest(found, None) for name, found in versions.items()}
+        return {name: child_id for name, child_id in seen.items() if child_id is not None}
+
+    def freeze_children(self, parent_id: str) -> None:
+        """Keep the children of a map node as they are now, in this transaction."""
+        for name, child_id in self.children(parent_id).items():
+            self.put_child(parent_id, name, child_id)
+        self.put_child(parent_id, _FROZEN, None)
+
+    def _frozen_in(self, parent_id: str) -> str | None:
+        """Return the transaction of the chain in which the children are frozen, if any."""
+        if self.chain == (TRUNK,):
+            return None
+        found = self.connection.execute(
+            "SELECT tx, tx FROM cypress_entries WHERE parent_id = ? AND name = ?",
+            (parent_id, _FROZEN),
+        )
+        frozen: str | None = self._nearest(found, None)
+        return frozen
+
+    def place(self, node_id: str) -> tuple[str, str] | None:
+        """Return parent and name of a node, or `None` for one that no path leads to."""
+        for parent_id, name in self.connection.execute(
+            "SELECT DISTINCT parent_id, name FROM cypress_entries WHERE child_id = ?", (node_id,)
+        ).fetchall():
+            if self.child(parent_id, name) == node_id:
+                return parent_id, name
+        return None
+
+    def path(self, node_id: str) -> str:
+        """Return the path of a node; `#id` when none leads to it."""
+        names: list[str] = []
+        current = node_id
+        while current != ROOT_ID:
+            place = self.place(current)
+            if place is None:
+                return f"#{node_id}"
+            current, name = place
+            names.append(escape(name))
+        return "/" + "".join("/" + name for name in reversed(names))
+
+    def put_child(self, parent_id: str, name: str, child_id: str | None) -> None:
+        """Set or, with `None`, remove a child."""
+        if child_id is None and self.tx == TRUNK:
+            self.connection.execute(
+                "DELETE FROM cypress_entries WHERE parent_id = ? AND name = ? AND tx = ''",
+                (parent_id, name),
+            )
+            return
+        self.connection.execute(
+            "INSERT OR REPLACE INTO cypress_entries VALUES (?, ?, ?, ?)",
+            (parent_id, name, self.tx, child_id),
+        )
+
+    def attribute(self, node_id: str, name: str) -> Any:
+        """Return a stored attribute, `None` when there is none."""
+        found = [
+            self.connection.execute(
+                "SELECT tx, value FROM cypress_attributes"
+                " WHERE node_id = ? AND tx = ? AND name = ?",
+                (node_id, tx, name),
+            ).fetchone()
+            for tx in self.chain
+        ]
+        value = self._nearest([row for row in found if row], None)
+        return None if value is None else load_yson(value, "attribute")
+
+    def attributes(self, node_id: str) -> dict[str, Any]:
+        """Return every stored attribute."""
+        merged: dict[str, bytes | None] = {}
+        for tx in reversed(self.chain):
+            merged.update(
+                self.connection.execute(
+                    "SELECT name, value FROM cypress_attributes WHERE node_id = ? AND tx = ?",
+                    (node_id, tx),
+                ).fetchall()
+            )
+        return {
+            name: load_yson(value, "attribute")
+            for name, value in merged.items()
+            if value is not None
+        }
+
+    def put_attribute(self, node_id: str, name: str, value: Any) -> None:
+        """Store an attribute."""
+        self._put_attribute(node_id, name, dump_yson(value))
+
+    def put_attributes(self, node_id: str, values: dict[str, Any]) -> None:
+        """Store several attributes."""
+        self.connection.executemany(
+            "INSERT OR REPLACE INTO cypress_attributes VALUES (?, ?, ?, ?)",
+            [(node_id, self.tx, name, dump_yson(value)) for name, value in values.items()],
+        )
+
+    def drop_attribute(self, node_id: str, name: str) -> None:
+        """Forget an attribute."""
+        if self.tx == TRUNK:
+            self.connection.execute(
+                "DELETE FROM cypress_attributes WHERE node_id = ? AND tx = '' AND name = ?",
+                (node_id, name),
+            )
+        else:
+            self._put_attribute(node_id, name, None)
+
+    def _put_attribute(self, node_id: str, name: str, value: bytes | None) -> None:
+        self.connection.execute(
+            "INSERT OR REPLACE INTO cypress_attributes VALUES (?, ?, ?, ?)",
+            (node_id, self.tx, name, value),
+        )
+
+    def value(self, node_id: str) -> Any:
+        """Return the content of a scalar, a document or a link."""
+        found = self.connection.execute(
+            "SELECT tx, value FROM cypress_contents WHERE node_id = ?", (node_id,)
+        )
+        value = self._nearest(found, None)
+        return None if value is None else load_yson(value, "content")
+
+    def put_value(self, node_id: str, value: Any) -> None:
+        """Replace the content of a scalar, a document or a link."""
+        self.put_content(node_id, OVERWRITE, dump_yson(value))
+
+    def put_content(self, node_id: str, mode: str, value: bytes | None) -> None:
+        """Record that the content changed in this transaction."""
+        self.connection.execute(
+            "INSERT OR REPLACE INTO cypress_contents VALUES (?, ?, ?, ?)",
+            (node_id, self.tx, mode, value),
+        )

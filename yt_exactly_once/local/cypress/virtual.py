@@ -1,0 +1,158 @@
+"""Objects that are in the tree but not stored as nodes: transactions, locks, proxies.
+
+`//sys/transactions`, `//sys/http_proxies` and ids of transactions and locks are answered from what
+the cluster knows; they can be read, never changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.cypress import locks, master_transactions, values
+from yt_exactly_once.local.cypress.ids import TYPES, is_id, type_number
+from yt_exactly_once.local.cypress.ypath import Mark, YPath
+from yt_exactly_once.local.errors import Code, YtError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from yt_exactly_once.local.cypress.view import View
+    from yt_exactly_once.local.cypress.ypath import Step
+
+_PREFIX_LENGTH = 2
+
+
+@dataclass(frozen=True)
+class Virtual:
+    """A path into a virtual object.
+
+    Attributes:
+        content: children by name, each with its attributes; `None` when there is no such object.
+        attributes: of the object itself.
+        steps: the path inside.
+        text: the whole path.
+    """
+
+    content: dict[str, dict[str, Any]] | None
+    attributes: dict[str, Any]
+    steps: tuple[Step, ...]
+    text: str
+
+    def get(self) -> Any:
+        """Return what the path leads to."""
+        if self.content is None:
+            raise self._missing()
+        if not self.steps:
+            return dict.fromkeys(self.content)
+        first, *rest = self.steps
+        if first is Mark.ATTRIBUTE:
+            return self._attribute(self.attributes, rest)
+        child = self._child(first)
+        if not rest:
+            return None
+        if rest[0] is Mark.ATTRIBUTE:
+            return self._attribute(child, rest[1:])
+        raise self._missing()
+
+    def children(self) -> list[str]:
+        """Return the names of the children."""
+        if self.content is None or self.steps:
+            value = self.get()
+            return values.keys(value, self.text)
+        return list(self.content)
+
+    def exists(self) -> bool:
+        """Tell whether the path leads to something."""
+        try:
+            self.get()
+        except YtError:
+            return False
+        return True
+
+    def _child(self, name: Step) -> dict[str, Any]:
+        if self.content is None or not isinstance(name, str) or name not in self.content:
+            raise self._missing()
+        return self.content[name]
+
+    def _attribute(self, known: dict[str, Any], steps: list[Step]) -> Any:
+        if not steps:
+            return known
+        if steps[0] not in known:
+            raise YtError(f'Attribute "{steps[0]}" is not found', Code.RESOLVE)
+        return values.get(known, steps, self.text)
+
+    def _missing(self) -> YtError:
+        return YtError(
+            f"Error resolving path {self.text}",
+            Code.RESOLVE,
+            inner=[YtError("No such object", Code.RESOLVE)],
+        )
+
+
+def find(view: View, path: YPath, proxies: Callable[[], list[str]]) -> Virtual | None:
+    """Return the virtual object that a path leads into, if it does."""
+    if path.root:
+        return _by_id(view, path)
+    if path.steps[:1] != ("sys",):
+        return None
+    makers: dict[Step, Callable[[], dict[str, dict[str, Any]]]] = {
+        "transactions": lambda: _transactions(view),
+        "http_proxies": lambda: {address: _proxy(address) for address in proxies()},
+        "proxies": lambda: {address: _proxy(address) for address in proxies()},
+    }
+    maker = makers.get(path.steps[1]) if len(path.steps) >= _PREFIX_LENGTH else None
+    if maker is None:
+        return None
+    content = maker()
+    own = {"type": "map_node", "count": len(content)}
+    return Virtual(content, own, path.steps[_PREFIX_LENGTH:], path.text)
+
+
+def _transactions(view: View) -> dict[str, dict[str, Any]]:
+    described = {
+        transaction_id: _describe_transaction(view, transaction_id)
+        for transaction_id in master_transactions.all_ids(view.connection)
+    }
+    return {name: found for name, found in described.items() if found is not None}
+
+
+def _by_id(view: View, path: YPath) -> Virtual | None:
+    if not is_id(path.root):
+        return None
+    number = type_number(path.root)
+    if number in master_transactions.MASTER_TYPES:
+        known = _describe_transaction(view, path.root)
+    elif number == TYPES["lock"]:
+        lock = locks.find(view.connection, path.root)
+        known = (
+            None
+            if lock is None
+            else {
+                "id": lock.id,
+                "type": "lock",
+                "state": lock.state,
+                "mode": lock.mode,
+                "node_id": lock.node_id,
+                "transaction_id": lock.tx,
+            }
+        )
+    else:
+        return None
+    return Virtual(None if known is None else {}, known or {}, path.steps, path.text)
+
+
+def _describe_transaction(view: View, transaction_id: str) -> dict[str, Any] | None:
+    known = master_transactions.describe(view.connection, transaction_id)
+    if known is None:
+        return None
+    held = locks.of_transaction(view.connection, transaction_id)
+    return {
+        **known,
+        "lock_ids": [lock.id for lock in held],
+        "locked_node_ids": sorted({lock.node_id for lock in held}),
+    }
+
+
+def _proxy(address: str) -> dict[str, Any]:
+    return {"type": "map_node", "role": "data", "banned": False, "address": address}

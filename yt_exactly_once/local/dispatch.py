@@ -1,0 +1,198 @@
+"""Running one command: from a request to an answer, with parameters, formats and errors in between.
+
+Everything here is synchronous and runs on a worker thread. It never touches the socket, and what a
+command does is its handler's business.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local import arguments, encodings, formats, messages, parameters, row_formats
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.messages import Answer, Request
+from yt_exactly_once.local.registry import REGISTRY, Command, Context, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from yt_exactly_once.local.formats import Format
+    from yt_exactly_once.local.proxy import Proxy
+
+_LOGGER = logging.getLogger(__name__)
+_UNSUPPORTED_MEDIA_TYPE = 415
+_BODY_PIECE = 4 << 20
+
+
+@dataclass(frozen=True)
+class Call:
+    """A command that is ready to run."""
+
+    command: Command
+    context: Context
+    output_format: Format
+    output_encoding: str
+    error_format: Format
+    header_format: Format
+
+
+def prepare(proxy: Proxy, command: Command, request: Request, user: str) -> Call:
+    """Read everything but the data out of a request.
+
+    Raises:
+        YtError: a header, the query string, or a parameter body is malformed.
+    """
+    headers = request.headers
+    header_format = parameters.header_format(headers)
+    content_encoding = headers.get("content-encoding", encodings.IDENTITY).strip().lower()
+    if not encodings.is_supported(content_encoding):
+        raise YtError(
+            "Unsupported Content-Encoding",
+            attributes={"content_encoding": content_encoding},
+            http_status=_UNSUPPORTED_MEDIA_TYPE,
+        )
+    if request.method == "POST" and content_encoding != encodings.IDENTITY and request.body:
+        raise YtError("Content-Encoding not supported in POST body")
+    merged = parameters.gather(
+        request.method,
+        request.query,
+        headers,
+        request.body,
+        parameters.choose_format(
+            headers, "x-yt-input-format", headers.get("content-type"), command.input_type
+        ),
+        _output_format(headers, command),
+    )
+    input_format = formats.parse_format(merged["input_format"])
+    context = Context(proxy, command.name, merged, user)
+    if request.method != "POST":
+        body = _Body(request.body, content_encoding, input_format)
+        context.read_value = body.value
+        context.read_rows = body.rows
+        context.read_bytes = body.pieces
+    return Call(
+        command,
+        context,
+        formats.parse_format(merged["output_format"]),
+        encodings.choose(headers.get("accept-encoding")),
+        error_format(headers),
+        header_format,
+    )
+
+
+def _output_format(headers: Mapping[str, str], command: Command) -> Format:
+    # An answer without rows or values has no format to choose.
+    bare = command.output_type in {"null", "binary"}
+    mime = None if bare else headers.get("accept")
+    return parameters.choose_format(headers, "x-yt-output-format", mime, command.output_type)
+
+
+def error_format(headers: Mapping[str, str]) -> Format:
+    """Return the format that the client wants errors in."""
+    return parameters.choose_format(headers, "x-yt-error-format", None, "structured")
+
+
+def run(call: Call) -> Answer:
+    """Execute a command; every failure becomes an error answer."""
+    try:
+        result = execute(call.command, call.context)
+        body = _encode(call.command, result, call.output_format)
+        answer = Answer(headers={"Content-Type": formats.to_mime(call.output_format)}, body=body)
+        if call.command.output_type == "binary":
+            answer.headers["Content-Type"] = "application/octet-stream"
+        if call.context.response_parameters:
+            encoded = formats.dumps(call.context.response_parameters, call.header_format)
+            answer.headers["X-YT-Response-Parameters"] = encoded.decode("latin-1")
+        if call.output_encoding != encodings.IDENTITY:
+            answer.body = encodings.encode(answer.body, call.output_encoding)
+        answer.headers["Content-Encoding"] = call.output_encoding
+    except Exception as raised:  # noqa: BLE001 - as_error logs what it does not know
+        return messages.error_answer(as_error(raised, call.context), call.error_format)
+    return answer
+
+
+def execute(command: Command, context: Context) -> Any:
+    """Run a handler; exceptions pass through."""
+    return command.handler(context)
+
+
+def as_error(raised: Exception, context: Context | None = None) -> YtError:
+    """Turn anything that a handler raised into an error of the wire."""
+    if isinstance(raised, YtError):
+        error = raised
+    elif isinstance(raised, sqlite3.OperationalError) and "locked" in str(raised):
+        error = YtError("The store is busy; try again later", Code.UNAVAILABLE)
+    else:
+        name = context.command if context else "request"
+        _LOGGER.error("Internal error in %s", name, exc_info=raised)
+        error = YtError(
+            "Internal error", attributes={"exception": f"{type(raised).__name__}: {raised}"}
+        )
+    path = context.parameters.get("path") if context else None
+    if isinstance(path, str):
+        error.attributes.setdefault("path", str(path))
+    return error
+
+
+def execute_nested(parent: Context, request: Any) -> dict[str, Any]:
+    """Execute one part of a batch and return its `output` or its `error`."""
+    context: Context | None = None
+    try:
+        part = arguments.mapping(request, "batch request")
+        command = _batch_command(arguments.text(part.get("command"), "command"))
+        given = arguments.mapping(part.get("parameters", {}), "parameters")
+        context = Context(parent.proxy, command.name, given, parent.user)
+        context.read_value = lambda: part.get("input")
+        output = execute(command, context)
+    except Exception as raised:  # noqa: BLE001 - as_error logs what it does not know
+        return {"error": as_error(raised, context).to_dict()}
+    return {} if output is None else {"output": output}
+
+
+def _batch_command(name: str) -> Command:
+    command = REGISTRY.get(name)
+    if command is None:
+        raise YtError(f'Unknown command "{name}"')
+    if not {command.input_type, command.output_type} <= {"null", "structured"}:
+        raise YtError(f'Command "{name}" cannot be part of a batch')
+    return command
+
+
+class _Body:
+    """The data of a PUT, decoded when the handler asks for it."""
+
+    def __init__(self, raw: bytes, encoding: str, form: Format) -> None:
+        self._raw = raw
+        self._encoding = encoding
+        self._format = form
+
+    def _decoded(self) -> bytes:
+        return encodings.decode(self._raw, self._encoding)
+
+    def value(self) -> Any:
+        return formats.loads(self._decoded(), self._format, "request body")
+
+    def rows(self, schema: Sequence[Mapping[str, Any]] | None = None, /) -> list[dict[str, Any]]:
+        return row_formats.loads(self._decoded(), self._format, schema)
+
+    def pieces(self) -> Iterator[bytes]:
+        data = self._decoded()
+        for start in range(0, len(data), _BODY_PIECE):
+            yield data[start : start + _BODY_PIECE]
+
+
+def _encode(command: Command, result: Any, output: Format) -> bytes:
+    if result is None:
+        return b""
+    encoders: dict[str, Callable[[], bytes]] = {
+        "null": lambda: b"",
+        "structured": lambda: formats.dumps(result, output),
+        "binary": lambda: b"".join(result),
+        "tabular": lambda: row_formats.dumps(
+            result.rows if isinstance(result, Rows) else result, output
+        ),
+    }
+    return encoders[command.output_type]()

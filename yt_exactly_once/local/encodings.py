@@ -1,0 +1,104 @@
+"""Content codings of HTTP bodies: what a request may carry and what an answer is sent with.
+
+Request bodies are decoded whole. A body labelled gzip or deflate may be a gzip or a zlib stream: the
+Python client sends zlib under the name gzip, and the real proxy detects both.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import zlib
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.local.errors import YtError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+IDENTITY = "identity"
+_WINDOW_AUTODETECT = 47
+_WINDOW_GZIP = 31
+_UNSUPPORTED_MEDIA_TYPE = 415
+
+
+def is_supported(name: str) -> bool:
+    """Tell whether request bodies may use a coding."""
+    return name in {IDENTITY, "gzip", "deflate"} or (name == "br" and _has_brotli())
+
+
+def decode(data: bytes, name: str) -> bytes:
+    """Decode a request body; an empty body stays empty, as the real decompressor has it.
+
+    Raises:
+        YtError: the body is cut off or is not what the header says.
+    """
+    if name == IDENTITY or not data:
+        return data
+    if name == "br":
+        return _decode_brotli(data)
+    inflater = zlib.decompressobj(_WINDOW_AUTODETECT)
+    try:
+        decoded = inflater.decompress(data) + inflater.flush()
+    except zlib.error as error:
+        raise YtError(f'Error decompressing request body as "{name}": {error}') from error
+    if not inflater.eof:
+        raise YtError(f'Error decompressing request body as "{name}": unexpected end of stream')
+    return decoded
+
+
+def choose(accept: str | None) -> str:
+    """Choose the coding of an answer; identity whenever the client can take it.
+
+    Raises:
+        YtError: the client refuses every known coding; the answer has status 415.
+    """
+    if accept is None or not accept.strip():
+        return IDENTITY
+    wanted: dict[str, float] = {}
+    for item in accept.split(","):
+        name, _, parameters = item.strip().partition(";")
+        wanted[name.strip().lower()] = _quality(parameters)
+    if wanted.get(IDENTITY, wanted.get("*", 1.0)) > 0:
+        return IDENTITY
+    for name in ("gzip", "deflate"):
+        if wanted.get(name, wanted.get("*", 0.0)) > 0:
+            return name
+    raise YtError(
+        "Could not determine feasible Content-Encoding given Accept-Encoding constraints",
+        attributes={"client_accept_encoding": accept},
+        http_status=_UNSUPPORTED_MEDIA_TYPE,
+    )
+
+
+def encode(data: bytes, name: str) -> bytes:
+    """Encode an answer with a coding that `choose` gave."""
+    encoders: dict[str, Callable[[bytes], bytes]] = {
+        IDENTITY: bytes,
+        "gzip": lambda body: zlib.compress(body, 1, _WINDOW_GZIP),
+        "deflate": lambda body: zlib.compress(body, 1),
+    }
+    return encoders[name](data)
+
+
+def _quality(parameters: str) -> float:
+    key, _, value = parameters.strip().partition("=")
+    if key.strip() != "q":
+        return 1.0
+    try:
+        return float(value)
+    except ValueError:
+        return 0.0
+
+
+def _has_brotli() -> bool:
+    return importlib.util.find_spec("brotli") is not None
+
+
+def _decode_brotli(data: bytes) -> bytes:
+    import brotli  # type: ignore[import-not-found]  # noqa: PLC0415 - an optional package
+
+    try:
+        decoded: bytes = brotli.decompress(data)
+    except brotli.error as error:
+        raise YtError(f'Error decompressing request body as "br": {error}') from error
+    return decoded

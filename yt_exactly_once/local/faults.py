@@ -1,0 +1,187 @@
+"""Faults on request: rules that make a command fail, vanish, wait or kill the proxy.
+
+Rules live in the store, so they hold for every proxy of a cluster and their counts are global. This
+module decides which rule hits; the wire layer carries the action out.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.formats import dump_yson, load_yson
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Mapping
+
+    from yt_exactly_once.local.store import Store
+
+_LOGGER = logging.getLogger(__name__)
+
+ACTIONS = {
+    "lose_answer": "execute, then reset the connection without an answer",
+    "lose_request": "reset the connection without executing",
+    "delay": "wait `seconds`, then go on",
+    "unavailable": "answer 503 with Retry-After, not executed",
+    "error": "answer the given code and message, not executed; a commit loses its transaction",
+    "expire_transaction": "end the transaction that the request names, then go on",
+    "kill_proxy": "end the proxy process at once, `when` before or after executing",
+    "hold": "reset the connection at once and execute after `seconds`",
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One rule.
+
+    Attributes:
+        action: one of `ACTIONS`.
+        command: wire name of the command it applies to; `*` is every command.
+        count: how often it hits; `None` is for ever.
+        after: how many matching requests pass before the first hit.
+        probability: chance that a matching request is hit.
+        seed: makes the chance repeatable.
+        match: parameters that a request must have, exactly.
+        proxy: address of the one proxy it holds for; empty is all.
+        seconds: for `delay` and `hold`.
+        code: for `error` and `unavailable`.
+        message: for `error` and `unavailable`.
+        when: for `kill_proxy`, `before` or `after`.
+    """
+
+    action: str
+    command: str = "*"
+    count: int | None = 1
+    after: int = 0
+    probability: float = 1.0
+    seed: int = 0
+    match: Mapping[str, Any] = field(default_factory=dict)
+    proxy: str = ""
+    seconds: float = 0.0
+    code: int = Code.UNAVAILABLE
+    message: str = "Fault on request"
+    when: str = "after"
+
+    def __post_init__(self) -> None:
+        """Refuse what no request could ever meet."""
+        if self.action not in ACTIONS:
+            raise YtError(
+                f'Unknown fault action "{self.action}"; known: {", ".join(sorted(ACTIONS))}'
+            )
+        if self.when not in {"before", "after"}:
+            raise YtError('Fault attribute "when" must be "before" or "after"')
+        if not 0 <= self.probability <= 1:
+            raise YtError('Fault attribute "probability" must be between 0 and 1')
+        if self.after < 0 or self.seconds < 0 or (self.count is not None and self.count < 1):
+            raise YtError('Fault attributes "after", "seconds" and "count" must not be negative')
+
+    def error(self) -> YtError:
+        """Return the error that `error` and `unavailable` answer with."""
+        return YtError(self.message, self.code, {"fault": True})
+
+
+class Faults:
+    """The rules of a cluster, as one proxy sees them.
+
+    Args:
+        store: of the cluster.
+        address: of the proxy.
+    """
+
+    def __init__(self, store: Store, address: str = "") -> None:
+        self._store = store
+        self._address = address
+        with store.write() as connection:
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS faults (id INTEGER PRIMARY KEY AUTOINCREMENT,"
+                " rule BLOB NOT NULL, seen INTEGER NOT NULL, hits INTEGER NOT NULL)"
+            )
+
+    def add(self, rules: list[Any]) -> list[int]:
+        """Append rules, each given as a map of the attributes of `Fault`; return their ids."""
+        checked = [parse(rule) for rule in rules]
+        ids = []
+        with self._store.write() as connection:
+            for rule in checked:
+                cursor = connection.execute(
+                    "INSERT INTO faults (rule, seen, hits) VALUES (?, 0, 0)",
+                    (dump_yson(asdict(rule)),),
+                )
+                ids.append(int(cursor.lastrowid or 0))
+        return ids
+
+    def clear(self) -> None:
+        """Forget every rule."""
+        with self._store.write() as connection:
+            connection.execute("DELETE FROM faults")
+
+    def rules(self) -> list[dict[str, Any]]:
+        """Return the rules with their counts: `seen` matching requests, `hits` among them."""
+        with self._store.read() as connection:
+            return [
+                {"id": number, **asdict(rule), "seen": seen, "hits": hits}
+                for number, rule, seen, hits in _stored(connection)
+            ]
+
+    def take(self, command: str, parameters: Mapping[str, Any]) -> list[Fault]:
+        """Count a request and return the rules that hit it, in the order they were added."""
+        with self._store.read() as connection:
+            if not any(self._matches(r, command, parameters) for _, r, _, _ in _stored(connection)):
+                return []
+        taken = []
+        with self._store.write() as connection:
+            for number, rule, seen, hits in _stored(connection):
+                if not self._matches(rule, command, parameters):
+                    continue
+                hit = _hits(rule, seen, hits)
+                connection.execute(
+                    "UPDATE faults SET seen = seen + 1, hits = hits + ? WHERE id = ?", (hit, number)
+                )
+                if hit:
+                    _LOGGER.warning("Fault %d: %s of %s", number, rule.action, command)
+                    taken.append(rule)
+        return taken
+
+    def _matches(self, rule: Fault, command: str, parameters: Mapping[str, Any]) -> bool:
+        return (
+            rule.command in {"*", command}
+            and rule.proxy in {"", self._address}
+            and all(parameters.get(name) == value for name, value in rule.match.items())
+        )
+
+
+def parse(rule: Any) -> Fault:
+    """Read a rule given as a map.
+
+    Raises:
+        YtError: an unknown attribute, or a value out of range.
+    """
+    if not isinstance(rule, dict):
+        raise YtError("A fault rule must be a map")
+    known = {item.name for item in fields(Fault)}
+    unknown = sorted(str(name) for name in rule if name not in known)
+    if unknown or "action" not in rule:
+        raise YtError(
+            f'A fault rule needs "action" and may have {", ".join(sorted(known))};'
+            f" unknown: {', '.join(unknown) or 'none'}"
+        )
+    try:
+        return Fault(**rule)
+    except TypeError as error:
+        raise YtError(f"Malformed fault rule: {error}") from error
+
+
+def _stored(connection: sqlite3.Connection) -> list[tuple[int, Fault, int, int]]:
+    rows = connection.execute("SELECT id, rule, seen, hits FROM faults ORDER BY id").fetchall()
+    return [(n, Fault(**load_yson(rule, "fault")), seen, hits) for n, rule, seen, hits in rows]
+
+
+def _hits(rule: Fault, seen: int, hits: int) -> bool:
+    if seen < rule.after or (rule.count is not None and hits >= rule.count):
+        return False
+    chance = random.Random(f"{rule.seed}/{seen}").random()  # noqa: S311 - repeatable, not secret
+    return chance < rule.probability

@@ -1,0 +1,236 @@
+"""The JSON of YTsaurus: attributes, types and bytes expressed in plain JSON.
+
+A value with attributes becomes `{"$value": ..., "$attributes": ...}`, a key that starts with a dollar
+gets a second one, and with `encode_utf8` (the default) every character stands for one byte.
+Spellings: `yt/yt/core/json/config.h`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+from yt import yson
+
+from yt_exactly_once.local.errors import Code, YtError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_INT64_MIN = -(2**63)
+_INT64_MAX = 2**63 - 1
+_MAX_DEPTH = 200
+"""YSON parsers stop at 256 levels; what cannot be read back must not be written."""
+_UINT64_MAX = 2**64 - 1
+_NO_SPACE = re.compile(r"\S")
+_SPECIAL_KEYS = frozenset(("$value", "$attributes", "$type", "$incomplete"))
+
+
+def loads(data: bytes, attributes: Mapping[str, Any], what: str) -> Any:
+    """Parse one JSON value.
+
+    Raises:
+        YtError: malformed JSON, or a number or string that YTsaurus cannot hold.
+    """
+    try:
+        parsed = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise YtError(f"Error parsing {what} as JSON: {error}") from error
+    return _Decoder(attributes, what).decode(parsed)
+
+
+def load_fragment(data: bytes, attributes: Mapping[str, Any], what: str) -> Iterator[Any]:
+    """Yield the values of a sequence, which may have white space between them or nothing.
+
+    Raises:
+        YtError: as `loads`.
+    """
+    decoder = _Decoder(attributes, what)
+    parser = json.JSONDecoder()
+    try:
+        text = data.decode()
+        position = _skip_space(text, 0)
+        while position < len(text):
+            value, position = parser.raw_decode(text, position)
+            yield decoder.decode(value)
+            position = _skip_space(text, position)
+    except (ValueError, RecursionError) as error:
+        raise YtError(f"Error parsing {what} as JSON: {error}") from error
+
+
+def dumps(value: Any, attributes: Mapping[str, Any]) -> bytes:
+    """Encode one value.
+
+    Raises:
+        YtError: the value has no JSON form under these attributes.
+    """
+    encoder = _Encoder(attributes)
+    pretty = str(attributes.get("format", "text")) == "pretty"
+    separators = None if pretty else (",", ":")
+    return json.dumps(
+        encoder.encode(value),
+        indent=4 if pretty else None,
+        separators=separators,
+        ensure_ascii=False,
+        allow_nan=bool(attributes.get("support_infinity", False)),
+    ).encode()
+
+
+def encode_bytes(value: bytes, *, encode_utf8: bool) -> str:
+    """Return the JSON string of a YSON string."""
+    if encode_utf8:
+        return value.decode("latin-1")
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise YtError(
+            "A string that is not UTF-8 cannot be written as JSON with encode_utf8=false"
+        ) from error
+
+
+def _skip_space(text: str, position: int) -> int:
+    found = _NO_SPACE.search(text, position)
+    return found.start() if found else len(text)
+
+
+class _Decoder:
+    def __init__(self, attributes: Mapping[str, Any], what: str) -> None:
+        self._encode_utf8 = bool(attributes.get("encode_utf8", True))
+        self._plain = bool(attributes.get("plain", False))
+        self._what = what
+
+    def decode(self, value: Any, depth: int = 0) -> Any:
+        if depth > _MAX_DEPTH:
+            raise YtError(f"Error parsing {self._what}: depth limit of {_MAX_DEPTH} exceeded")
+        if isinstance(value, str):
+            return self._string(value)
+        if isinstance(value, bool | float) or value is None:
+            return value
+        if isinstance(value, int):
+            return self._integer(value)
+        if isinstance(value, list):
+            return [self.decode(item, depth + 1) for item in value]
+        if not self._plain and "$value" in value and value.keys() <= _SPECIAL_KEYS:
+            return self._wrapped(value, depth + 1)
+        return {self._key(key): self.decode(item, depth + 1) for key, item in value.items()}
+
+    def _wrapped(self, value: dict[str, Any], depth: int) -> Any:
+        inner = value["$value"]
+        typed_already = "$type" in value
+        decoded = self._typed(inner, value["$type"]) if typed_already else self.decode(inner, depth)
+        if "$attributes" not in value:
+            return decoded
+        attributes = self.decode(value["$attributes"], depth)
+        if not isinstance(attributes, dict):
+            raise YtError(f'Error parsing {self._what}: "$attributes" must be a map')
+        typed = yson.to_yson_type(decoded)
+        typed.attributes = attributes
+        return typed
+
+    def _typed(self, value: Any, name: Any) -> Any:
+        try:
+            if name == "uint64":
+                return yson.YsonUint64(int(value))
+            if name == "int64":
+                return self._integer(int(value))
+            if name == "double":
+                return float(value)
+            if name == "boolean":
+                return value if isinstance(value, bool) else {"true": True, "false": False}[value]
+        except (ValueError, TypeError, KeyError) as error:
+            raise YtError(f'Error parsing {self._what}: bad value of "$type" {name}') from error
+        if name == "string" and isinstance(value, str):
+            return self._string(value)
+        raise YtError(f'Error parsing {self._what}: unexpected "$type" {name}')
+
+    def _integer(self, value: int) -> Any:
+        if _INT64_MIN <= value <= _INT64_MAX:
+            return value
+        if value <= _UINT64_MAX and value > 0:
+            return yson.YsonUint64(value)
+        raise YtError(f"Error parsing {self._what}: integer is out of range")
+
+    def _string(self, value: str) -> Any:
+        if not self._encode_utf8 or value.isascii():
+            return value
+        try:
+            raw = value.encode("latin-1")
+        except UnicodeEncodeError as error:
+            raise YtError(
+                f"Error parsing {self._what}: a character stands for one byte and must be at most"
+                " U+00FF; set encode_utf8=false to send text as it is"
+            ) from error
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            return yson.make_byte_key(raw)
+
+    def _key(self, key: str) -> Any:
+        return self._string(key[1:] if key.startswith("$$") and not self._plain else key)
+
+
+class _Encoder:
+    def __init__(self, attributes: Mapping[str, Any]) -> None:
+        self._encode_utf8 = bool(attributes.get("encode_utf8", True))
+        self._plain = bool(attributes.get("plain", False))
+        self._stringify = bool(attributes.get("stringify", False))
+        self._annotate = bool(attributes.get("annotate_with_types", False))
+        self._attributes_mode = str(attributes.get("attributes_mode", "on_demand"))
+        self._support_infinity = bool(attributes.get("support_infinity", False))
+
+    def encode(self, value: Any) -> Any:
+        body, name = self._body(value)
+        attributes = getattr(value, "attributes", None)
+        shown: dict[str, Any] = {}
+        if name and self._annotate:
+            shown["$type"] = name
+        if self._attributes_mode == "always" or (attributes and self._attributes_mode != "never"):
+            shown["$attributes"] = {
+                self._key(key): self.encode(item) for key, item in (attributes or {}).items()
+            }
+        return {**shown, "$value": body} if shown else body
+
+    def _body(self, value: Any) -> tuple[Any, str]:
+        """Return the JSON of a value without attributes, and its type where it has a name."""
+        if value is None or isinstance(value, yson.YsonEntity):
+            return None, ""
+        if isinstance(value, dict):
+            return {self._key(key): self.encode(item) for key, item in value.items()}, ""
+        if isinstance(value, list | tuple):
+            return [self.encode(item) for item in value], ""
+        return self._scalar(value)
+
+    def _scalar(self, value: Any) -> tuple[Any, str]:
+        if isinstance(value, bool | yson.YsonBoolean):
+            truth = bool(value)
+            return (str(truth).lower() if self._stringify else truth), "boolean"
+        if isinstance(value, int):
+            number = int(value)
+            unsigned = isinstance(value, yson.YsonUint64) or number > _INT64_MAX
+            return (str(number) if self._stringify else number), "uint64" if unsigned else "int64"
+        if isinstance(value, float):
+            return self._double(float(value)), "double"
+        return self._string(value), "string"
+
+    def _double(self, value: float) -> Any:
+        if self._stringify:
+            return repr(value)
+        if not math.isfinite(value) and not self._support_infinity:
+            raise YtError(
+                "JSON cannot hold NaN and infinity; use stringify or support_infinity",
+                Code.GENERIC,
+            )
+        return value
+
+    def _string(self, value: Any) -> str:
+        if isinstance(value, str):
+            if value.isascii() or not self._encode_utf8:
+                return str(value)
+            return value.encode("utf-8", "surrogateescape").decode("latin-1")
+        return encode_bytes(yson.get_bytes(value), encode_utf8=self._encode_utf8)
+
+    def _key(self, key: Any) -> str:
+        text = self._string(key)
+        return "$" + text if text.startswith("$") and not self._plain else text

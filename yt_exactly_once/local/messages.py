@@ -1,0 +1,107 @@
+"""HTTP requests and answers as plain values, and the form an error takes on the wire.
+
+It knows the names of headers and nothing about commands or sockets.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local import formats, json_format
+from yt_exactly_once.local.errors import YtError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from yt_exactly_once.local.formats import Format
+
+_MAX_ERROR_HEADER = 32_000
+"""HTTP libraries refuse header lines over 64 KiB; a longer error keeps its details in the body."""
+
+NOT_FOUND = 404
+
+
+def make_guid() -> str:
+    """Make an id of the form that requests and objects have."""
+    return "-".join(f"{secrets.randbits(32):x}" for _ in range(4))
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request, body included.
+
+    Attributes:
+        method: HTTP verb.
+        path: unquoted path.
+        query: query string as sent.
+        headers: values by name in lower case.
+        body: as sent, before content decoding.
+        id: what `X-YT-Request-Id` of the answer says.
+    """
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    body: bytes
+    id: str = field(default_factory=make_guid)
+
+
+@dataclass
+class Answer:
+    """One answer."""
+
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+def json_answer(value: Any, status: int = 200) -> Answer:
+    """Return an answer of a service page."""
+    return Answer(status, {"Content-Type": "application/json"}, json.dumps(value).encode())
+
+
+def error_answer(error: YtError, error_format: Format = formats.JSON) -> Answer:
+    """Return the answer for a failed command: the envelope as headers and as body."""
+    envelope = error.to_dict()
+    text = _one_line(envelope)
+    body = text.encode()
+    if error_format.name != "json":
+        body = formats.dumps(envelope, error_format)
+    headers = {
+        "Content-Type": formats.to_mime(error_format),
+        "X-YT-Error": text if len(text) <= _MAX_ERROR_HEADER else _one_line(_outline(envelope)),
+        "X-YT-Error-Content-Type": formats.to_mime(error_format),
+        "X-YT-Response-Code": str(error.code),
+        "X-YT-Response-Message": json.dumps(error.message[:1000])[1:-1],
+    }
+    return Answer(error.http_status, headers, body)
+
+
+def not_found(message: str) -> Answer:
+    """Return the answer for a path or command that does not exist."""
+    return error_answer(YtError(message, http_status=NOT_FOUND))
+
+
+def _one_line(envelope: Any) -> str:
+    try:
+        encoded = json_format.dumps(envelope, {"encode_utf8": False, "support_infinity": True})
+    except YtError:
+        encoded = json_format.dumps(envelope, {"encode_utf8": True, "support_infinity": True})
+    # Header values must be ASCII.
+    return json.dumps(json.loads(encoded), separators=(",", ":"))
+
+
+def _outline(envelope: dict[str, Any], depth: int = 8) -> dict[str, Any]:
+    """Keep what clients match: codes and the beginnings of messages."""
+    return {
+        "code": envelope["code"],
+        "message": envelope["message"][:500],
+        "attributes": {},
+        "inner_errors": [
+            _outline(inner, depth - 1) for inner in envelope["inner_errors"][:5] if depth
+        ],
+    }

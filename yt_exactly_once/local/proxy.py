@@ -1,0 +1,115 @@
+"""One proxy of the cluster: what its commands share inside a process.
+
+It joins the store, the tree, the sticky transactions and the fault rules, and knows which other
+proxies are alive. It never handles a request itself.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.cypress import master_transactions
+from yt_exactly_once.local.cypress.ids import is_id, type_number
+from yt_exactly_once.local.cypress.master_transactions import MASTER_TYPES
+from yt_exactly_once.local.cypress.tree import Cypress
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.faults import Faults
+from yt_exactly_once.local.store import Store
+from yt_exactly_once.local.tablets.transactions import TransactionPool
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import IO
+
+CLUSTER_NAME = "local"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a user chose for the cluster.
+
+    Attributes:
+        token: the only token that is let in; `None` lets everybody in as `root`.
+        features: behaviours that differ between versions of YTsaurus, by name.
+    """
+
+    token: str | None = None
+    features: dict[str, Any] = field(default_factory=dict)
+
+
+class Proxy:
+    """State of one proxy process.
+
+    Args:
+        data_dir: directory of the cluster; the store file is in it.
+        address: `host:port` that clients reach this proxy at.
+        settings: choices of the user.
+
+    Attributes:
+        store: the durable state, shared with the other proxies.
+        cypress: the tree of objects.
+        transactions: sticky tablet transactions; they die with this process.
+        faults: rules that make commands fail.
+        cluster_name: name of the cluster in consumer rows and attributes.
+    """
+
+    def __init__(self, data_dir: Path, address: str, settings: Settings | None = None) -> None:
+        self.data_dir = data_dir
+        self.address = address
+        self.settings = settings or Settings()
+        self.cluster_name = CLUSTER_NAME
+        self.store = Store(data_dir / "store.sqlite3")
+        self.cypress = Cypress(self.store)
+        self.transactions = TransactionPool(self.store, self.settings.features)
+        self.faults = Faults(self.store, address)
+        self._beacon: IO[str] | None = None
+
+    def announce(self) -> None:
+        """Tell the other proxies that this one serves, until the process ends."""
+        beacons = self.data_dir / "proxies"
+        beacons.mkdir(exist_ok=True)
+        beacon = (beacons / self.address).open("w")
+        # The kernel drops the lock with the process, however it ends. Only a look from another proxy
+        # can hold it now, for a moment.
+        fcntl.flock(beacon, fcntl.LOCK_EX)
+        self._beacon = beacon
+
+    def live_proxies(self) -> list[str]:
+        """Return the addresses of the proxies that serve now, this one first."""
+        others = [
+            path.name
+            for path in sorted((self.data_dir / "proxies").glob("*"))
+            if path.name != self.address and _is_held(path)
+        ]
+        return [self.address, *others]
+
+    def expire_transaction(self, transaction_id: str) -> None:
+        """End a transaction of any type as if its lease had run out; unknown ones are ignored."""
+        if not is_id(transaction_id):
+            return
+        try:
+            if type_number(transaction_id) in MASTER_TYPES:
+                with self.store.write() as connection:
+                    master_transactions.abort(connection, transaction_id)
+            else:
+                self.transactions.abort(transaction_id.lower())
+        except YtError as error:
+            if not error.contains(Code.NO_SUCH_TRANSACTION):
+                raise
+
+    def close(self) -> None:
+        """Abort the sticky transactions and take the beacon down."""
+        self.transactions.close()
+        if self._beacon is not None:
+            self._beacon.close()
+
+
+def _is_held(path: Path) -> bool:
+    with path.open() as beacon:
+        try:
+            fcntl.flock(beacon, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

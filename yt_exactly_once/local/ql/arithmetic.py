@@ -1,0 +1,144 @@
+"""Arithmetic and comparison of values the way the server's generated code does them.
+
+Owns operators on plain values: 64-bit wraparound, C division, checked conversions of literals, the
+order of values with null below everything. Used to fold constants and, through `functions.udf`, at run
+time.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.ql.value_types import Type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+_MASK = 0xFFFF_FFFF_FFFF_FFFF
+_INT64_MIN = -(1 << 63)
+_INT64_END = 1 << 63
+_UINT64_END = 1 << 64
+
+
+def wrap(kind: Type, value: int) -> int:
+    """Reduce an integer to the range of a type, keeping its lowest 64 bits."""
+    bits = value & _MASK
+    return bits - _UINT64_END if kind is Type.INT64 and bits >= _INT64_END else bits
+
+
+def negate(kind: Type, value: Any) -> Any:
+    """Unary minus."""
+    return -value if kind is Type.DOUBLE else wrap(kind, -value)
+
+
+def invert(kind: Type, value: Any) -> Any:
+    """Bitwise negation."""
+    return wrap(kind, ~value)
+
+
+def calculate(symbol: str, kind: Type, left: Any, right: Any) -> Any:
+    """Apply an arithmetic or bitwise operator to two values of one type.
+
+    Raises:
+        YtError: an integer division that has no result.
+    """
+    if kind is Type.DOUBLE:
+        return _calculate_double(symbol, left, right)
+    if symbol in ("/", "%"):
+        return _divide(symbol, kind, left, right)
+    if symbol in ("<<", ">>"):
+        # The processor takes the count modulo the width.
+        return wrap(kind, _INTEGER[symbol](left, right & 63))
+    return wrap(kind, _INTEGER[symbol](left, right))
+
+
+_INTEGER: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "|": operator.or_,
+    "&": operator.and_,
+    "<<": operator.lshift,
+    ">>": operator.rshift,
+}
+
+
+def _calculate_double(symbol: str, left: float, right: float) -> float:
+    match symbol:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+    if right != 0:
+        return left / right
+    if left == 0 or math.isnan(left):
+        return math.nan
+    return math.copysign(math.inf, left) * math.copysign(1.0, right)
+
+
+def _divide(symbol: str, kind: Type, left: int, right: int) -> int:
+    if right == 0:
+        raise YtError("Division by zero")
+    if kind is Type.INT64 and left == _INT64_MIN and right == -1:
+        raise YtError("Division of INT_MIN by -1")
+    quotient = abs(left) // abs(right)
+    if (left < 0) != (right < 0):
+        quotient = -quotient
+    return quotient if symbol == "/" else left - quotient * right
+
+
+def compare_keys(left: Any, right: Any) -> int:
+    """Compare two values of one type, null below everything, as -1, 0 or 1.
+
+    Raises:
+        YtError: one of them is NaN.
+    """
+    if left is None or right is None:
+        return (right is None) - (left is None)
+    if left != left or right != right:  # noqa: PLR0124 - NaN is the value that differs from itself
+        raise YtError("NaN value is not comparable")
+    return bool(left > right) - bool(left < right)
+
+
+def relate(symbol: str, left: Any, right: Any) -> bool:
+    """Apply a relational operator, null being an ordinary value."""
+    return RELATIONS[symbol](compare_keys(left, right), 0)
+
+
+def convert_constant(kind: Type, value: Any, target: Type) -> Any:
+    """Convert the value of a constant without losing anything.
+
+    A negative number becomes unsigned by keeping its bits, like on the server.
+
+    Raises:
+        YtError: the conversion would not be exact.
+    """
+    if value is None or kind is target:
+        return value
+    if target is Type.DOUBLE:
+        if int(float(value)) != value:
+            suffix = "u" if kind is Type.UINT64 else ""
+            raise YtError(f"Failed to cast {value}{suffix} to double: inaccurate conversion")
+        return float(value)
+    if kind is Type.DOUBLE:
+        low, high = (_INT64_MIN, _INT64_END) if target is Type.INT64 else (0, _UINT64_END)
+        if not low <= value < high or int(value) != value:
+            raise YtError(f"Failed to cast {value} to {target.title}: inaccurate conversion")
+        return int(value)
+    if kind is Type.UINT64 and value >= _INT64_END:
+        raise YtError(f"Failed to cast {value}u to int64: value is greater than maximum")
+    return wrap(target, value)

@@ -1,0 +1,405 @@
+"""From syntax to typed expressions.
+
+Owns name resolution with aliases and groups, and type inference: an expression is first bound to the set
+of types it could have, and gets one type only when its surroundings have spoken (the server's expression
+builder version 1, `yt/yt/library/query/base/expr_builder_v1.cpp`).
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import singledispatchmethod
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.ql import operators, syntax
+from yt_exactly_once.local.ql.arithmetic import RELATIONS
+from yt_exactly_once.local.ql.bound import (
+    Aggregate,
+    AggregateValue,
+    Apply,
+    Bound,
+    Case,
+    Constant,
+    GroupKey,
+    InSet,
+    Match,
+)
+from yt_exactly_once.local.ql.casts import cast_function
+from yt_exactly_once.local.ql.functions.aggregates import AGGREGATES
+from yt_exactly_once.local.ql.functions.signatures import infer
+from yt_exactly_once.local.ql.functions.table import SCALARS
+from yt_exactly_once.local.ql.naming import (
+    column_name,
+    expression_text,
+    expressions_text,
+    reference_name,
+)
+from yt_exactly_once.local.ql.operators import Untyped
+from yt_exactly_once.local.ql.parser import scalar
+from yt_exactly_once.local.ql.tuples import between, constant_rows
+from yt_exactly_once.local.ql.value_types import (
+    ALL_TYPES,
+    Type,
+    TypeSet,
+    describe,
+    of_literal,
+    only,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from yt_exactly_once.local.ql.scope import Scope
+    from yt_exactly_once.local.ql.syntax import Expression, Expressions
+
+MAX_EXPRESSION_DEPTH = 50
+
+
+@dataclass
+class Group:
+    """What GROUP BY leaves of the rows: the keys by name, and the aggregates asked for so far."""
+
+    keys: list[tuple[str, Bound]]
+    aggregates: list[Aggregate] = field(default_factory=list)
+
+    def key(self, name: str) -> GroupKey | None:
+        """Return a key by its name."""
+        for index, (key_name, bound) in enumerate(self.keys):
+            if key_name == name:
+                return GroupKey(bound.type, bound.nullable, index, name)
+        return None
+
+    def aggregate(self, wanted: Aggregate) -> int:
+        """Return the number of an aggregate, adding it if it is new."""
+        if wanted not in self.aggregates:
+            self.aggregates.append(wanted)
+        return self.aggregates.index(wanted)
+
+
+class Binder:
+    """Binds expressions over a scope.
+
+    Args:
+        scope: visible tables.
+        aliases: expressions named by AS anywhere in the query.
+        canonical_nulls: whether a comparison with null is null.
+    """
+
+    def __init__(
+        self, scope: Scope, aliases: Mapping[str, Expression], *, canonical_nulls: bool
+    ) -> None:
+        self._scope = scope
+        self._aliases = aliases
+        self._canonical_nulls = canonical_nulls
+        self._expanding: set[str] = set()
+        self._depth = 0
+        self._group: Group | None = None
+
+    def group(self, group: Group) -> None:
+        """From now on bind over groups instead of rows."""
+        self._group = group
+
+    def bind(self, expression: Expression, types: TypeSet = ALL_TYPES) -> Bound:
+        """Bind an expression that must have one of the given types.
+
+        Raises:
+            YtError: an unknown name, a misplaced aggregate, types that do not go together.
+        """
+        untyped = self._bind(expression)
+        common = types & untyped.types
+        if not common:
+            raise YtError(
+                f'Type mismatch in expression: expected "{describe(types)}", '
+                f'got "{describe(untyped.types)}"',
+                attributes={"source": expression_text(expression)},
+            )
+        return untyped.generate(min(common))
+
+    def predicate(self, expressions: Expressions, clause: str) -> Bound:
+        """Bind the condition of a clause."""
+        expression = scalar(expressions)
+        bound = self.bind(expression)
+        if bound.type is not Type.BOOLEAN:
+            raise YtError(
+                f"{clause} is not a boolean expression",
+                attributes={
+                    "source": expression_text(expression),
+                    "actual_type": bound.type.title,
+                    "expected_type": "boolean",
+                },
+            )
+        return bound
+
+    def _bind(self, expression: Expression) -> Untyped:
+        self._depth += 1
+        if self._depth > MAX_EXPRESSION_DEPTH:
+            raise YtError(
+                "Maximum expression depth exceeded",
+                attributes={"max_expression_depth": MAX_EXPRESSION_DEPTH},
+            )
+        try:
+            return self._node(expression)
+        finally:
+            self._depth -= 1
+
+    @singledispatchmethod
+    def _node(self, expression: Any) -> Untyped:
+        raise TypeError(f"{type(expression).__name__} cannot be bound")
+
+    @_node.register(syntax.Literal)
+    def _literal(self, literal: syntax.Literal) -> Untyped:
+        return Untyped.of_constant(Constant(literal.type, literal.value), of_literal(literal.type))
+
+    @_node.register(syntax.Alias)
+    def _alias(self, alias: syntax.Alias) -> Untyped:
+        return self._reference(syntax.Reference(alias.name))
+
+    @_node.register(syntax.Reference)
+    def _reference(self, reference: syntax.Reference) -> Untyped:
+        if reference.table is None:
+            key = None if self._group is None else self._group.key(reference.name)
+            if key is not None:
+                return Untyped.fixed(key)
+            named = self._aliases.get(reference.name)
+            # Inside its own definition an alias means the column of that name.
+            if named is not None and reference.name not in self._expanding:
+                self._expanding.add(reference.name)
+                try:
+                    return self._bind(named)
+                finally:
+                    self._expanding.discard(reference.name)
+        column = None if self._group is not None else self._scope.resolve(reference)
+        if column is None:
+            name = reference_name(reference.name, reference.table)
+            raise YtError(f'Undefined reference "{name}"')
+        return Untyped.fixed(column)
+
+    @_node.register(syntax.Call)
+    def _call(self, call: syntax.Call) -> Untyped:
+        name = call.function.lower()
+        if name in AGGREGATES:
+            return self._aggregate(call, name)
+        if name == "cast_operator":
+            return self._cast(call)
+        function = SCALARS.get(name)
+        if function is None:
+            raise YtError(f'Undefined function "{name}"')
+        arguments = [self._bind(argument) for argument in call.arguments]
+        inference = function.infer([a.types for a in arguments], expression_text(call))
+
+        def generate(result: Type) -> Bound:
+            bound = _generate(arguments, inference.choose(result))
+            return Apply(result, not function.never_null, function, bound)
+
+        return Untyped(inference.result_types, generate)
+
+    def _cast(self, call: syntax.Call) -> Untyped:
+        bound = self.bind(call.arguments[0])
+        target = call.arguments[-1]
+        function = cast_function(bound.type, target)
+        if function is None:
+            return Untyped.fixed(bound)
+        result = function.result
+        if not isinstance(result, Type):
+            raise TypeError(f"Cast through {function.name} has no fixed type")
+        return Untyped.fixed(Apply(result, nullable=True, function=function, arguments=(bound,)))
+
+    def _aggregate(self, call: syntax.Call, name: str) -> Untyped:
+        function = AGGREGATES[name]
+        group = self._group
+        if group is None:
+            raise YtError(f'Misuse of aggregate function "{name}"')
+        with self._over_rows():
+            arguments = [self._bind(argument) for argument in call.arguments]
+        inference = infer(function, [a.types for a in arguments], expression_text(call))
+
+        def generate(result: Type) -> Bound:
+            bound = _generate(arguments, inference.choose(result))
+            text = f"{name}({expressions_text(call.arguments)})"
+            index = group.aggregate(Aggregate(name, bound, result, text))
+            return AggregateValue(result, nullable=not function.never_null, index=index)
+
+        return Untyped(inference.result_types, generate)
+
+    @contextmanager
+    def _over_rows(self) -> Iterator[None]:
+        group, self._group = self._group, None
+        try:
+            yield
+        finally:
+            self._group = group
+
+    @_node.register(syntax.Unary)
+    def _unary(self, unary: syntax.Unary) -> Untyped:
+        if len(unary.operand) != 1:
+            raise YtError(f'Unary operator "{unary.operator}" must have exactly one argument')
+        return operators.unary(
+            unary.operator, self._bind(unary.operand[0]), expression_text(unary.operand[0])
+        )
+
+    @_node.register(syntax.Binary)
+    def _binary(self, binary: syntax.Binary) -> Untyped:
+        if binary.operator not in RELATIONS:
+            left, right = scalar(binary.left), scalar(binary.right)
+            return self._combine(
+                binary.operator,
+                self._bind(left),
+                self._bind(right),
+                (expression_text(left), expression_text(right)),
+            )
+        if len(binary.left) != len(binary.right):
+            raise YtError(
+                f"Tuples of same size are expected but got {len(binary.left)} "
+                f"vs {len(binary.right)}",
+                attributes={"source": expression_text(binary)},
+            )
+        return operators.compare_tuples(
+            binary.operator,
+            [self._bind(item) for item in binary.left],
+            [self._bind(item) for item in binary.right],
+            self._combine,
+            [
+                (expression_text(left), expression_text(right))
+                for left, right in zip(binary.left, binary.right, strict=True)
+            ],
+        )
+
+    def _combine(
+        self, operator: str, left: Untyped, right: Untyped, sources: tuple[str, str]
+    ) -> Untyped:
+        return operators.binary(operator, left, right, sources, null_safe=not self._canonical_nulls)
+
+    def _operands(self, expressions: Expressions, operator: str) -> tuple[Bound, ...]:
+        """Bind the left side of IN, BETWEEN and TRANSFORM: every operand decides its own type."""
+        bound = [self.bind(expression) for expression in expressions]
+        names = [column_name(e) for e in expressions if isinstance(e, syntax.Reference)]
+        for name in names:
+            if names.count(name) > 1:
+                raise YtError(
+                    f"{operator} operator has multiple references to column {name}",
+                    attributes={"source": expressions_text(expressions)},
+                )
+        return tuple(bound)
+
+    @_node.register(syntax.In)
+    def _in(self, node: syntax.In) -> Untyped:
+        operands = self._operands(node.operand, "IN")
+        source = expression_text(node)
+        for operand in operands:
+            if operand.type is Type.ANY:
+                raise YtError(
+                    f'Cannot use expression of type "{operand.type.title}" with IN operator',
+                    attributes={"source": source},
+                )
+        rows = constant_rows(node.values, operands, source, exact_width=True)
+        return Untyped.fixed(InSet(Type.BOOLEAN, operands, rows))
+
+    @_node.register(syntax.Between)
+    def _between(self, node: syntax.Between) -> Untyped:
+        operands = self._operands(node.operand, "BETWEEN")
+        return Untyped.fixed(between(operands, node.ranges, expression_text(node)))
+
+    @_node.register(syntax.Transform)
+    def _transform(self, node: syntax.Transform) -> Untyped:
+        source = expression_text(node)
+        operands = self._operands(node.operand, "TRANSFORM")
+        if len(node.keys) != len(node.values):
+            raise YtError(
+                "Size mismatch for source and result arrays in TRANSFORM operator",
+                attributes={"source": source},
+            )
+        results = [self._bind(scalar(value)) for value in node.values]
+        if node.default is not None:
+            results.append(self._bind(scalar(node.default)))
+        kind = _common_type(results, "Types mismatch in tuple", source)
+        keys = constant_rows(node.keys, operands, source, exact_width=True)
+        bound = [result.generate(kind) for result in results]
+        default = bound.pop() if node.default is not None else None
+        # The first of equal keys wins, as it does in the sorted array of the server.
+        branches: tuple[tuple[Bound, Bound], ...] = tuple(
+            (InSet(Type.BOOLEAN, operands, (key,)), result)
+            for key, result in zip(keys, bound, strict=True)
+        )
+        return Untyped.fixed(Case(kind, nullable=True, branches=branches, default=default))
+
+    @_node.register(syntax.Case)
+    def _case(self, node: syntax.Case) -> Untyped:
+        source = expression_text(node)
+        conditions = [self._bind(scalar(condition)) for condition, _ in node.branches]
+        results = [self._bind(scalar(result)) for _, result in node.branches]
+        if node.default is not None:
+            results.append(self._bind(scalar(node.default)))
+        tested = None if node.operand is None else self._bind(scalar(node.operand))
+        condition_type = _common_type(
+            conditions,
+            "Types mismatch in CASE WHEN expression",
+            source,
+            only(Type.BOOLEAN) if tested is None else tested.types,
+        )
+        kind = _common_type(results, "Types mismatch in CASE THEN/ELSE expression", source)
+        bound_conditions = [condition.generate(condition_type) for condition in conditions]
+        if tested is not None:
+            operand = tested.generate(condition_type)
+            bound_conditions = [
+                operators.relation("=", operand, c, null_safe=not self._canonical_nulls)
+                for c in bound_conditions
+            ]
+        bound = [result.generate(kind) for result in results]
+        default = bound.pop() if node.default is not None else None
+        branches = tuple(zip(bound_conditions, bound, strict=True))
+        return Untyped.fixed(Case(kind, nullable=True, branches=branches, default=default))
+
+    @_node.register(syntax.Like)
+    def _like(self, node: syntax.Like) -> Untyped:
+        source = expression_text(node)
+        if node.operator == "REGEX" and node.escape is not None:
+            raise YtError(
+                "ESCAPE should not be used together with REGEXP (RLIKE)",
+                attributes={"source": source},
+            )
+        text = self._string(node.text, "LIKE matched value", source)
+        pattern = self._string(node.pattern, "LIKE pattern", source)
+        escape = None
+        if node.escape is not None:
+            escape = self._string(node.escape, "escape character", source)
+        nullable = any(part.nullable for part in (text, pattern, escape) if part is not None)
+        return Untyped.fixed(Match(Type.BOOLEAN, nullable, node.operator, text, pattern, escape))
+
+    def _string(self, expressions: Expressions, role: str, source: str) -> Bound:
+        if len(expressions) != 1:
+            raise YtError(f'Expecting scalar "{role}" expression', attributes={"source": source})
+        untyped = self._bind(expressions[0])
+        if Type.STRING not in untyped.types:
+            raise YtError(
+                f"Types mismatch in {role}",
+                attributes={
+                    "source": source,
+                    "actual_type": describe(untyped.types),
+                    "expected_type": "string",
+                },
+            )
+        return untyped.generate(Type.STRING)
+
+
+def _generate(arguments: list[Untyped], types: tuple[Type, ...]) -> tuple[Bound, ...]:
+    return tuple(a.generate(kind) for a, kind in zip(arguments, types, strict=True))
+
+
+def _common_type(
+    candidates: list[Untyped], message: str, source: str, common: TypeSet = ALL_TYPES
+) -> Type:
+    for candidate in candidates:
+        narrowed = common & candidate.types
+        if not narrowed:
+            raise YtError(
+                message,
+                attributes={
+                    "source": source,
+                    "actual_type": describe(candidate.types),
+                    "expected_type": describe(common),
+                },
+            )
+        common = narrowed
+    return min(common)

@@ -1,0 +1,161 @@
+"""Execution of a query on a connection: from text to rows.
+
+Owns the order of steps, the row limits and the decoding of results. It reads through the connection it is
+given, a transaction snapshot or the newest state, and changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.ql.functions import udf
+from yt_exactly_once.local.ql.joins import check_index_used
+from yt_exactly_once.local.ql.parser import parse
+from yt_exactly_once.local.ql.query import BoundQuery, Resolve, bind_query
+from yt_exactly_once.local.ql.ranges import KeyRanges
+from yt_exactly_once.local.ql.statement import Limits, Statement
+from yt_exactly_once.local.ql.syntax import Totals
+from yt_exactly_once.local.ql.value_types import Type
+from yt_exactly_once.local.registry import Rows
+from yt_exactly_once.local.tablets import values
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Mapping, Sequence
+
+DEFAULT_ROW_LIMIT = 1_000_000
+
+_DECODERS: dict[Type, Callable[[Any], Any]] = {
+    Type.UINT64: values.decode_uint64,
+    Type.DOUBLE: values.decode_double,
+    Type.BOOLEAN: bool,
+    Type.ANY: values.load_yson,
+}
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """Decoded rows, and whether a limit cut them."""
+
+    rows: list[dict[str, Any]]
+    incomplete_input: bool
+    incomplete_output: bool
+
+
+def execute(
+    connection: sqlite3.Connection,
+    query: str,
+    resolve: Resolve,
+    placeholders: Mapping[str, Any] | None = None,
+    *,
+    input_row_limit: int | None = None,
+    output_row_limit: int | None = None,
+    fail_on_incomplete_result: bool = True,
+    allow_full_scan: bool = True,
+    allow_join_without_index: bool = False,
+    use_canonical_null_relations: bool = False,
+    syntax_version: int = 1,
+) -> Rows:
+    """Run a query.
+
+    Args:
+        connection: where to read.
+        query: its text.
+        resolve: finds a table by the path in the query; raises `YtError` when it cannot be read.
+        placeholders: values of `{name}`.
+        input_row_limit: rows to read at most; a million by default.
+        output_row_limit: rows to return at most; a million by default.
+        fail_on_incomplete_result: whether a limit that was hit is an error; otherwise the answer is cut.
+        allow_full_scan: whether a query may ignore the key of the table.
+        allow_join_without_index: whether a join may ignore the key of the joined table.
+        use_canonical_null_relations: whether a comparison with null is null.
+        syntax_version: from 2 on only backticks quote identifiers.
+
+    Returns:
+        The rows, complete: nothing is read later.
+
+    Raises:
+        YtError: the query is wrong, fails on a row, or hits a limit (codes 1709 and 1710).
+    """
+    limits = (
+        _limit("input", input_row_limit),
+        _limit("output", output_row_limit),
+    )
+    syntax = parse(query, placeholders, syntax_version)
+    bound = bind_query(syntax, resolve, canonical_nulls=use_canonical_null_relations)
+    if not allow_join_without_index:
+        check_index_used(bound.joins)
+    if not allow_full_scan and KeyRanges(bound.where, bound.main).is_full_scan:
+        raise YtError(
+            "Primary table key is not used in the where clause (full scan); "
+            "the query is inefficient, consider rewriting it"
+        )
+    answer = _run(connection, bound, *limits)
+    if fail_on_incomplete_result:
+        _check_complete(answer, *limits)
+    return Rows(answer.rows)
+
+
+def _limit(name: str, value: int | None) -> int:
+    if value is None:
+        return DEFAULT_ROW_LIMIT
+    if value < 0:
+        raise YtError(f"Negative {name} row limit is forbidden")
+    return value
+
+
+def _check_complete(answer: _Answer, input_limit: int, output_limit: int) -> None:
+    if answer.incomplete_input:
+        raise YtError(
+            "Query terminated prematurely due to excessive input; "
+            "consider rewriting your query or changing input limit",
+            Code.QUERY_INPUT_ROW_LIMIT_EXCEEDED,
+            {"input_row_limit": input_limit},
+        )
+    if answer.incomplete_output:
+        raise YtError(
+            "Query terminated prematurely due to excessive output; "
+            "consider rewriting your query or changing output limit",
+            Code.QUERY_OUTPUT_ROW_LIMIT_EXCEEDED,
+            {"output_row_limit": output_limit},
+        )
+
+
+def _run(
+    connection: sqlite3.Connection, query: BoundQuery, input_limit: int, output_limit: int
+) -> _Answer:
+    if query.limit == 0:
+        return _Answer([], incomplete_input=False, incomplete_output=False)
+    statement = Statement(query, Limits(None, output_limit))
+    is_cut = not query.reads_at_most(input_limit) and bool(
+        udf.execute(connection, statement.probe(input_limit))
+    )
+    if is_cut:
+        statement = Statement(query, Limits(input_limit, output_limit))
+    found = udf.execute(connection, statement.rows())
+    incomplete_output = len(found) > output_limit
+    # A scan that has found all it was asked for does not read on.
+    is_satisfied = query.limit == len(found) and query.group_keys is None and not query.order_by
+    rows = found[:output_limit]
+    if query.totals is not Totals.NONE and rows:
+        rows += udf.execute(connection, statement.totals())
+    return _Answer(_decode(query, rows), is_cut and not is_satisfied, incomplete_output)
+
+
+def _decode(query: BoundQuery, rows: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    names = [output.name for output in query.outputs]
+    kinds = [output.bound.type for output in query.outputs]
+    if rows and not _DECODERS.keys().isdisjoint(kinds):
+        columns = zip(kinds, zip(*rows, strict=True), strict=True)
+        decoded = [_decode_column(kind, stored) for kind, stored in columns]
+        return [dict(zip(names, row, strict=True)) for row in zip(*decoded, strict=True)]
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _decode_column(kind: Type, stored: Sequence[Any]) -> Sequence[Any]:
+    decode = _DECODERS.get(kind)
+    if decode is None or (kind is Type.DOUBLE and values.NAN not in stored):
+        return stored
+    return [None if value is None else decode(value) for value in stored]

@@ -1,0 +1,280 @@
+"""Bound expressions as SQL.
+
+Owns the translation of single expressions. SQLite's operators are used wherever they give the server's
+result on stored values; a Python function stands in where they do not: overflow, unsigned order, NaN,
+division, documents. Operands are repeated only when that costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import singledispatchmethod
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.ql.arithmetic import RELATIONS
+from yt_exactly_once.local.ql.bound import (
+    AggregateValue,
+    Apply,
+    Binary,
+    Bound,
+    Case,
+    Column,
+    Constant,
+    GroupKey,
+    InSet,
+    Match,
+    Unary,
+)
+from yt_exactly_once.local.ql.functions import storage, udf
+from yt_exactly_once.local.ql.value_types import Type
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from yt_exactly_once.local.ql.scope import Source
+
+_SIGN_MASK = (1 << 63) - 1
+_INT64_MIN = -(1 << 63)
+_WIDTH = 64
+_OVERFLOWING = frozenset(("+", "-", "*"))
+_NULL_ORDER = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""How "left is null" relates to "right is null" when a comparison holds because of a null."""
+
+
+def constant_sql(kind: Type, value: Any) -> str:
+    """Return a constant as SQL, in stored form."""
+    if value is None:
+        return "NULL"
+    if kind is Type.STRING:
+        return f"X'{value.hex()}'"
+    if kind is Type.DOUBLE:
+        return _double_sql(value)
+    number = storage.to_signed(int(value))
+    # Two minus signs in a row would begin a comment.
+    return str(number) if number >= 0 else f"({number})"
+
+
+def _double_sql(value: float) -> str:
+    if math.isnan(value):
+        return f"'{storage.NAN}'"
+    text = "9e999" if math.isinf(value) else repr(abs(value))
+    return text if math.copysign(1.0, value) > 0 else f"(-{text})"
+
+
+class ExpressionSql:
+    """Writes expressions over the tables of a query, or over its groups.
+
+    Args:
+        sources: the tables; columns are written with their SQL aliases, values of groups with `g`.
+    """
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._sources = sources
+
+    @singledispatchmethod
+    def write(self, bound: Bound) -> str:
+        """Return the SQL of an expression."""
+        raise TypeError(f"{type(bound).__name__} has no SQL")
+
+    @write.register(Constant)
+    def _constant(self, node: Constant) -> str:
+        return constant_sql(node.type, node.value)
+
+    @write.register(Column)
+    def _column(self, node: Column) -> str:
+        return self._sources[node.source].sql_column(node.name)
+
+    @write.register(GroupKey)
+    def _group_key(self, node: GroupKey) -> str:
+        return f"g.k{node.index}"
+
+    @write.register(AggregateValue)
+    def _aggregate(self, node: AggregateValue) -> str:
+        return f"g.a{node.index}"
+
+    def order(self, bound: Bound) -> str:
+        """Return SQL whose order in SQLite is the order of the values."""
+        sql = self.write(bound)
+        match bound.type:
+            case Type.UINT64:
+                return _flipped(bound, sql)
+            case Type.DOUBLE:
+                return f"yt_order_double({sql})" if _may_be_nan(bound) else sql
+            case Type.ANY:
+                return f"yt_order_document({sql})"
+        return sql
+
+    @write.register(Unary)
+    def _unary(self, node: Unary) -> str:
+        operand = self.write(node.operand)
+        match node.operator:
+            case "+":
+                return operand
+            case "~":
+                return f"(~{operand})"
+            case "NOT":
+                return f"(NOT {operand})"
+        return f"{udf.operator_name('negate', (node.type,))}({operand})"
+
+    @write.register(Binary)
+    def _binary(self, node: Binary) -> str:
+        left, right = self.write(node.left), self.write(node.right)
+        if node.operator in RELATIONS:
+            return self._relation(node, left, right)
+        match node.operator:
+            case "AND" | "OR" | "&" | "|":
+                return f"({left} {node.operator} {right})"
+            case "||":
+                return f"CAST(({left} || {right}) AS BLOB)"
+        inline = _inline_arithmetic(node, left, right)
+        call = f"{udf.operator_name(node.operator, (node.type, node.type))}({left}, {right})"
+        if inline is None:
+            return call
+        condition, sql = inline
+        return (
+            f"({sql})" if condition is None else f"CASE WHEN {condition} THEN {sql} ELSE {call} END"
+        )
+
+    def _relation(self, node: Binary, left: str, right: str) -> str:
+        kinds = (node.left.type, node.right.type)
+        doubtful = [
+            sql
+            for bound, sql in ((node.left, left), (node.right, right))
+            if bound.type is Type.DOUBLE and _may_be_nan(bound)
+        ]
+        call = (
+            f"{udf.relation_name(node.operator, kinds, null_safe=node.null_safe)}({left}, {right})"
+        )
+        if Type.ANY in kinds or (doubtful and not _is_atomic(node.left, node.right)):
+            return call
+        if kinds[0] is Type.UINT64 and node.operator in _NULL_ORDER:
+            left, right = _flipped(node.left, left), _flipped(node.right, right)
+        plain = _null_aware(node, left, right)
+        if not doubtful:
+            return plain
+        has_nan = " OR ".join(f"typeof({sql}) = 'text'" for sql in doubtful)
+        return f"CASE WHEN {has_nan} THEN {call} ELSE {plain} END"
+
+    @write.register(InSet)
+    def _in_set(self, node: InSet) -> str:
+        operands = [self.write(operand) for operand in node.operands]
+        kinds = [operand.type for operand in node.operands]
+        rows = [
+            [constant_sql(kind, value) for kind, value in zip(kinds, row, strict=True)]
+            for row in node.values
+        ]
+        if len(rows) == 1:
+            pairs = zip(operands, rows[0], strict=True)
+            return f"({' AND '.join(f'{operand} IS {value}' for operand, value in pairs)})"
+        if len(operands) == 1:
+            values = [value for (value,) in rows]
+            return _in_list(operands[0], values, nullable=node.operands[0].nullable)
+        if any(operand.nullable for operand in node.operands) or any("NULL" in row for row in rows):
+            # Row values have no null-safe comparison; a null becomes a flag and a zero.
+            operands = [part for o in operands for part in (f"{o} IS NULL", f"ifnull({o}, 0)")]
+            rows = [
+                [part for v in row for part in (("1", "0") if v == "NULL" else ("0", v))]
+                for row in rows
+            ]
+        listed = ", ".join(f"({', '.join(row)})" for row in rows)
+        return f"(({', '.join(operands)}) IN (VALUES {listed}))"
+
+    @write.register(Case)
+    def _case(self, node: Case) -> str:
+        branches = " ".join(
+            f"WHEN {self.write(condition)} THEN {self.write(result)}"
+            for condition, result in node.branches
+        )
+        default = "" if node.default is None else f" ELSE {self.write(node.default)}"
+        return f"CASE {branches}{default} END"
+
+    @write.register(Apply)
+    def _apply(self, node: Apply) -> str:
+        arguments = [self.write(argument) for argument in node.arguments]
+        types = tuple(argument.type for argument in node.arguments)
+        if node.function.sql is not None:
+            sql = node.function.sql(arguments, types)
+            if sql is not None:
+                return sql
+        return f"{udf.call_name(node.function, types)}({', '.join(arguments)})"
+
+    @write.register(Match)
+    def _match(self, node: Match) -> str:
+        text, pattern = self.write(node.text), self.write(node.pattern)
+        if node.escape is None:
+            return f"yt_like('{node.operator}', {text}, {pattern})"
+        return f"yt_like('{node.operator}', {text}, {pattern}, {self.write(node.escape)})"
+
+
+def _is_atomic(*operands: Bound) -> bool:
+    """Tell whether operands may be written several times without computing anything twice."""
+    return all(
+        isinstance(operand, Constant | Column | GroupKey | AggregateValue) for operand in operands
+    )
+
+
+def _may_be_nan(bound: Bound) -> bool:
+    return not isinstance(bound, Constant) or math.isnan(bound.value or 0.0)
+
+
+def _flipped(bound: Bound, sql: str) -> str:
+    """Map stored unsigned integers to signed ones of the same order."""
+    if isinstance(bound, Constant):
+        value = None if bound.value is None else bound.value ^ (1 << 63)
+        return constant_sql(Type.UINT64, value)
+    if not _is_atomic(bound):
+        return f"yt_flip({sql})"
+    return f"(({sql} & {_SIGN_MASK}) | (~{sql} & ({_INT64_MIN})))"
+
+
+def _null_aware(node: Binary, left: str, right: str) -> str:
+    operator = node.operator
+    if not node.null_safe or not (node.left.nullable or node.right.nullable):
+        return f"({left} {'<>' if operator == '!=' else operator} {right})"
+    if operator in ("=", "!="):
+        return f"({left} IS {'NOT ' if operator == '!=' else ''}{right})"
+    if node.left.nullable and node.right.nullable:
+        fallback = f"({left} IS NULL) {_NULL_ORDER[operator]} ({right} IS NULL)"
+    else:
+        fallback = str(int((operator[0] == "<") == node.left.nullable))
+    return f"coalesce({left} {operator} {right}, {fallback})"
+
+
+def _in_list(operand: str, values: Sequence[str], *, nullable: bool) -> str:
+    present = ", ".join(value for value in values if value != "NULL")
+    if len(values) != len([value for value in values if value != "NULL"]):
+        return f"({operand} IS NULL OR {operand} IN ({present}))"
+    return f"coalesce({operand} IN ({present}), 0)" if nullable else f"({operand} IN ({present}))"
+
+
+def _inline_arithmetic(node: Binary, left: str, right: str) -> tuple[str | None, str] | None:
+    """Return (condition under which SQLite is right, SQL); None when it never is."""
+    sql = f"{left} {node.operator} {right}"
+    if node.type is Type.DOUBLE:
+        if not _is_atomic(node.left, node.right):
+            return None
+        # A null result of two numbers stands for NaN or a division by zero.
+        is_real = f"typeof({left}) = 'real' AND typeof({right}) = 'real'"
+        return f"{is_real} AND {sql} IS NOT NULL", sql
+    if node.operator in _OVERFLOWING:
+        if not _is_atomic(node.left, node.right):
+            return None
+        # SQLite leaves the integers when a result does not fit.
+        return f"typeof({sql}) <> 'real'", sql
+    if isinstance(node.right, Constant) and node.right.value is not None:
+        return _inline_by_constant(node, left, node.right.value, sql)
+    return None
+
+
+def _inline_by_constant(
+    node: Binary, left: str, value: int, sql: str
+) -> tuple[str | None, str] | None:
+    if node.operator in ("<<", ">>"):
+        if not 0 <= value < _WIDTH or (node.operator == ">>" and node.type is Type.UINT64):
+            return None
+        return None, sql
+    if value in (0, -1) or value > _SIGN_MASK:
+        return None
+    if node.type is Type.INT64:
+        return None, sql
+    return (f"{left} >= 0", sql) if _is_atomic(node.left) else None

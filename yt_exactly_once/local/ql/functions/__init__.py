@@ -1,0 +1,1 @@
+"""Functions of the query language: signatures, implementations and their way into SQLite."""

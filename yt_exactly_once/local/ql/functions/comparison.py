@@ -1,0 +1,126 @@
+"""Comparisons SQLite cannot make: NaN is an error, and `any` compares by what is inside.
+
+Owns the order of documents and the run-time errors of comparisons. Numbers, strings and booleans that
+cannot be NaN are compared by SQLite itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.ql.arithmetic import RELATIONS
+from yt_exactly_once.local.ql.functions.documents import load
+from yt_exactly_once.local.ql.functions.general import runtime_error, scalar_in_any
+from yt_exactly_once.local.ql.functions.storage import NAN, to_signed, to_unsigned
+from yt_exactly_once.local.ql.value_types import Type
+from yt_exactly_once.local.tablets.keys import encode_prefix
+from yt_exactly_once.local.tablets.schema import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_WIRE_TYPES = {
+    Type.NULL: "null",
+    Type.INT64: "int64",
+    Type.UINT64: "uint64",
+    Type.DOUBLE: "double",
+    Type.BOOLEAN: "boolean",
+    Type.STRING: "string",
+}
+_ATTRIBUTES_TAG, _LIST_TAG, _MAP_TAG = b"\x10", b"\x11", b"\x12"
+_END = b"\x00"
+
+COLUMNS = {
+    kind: Column(kind.title, wire_type, wire_type, required=False)
+    for kind, wire_type in _WIRE_TYPES.items()
+}
+"""A column of every scalar type, for encoders that work on columns."""
+
+
+def relation(symbol: str, types: Sequence[Type], *, null_safe: bool) -> Callable[[Any, Any], Any]:
+    """Return a relational operator on stored values of doubles or documents."""
+    apply = RELATIONS[symbol]
+    compare = _compare_doubles if Type.ANY not in types else _document_comparison(types)
+
+    def relate(left: Any, right: Any) -> int | None:
+        if left is None or right is None:
+            if not null_safe:
+                return None
+            return int(apply((right is None) - (left is None), 0))
+        return int(apply(compare(left, right), 0))
+
+    return relate
+
+
+def order_double(stored: Any) -> Any:
+    """Pass a double that can be ordered."""
+    if stored == NAN:
+        raise runtime_error("Comparison with NaN")
+    return stored
+
+
+def order_document(blob: bytes | None) -> bytes | None:
+    """Return a blob whose byte order is the order of documents."""
+    return None if blob is None else _sort_key(load(blob))
+
+
+def _compare_doubles(left: Any, right: Any) -> int:
+    if NAN in (left, right):
+        raise runtime_error("Comparison with NaN")
+    return _sign(left, right)
+
+
+def _document_comparison(types: Sequence[Type]) -> Callable[[Any, Any], int]:
+    left_kind, right_kind = types
+    if left_kind is right_kind:
+        return lambda left, right: _sign(order_document(left), order_document(right))
+    if left_kind is Type.ANY:
+        return lambda left, right: _compare_with_scalar(left, right_kind, right)
+    return lambda left, right: -_compare_with_scalar(right, left_kind, left)
+
+
+def _compare_with_scalar(blob: bytes, kind: Type, stored: Any) -> int:
+    found, value = scalar_in_any(blob)
+    if found is not kind:
+        name = "composite" if found is None else found.title
+        raise YtError(f'Cannot compare values of types "{name}" and "{kind.title}"')
+    return _sign(value, to_unsigned(stored) if kind is Type.UINT64 else stored)
+
+
+def _sign(left: Any, right: Any) -> int:
+    return bool(left > right) - bool(left < right)
+
+
+def _sort_key(node: Any) -> bytes:
+    attributes = getattr(node, "attributes", None)
+    prefix = _ATTRIBUTES_TAG + _map_key(attributes) if attributes else b""
+    if isinstance(node, list):
+        return prefix + _LIST_TAG + b"".join(map(_sort_key, node)) + _END
+    if isinstance(node, dict):
+        return prefix + _MAP_TAG + _map_key(node)
+    return prefix + _scalar_key(node)
+
+
+def _map_key(items: Any) -> bytes:
+    pairs = ((_string_key(bytes(key)), _sort_key(value)) for key, value in items.items())
+    return b"".join(key + value for key, value in sorted(pairs)) + _END
+
+
+def _scalar_key(node: Any) -> bytes:
+    match type(node).__name__:
+        case "YsonUint64":
+            return encode_prefix((COLUMNS[Type.UINT64],), (to_signed(node),))
+        case "YsonInt64" | "int":
+            return encode_prefix((COLUMNS[Type.INT64],), (int(node),))
+        case "YsonDouble" | "float":
+            return encode_prefix((COLUMNS[Type.DOUBLE],), (float(node),))
+        case "YsonBoolean" | "bool":
+            return encode_prefix((COLUMNS[Type.BOOLEAN],), (int(node),))
+        case "YsonEntity" | "NoneType":
+            return b"\x01"
+    return _string_key(bytes(node))
+
+
+def _string_key(value: bytes) -> bytes:
+    return encode_prefix((COLUMNS[Type.STRING],), (value,))

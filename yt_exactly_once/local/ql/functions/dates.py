@@ -1,0 +1,108 @@
+"""Functions on timestamps, which are seconds since the epoch.
+
+One entry per function, after `yt/yt/library/query/engine/time/dates.cpp`: without a suffix in UTC, with
+`_tz` in a named time zone. The `_localtime` forms do not exist here: a cluster has no location.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.ql.functions.signatures import Function
+from yt_exactly_once.local.ql.value_types import Type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_MIN_TIMESTAMP = -62135596800
+_MAX_TIMESTAMP = 253402300799
+_MAX_FORMAT_LENGTH = 30
+
+
+def _moment(timestamp: int, zone: tzinfo) -> datetime:
+    if not _MIN_TIMESTAMP <= timestamp <= _MAX_TIMESTAMP:
+        side, limit, sign = (
+            ("smaller than minimal", _MIN_TIMESTAMP, "<")
+            if timestamp < _MIN_TIMESTAMP
+            else ("greater than maximal", _MAX_TIMESTAMP, ">")
+        )
+        raise YtError(f"Timestamp is {side} value: got {timestamp} {sign} {limit} ")
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=timestamp)).astimezone(zone)
+
+
+@lru_cache(maxsize=64)
+def _zone(name: bytes) -> tzinfo:
+    try:
+        return ZoneInfo(name.decode())
+    except (KeyError, ValueError, OSError) as error:
+        raise YtError(f'Unknown time zone "{name.decode(errors="replace")}"') from error
+
+
+def _midnight(moment: datetime) -> datetime:
+    return moment.replace(hour=0, minute=0, second=0, fold=0)
+
+
+_FLOORS: dict[str, Callable[[datetime], datetime]] = {
+    "hour": lambda moment: moment.replace(minute=0, second=0),
+    "day": _midnight,
+    "week": lambda moment: _midnight(moment) - timedelta(days=moment.weekday()),
+    "month": lambda moment: _midnight(moment).replace(day=1),
+    "quarter": lambda moment: _midnight(moment).replace(
+        day=1, month=(moment.month - 1) // 3 * 3 + 1
+    ),
+    "year": lambda moment: _midnight(moment).replace(day=1, month=1),
+}
+
+
+def _floor(unit: str) -> Callable[..., int]:
+    floor = _FLOORS[unit]
+
+    def call(_types: Sequence[Type], timestamp: int, zone: bytes | None = None) -> int:
+        moment = _moment(timestamp, UTC if zone is None else _zone(zone))
+        return int(floor(moment).timestamp())
+
+    return call
+
+
+def _format(timestamp: int, zone: tzinfo, template: bytes) -> bytes:
+    if len(template) > _MAX_FORMAT_LENGTH:
+        raise YtError(f"Format string is too long: {len(template)} > {_MAX_FORMAT_LENGTH}")
+    moment = _moment(timestamp, zone)
+    text = time.strftime(template.decode(errors="surrogateescape"), moment.timetuple())
+    return text.encode(errors="surrogateescape")
+
+
+def _format_utc(_types: Sequence[Type], timestamp: int, template: bytes) -> bytes:
+    return _format(timestamp, UTC, template)
+
+
+def _format_zone(_types: Sequence[Type], timestamp: int, zone: bytes, template: bytes) -> bytes:
+    return _format(timestamp, _zone(zone), template)
+
+
+def _floor_functions() -> list[Function]:
+    found: list[Any] = []
+    for unit in _FLOORS:
+        name = f"timestamp_floor_{unit}"
+        found.append(Function(name, (Type.INT64,), Type.INT64, python=_floor(unit)))
+        found.append(
+            Function(f"{name}_tz", (Type.INT64, Type.STRING), Type.INT64, python=_floor(unit))
+        )
+    return found
+
+
+FUNCTIONS = (
+    *_floor_functions(),
+    Function("format_timestamp", (Type.INT64, Type.STRING), Type.STRING, python=_format_utc),
+    Function(
+        "format_timestamp_tz",
+        (Type.INT64, Type.STRING, Type.STRING),
+        Type.STRING,
+        python=_format_zone,
+    ),
+)

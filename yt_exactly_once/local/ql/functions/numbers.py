@@ -1,0 +1,154 @@
+"""Mathematical functions, after `yt/yt/library/query/engine/udf/math.cpp`.
+
+One entry per function. Results that C++ leaves undefined (a double that fits no integer) are errors here.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.ql.functions.general import runtime_error
+from yt_exactly_once.local.ql.functions.signatures import Function
+from yt_exactly_once.local.ql.value_types import NUMERIC, Type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_INT64_MIN = -(1 << 63)
+_INT64_END = 1 << 63
+_MASK = 0xFFFF_FFFF_FFFF_FFFF
+_MAX_FACTORIAL = 20
+
+
+def _guarded(function: Callable[..., float]) -> Callable[..., float]:
+    """Give NaN or infinity where Python raises, as the C library does."""
+
+    def call(*values: float) -> float:
+        try:
+            return function(*values)
+        except ValueError:
+            return math.nan
+        except OverflowError:
+            return math.inf
+
+    return call
+
+
+def _logarithm(base: Callable[[float], float]) -> Callable[[float], float]:
+    return lambda value: -math.inf if value == 0 else base(value)
+
+
+def _to_integer(rounding: Callable[[float], float]) -> Callable[[float], int]:
+    def call(value: float) -> int:
+        if not math.isfinite(value) or not _INT64_MIN <= value < _INT64_END:
+            raise runtime_error("Floating point value out of integer range")
+        return int(rounding(value))
+
+    return call
+
+
+def _round(value: float) -> float:
+    return math.copysign(math.floor(abs(value) + 0.5), value)
+
+
+def _even(value: float) -> float:
+    rounded = math.ceil(abs(value))
+    return math.copysign(rounded + rounded % 2, value)
+
+
+def _cube_root(value: float) -> float:
+    return math.copysign(math.cbrt(abs(value)), value)
+
+
+def _abs(types: Sequence[Type], value: Any) -> Any:
+    return value if types[0] is Type.INT64 and value == _INT64_MIN else abs(value)
+
+
+def _factorial(value: int) -> int:
+    if value > _MAX_FACTORIAL:
+        raise YtError("Error while executing UDF", inner=[YtError("Factorial argument is too big")])
+    return math.factorial(value)
+
+
+def _of_double(name: str, function: Callable[[float], Any], result: Type) -> Function:
+    return Function(name, (Type.DOUBLE,), result, python=lambda _types, value: function(value))
+
+
+_DOUBLE_TO_DOUBLE: dict[str, Callable[[float], float]] = {
+    "acos": math.acos,
+    "asin": math.asin,
+    "cbrt": _cube_root,
+    "cos": math.cos,
+    "cot": lambda value: _guarded(lambda tangent: 1.0 / tangent)(math.tan(value)),
+    "degrees": math.degrees,
+    "exp": math.exp,
+    "gamma": math.gamma,
+    "lgamma": math.lgamma,
+    "ln": _logarithm(math.log),
+    "log": _logarithm(math.log10),
+    "log10": _logarithm(math.log10),
+    "log2": _logarithm(math.log2),
+    "radians": math.radians,
+    "sin": math.sin,
+    "sqrt": math.sqrt,
+    "tan": math.tan,
+}
+_DOUBLE_TO_INT: dict[str, Callable[[float], float]] = {
+    "ceil": math.ceil,
+    "floor": math.floor,
+    "trunc": math.trunc,
+    "round": _round,
+    "even": _even,
+    "sign": lambda value: (value > 0) - (value < 0),
+}
+_UINT_PAIRS: dict[str, Callable[[int, int], int]] = {
+    "gcd": math.gcd,
+    "lcm": lambda left, right: math.lcm(left, right) & _MASK,
+    "xor": lambda left, right: left ^ right,
+}
+
+
+def _of_two(name: str, kind: Type, function: Callable[[Any, Any], Any]) -> Function:
+    return Function(
+        name, (kind, kind), kind, python=lambda _types, left, right: function(left, right)
+    )
+
+
+FUNCTIONS = (
+    *(
+        _of_double(name, _guarded(function), Type.DOUBLE)
+        for name, function in _DOUBLE_TO_DOUBLE.items()
+    ),
+    *(
+        _of_double(name, _to_integer(function), Type.INT64)
+        for name, function in _DOUBLE_TO_INT.items()
+    ),
+    *(_of_two(name, Type.UINT64, function) for name, function in _UINT_PAIRS.items()),
+    _of_two("atan2", Type.DOUBLE, math.atan2),
+    _of_two("pow", Type.DOUBLE, _guarded(math.pow)),
+    _of_double("is_inf", math.isinf, Type.BOOLEAN),
+    _of_double("is_finite", math.isfinite, Type.BOOLEAN),
+    _of_double("signbit", lambda value: math.copysign(1.0, value) < 0, Type.BOOLEAN),
+    Function(
+        "is_nan",
+        (Type.DOUBLE,),
+        Type.BOOLEAN,
+        sql=lambda arguments, _types: f"(typeof({arguments[0]}) = 'text')",
+        never_null=True,
+    ),
+    Function("abs", ("value",), "value", variables={"value": NUMERIC}, python=_abs),
+    Function(
+        "bit_count",
+        (Type.UINT64,),
+        Type.INT64,
+        python=lambda _types, value: value.bit_count(),
+    ),
+    Function(
+        "factorial",
+        (Type.UINT64,),
+        Type.UINT64,
+        python=lambda _types, value: _factorial(value),
+    ),
+)

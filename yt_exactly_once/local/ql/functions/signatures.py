@@ -1,0 +1,139 @@
+"""Signatures of functions and how the types of a call are inferred from them.
+
+Owns inference for calls: constraints are intersected with the types the arguments could have, then the
+chosen result type narrows them, and the smallest type that is left wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.ql.value_types import ALL_TYPES, Type, TypeSet, describe, only
+
+Parameter = Type | TypeSet | str
+"""What a parameter accepts: a type, one of several, or whatever a type variable stands for."""
+
+SqlTemplate = Callable[[Sequence[str], Sequence[Type]], str | None]
+"""Builds the SQL of a call from arguments and their types; None where only Python can do it."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A scalar function.
+
+    Attributes:
+        name: lower-case name.
+        parameters: leading parameters.
+        result: type of the result, or the type variable it equals.
+        repeated: what further arguments must be; None forbids them. Alternatives given as a set
+            hold for each argument alone.
+        variables: constraints of the type variables; one without an entry takes every type.
+        sql: see `SqlTemplate`.
+        python: implementation on values otherwise; see `udf` for the form of values.
+        null_if_any_null: whether a null argument makes the result null without a call.
+        never_null: whether the result is never null.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    result: Parameter
+    repeated: Parameter | None = None
+    variables: Mapping[str, TypeSet] = field(default_factory=dict, hash=False)
+    sql: SqlTemplate | None = None
+    python: Callable[..., Any] | None = None
+    null_if_any_null: bool = True
+    never_null: bool = False
+
+    def infer(self, arguments: Sequence[TypeSet], source: str) -> Inference:
+        """Intersect the signature with what the arguments could be.
+
+        Raises:
+            YtError: the call does not fit.
+        """
+        return infer(self, arguments, source)
+
+
+@dataclass(frozen=True)
+class Inference:
+    """A call whose types are narrowed but not chosen yet: one slot per independent type."""
+
+    slots: tuple[TypeSet, ...]
+    argument_slots: tuple[int, ...]
+    result_slot: int
+
+    @property
+    def result_types(self) -> TypeSet:
+        """Types the result could have."""
+        return self.slots[self.result_slot]
+
+    def choose(self, result: Type) -> tuple[Type, ...]:
+        """Return the types of the arguments when the result has a type."""
+        slots = list(self.slots)
+        slots[self.result_slot] = only(result)
+        return tuple(min(slots[slot]) for slot in self.argument_slots)
+
+
+class _Slots:
+    """Allocates slots while a signature is walked."""
+
+    def __init__(self, variables: Mapping[str, TypeSet]) -> None:
+        self.types: list[TypeSet] = []
+        self._variables = variables
+        self._index: dict[str, int] = {}
+
+    def add(self, parameter: Parameter) -> int:
+        """Return the slot of a parameter; a type variable always has the same one."""
+        if isinstance(parameter, str):
+            if parameter not in self._index:
+                self._index[parameter] = len(self.types)
+                self.types.append(self._variables.get(parameter, ALL_TYPES))
+            return self._index[parameter]
+        self.types.append(only(parameter) if isinstance(parameter, Type) else parameter)
+        return len(self.types) - 1
+
+
+def infer(function: Any, arguments: Sequence[TypeSet], source: str) -> Inference:
+    """Infer the types of a call of a scalar function or an aggregate.
+
+    Args:
+        function: anything with `name`, `parameters`, `repeated`, `result` and `variables`.
+        arguments: types every argument could have.
+        source: text of the call, for errors.
+
+    Raises:
+        YtError: the number or a type of the arguments does not fit.
+    """
+    slots = _Slots(function.variables)
+    argument_slots = [slots.add(parameter) for parameter in function.parameters]
+    extra = len(arguments) - len(argument_slots)
+    if extra < 0 or (extra and function.repeated is None):
+        raise YtError(
+            f'No matching function "{function.name}"',
+            attributes={
+                "expected_arguments": len(function.parameters),
+                "actual_arguments": len(arguments),
+                "expression": source,
+            },
+        )
+    if isinstance(function.repeated, frozenset):
+        argument_slots += [slots.add(function.repeated) for _ in range(extra)]
+    elif function.repeated is not None:
+        argument_slots += [slots.add(function.repeated)] * extra
+    for index, (slot, actual) in enumerate(zip(argument_slots, arguments, strict=True)):
+        common = slots.types[slot] & actual
+        if not common:
+            raise YtError(
+                f'No matching function "{function.name}"',
+                attributes={
+                    "argument_index": index + 1,
+                    "expected_type": describe(slots.types[slot]),
+                    "actual_type": describe(actual),
+                    "expression": source,
+                },
+            )
+        slots.types[slot] = common
+    result_slot = slots.add(function.result)
+    return Inference(tuple(slots.types), tuple(argument_slots), result_slot)

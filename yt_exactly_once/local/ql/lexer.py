@@ -1,0 +1,242 @@
+"""From query text to tokens: keywords, quoting, numbers and placeholders.
+
+Owns the spelling of the language (`yt/yt/library/query/base/lexer.rl6`), not its grammar. A placeholder
+becomes the tokens of its value, so a value can never be read as anything else than a constant.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from lark import Token
+
+from yt_exactly_once.local.errors import YtError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+_KEYWORDS = (
+    "SELECT FROM WHERE HAVING OFFSET LIMIT JOIN ARRAY USING ASC DESC LEFT AS ON UNNEST AND OR IS NOT"
+    " NULL BETWEEN IN TRANSFORM LIKE ILIKE RLIKE REGEXP ESCAPE FALSE TRUE CASE WHEN THEN ELSE END INF"
+    " CAST"
+)
+KEYWORDS = frozenset(_KEYWORDS.split())
+WORD_PAIRS = frozenset(("WITH INDEX", "WITH HINT", "WITH TOTALS", "GROUP BY", "ORDER BY"))
+RESERVED = KEYWORDS - {"SELECT", "UNNEST", "CAST", "IS"} | frozenset(
+    word for pair in WORD_PAIRS - {"WITH HINT"} for word in pair.split()
+)
+"""Words that are quoted when an expression is printed as a column name."""
+
+_SYMBOLS = {
+    "<=": "LESS_OR_EQUAL",
+    ">=": "GREATER_OR_EQUAL",
+    "!=": "NOT_EQUAL",
+    "<>": "NOT_EQUAL",
+    "<<": "SHIFT_LEFT",
+    ">>": "SHIFT_RIGHT",
+    "||": "CONCATENATE",
+    "(": "LPAR",
+    ")": "RPAR",
+    "*": "STAR",
+    ",": "COMMA",
+    "<": "LESS",
+    "=": "EQUAL",
+    ">": "GREATER",
+    "+": "PLUS",
+    "-": "MINUS",
+    "/": "SLASH",
+    "%": "PERCENT",
+    ".": "DOT",
+    "|": "BAR",
+    "&": "AMPERSAND",
+    "~": "TILDE",
+    "#": "HASH",
+}
+
+_TOKEN = re.compile(
+    r"""
+    (?P<space>\s+)
+  | (?P<yson_boolean>%(?i:true|false)(?![A-Za-z_0-9]))
+  | (?P<pair>(?i:with\s+(?:index|hint|totals)|(?:group|order)\s+by)(?![A-Za-z_0-9]))
+  | (?P<word>[A-Za-z_][A-Za-z_0-9]*)
+  | (?P<uint>[0-9]+u)
+  | (?P<double>(?:[0-9]*\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)
+  | (?P<int>[0-9]+)
+  | (?P<string>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
+  | (?P<backtick>`(?:[^`\\]|\\.)*`)
+  | (?P<placeholder>\{[A-Za-z_][A-Za-z_0-9]*\})
+  | (?P<symbol><=|>=|!=|<>|<<|>>|\|\||[()*,<=>+\-/%.|&~\#])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+_ESCAPE = re.compile(
+    rb"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|([0-7]{1,3})|(.))", re.DOTALL
+)
+_SIMPLE_ESCAPES = {
+    b"n": b"\n",
+    b"t": b"\t",
+    b"r": b"\r",
+    b"a": b"\a",
+    b"b": b"\b",
+    b"f": b"\f",
+    b"v": b"\v",
+}
+
+BRACKET_SYNTAX_VERSION = 1
+"""The last syntax version in which square brackets quote an identifier."""
+
+_UINT64_END = 1 << 64
+_INT64_END = 1 << 63
+
+
+def tokenize(text: str, placeholders: Mapping[str, Any], syntax_version: int) -> Iterator[Token]:
+    """Yield the tokens of a query.
+
+    Args:
+        text: the query.
+        placeholders: values of `{name}`.
+        syntax_version: from 2 on only backticks quote identifiers.
+
+    Raises:
+        YtError: a number out of range, or a placeholder without a usable value. A character that
+            starts no token is a token `FAILURE`, which no rule accepts.
+    """
+    position = 0
+    while position < len(text):
+        if text[position] == "[" and syntax_version <= BRACKET_SYNTAX_VERSION:
+            end = _closing_bracket(text, position)
+            if end is None:
+                yield _token("FAILURE", text[position:], position, len(text))
+                return
+            yield _token("IDENTIFIER", text[position + 1 : end - 1], position, end)
+            position = end
+            continue
+        match = _TOKEN.match(text, position)
+        if match is None:
+            yield _token("FAILURE", text[position], position, position + 1)
+            return
+        end = match.end()
+        kind = match.lastgroup
+        if kind == "placeholder":
+            for name, value in _placeholder_tokens(match.group()[1:-1], placeholders):
+                yield _token(name, value, position, end)
+        elif kind != "space":
+            yield _token(*_read(str(kind), match.group()), position, end)
+        position = end
+
+
+def unescape(quoted: str) -> bytes:
+    """Decode the C escapes of a quoted string, quotes included in the argument."""
+    return _ESCAPE.sub(_unescape_one, quoted[1:-1].encode(errors="surrogateescape"))
+
+
+def _token(name: str, value: Any, start: int, end: int) -> Token:
+    return Token(name, value, start_pos=start, end_pos=end)
+
+
+def _read(kind: str, text: str) -> tuple[str, Any]:
+    if kind == "symbol":
+        return _SYMBOLS[text], text
+    return _READERS[kind](text)
+
+
+def _read_word(text: str) -> tuple[str, Any]:
+    upper = text.upper()
+    return (upper, text) if upper in KEYWORDS else ("IDENTIFIER", text)
+
+
+def _integer(digits: str) -> int:
+    value = int(digits)
+    if value >= _UINT64_END:
+        raise YtError(f'Integer literal "{digits}" is out of range')
+    return value
+
+
+def _signed(value: int) -> int:
+    # The server reads an unsigned number and keeps its bits.
+    return value if value < _INT64_END else value - _UINT64_END
+
+
+_READERS: dict[str, Callable[[str], tuple[str, Any]]] = {
+    "yson_boolean": lambda text: (text[1:].upper(), text),
+    "pair": lambda text: ("_".join(text.upper().split()), text),
+    "word": _read_word,
+    "uint": lambda text: ("UINT64", _integer(text[:-1])),
+    "double": lambda text: ("DOUBLE", float(text)),
+    "int": lambda text: ("INT64", _signed(_integer(text))),
+    "string": lambda text: ("STRING", unescape(text)),
+    "backtick": lambda text: ("IDENTIFIER", unescape(text).decode(errors="surrogateescape")),
+}
+
+
+def _closing_bracket(text: str, start: int) -> int | None:
+    depth = 0
+    for position in range(start, len(text)):
+        if text[position] == "[":
+            depth += 1
+        elif text[position] == "]":
+            depth -= 1
+            if depth == 0:
+                return position + 1
+    return None
+
+
+def _unescape_one(match: re.Match[bytes]) -> bytes:
+    short_hex, unicode_4, unicode_8, octal, other = match.groups()
+    if short_hex is not None:
+        return bytes((int(short_hex, 16),))
+    if unicode_4 is not None or unicode_8 is not None:
+        return chr(int(unicode_4 or unicode_8, 16)).encode(errors="surrogatepass")
+    if octal is not None:
+        return bytes((int(octal, 8) & 0xFF,))
+    return _SIMPLE_ESCAPES.get(other, other)
+
+
+def _placeholder_tokens(name: str, placeholders: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    if name not in placeholders:
+        raise YtError("Placeholder was not found", attributes={"name": name})
+    yield from _value_tokens(placeholders[name])
+
+
+def _value_tokens(value: Any) -> Iterator[tuple[str, Any]]:
+    if getattr(value, "attributes", None):
+        raise YtError("Attributes inside YSON placeholder are not allowed")
+    if isinstance(value, dict):
+        raise YtError("Maps inside YSON placeholder are not allowed")
+    if isinstance(value, list | tuple):
+        yield "LPAR", "("
+        for index, item in enumerate(value):
+            if index:
+                yield "COMMA", ","
+            yield from _value_tokens(item)
+        yield "RPAR", ")"
+    else:
+        yield from _scalar_tokens(value)
+
+
+def _scalar_tokens(value: Any) -> Iterator[tuple[str, Any]]:
+    kind = type(value).__name__
+    if value is None or kind == "YsonEntity":
+        yield "NULL", "null"
+    elif isinstance(value, bool) or kind == "YsonBoolean":
+        yield ("TRUE", "true") if value else ("FALSE", "false")
+    elif isinstance(value, str):
+        yield "STRING", value.encode(errors="surrogateescape")
+    elif isinstance(value, bytes):
+        yield "STRING", bytes(value)
+    elif isinstance(value, int | float):
+        if value < 0:
+            yield "MINUS", "-"
+        if isinstance(value, float):
+            yield "DOUBLE", abs(float(value))
+        elif kind == "YsonUint64":
+            yield "UINT64", int(value)
+        else:
+            yield "INT64", _signed(abs(int(value)))
+    else:
+        raise YtError(
+            "Incorrect placeholder map: values should be plain types or lists",
+            attributes={"type": kind},
+        )

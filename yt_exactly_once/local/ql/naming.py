@@ -1,0 +1,149 @@
+"""From syntax back to text: the names of output columns, and expressions quoted in errors.
+
+Owns the spelling the server gives to a column that has no alias, see `FormatExpression` in
+`yt/yt/library/query/base/ast.cpp`: every operand in parentheses, no other spaces.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.local.ql import syntax
+from yt_exactly_once.local.ql.lexer import RESERVED
+from yt_exactly_once.local.ql.value_types import Type
+
+if TYPE_CHECKING:
+    from yt_exactly_once.local.ql.syntax import Constants, Expression, Expressions
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z_0-9]*\Z")
+_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+
+
+def column_name(expression: Expression) -> str:
+    """Return the name of the output column that an expression of SELECT or GROUP BY becomes."""
+    match expression:
+        case syntax.Alias(_, name):
+            return name
+        case syntax.Reference(name, table):
+            return reference_name(name, table)
+    return expression_text(expression)
+
+
+def reference_name(name: str, table: str | None) -> str:
+    """Return the name of a column that is only referred to: no quotes are added."""
+    return name if table is None else f"{table}.{name}"
+
+
+def expressions_text(expressions: Expressions) -> str:
+    """Print a tuple of expressions without parentheses around it."""
+    return ", ".join(map(expression_text, expressions))
+
+
+@singledispatch
+def expression_text(expression: Expression) -> str:
+    """Print an expression; aliases stand for themselves."""
+    raise TypeError(f"{type(expression).__name__} has no text")
+
+
+@expression_text.register(syntax.Reference)
+def _(expression: syntax.Reference) -> str:
+    name = quote_if_needed(expression.name)
+    return name if expression.table is None else f"{expression.table}.{name}"
+
+
+@expression_text.register(syntax.Alias)
+def _(expression: syntax.Alias) -> str:
+    return quote_if_needed(expression.name)
+
+
+@expression_text.register(syntax.Call)
+def _(expression: syntax.Call) -> str:
+    return f"{expression.function}({expressions_text(expression.arguments)})"
+
+
+@expression_text.register(syntax.Unary)
+def _(expression: syntax.Unary) -> str:
+    return f"{expression.operator}({expressions_text(expression.operand)})"
+
+
+@expression_text.register(syntax.Binary)
+def _(expression: syntax.Binary) -> str:
+    left, right = expressions_text(expression.left), expressions_text(expression.right)
+    return f"({left}){expression.operator}({right})"
+
+
+@expression_text.register(syntax.In)
+def _(expression: syntax.In) -> str:
+    values = ", ".join(map(_tuple_text, expression.values))
+    return f"({expressions_text(expression.operand)}) IN ({values})"
+
+
+@expression_text.register(syntax.Between)
+def _(expression: syntax.Between) -> str:
+    bounds = (f"{_tuple_text(low)} AND {_tuple_text(high)}" for low, high in expression.ranges)
+    return f"({expressions_text(expression.operand)}) BETWEEN ({', '.join(bounds)})"
+
+
+@expression_text.register(syntax.Transform)
+def _(expression: syntax.Transform) -> str:
+    operand = expressions_text(expression.operand)
+    if len(expression.operand) > 1:
+        operand = f"({operand})"
+    keys = ", ".join(map(_tuple_text, expression.keys))
+    values = ", ".join(map(_tuple_text, expression.values))
+    default = "" if expression.default is None else f", {expressions_text(expression.default)}"
+    return f"TRANSFORM({operand}, ({keys}), ({values}){default})"
+
+
+@expression_text.register(syntax.Case)
+def _(expression: syntax.Case) -> str:
+    parts = ["CASE"]
+    if expression.operand is not None:
+        parts.append(expressions_text(expression.operand))
+    for condition, result in expression.branches:
+        parts.append(f"WHEN {expressions_text(condition)} THEN {expressions_text(result)}")
+    if expression.default is not None:
+        parts.append(f"ELSE {expressions_text(expression.default)}")
+    return " ".join([*parts, "END"])
+
+
+@expression_text.register(syntax.Like)
+def _(expression: syntax.Like) -> str:
+    text, pattern = expressions_text(expression.text), expressions_text(expression.pattern)
+    escape = "" if expression.escape is None else f" ESCAPE {expressions_text(expression.escape)}"
+    return f"{text} {expression.operator} {pattern}{escape}"
+
+
+@expression_text.register(syntax.Literal)
+def literal_text(literal: syntax.Literal) -> str:
+    """Print a constant."""
+    value = literal.value
+    if value is None:
+        return "null"
+    if isinstance(value, bytes):
+        return f'"{_escape(value)}"'
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:f}"
+    return f"{value}u" if literal.type is Type.UINT64 else str(value)
+
+
+def quote_if_needed(name: str) -> str:
+    """Put backticks around a name that would not be read back as an identifier."""
+    if _IDENTIFIER.match(name) and name.upper() not in RESERVED:
+        return name
+    escaped = name.replace("\\", "\\\\").replace("`", "\\`")
+    return f"`{escaped}`"
+
+
+def _escape(value: bytes) -> str:
+    text = value.decode(errors="backslashreplace")
+    return "".join(_ESCAPES.get(character, character) for character in text)
+
+
+def _tuple_text(constants: Constants) -> str:
+    text = ", ".join(map(literal_text, constants))
+    return f"({text})" if len(constants) > 1 else text

@@ -1,0 +1,201 @@
+"""A bound query: tables, conditions, groups, order and output columns, all typed.
+
+Owns the order in which clauses are bound and the rules between clauses, with the server's texts
+(`yt/yt/library/query/base/query_preparer.cpp`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.ql.binder import Binder, Group
+from yt_exactly_once.local.ql.bound import Aggregate, AggregateValue, Bound, Column, GroupKey
+from yt_exactly_once.local.ql.joins import BoundJoin, bind_join
+from yt_exactly_once.local.ql.naming import column_name, reference_name
+from yt_exactly_once.local.ql.scope import Scope, Source
+from yt_exactly_once.local.ql.syntax import Reference, Totals
+from yt_exactly_once.local.ql.value_types import COMPARABLE
+
+if TYPE_CHECKING:
+    from yt_exactly_once.local.ql import syntax
+    from yt_exactly_once.local.tablets.layout import TableLayout
+
+Resolve = Callable[[str], "TableLayout"]
+"""Finds a table by its path; raises `YtError` when it cannot be read."""
+
+MAX_LIMIT = (1 << 63) - 3
+
+
+@dataclass(frozen=True)
+class Output:
+    """One column of the answer."""
+
+    name: str
+    bound: Bound
+
+
+@dataclass(frozen=True)
+class Order:
+    """One element of ORDER BY."""
+
+    bound: Bound
+    descending: bool
+
+
+@dataclass(frozen=True)
+class BoundQuery:
+    """A query that is ready to be compiled.
+
+    Attributes:
+        main: the table after FROM.
+        joins: joined tables in order.
+        where: condition on rows.
+        group_keys: values that make a group; None without GROUP BY.
+        aggregates: what is computed per group.
+        having: condition on groups.
+        totals: whether a row of totals is added.
+        order_by: order of the answer; empty for the order of the table.
+        outputs: columns of the answer.
+        offset: rows to pass over.
+        limit: rows to return at most; None for all.
+    """
+
+    main: Source
+    joins: tuple[BoundJoin, ...]
+    where: Bound | None
+    group_keys: tuple[Bound, ...] | None
+    aggregates: tuple[Aggregate, ...]
+    having: Bound | None
+    totals: Totals
+    order_by: tuple[Order, ...]
+    outputs: tuple[Output, ...]
+    offset: int
+    limit: int | None
+
+    def reads_at_most(self, count: int) -> bool:
+        """Tell whether the query can be answered from a number of rows, whatever they are."""
+        is_plain = self.where is None and self.group_keys is None and not self.order_by
+        is_plain = is_plain and not self.joins
+        return is_plain and self.limit is not None and self.offset + self.limit <= count
+
+
+def bind_query(query: syntax.Query, resolve: Resolve, *, canonical_nulls: bool) -> BoundQuery:
+    """Bind a parsed query.
+
+    Args:
+        query: the syntax tree.
+        resolve: finds tables.
+        canonical_nulls: whether a comparison with null is null.
+
+    Raises:
+        YtError: the query does not fit the tables or breaks a rule between clauses.
+    """
+    scope = Scope()
+    binder = Binder(scope, query.aliases, canonical_nulls=canonical_nulls)
+    main = Source(0, resolve(query.table.path), query.table.alias)
+    scope.add(main)
+    joins = []
+    for index, join in enumerate(query.joins, start=1):
+        foreign_scope = Scope()
+        foreign_binder = Binder(foreign_scope, query.aliases, canonical_nulls=canonical_nulls)
+        bound = bind_join(
+            join, index, resolve(join.table.path), binder, foreign_binder, scope, foreign_scope
+        )
+        joins.append(bound)
+        scope.add(bound.source)
+
+    where = None if query.where is None else binder.predicate(query.where, "WHERE-clause")
+    group, having = _bind_group(query.group_by, binder)
+    order_by = tuple(
+        Order(binder.bind(expression, COMPARABLE), item.descending)
+        for item in query.order_by
+        for expression in item.expressions
+    )
+    outputs = _bind_outputs(query.select, binder, scope, group)
+    _check_clauses(query, order_by, main)
+    return BoundQuery(
+        main=main,
+        joins=tuple(joins),
+        where=where,
+        group_keys=None if group is None else tuple(bound for _, bound in group.keys),
+        aggregates=() if group is None else tuple(group.aggregates),
+        having=having,
+        totals=Totals.NONE if query.group_by is None else query.group_by.totals,
+        order_by=order_by,
+        outputs=outputs,
+        offset=query.offset or 0,
+        limit=query.limit,
+    )
+
+
+def _bind_group(clause: syntax.GroupBy | None, binder: Binder) -> tuple[Group | None, Bound | None]:
+    if clause is None:
+        return None, None
+    keys = [
+        (column_name(expression), binder.bind(expression, COMPARABLE)) for expression in clause.keys
+    ]
+    group = Group(keys)
+    binder.group(group)
+    if clause.having is None:
+        return group, None
+    return group, binder.predicate(clause.having, "HAVING-clause")
+
+
+def _bind_outputs(
+    select: syntax.Expressions | None, binder: Binder, scope: Scope, group: Group | None
+) -> tuple[Output, ...]:
+    if select is not None:
+        return tuple(
+            Output(column_name(expression), binder.bind(expression)) for expression in select
+        )
+    if group is None:
+        return _all_columns(scope)
+    keys = [
+        Output(name, GroupKey(bound.type, bound.nullable, index, name))
+        for index, (name, bound) in enumerate(group.keys)
+    ]
+    aggregates = [
+        Output(aggregate.name, AggregateValue(aggregate.type, nullable=True, index=index))
+        for index, aggregate in enumerate(group.aggregates)
+    ]
+    return (*keys, *aggregates)
+
+
+def _all_columns(scope: Scope) -> tuple[Output, ...]:
+    outputs: dict[str, Bound] = {}
+    for source in scope.sources:
+        for column in source.columns:
+            reference = Reference(column.name, source.alias)
+            bound = scope.resolve(reference)
+            if bound is not None:
+                outputs.setdefault(reference_name(column.name, source.alias), bound)
+    return tuple(Output(name, bound) for name, bound in outputs.items())
+
+
+def _check_clauses(query: syntax.Query, order_by: tuple[Order, ...], main: Source) -> None:
+    having = None if query.group_by is None else query.group_by.having
+    if query.limit is not None:
+        if query.limit > MAX_LIMIT:
+            raise YtError(
+                "Maximum LIMIT exceeded", attributes={"limit": query.limit, "max_limit": MAX_LIMIT}
+            )
+        if having is not None and _is_table_order(order_by, main):
+            raise YtError("HAVING with LIMIT is not allowed")
+    elif query.order_by:
+        raise YtError("ORDER BY used without LIMIT")
+    if query.offset is not None and query.limit is None:
+        raise YtError("OFFSET used without LIMIT")
+
+
+def _is_table_order(order_by: tuple[Order, ...], main: Source) -> bool:
+    """Tell whether an order is the one of the table, so that nothing has to be sorted."""
+    keys = [column.name for column in main.key_columns]
+    if len(order_by) > len(keys):
+        return False
+    return all(
+        isinstance(item.bound, Column | GroupKey) and item.bound.name == key and not item.descending
+        for item, key in zip(order_by, keys, strict=False)
+    )

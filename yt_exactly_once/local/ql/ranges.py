@@ -1,0 +1,197 @@
+"""Key ranges that a condition implies, so that SQLite can seek instead of scan.
+
+Owns the inference. What it yields may be wider than the condition, never narrower: the condition itself
+is still checked on every row. A range is a pair of blobs in the key encoding of sorted tables, from the
+first one up to, not including, the second; positions in ordered tables are encoded the same way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.local.ql.bound import Apply, Binary, Bound, Column, Constant, InSet
+from yt_exactly_once.local.ql.functions.storage import encoder
+from yt_exactly_once.local.ql.value_types import Type
+from yt_exactly_once.local.tablets.keys import encode_prefix
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from yt_exactly_once.local.ql.scope import Source
+
+AFTER = b"\xff"
+"""Appended to the encoding of a value, it is above everything that starts with the value."""
+
+Interval = tuple[bytes, bytes]
+Box = dict[int, Interval]
+"""Intervals of key columns by their number; a missing column is free."""
+
+EVERYTHING: Interval = (b"", AFTER)
+_MAX_BOXES = 10_000
+_REVERSED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+
+
+@dataclass(frozen=True)
+class KeyRange:
+    """A range of keys.
+
+    Attributes:
+        low: first encoded key.
+        high: first encoded key after the range.
+        is_point: whether the range is exactly one key.
+    """
+
+    low: bytes
+    high: bytes
+    is_point: bool
+
+
+class KeyRanges:
+    """What a condition says about the key of a table.
+
+    Args:
+        condition: bound condition; None for none.
+        source: the table.
+    """
+
+    def __init__(self, condition: Bound | None, source: Source) -> None:
+        self._source = source
+        self._numbers = {column.name: i for i, column in enumerate(source.key_columns)}
+        self.boxes: list[Box] = [{}] if condition is None else self._constrain(condition)
+
+    @property
+    def is_full_scan(self) -> bool:
+        """Whether some row could qualify whatever its key is.
+
+        Leading computed columns do not count: their values follow from the columns after them.
+        """
+        keys = self._source.key_columns
+        first = next((i for i, column in enumerate(keys) if column.expression is None), 0)
+        return any(first not in box and 0 not in box for box in self.boxes)
+
+    def merged(self) -> list[KeyRange]:
+        """Return the ranges in order, overlapping ones joined."""
+        ranges = sorted(map(self._range, self.boxes), key=lambda found: (found.low, found.high))
+        merged: list[KeyRange] = []
+        for found in ranges:
+            if merged and found.low <= merged[-1].high:
+                last = merged[-1]
+                if found.high > last.high:
+                    merged[-1] = KeyRange(last.low, found.high, is_point=False)
+            else:
+                merged.append(found)
+        return merged
+
+    def _range(self, box: Box) -> KeyRange:
+        prefix = b""
+        for number in range(len(self._numbers)):
+            low, high = box.get(number, EVERYTHING)
+            if not low or high != low + AFTER:
+                return KeyRange(prefix + low, prefix + high, is_point=False)
+            prefix += low
+        return KeyRange(prefix, prefix + AFTER, is_point=True)
+
+    def _constrain(self, condition: Bound) -> list[Box]:
+        if isinstance(condition, Binary):
+            return self._binary(condition)
+        if isinstance(condition, InSet):
+            return self._set(condition.operands, condition.values)
+        if isinstance(condition, Apply):
+            return self._function(condition.function.name, condition.arguments)
+        is_never_true = isinstance(condition, Constant) and not condition.value
+        return [] if is_never_true else [{}]
+
+    def _binary(self, node: Binary) -> list[Box]:
+        match node.operator, node.left, node.right:
+            case "AND", left, right:
+                return _intersection(self._constrain(left), self._constrain(right))
+            case "OR", left, right:
+                union = self._constrain(left) + self._constrain(right)
+                return union if len(union) <= _MAX_BOXES and {} not in union else [{}]
+            case operator, Column() as column, Constant() as constant:
+                return self._relation(operator, column, constant)
+            case operator, Constant() as constant, Column() as column:
+                return self._relation(_REVERSED.get(operator, ""), column, constant)
+        return [{}]
+
+    def _number(self, column: Bound) -> int | None:
+        if not isinstance(column, Column) or column.source != self._source.index:
+            return None
+        return self._numbers.get(column.name)
+
+    def _encode(self, number: int, kind: Type, value: Any) -> bytes:
+        encode = encoder(kind)
+        stored = value if value is None or encode is None else encode(value)
+        return encode_prefix((self._source.key_columns[number],), (stored,))
+
+    def _relation(self, operator: str, column: Column, constant: Constant) -> list[Box]:
+        number = self._number(column)
+        # NaN has no place in the order; comparing with it is an error that the scan will raise.
+        if number is None or constant.value != constant.value:
+            return [{}]
+        point = self._encode(number, constant.type, constant.value)
+        lowest, highest = EVERYTHING
+        interval = {
+            "=": (point, point + AFTER),
+            "<": (lowest, point),
+            "<=": (lowest, point + AFTER),
+            ">": (point + AFTER, highest),
+            ">=": (point, highest),
+        }.get(operator)
+        return [{}] if interval is None else [{number: interval}]
+
+    def _set(self, operands: Sequence[Bound], values: Sequence[Sequence[Any]]) -> list[Box]:
+        numbers = [self._number(operand) for operand in operands]
+        if all(number is None for number in numbers) or len(values) > _MAX_BOXES:
+            return [{}]
+        boxes: list[Box] = []
+        for row in values:
+            box: Box = {}
+            for number, operand, value in zip(numbers, operands, row, strict=True):
+                if number is not None:
+                    point = self._encode(number, operand.type, value)
+                    box[number] = (point, point + AFTER)
+            boxes.append(box)
+        return boxes
+
+    def _function(self, name: str, arguments: Sequence[Bound]) -> list[Box]:
+        number = self._number(arguments[-1]) if arguments else None
+        if number is None:
+            return [{}]
+        if name == "is_null":
+            point = self._encode(number, Type.NULL, None)
+            return [{number: (point, point + AFTER)}]
+        if name == "is_prefix" and isinstance(arguments[0], Constant):
+            prefix = arguments[0].value
+            if prefix is None:
+                return []
+            # Without the terminator the encoding of a string is a prefix of its continuations.
+            low = self._encode(number, Type.STRING, prefix)[:-1]
+            return [{number: (low, _successor(low))}]
+        return [{}]
+
+
+def _intersection(left: list[Box], right: list[Box]) -> list[Box]:
+    if len(left) * len(right) > _MAX_BOXES:
+        return min(left, right, key=len)
+    found = (_narrowed(a, b) for a in left for b in right)
+    return [box for box in found if box is not None]
+
+
+def _narrowed(left: Box, right: Box) -> Box | None:
+    box = dict(left)
+    for number, (low, high) in right.items():
+        known_low, known_high = box.get(number, EVERYTHING)
+        interval = (max(low, known_low), min(high, known_high))
+        if interval[0] >= interval[1]:
+            return None
+        box[number] = interval
+    return box
+
+
+def _successor(prefix: bytes) -> bytes:
+    """Return the first blob above everything that starts with a prefix."""
+    stripped = prefix.rstrip(AFTER)
+    return stripped[:-1] + bytes((stripped[-1] + 1,))

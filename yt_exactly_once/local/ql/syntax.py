@@ -1,0 +1,225 @@
+"""Syntax tree of a query, as written: names are not resolved and nothing has a type.
+
+Owns the node classes only. Where the language takes "a scalar or a tuple" a node holds a tuple of
+expressions; that it should have been a scalar is found out by whoever needs one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from yt_exactly_once.local.ql.value_types import Type
+
+
+@dataclass(frozen=True, eq=False)
+class Literal:
+    """A constant; unsigned integers are told from signed ones by the type."""
+
+    type: Type
+    value: int | float | bool | bytes | None
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """A column or an alias, possibly qualified by the alias of a table."""
+
+    name: str
+    table: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Alias:
+    """`expression AS name`, at any depth."""
+
+    expression: Expression
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A function call, scalar or aggregate."""
+
+    function: str
+    arguments: Expressions
+
+
+@dataclass(frozen=True, eq=False)
+class Unary:
+    """`+`, `-`, `~` or `NOT`."""
+
+    operator: str
+    operand: Expressions
+
+
+@dataclass(frozen=True, eq=False)
+class Binary:
+    """A binary operator; relational ones also compare tuples."""
+
+    operator: str
+    left: Expressions
+    right: Expressions
+
+
+@dataclass(frozen=True, eq=False)
+class In:
+    """`IN` over constant tuples."""
+
+    operand: Expressions
+    values: tuple[Constants, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Between:
+    """`BETWEEN` over a list of constant ranges, bounds included, shorter bounds are prefixes."""
+
+    operand: Expressions
+    ranges: tuple[tuple[Constants, Constants], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Transform:
+    """`TRANSFORM`: an explicit mapping of constant tuples to constants."""
+
+    operand: Expressions
+    keys: tuple[Constants, ...]
+    values: tuple[Constants, ...]
+    default: Expressions | None
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """`CASE`, with an operand to compare or with conditions."""
+
+    operand: Expressions | None
+    branches: tuple[tuple[Expressions, Expressions], ...]
+    default: Expressions | None
+
+
+@dataclass(frozen=True, eq=False)
+class Like:
+    """`LIKE`, `ILIKE` or a regular expression match."""
+
+    text: Expressions
+    operator: str
+    pattern: Expressions
+    escape: Expressions | None
+
+
+Expression = (
+    Literal | Reference | Alias | Call | Unary | Binary | In | Between | Transform | Case | Like
+)
+Expressions = tuple[Expression, ...]
+Constants = tuple[Literal, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table in FROM or JOIN."""
+
+    path: str
+    alias: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Join:
+    """One join: by common columns (`using`) or by equal tuples (`left`, `right`)."""
+
+    table: Table
+    is_left: bool
+    using: tuple[Reference, ...]
+    left: Expressions
+    right: Expressions
+    predicate: Expressions | None
+
+
+class Totals(Enum):
+    """Whether, and from which groups, a row of totals is added."""
+
+    NONE = "none"
+    BEFORE_HAVING = "before having"
+    AFTER_HAVING = "after having"
+
+
+@dataclass(frozen=True, eq=False)
+class OrderItem:
+    """One element of ORDER BY."""
+
+    expressions: Expressions
+    descending: bool
+
+
+@dataclass(frozen=True, eq=False)
+class GroupBy:
+    """GROUP BY with its modifiers."""
+
+    keys: Expressions
+    totals: Totals
+    having: Expressions | None
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """A whole query.
+
+    Attributes:
+        select: projections; None stands for `*`.
+        aliases: every name given by AS, from any depth and any clause.
+    """
+
+    select: Expressions | None
+    table: Table
+    joins: tuple[Join, ...]
+    where: Expressions | None
+    group_by: GroupBy | None
+    order_by: tuple[OrderItem, ...]
+    offset: int | None
+    limit: int | None
+    aliases: dict[str, Expression]
+
+
+@singledispatch
+def children(_expression: Expression) -> Expressions:
+    """Return the direct subexpressions, constants excluded."""
+    return ()
+
+
+@children.register(Alias)
+def _(expression: Alias) -> Expressions:
+    return (expression.expression,)
+
+
+@children.register(Call)
+def _(expression: Call) -> Expressions:
+    return expression.arguments
+
+
+@children.register(Unary)
+@children.register(In)
+@children.register(Between)
+def _(expression: Unary | In | Between) -> Expressions:
+    return expression.operand
+
+
+@children.register(Binary)
+def _(expression: Binary) -> Expressions:
+    return expression.left + expression.right
+
+
+@children.register(Transform)
+def _(expression: Transform) -> Expressions:
+    return expression.operand + (expression.default or ())
+
+
+@children.register(Case)
+def _(expression: Case) -> Expressions:
+    parts = (part for branch in expression.branches for part in branch)
+    return (expression.operand or ()) + sum(parts, ()) + (expression.default or ())
+
+
+@children.register(Like)
+def _(expression: Like) -> Expressions:
+    return expression.text + expression.pattern + (expression.escape or ())

@@ -1,0 +1,84 @@
+"""Types of the query language: the wire types of columns and what a literal may become.
+
+Owns type sets and their names. A type set is what inference works on: an expression has every type it
+could still be given, and the smallest one wins when nothing outside decides.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from yt_exactly_once.local.tablets import types as column_types
+
+
+class Type(IntEnum):
+    """A value type; the order is the order in which inference prefers types."""
+
+    NULL = 2
+    INT64 = 3
+    UINT64 = 4
+    DOUBLE = 5
+    BOOLEAN = 6
+    STRING = 16
+    ANY = 17
+
+    @property
+    def title(self) -> str:
+        """Name as the server spells it in messages."""
+        return self.name.lower()
+
+    @property
+    def code(self) -> str:
+        """One letter, used in names of SQL functions."""
+        return self.name[0].lower()
+
+
+TypeSet = frozenset[Type]
+
+ALL_TYPES: TypeSet = frozenset(Type)
+NUMERIC: TypeSet = frozenset((Type.INT64, Type.UINT64, Type.DOUBLE))
+INTEGRAL: TypeSet = frozenset((Type.INT64, Type.UINT64))
+SCALAR: TypeSet = NUMERIC | {Type.BOOLEAN, Type.STRING}
+COMPARABLE: TypeSet = SCALAR | {Type.ANY}
+
+LITERAL_TYPES: dict[Type, TypeSet] = {
+    Type.NULL: ALL_TYPES,
+    Type.INT64: NUMERIC,
+    Type.UINT64: frozenset((Type.UINT64, Type.DOUBLE)),
+}
+"""Types a literal can be converted to; the others stay what they are."""
+
+BY_CODE = {kind.code: kind for kind in Type}
+
+
+def only(kind: Type) -> TypeSet:
+    """Return the set with one type."""
+    return frozenset((kind,))
+
+
+def of_literal(kind: Type) -> TypeSet:
+    """Return the types a literal of a type can take."""
+    return LITERAL_TYPES.get(kind) or only(kind)
+
+
+def describe(types: TypeSet) -> str:
+    """Spell a type set the way error messages of the server do."""
+    if len(types) == 1:
+        return min(types).title
+    return f"one of {{{', '.join(kind.title for kind in sorted(types))}}}"
+
+
+def of_column(wire_type: str) -> Type:
+    """Return the type of a column: its wire type, whatever the logical one is."""
+    return _BY_WIRE_TYPE.get(wire_type, Type.STRING)
+
+
+_BY_WIRE_TYPE: dict[str, Type] = {
+    **dict.fromkeys(column_types.SIGNED, Type.INT64),
+    **dict.fromkeys(column_types.UNSIGNED, Type.UINT64),
+    **dict.fromkeys(column_types.FLOATING, Type.DOUBLE),
+    "boolean": Type.BOOLEAN,
+    "any": Type.ANY,
+    "null": Type.NULL,
+    "void": Type.NULL,
+}

@@ -1,0 +1,75 @@
+"""Commands of YTsaurus that the embedded cluster does not have, and never pretends to have.
+
+They are not among the published descriptors; a client that sends one anyway gets an error envelope.
+"""
+
+from __future__ import annotations
+
+COMMANDS = frozenset(
+    (
+        # Operations and jobs: there is no scheduler.
+        "abandon_job",
+        "abort_job",
+        "abort_operation",
+        "complete_operation",
+        "dump_job_context",
+        "get_job",
+        "get_job_fail_context",
+        "get_job_input",
+        "get_job_input_paths",
+        "get_job_spec",
+        "get_job_stderr",
+        "get_operation",
+        "list_jobs",
+        "list_operations",
+        "patch_operation_spec",
+        "poll_job_shell",
+        "resume_operation",
+        "start_operation",
+        "suspend_operation",
+        "update_operation_parameters",
+        # Queries: there is no query tracker.
+        "abort_query",
+        "alter_query",
+        "get_query",
+        "get_query_result",
+        "list_queries",
+        "read_query_result",
+        "start_query",
+        # Replication, backups, chaos: there is one cluster with one cell.
+        "alter_table_replica",
+        "balance_tablet_cells",
+        "create_table_backup",
+        "disable_table_replica",
+        "enable_table_replica",
+        "externalize",
+        "get_in_sync_replicas",
+        "internalize",
+        "pull_rows",
+        "reshard_table_automatic",
+        "restore_table_backup",
+        "update_replication_progress",
+        # Security: everybody is root.
+        "add_member",
+        "check_permission_by_acl",
+        "remove_member",
+        "transfer_account_resources",
+        "transfer_pool_resources",
+        # Storage that nothing here needs.
+        "get_file_from_cache",
+        "get_table_columnar_statistics",
+        "locate_skynet_share",
+        "partition_tables",
+        "put_file_to_cache",
+        "read_blob_table",
+        "read_journal",
+        "truncate_journal",
+        "write_journal",
+        # Administration of masters and nodes.
+        "build_master_snapshots",
+        "build_snapshot",
+        "heal_exec_node",
+        "switch_leader",
+    )
+)
+"""Wire names in version 4 of the API."""

@@ -1,0 +1,144 @@
+"""The command registry: what the embedded cluster can do, and the flags clients derive behaviour from.
+
+A handler is a plain function of a `Context`. It is registered under its wire name with the four
+facts of a command descriptor (`yt/yt/client/driver/driver.cpp`); the client picks HTTP verb, retries
+and proxy from them, so a wrong flag is a wrong behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from yt_exactly_once.local.proxy import Proxy
+
+DataType = Literal["null", "structured", "tabular", "binary"]
+Support = Literal["full", "partial"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A tabular answer.
+
+    Attributes:
+        rows: one mapping of column name to value per row, in order; `None` stands for a row that
+            was asked for and not found.
+    """
+
+    rows: Iterable[dict[str, Any] | None]
+
+
+class RowReader(Protocol):
+    """Parses the body of a tabular command."""
+
+    def __call__(
+        self, schema: Sequence[Mapping[str, Any]] | None = None, /
+    ) -> list[dict[str, Any]]:
+        """Return the rows of the body, in order.
+
+        Args:
+            schema: the columns of `@schema` (`name`, `type` and, where it says more, `type_v3`). Only
+                Arrow looks at it: there the conversion of a value depends on the column's type, and
+                columns that the schema lacks are dropped. Without it Arrow values come as they are.
+
+        Raises:
+            YtError: the body is malformed, or Arrow cannot be converted to a column.
+        """
+
+
+def _no_rows(_schema: Sequence[Mapping[str, Any]] | None = None, /) -> list[dict[str, Any]]:
+    return []
+
+
+@dataclass
+class Context:
+    """One command on its way: who asks, with what, on which proxy.
+
+    Attributes:
+        proxy: the proxy process that serves the request (store, sticky transactions, settings).
+        command: wire name of the command.
+        parameters: merged parameters of the request, keys as `str`, strings as `str`.
+        user: authenticated user.
+        read_value: parses the body as one structured value.
+        read_rows: parses the body as rows in the input format, see `RowReader`.
+        read_bytes: yields the raw body of a binary command.
+        response_parameters: what the handler wants to return beside the output.
+    """
+
+    proxy: Proxy
+    command: str
+    parameters: dict[str, Any]
+    user: str = "root"
+    read_value: Callable[[], Any] = lambda: None
+    read_rows: RowReader = _no_rows
+    read_bytes: Callable[[], Iterator[bytes]] = lambda: iter(())
+    response_parameters: dict[str, Any] = field(default_factory=dict)
+
+
+Handler = Callable[[Context], Any]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A registered command; the first five fields are its public descriptor."""
+
+    name: str
+    input_type: DataType
+    output_type: DataType
+    is_volatile: bool
+    is_heavy: bool
+    handler: Handler
+    support: Support
+    note: str
+
+    def descriptor(self) -> dict[str, Any]:
+        """Return the entry of `GET /api/v4`."""
+        return {
+            "name": self.name,
+            "input_type": self.input_type,
+            "output_type": self.output_type,
+            "is_volatile": self.is_volatile,
+            "is_heavy": self.is_heavy,
+        }
+
+
+REGISTRY: dict[str, Command] = {}
+
+
+def command(
+    name: str,
+    *,
+    input_type: DataType = "null",
+    output_type: DataType = "structured",
+    volatile: bool = False,
+    heavy: bool = False,
+    partial: str = "",
+) -> Callable[[Handler], Handler]:
+    """Register a handler.
+
+    Args:
+        name: wire name.
+        input_type: what the request body carries.
+        output_type: what the answer carries. A handler returns a plain value (structured), `Rows`
+            (tabular), an iterator of bytes (binary) or `None` (null).
+        volatile: whether the command changes something.
+        heavy: whether clients send it to a heavy proxy.
+        partial: what is missing compared to the real command; empty means nothing known.
+    """
+
+    def register(handler: Handler) -> Handler:
+        REGISTRY[name] = Command(
+            name,
+            input_type,
+            output_type,
+            volatile,
+            heavy,
+            handler,
+            "partial" if partial else "full",
+            partial,
+        )
+        return handler
+
+    return register

@@ -1,0 +1,242 @@
+"""Rows on the wire: the tabular bodies of requests and answers.
+
+Rows going in have `str` keys and `bytes` strings, whatever the format; the loops over rows are in C
+wherever the format allows it. Which columns and types are fine is not decided here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from yt import yson
+
+from yt_exactly_once.local import json_format
+from yt_exactly_once.local.errors import Code, YtError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from yt_exactly_once.local.formats import Format
+
+
+def loads(
+    data: bytes, source: Format, schema: Sequence[Mapping[str, Any]] | None = None
+) -> list[dict[str, Any]]:
+    """Parse rows.
+
+    Args:
+        data: the decoded body.
+        source: the input format.
+        schema: see `registry.RowReader`.
+
+    Raises:
+        YtError: the body is malformed or the format cannot carry rows.
+    """
+    if source.name == "yson":
+        return _loads_yson(data)
+    if source.name == "json":
+        return _loads_json(data, source.attributes)
+    if source.name == "arrow":
+        # Importing pyarrow takes a while and most clusters never see Arrow.
+        from yt_exactly_once.local import arrow_rows  # noqa: PLC0415
+
+        return arrow_rows.loads(data, schema)
+    if source.name in {"dsv", "schemaful_dsv"}:
+        return _loads_dsv(data, source)
+    raise YtError(
+        f'Unsupported input format "{source.name}"; use yson, json, arrow, dsv or schemaful_dsv',
+        Code.INVALID_FORMAT,
+    )
+
+
+def dumps(rows: Iterable[dict[str, Any] | None], target: Format) -> bytes:
+    """Encode rows.
+
+    Raises:
+        YtError: the format cannot carry rows, or cannot express a value.
+    """
+    if target.name == "yson":
+        variant = str(target.attributes.get("format", "binary"))
+        encoded: bytes = yson.dumps(
+            rows if isinstance(rows, list) else list(rows),
+            yson_format=variant,
+            yson_type="list_fragment",
+        )
+        return encoded
+    if target.name == "json":
+        return b"".join(json_format.dumps(row, target.attributes) + b"\n" for row in rows)
+    if target.name in {"schemaful_dsv", "dsv"}:
+        return _dumps_dsv(rows, target)
+    raise YtError(f'Unsupported output format "{target.name}"', Code.INVALID_FORMAT)
+
+
+def _loads_yson(data: bytes) -> list[dict[str, Any]]:
+    try:
+        parsed = list(
+            yson.loads(
+                data, yson_type="list_fragment", encoding=None, always_create_attributes=False
+            )
+        )
+    except (yson.YsonError, ValueError, TypeError, RecursionError) as error:
+        raise YtError(f"Error parsing rows as YSON: {error}", Code.YSON_PARSE) from error
+    names: dict[bytes, str] = {}
+    try:
+        return _rename(parsed, names)
+    except (KeyError, AttributeError, TypeError, UnicodeDecodeError):
+        return _rename_slowly(parsed, names)
+
+
+def _rename(rows: list[Any], names: dict[bytes, str]) -> list[dict[str, Any]]:
+    """Give columns `str` names, assuming that later rows have the columns of the first."""
+    for name in rows[0] if rows else ():
+        names[name] = name.decode()
+    return [{names[name]: value for name, value in row.items()} for row in rows]
+
+
+def _rename_slowly(rows: list[Any], names: dict[bytes, str]) -> list[dict[str, Any]]:
+    renamed = []
+    for row in rows:
+        if not isinstance(row, dict):
+            raise YtError("Invalid row format, map expected")
+        try:
+            renamed.append({_name(name, names): value for name, value in row.items()})
+        except UnicodeDecodeError as error:
+            raise YtError("Column names must be UTF-8") from error
+    return renamed
+
+
+def _name(raw: bytes, names: dict[bytes, str]) -> str:
+    known = names.get(raw)
+    if known is None:
+        known = names[raw] = raw.decode()
+    return known
+
+
+def _loads_json(data: bytes, attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    rows = []
+    for number, row in enumerate(json_format.load_fragment(data, attributes, "rows")):
+        if not isinstance(row, dict):
+            raise YtError(f"Invalid row format, map expected in row {number}")
+        rows.append({str(name): _to_bytes(value) for name, value in row.items()})
+    return rows
+
+
+def _to_bytes(value: Any) -> Any:
+    """Turn every string inside a value into bytes."""
+    if isinstance(value, str | yson.YsonStringProxy):
+        return yson.get_bytes(value)
+    if isinstance(value, dict):
+        return {_to_bytes(key): _to_bytes(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_to_bytes(item) for item in value]
+    return value
+
+
+def _separator(form: Format, name: str, default: str) -> str:
+    value = str(form.attributes.get(name, default))
+    if len(value) != 1:
+        raise YtError(f'Format attribute "{name}" must be one character', Code.INVALID_FORMAT)
+    return value
+
+
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0", "=": "\\="}
+_ESCAPE_PAIR = re.compile(r"\\(.?)", re.DOTALL)
+_UNESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
+
+
+def _escape(text: str) -> str:
+    return "".join(_ESCAPES.get(char, char) for char in text)
+
+
+def _split(line: str, separator: str, limit: int = -1) -> list[str]:
+    """Split at separators that are not escaped; escapes stay."""
+    parts = [""]
+    chars = iter(line)
+    for char in chars:
+        if char == "\\":
+            parts[-1] += char + next(chars, "")
+        elif char == separator and (limit < 0 or len(parts) <= limit):
+            parts.append("")
+        else:
+            parts[-1] += char
+    return parts
+
+
+def _unescape(text: str) -> bytes:
+    plain = _ESCAPE_PAIR.sub(lambda pair: _UNESCAPES.get(pair[1], pair[1]), text)
+    return plain.encode("latin-1")
+
+
+def _loads_dsv(data: bytes, source: Format) -> list[dict[str, Any]]:
+    field = _separator(source, "field_separator", "\t")
+    record = _separator(source, "record_separator", "\n")
+    # One character per byte, so that any string survives.
+    lines = data.decode("latin-1").split(record)
+    if lines[-1] == "":
+        lines.pop()
+    if source.name == "dsv":
+        key_value = _separator(source, "key_value_separator", "=")
+        return [_dsv_row(line, field, key_value) for line in lines]
+    columns = source.attributes.get("columns")
+    if not isinstance(columns, list) or not columns:
+        raise YtError('Format "schemaful_dsv" needs the attribute "columns"', Code.INVALID_FORMAT)
+    rows = []
+    for line in lines:
+        values = _split(line, field)
+        if len(values) != len(columns):
+            raise YtError(
+                f"Row has {len(values)} fields, {len(columns)} are expected", Code.INVALID_FORMAT
+            )
+        rows.append({str(c): _unescape(v) for c, v in zip(columns, values, strict=True)})
+    return rows
+
+
+def _dsv_row(line: str, field: str, key_value: str) -> dict[str, Any]:
+    row = {}
+    for item in _split(line, field) if line else []:
+        name, *rest = _split(item, key_value, 1)
+        if not rest:
+            raise YtError("Value of a DSV field is missing", Code.INVALID_FORMAT)
+        row[_unescape(name).decode()] = _unescape(rest[0])
+    return row
+
+
+def _dumps_dsv(rows: Iterable[dict[str, Any] | None], target: Format) -> bytes:
+    field = _separator(target, "field_separator", "\t")
+    record = _separator(target, "record_separator", "\n")
+    columns = target.attributes.get("columns")
+    if target.name == "schemaful_dsv" and (not isinstance(columns, list) or not columns):
+        raise YtError('Format "schemaful_dsv" needs the attribute "columns"', Code.INVALID_FORMAT)
+    missing = str(target.attributes.get("missing_value_sentinel", ""))
+    lines = []
+    for row in rows:
+        if row is None:
+            continue
+        if target.name == "dsv":
+            key_value = _separator(target, "key_value_separator", "=")
+            parts = [
+                f"{_escape(name)}{key_value}{_dsv_value(value)}"
+                for name, value in row.items()
+                if value is not None
+            ]
+        else:
+            parts = [
+                missing if row.get(str(c)) is None else _dsv_value(row[str(c)])
+                for c in columns or []
+            ]
+        lines.append(field.join(parts) + record)
+    return "".join(lines).encode("latin-1")
+
+
+def _dsv_value(value: Any) -> str:
+    if isinstance(value, bytes):
+        return _escape(value.decode("latin-1"))
+    if isinstance(value, str):
+        return _escape(value.encode().decode("latin-1"))
+    if isinstance(value, bool | yson.YsonBoolean):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return json.dumps(value)
+    raise YtError("Only scalar values can be written as DSV", Code.INVALID_FORMAT)

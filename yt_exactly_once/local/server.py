@@ -1,0 +1,146 @@
+"""One proxy process: `python -m yt_exactly_once.local.server --data-dir D --port P`.
+
+It serves until SIGTERM, or until its standard input closes, which is how it learns that its parent is
+gone. The first line on standard output says that it is ready and where.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import logging
+import os
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from yt_exactly_once.local.proxy import Proxy, Settings
+from yt_exactly_once.local.wire import Application
+
+_BACKLOG = 512
+_GRACE_SECONDS = 5
+_PARENT_CHECK_SECONDS = 1.0
+_GC_THRESHOLD = 200_000
+_TOKEN_VARIABLE = "YT_LOCAL_TOKEN"  # noqa: S105 - the name of a variable
+PORT_IN_USE = 98
+"""Exit code when the port is taken."""
+
+
+class _Protocol(HttpToolsProtocol):
+    """Uvicorn's protocol, showing its transport to the application, which may have to reset it."""
+
+    def connection_made(self, transport: Any) -> None:
+        # Head and body of an answer are two writes; the second must not wait for an acknowledgement.
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().connection_made(transport)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["yt.transport"] = self.transport  # type: ignore[typeddict-unknown-key]
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn's server, announcing itself once it listens."""
+
+    def __init__(self, config: uvicorn.Config, proxy: Proxy, port: int) -> None:
+        super().__init__(config)
+        self._proxy = proxy
+        self._port = port
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._proxy.announce()
+        sys.stdout.write(json.dumps({"port": self._port, "pid": os.getpid()}) + "\n")
+        sys.stdout.flush()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve until told to stop; return the exit code."""
+    options = _parse(arguments)
+    logging.basicConfig(
+        stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level="INFO"
+    )
+    try:
+        listener = _listen(options.host, options.port)
+    except OSError as error:
+        sys.stderr.write(f"Cannot listen on {options.host}:{options.port}: {error}\n")
+        return PORT_IN_USE
+    port = listener.getsockname()[1]
+    settings = Settings(
+        token=os.environ.get(_TOKEN_VARIABLE) or None, features=json.loads(options.features)
+    )
+    proxy = Proxy(options.data_dir, f"{options.host}:{port}", settings)
+    config = uvicorn.Config(
+        Application(proxy),
+        http=_Protocol,
+        loop="asyncio",
+        lifespan="off",
+        ws="none",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=300,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    # Requests bring many small objects and few cycles; the default thresholds scan far too often.
+    gc.freeze()
+    gc.set_threshold(_GC_THRESHOLD)
+    server = _Server(config, proxy, port)
+    if not options.foreground:
+        _stop_with_parent(server)
+    asyncio.run(server.serve([listener]))
+    proxy.close()
+    # Worker threads may still hold a late command; its client is gone.
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _parse(arguments: list[str] | None) -> Any:
+    parser = argparse.ArgumentParser(prog="yt_exactly_once.local.server")
+    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--features", default="{}", help="JSON map")
+    parser.add_argument("--foreground", action="store_true", help="ignore standard input")
+    return parser.parse_args(arguments)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    listener = socket.create_server((host, port), backlog=_BACKLOG)
+    listener.set_inheritable(False)
+    return listener
+
+
+def _stop_with_parent(server: uvicorn.Server) -> None:
+    """Leave when the parent does: its end of the pipe closes, or we get another parent."""
+    parent = os.getppid()
+
+    def leave() -> None:
+        server.should_exit = True
+        threading.Event().wait(_GRACE_SECONDS + 1)
+        os._exit(1)
+
+    def watch_pipe() -> None:
+        sys.stdin.buffer.read()
+        leave()
+
+    def watch_parent() -> None:
+        pause = threading.Event()
+        while os.getppid() == parent:
+            pause.wait(_PARENT_CHECK_SECONDS)
+        leave()
+
+    for watch in (watch_pipe, watch_parent):
+        threading.Thread(target=watch, daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,228 @@
+"""Rows of static tables: checked against the schema, kept as chunks of binary YSON, read by range.
+
+It knows chunks and schemas and nothing of requests. Sorted tables keep their order; a range may name
+row indexes or keys.
+"""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from yt import yson
+
+from yt_exactly_once.local import formats, row_formats
+from yt_exactly_once.local.cypress import chunks
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.tablets import keys, values
+from yt_exactly_once.local.tablets.columns import encode_column
+from yt_exactly_once.local.tablets.schema import TableSchema, parse_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from yt_exactly_once.local.cypress.view import View
+
+Row = dict[str, Any]
+
+ROWS_PER_CHUNK = 50_000
+
+
+@dataclass(frozen=True)
+class Range:
+    """A half-open range of row indexes."""
+
+    start: int
+    end: int
+
+
+def write(
+    view: View, node_id: str, schema: TableSchema, rows: Sequence[Row], *, append: bool
+) -> None:
+    """Replace or extend the rows of a table.
+
+    Raises:
+        YtError: 307 and kin when a row does not fit the schema, 301 when the order is broken, 306
+            when a unique key comes twice.
+    """
+    checked = fit(schema, rows)
+    if schema.is_sorted:
+        last = list(_tail(view, node_id)) if append else []
+        _check_order(schema, [*last, *checked])
+    chunks.write(view, node_id, _pack(checked), append=append)
+
+
+def fit(schema: TableSchema, rows: Sequence[Row]) -> list[Row]:
+    """Check rows against a schema and bring values to the types of their columns."""
+    if not schema.columns:
+        if schema.strict:
+            _check_unknown(schema, rows)
+        return list(rows)
+    if schema.strict:
+        _check_unknown(schema, rows)
+    encoded = []
+    for column in schema.columns:
+        stored, error = encode_column(column, [row.get(column.name) for row in rows])
+        if error is not None:
+            raise error
+        encoded.append(stored)
+    fitted = values.decode_rows(schema.columns, list(zip(*encoded, strict=True)))
+    if not schema.strict:
+        known = {column.name for column in schema.columns}
+        for row, given in zip(fitted, rows, strict=True):
+            row.update((name, value) for name, value in given.items() if name not in known)
+    return fitted
+
+
+def _check_unknown(schema: TableSchema, rows: Iterable[Row]) -> None:
+    known = {column.name for column in schema.columns}
+    for row in rows:
+        if not row.keys() <= known:
+            name = min(row.keys() - known)
+            raise YtError(f'No column "{name}" in table schema', Code.SCHEMA_VIOLATION)
+
+
+def read(view: View, node_id: str, wanted: Range) -> list[Row]:
+    """Return the rows of a range."""
+    rows: list[Row] = []
+    passed = 0
+    for chunk in chunks.chunks(view, node_id):
+        start, end = max(wanted.start - passed, 0), wanted.end - passed
+        if start < chunk.row_count and end > 0:
+            data = chunks.read(view.connection, chunk)
+            rows += row_formats.loads(data, formats.YSON_BINARY)[start : max(end, 0)]
+        passed += chunk.row_count
+    return rows
+
+
+def row_count(view: View, node_id: str) -> int:
+    """Return the number of rows."""
+    return sum(chunk.row_count for chunk in chunks.chunks(view, node_id))
+
+
+def find_ranges(
+    selectors: Any, total: int, schema: TableSchema, encoded_keys: Sequence[bytes] | None
+) -> list[Range]:
+    """Turn the `ranges` of a rich path into row indexes.
+
+    Args:
+        selectors: value of the attribute; `None` is the whole table.
+        total: number of rows.
+        schema: of the table.
+        encoded_keys: keys of all rows in order, when the selectors name keys.
+
+    Raises:
+        YtError: a malformed selector, or keys on a table that is not sorted.
+    """
+    if selectors is None:
+        return [Range(0, total)]
+    if not isinstance(selectors, list):
+        raise YtError('Error parsing path attribute "ranges": expected a list')
+    found = []
+    for selector in selectors:
+        if not isinstance(selector, dict):
+            raise YtError('Error parsing path attribute "ranges": expected a list of maps')
+        exact = selector.get("exact")
+        lower = exact if exact is not None else selector.get("lower_limit")
+        upper = exact if exact is not None else selector.get("upper_limit")
+        start = _index(lower, 0, schema, encoded_keys, after=False)
+        end = _index(upper, total, schema, encoded_keys, after=exact is not None)
+        found.append(Range(max(start, 0), max(min(end, total), start, 0)))
+    return found
+
+
+def has_key_limits(selectors: Any) -> bool:
+    """Tell whether any selector names a key."""
+    return isinstance(selectors, list) and any(
+        isinstance(limit, dict) and "key" in limit
+        for selector in selectors
+        if isinstance(selector, dict)
+        for limit in selector.values()
+    )
+
+
+def encode_keys(schema: TableSchema, rows: Sequence[Row]) -> list[bytes]:
+    """Return the keys of rows as blobs in the order of the table."""
+    columns = schema.key_columns
+    stored = [
+        [values.encode_value(column, row.get(column.name)) for row in rows] for column in columns
+    ]
+    return keys.key_encoder(columns)(stored)
+
+
+def _index(
+    limit: Any,
+    default: int,
+    schema: TableSchema,
+    encoded_keys: Sequence[bytes] | None,
+    *,
+    after: bool,
+) -> int:
+    if limit is None:
+        return default
+    if not isinstance(limit, dict):
+        raise YtError("Error parsing a limit of a range: expected a map")
+    if "key" in limit:
+        return _key_index(limit["key"], schema, encoded_keys or (), after=after)
+    index = limit.get("row_index")
+    if index is None:
+        return default
+    if isinstance(index, bool) or not isinstance(index, int):
+        raise YtError("Error parsing a limit of a range: row_index must be an integer")
+    return int(index) + (1 if after else 0)
+
+
+def _key_index(key: Any, schema: TableSchema, encoded_keys: Sequence[bytes], *, after: bool) -> int:
+    if not schema.is_sorted:
+        raise YtError("Cannot use key selectors: the table is not sorted")
+    if not isinstance(key, list) or len(key) > len(schema.key_columns):
+        raise YtError("Error parsing a limit of a range: key does not fit the key columns")
+    prefix = b""
+    beyond = after
+    for column, value in zip(schema.key_columns, key, strict=False):
+        kind = (getattr(value, "attributes", None) or {}).get("type")
+        if kind == "max":
+            beyond = True
+            break
+        if kind == "min":
+            break
+        plain = None if isinstance(value, yson.YsonEntity) else value
+        stored, error = encode_column(column, [plain])
+        if error is not None:
+            raise error
+        prefix += keys.encode_prefix([column], stored)
+    if beyond:
+        # Every key with this prefix comes before the prefix followed by the highest byte.
+        return bisect.bisect_left(encoded_keys, prefix + b"\xff")
+    return bisect.bisect_left(encoded_keys, prefix)
+
+
+def _check_order(schema: TableSchema, rows: Sequence[Row]) -> None:
+    encoded = encode_keys(schema, rows)
+    for left, right in pairwise(encoded):
+        if left > right:
+            raise YtError(
+                "Sort order violation: rows must come in the order of the key columns",
+                Code.SORT_ORDER_VIOLATION,
+            )
+        if left == right and schema.unique_keys:
+            raise YtError("Duplicate key in a table with unique keys", Code.UNIQUE_KEY_VIOLATION)
+
+
+def _tail(view: View, node_id: str) -> Iterator[Row]:
+    """Yield the last row."""
+    total = row_count(view, node_id)
+    yield from read(view, node_id, Range(max(total - 1, 0), total))
+
+
+def _pack(rows: Sequence[Row]) -> Iterator[tuple[bytes, int]]:
+    for start in range(0, len(rows), ROWS_PER_CHUNK):
+        part = list(rows[start : start + ROWS_PER_CHUNK])
+        yield row_formats.dumps(part, formats.YSON_BINARY), len(part)
+
+
+def schema_of(attributes: Mapping[str, Any]) -> TableSchema:
+    """Return the schema of a static table."""
+    return parse_schema(attributes["schema"])

@@ -1,0 +1,157 @@
+"""The durable store: one SQLite database in WAL mode, shared by every proxy process of a cluster.
+
+It owns connections, the cluster clock and nothing else. A write runs alone (`BEGIN IMMEDIATE`) and is
+on disk when `write` returns: kill -9 of a proxy loses no acknowledged commit. A snapshot is an open
+read transaction; everything committed up to its timestamp is visible in it and nothing later is.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+TIMESTAMP_COUNTER_BITS = 30
+"""A YTsaurus timestamp is unix seconds shifted by this, plus a counter."""
+
+IDLE_CONNECTIONS = 8
+"""Connections of closed snapshots that are kept for the next ones."""
+
+BUSY_TIMEOUT_SECONDS = 60.0
+"""How long a writer waits for its turn before SQLite gives up."""
+
+
+class Store:
+    """Connections to one database file.
+
+    Args:
+        path: the database file; created when missing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._local = threading.local()
+        self._idle: list[sqlite3.Connection] = []
+        self._idle_lock = threading.Lock()
+        with self.write() as connection:
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS clock (id INTEGER PRIMARY KEY, last INTEGER NOT NULL)"
+            )
+            connection.execute("INSERT OR IGNORE INTO clock VALUES (0, 0)")
+
+    def connect(self) -> sqlite3.Connection:
+        """Open a new connection in autocommit mode; the caller closes it."""
+        connection = sqlite3.connect(
+            self.path,
+            timeout=BUSY_TIMEOUT_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=512,
+        )
+        connection.execute("PRAGMA journal_mode = WAL")
+        # NORMAL keeps every commit over a killed process; only a power cut may lose the newest ones.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        # 32 MiB of pages: overwriting commits then rarely leave the cache.
+        connection.execute("PRAGMA cache_size = -32000")
+        return connection
+
+    @contextmanager
+    def read(self) -> Iterator[sqlite3.Connection]:
+        """Give a consistent view of the newest committed state."""
+        connection = self._thread_connection()
+        if connection.in_transaction:
+            yield connection
+            return
+        connection.execute("BEGIN")
+        try:
+            yield connection
+        finally:
+            connection.execute("ROLLBACK")
+
+    @contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        """Run alone; commit on success, leave no trace on an exception."""
+        connection = self._thread_connection()
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield connection
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+
+    def snapshot(self) -> Snapshot:
+        """Fix the current state for repeated reads; the caller closes it."""
+        with self._idle_lock:
+            connection = self._idle.pop() if self._idle else None
+        return Snapshot(connection or self.connect(), self._recycle)
+
+    def _recycle(self, connection: sqlite3.Connection) -> None:
+        """Keep a connection for the next snapshot: a new one has to read every table's definition."""
+        with self._idle_lock:
+            if len(self._idle) < IDLE_CONNECTIONS:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _thread_connection(self) -> sqlite3.Connection:
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = self.connect()
+        return connection
+
+
+class Snapshot:
+    """The state of the store at one timestamp.
+
+    Args:
+        connection: a connection without a transaction.
+        release: takes the connection back when the snapshot is closed.
+
+    Attributes:
+        timestamp: timestamp of the newest commit that is visible.
+    """
+
+    def __init__(
+        self, connection: sqlite3.Connection, release: Callable[[sqlite3.Connection], None]
+    ) -> None:
+        self.lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = connection
+        self._release = release
+        connection.execute("BEGIN")
+        self.timestamp = last_timestamp(connection)
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """An open read transaction; use it under `lock`, and not after `close`."""
+        if self._connection is None:
+            raise ValueError("the snapshot is closed")
+        return self._connection
+
+    def close(self) -> None:
+        """Release the snapshot; again is fine."""
+        with self.lock:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.execute("ROLLBACK")
+            self._release(connection)
+
+
+def last_timestamp(connection: sqlite3.Connection) -> int:
+    """Return the timestamp of the newest commit visible to a connection."""
+    return int(connection.execute("SELECT last FROM clock").fetchone()[0])
+
+
+def next_timestamp(connection: sqlite3.Connection) -> int:
+    """Take the next timestamp; only inside `Store.write`."""
+    now = int(time.time()) << TIMESTAMP_COUNTER_BITS
+    timestamp = max(last_timestamp(connection) + 1, now)
+    connection.execute("UPDATE clock SET last = ?", (timestamp,))
+    return timestamp

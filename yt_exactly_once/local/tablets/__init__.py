@@ -1,0 +1,1 @@
+"""Dynamic tables of the embedded cluster: schemas, storage, transactions, queues and producers."""

@@ -1,0 +1,93 @@
+"""From the paths in a command to tables, with the errors of the real mount cache.
+
+Owns the step between the tree and the layouts; it never looks at rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.cypress import ypath
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.proxy import CLUSTER_NAME
+from yt_exactly_once.local.tablets.layout import READABLE_STATES, find_layout
+from yt_exactly_once.local.tablets.registrations import Place
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable
+
+    from yt_exactly_once.local.cypress.tree import Cypress, Node
+    from yt_exactly_once.local.tablets.layout import TableLayout, Tablet
+
+
+def open_table(
+    cypress: Cypress, connection: sqlite3.Connection, path: Any, what: str = "path"
+) -> TableLayout:
+    """Return the dynamic table at a path.
+
+    Raises:
+        YtError: 500 inside when there is nothing; code 1 when it is not a dynamic table.
+    """
+    return open_node(cypress, connection, path, what)[1]
+
+
+def open_node(
+    cypress: Cypress, connection: sqlite3.Connection, path: Any, what: str = "path"
+) -> tuple[Node, TableLayout]:
+    """Return the node of a dynamic table together with its layout."""
+    parsed = ypath.parse(path, what)
+    try:
+        node = cypress.resolve(connection, parsed.text)
+    except YtError as error:
+        raise YtError(f"Error getting mount info for {parsed.text}", inner=[error]) from error
+    layout = find_layout(connection, node.id, node.path)
+    if layout is None:
+        raise YtError(f"Table {node.path} is not dynamic")
+    return node, layout
+
+
+def locate(cypress: Cypress, connection: sqlite3.Connection, path: Any, what: str) -> Place:
+    """Return the physical place of a queue or a consumer, whether it exists or not.
+
+    Raises:
+        YtError: it is said to be on another cluster.
+    """
+    parsed = ypath.parse(path, what)
+    cluster = str(parsed.attributes.get("cluster", CLUSTER_NAME))
+    if cluster != CLUSTER_NAME:
+        raise YtError(
+            f'Queue cluster "{cluster}" was not found for path "{parsed.text}"; '
+            f'the embedded cluster knows only itself, "{CLUSTER_NAME}"'
+        )
+    try:
+        return Place(cluster, cypress.resolve(connection, parsed.text).path)
+    except YtError as error:
+        if not error.contains(Code.RESOLVE):
+            raise
+        return Place(cluster, parsed.text)
+
+
+def check_readable(tablets: Iterable[Tablet]) -> None:
+    """Refuse reads from tablets that are not mounted."""
+    for tablet in tablets:
+        if tablet.state not in READABLE_STATES:
+            raise YtError(
+                f'Cannot read from tablet {tablet.tablet_id} while it is in "{tablet.state}" state',
+                Code.TABLET_NOT_MOUNTED,
+                {
+                    "tablet_id": tablet.tablet_id,
+                    "is_tablet_unmounted": tablet.state == "unmounted",
+                },
+            )
+
+
+def tablet_at(layout: TableLayout, index: int) -> Tablet:
+    """Return a tablet by its index."""
+    if not 0 <= index < layout.tablet_count:
+        raise YtError(
+            f"Invalid tablet index for table {layout.path}: expected in range "
+            f"[0,{layout.tablet_count - 1}], got {index}",
+            Code.NO_SUCH_TABLET,
+        )
+    return layout.tablets[index]

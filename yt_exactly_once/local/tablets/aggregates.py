@@ -1,0 +1,67 @@
+"""Aggregate columns: how a written value combines with the one that is there.
+
+Owns the functions `sum`, `min`, `max`, `first` and `dict_sum` on stored values; a null on either side
+leaves the other. Functions with a state of their own (`xdelta`, nested ones) are refused at creation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.tablets import types, values
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable
+
+    from yt_exactly_once.local.tablets.schema import Column
+
+_SQL_FUNCTION = "yt_aggregate"
+_TWO_63 = 1 << 63
+_TWO_64 = 1 << 64
+
+
+def expression(column: Column, name: str) -> str:
+    """Return the SQL expression for the new value in an upsert."""
+    kind = "uint64" if column.wire_type in types.UNSIGNED else "other"
+    return f"{_SQL_FUNCTION}('{column.aggregate}', '{kind}', {name}, excluded.{name})"
+
+
+def register(connection: sqlite3.Connection) -> None:
+    """Make the functions known to a connection."""
+    connection.create_function(_SQL_FUNCTION, 4, combine, deterministic=True)
+
+
+def combine(function: str, kind: str, current: Any, given: Any) -> Any:
+    """Combine two stored values."""
+    if current is None or given is None:
+        return given if current is None else current
+    combined = _FUNCTIONS[function](kind, current, given)
+    if isinstance(combined, int):
+        # Integers wrap around as they do on the server.
+        return (combined + _TWO_63) % _TWO_64 - _TWO_63
+    return combined
+
+
+def _order(kind: str, value: Any) -> Any:
+    if kind == "uint64" and value < 0:
+        return value + _TWO_64
+    return value
+
+
+def _dict_sum(_kind: str, current: bytes, given: bytes) -> Any:
+    total = dict(values.load_yson(current) or {})
+    for key, value in (values.load_yson(given) or {}).items():
+        total[key] = total.get(key, 0) + value
+        if not total[key]:
+            del total[key]
+    return values.dump_yson(total) if total else None
+
+
+_FUNCTIONS: dict[str, Callable[[str, Any, Any], Any]] = {
+    "sum": lambda _kind, current, given: current + given,
+    "min": lambda kind, current, given: min(current, given, key=lambda v: _order(kind, v)),
+    "max": lambda kind, current, given: max(current, given, key=lambda v: _order(kind, v)),
+    "first": lambda _kind, current, _given: current,
+    "dict_sum": _dict_sum,
+}

@@ -1,0 +1,141 @@
+"""What a dynamic table shows about itself: computed attributes of its node.
+
+Every attribute is computed when it is asked for, from the store alone. It never changes anything.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from yt.yson import YsonUint64
+
+from yt_exactly_once.local.tablets import queue_status
+from yt_exactly_once.local.tablets.layout import find_layout
+from yt_exactly_once.local.tablets.reads import weight_sql
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable
+
+    from yt_exactly_once.local.cypress.tree import Node
+    from yt_exactly_once.local.tablets.layout import TableLayout
+
+CELL_ID = "1-1-102bc-1"
+"""The one tablet cell that every mounted tablet is shown in."""
+
+Attributes = dict[str, "Callable[[], Any]"]
+
+_DEFAULTS: dict[str, Any] = {
+    "atomicity": "full",
+    "commit_ordering": "weak",
+    "in_memory_mode": "none",
+    "optimize_for": "lookup",
+    "tablet_cell_bundle": "default",
+}
+
+
+def table_attributes(connection: sqlite3.Connection, node: Node) -> Attributes:
+    """Return the computed attributes of a dynamic table by name; empty for other nodes."""
+    layout = find_layout(connection, node.id, node.id)
+    if layout is None:
+        return {}
+    schema = layout.schema
+    attributes: Attributes = {
+        "dynamic": lambda: True,
+        "schema": schema.to_yson,
+        "schema_mode": lambda: "strong",
+        "sorted": lambda: layout.sorted,
+        "key_columns": lambda: [column.name for column in layout.key_columns],
+        "unique_keys": lambda: schema.unique_keys,
+        "tablet_count": lambda: layout.tablet_count,
+        "tablet_state": lambda: layout.state,
+        "actual_tablet_state": lambda: layout.state,
+        "expected_tablet_state": lambda: layout.state,
+        "tablets": lambda: tablets(connection, layout),
+        "row_count": lambda: row_count(connection, layout),
+        "chunk_row_count": lambda: row_count(connection, layout),
+        "chunk_count": lambda: 0,
+        "data_weight": lambda: data_weight(connection, layout),
+        "uncompressed_data_size": lambda: data_weight(connection, layout),
+        "compressed_data_size": lambda: data_weight(connection, layout),
+        "tablet_statistics": lambda: _statistics(connection, layout),
+        "tablet_error_count": lambda: 0,
+    }
+    for name, default in _DEFAULTS.items():
+        if name not in node.attributes:
+            attributes[name] = partial(_constant, default)
+    if layout.sorted:
+        attributes["sorted_by"] = attributes["key_columns"]
+        attributes["pivot_keys"] = lambda: [list(pivot) for pivot in layout.pivot_keys]
+    return attributes | queue_status.queue_attributes(connection, node, layout)
+
+
+def _constant(value: Any) -> Any:
+    return value
+
+
+def row_count(connection: sqlite3.Connection, layout: TableLayout) -> int:
+    """Count the rows that a reader sees."""
+    (count,) = connection.execute(f"SELECT count(*) FROM {layout.sql_source}").fetchone()
+    return int(count)
+
+
+def data_weight(connection: sqlite3.Connection, layout: TableLayout) -> int:
+    """Return the data weight of the rows that a reader sees."""
+    if not layout.sorted:
+        (weight,) = connection.execute(
+            "SELECT coalesce(sum(total_weight - trimmed_weight), 0) FROM tablets WHERE node_id = ?",
+            (layout.node_id,),
+        ).fetchone()
+        return int(weight)
+    (total,) = connection.execute(
+        f"SELECT coalesce(sum({weight_sql(layout)}), 0) FROM {layout.sql_source}"
+    ).fetchone()
+    return int(total)
+
+
+def tablets(connection: sqlite3.Connection, layout: TableLayout) -> list[dict[str, Any]]:
+    """Return `@tablets`."""
+    rows = connection.execute(
+        "SELECT tablet_index, total_rows, trimmed_rows, total_weight, trimmed_weight FROM tablets"
+        " WHERE node_id = ? ORDER BY tablet_index",
+        (layout.node_id,),
+    ).fetchall()
+    result = []
+    for tablet, (index, total, trimmed, weight, trimmed_weight) in zip(
+        layout.tablets, rows, strict=True
+    ):
+        item: dict[str, Any] = {
+            "index": index,
+            "tablet_id": tablet.tablet_id,
+            "state": tablet.state,
+            "mount_revision": YsonUint64(tablet.mount_revision),
+            "flushed_row_count": total,
+            "trimmed_row_count": trimmed,
+            "error_count": 0,
+            "replication_error_count": 0,
+            "statistics": {
+                "uncompressed_data_size": weight - trimmed_weight,
+                "compressed_data_size": weight - trimmed_weight,
+                "tablet_count": 1,
+                "chunk_count": 0,
+            },
+        }
+        if tablet.state != "unmounted":
+            item["cell_id"] = CELL_ID
+        if layout.sorted:
+            item["pivot_key"] = list(tablet.pivot_values)
+            del item["flushed_row_count"], item["trimmed_row_count"]
+        result.append(item)
+    return result
+
+
+def _statistics(connection: sqlite3.Connection, layout: TableLayout) -> dict[str, Any]:
+    weight = data_weight(connection, layout)
+    return {
+        "tablet_count": layout.tablet_count,
+        "uncompressed_data_size": weight,
+        "compressed_data_size": weight,
+        "chunk_count": 0,
+    }

@@ -1,0 +1,407 @@
+"""One column of input at a time: from what a client sent to what SQLite stores.
+
+Owns conversion and validation of values. What the real proxy refuses while it parses a request is
+raised at once; what it refuses only when the transaction commits is returned as an error for later.
+Plain columns take a fast path that looks at the set of Python types instead of at every value.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from yt import yson
+
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.tablets import types, values
+from yt_exactly_once.local.tablets.composites import check_composite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from yt_exactly_once.local.tablets.schema import Column
+
+Kind = Literal["int64", "uint64", "double", "boolean", "string", "null", "any"]
+Outcome = tuple[list[Any], YtError | None]
+
+MAX_STRING_LENGTH = 16 << 20
+
+_NONE = type(None)
+_KINDS: dict[type, Kind] = {
+    int: "int64",
+    yson.YsonInt64: "int64",
+    yson.YsonUint64: "uint64",
+    float: "double",
+    yson.YsonDouble: "double",
+    bool: "boolean",
+    yson.YsonBoolean: "boolean",
+    bytes: "string",
+    yson.YsonString: "string",
+    str: "string",
+    yson.YsonUnicode: "string",
+    _NONE: "null",
+    yson.YsonEntity: "null",
+}
+_EXPECTED: dict[str, Kind] = {
+    **dict.fromkeys(types.SIGNED, "int64"),
+    **dict.fromkeys(types.UNSIGNED, "uint64"),
+    **dict.fromkeys(types.FLOATING, "double"),
+    **dict.fromkeys(types.STRING_LIKE, "string"),
+    "boolean": "boolean",
+    "null": "null",
+    "void": "null",
+}
+_INT64 = (-(1 << 63), (1 << 63) - 1)
+_UINT64 = (0, (1 << 64) - 1)
+_DATE_DAYS = 49_673
+_WIDE_DAYS = 53_375_809
+_DAY = 86_400
+_US = 1_000_000
+_RANGES: dict[str, tuple[int, int]] = {
+    **{f"int{bits}": (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": (0, (1 << bits) - 1) for bits in (8, 16, 32, 64)},
+    "date": (0, _DATE_DAYS - 1),
+    "datetime": (0, _DATE_DAYS * _DAY - 1),
+    "timestamp": (0, _DATE_DAYS * _DAY * _US - 1),
+    "interval": (-_DATE_DAYS * _DAY * _US + 1, _DATE_DAYS * _DAY * _US - 1),
+    "date32": (-_WIDE_DAYS, _WIDE_DAYS - 1),
+    "datetime64": (-_WIDE_DAYS * _DAY, _WIDE_DAYS * _DAY - 1),
+    "timestamp64": (-_WIDE_DAYS * _DAY * _US, _WIDE_DAYS * _DAY * _US - 1),
+    "interval64": (-2 * _WIDE_DAYS * _DAY * _US + 1, 2 * _WIDE_DAYS * _DAY * _US - 1),
+}
+_FLOAT_MAX = 3.4028234663852886e38
+_UUID_LENGTH = 16
+
+
+@dataclass(frozen=True)
+class Conversions:
+    """Switches of the input format, see `TTypeConversionConfig`.
+
+    Attributes:
+        integral: int64 and uint64 stand in for each other when the value fits.
+        integral_to_double: integers are taken by double columns.
+        all_to_string: numbers and booleans are taken by string columns.
+        string_to_all: strings are parsed by the other columns.
+    """
+
+    integral: bool = True
+    integral_to_double: bool = False
+    all_to_string: bool = False
+    string_to_all: bool = False
+
+    @classmethod
+    def of_format(cls, attributes: Mapping[str, Any]) -> Conversions:
+        """Read the switches from the attributes of an input format."""
+        everything = bool(attributes.get("enable_type_conversion", False))
+        return cls(
+            integral=bool(attributes.get("enable_integral_type_conversion", True)),
+            integral_to_double=everything
+            or bool(attributes.get("enable_integral_to_double_conversion", False)),
+            all_to_string=everything
+            or bool(attributes.get("enable_all_to_string_conversion", False)),
+            string_to_all=everything
+            or bool(attributes.get("enable_string_to_all_conversion", False)),
+        )
+
+
+DEFAULT_CONVERSIONS = Conversions()
+
+
+def encode_column(
+    column: Column, given: list[Any], conversions: Conversions = DEFAULT_CONVERSIONS
+) -> Outcome:
+    """Bring the values of one column to their stored form.
+
+    Args:
+        column: where the values go.
+        given: values as decoded from the request, None for null.
+        conversions: switches of the input format.
+
+    Returns:
+        The stored values and what a commit has to complain about, if anything.
+
+    Raises:
+        YtError: the request itself is refused.
+    """
+    seen = set(map(type, given))
+    if column.required and not _NULL_TYPES.isdisjoint(seen):
+        return given, YtError(
+            f'Required column "{column.name}" cannot have "null" value', Code.SCHEMA_VIOLATION
+        )
+    if column.wire_type == "any":
+        return _encode_any(column, given)
+    expected = _EXPECTED[column.wire_type]
+    if not seen <= _PLAIN[expected]:
+        given, error = _normalise(column, expected, given, conversions)
+        if error is not None:
+            return given, error
+    if expected == "uint64":
+        _refuse_negative(column, given)
+    try:
+        return _STORE[expected](column, given), None
+    except YtError as error:
+        if error.code == Code.STRING_LIKE_VALUE_LENGTH:
+            return given, error
+        return given, _invalid(column, error)
+
+
+def check_key_column(column: Column, stored: list[Any]) -> YtError | None:
+    """Return what a commit says about values that may not be part of a key."""
+    if column.wire_type in types.FLOATING and values.NAN in stored:
+        return YtError('Key of type "double" cannot be NaN', Code.KEY_CANNOT_BE_NAN)
+    return None
+
+
+def data_weights(column: Column, stored: list[Any]) -> list[int] | int:
+    """Return the data weight of every value, or one number when all weigh the same."""
+    if column.wire_type in types.STRING_LIKE or column.wire_type == "any":
+        return [0 if value is None else len(value) for value in stored]
+    weight = 1 if column.wire_type == "boolean" else 8
+    if None in stored:
+        return [0 if value is None else weight for value in stored]
+    return weight
+
+
+def _invalid(column: Column, error: YtError) -> YtError:
+    return YtError(f'Error validating column "{column.name}"', Code.SCHEMA_VIOLATION, inner=[error])
+
+
+def _wrong_type(column: Column, expected: str, actual: str) -> YtError:
+    return _invalid(
+        column,
+        YtError(f'Invalid type: expected "{expected}", actual "{actual}"', Code.SCHEMA_VIOLATION),
+    )
+
+
+def _normalise(
+    column: Column, expected: Kind, given: list[Any], conversions: Conversions
+) -> Outcome:
+    """Bring every value to the plain Python type of the column, value by value."""
+    plain = _PLAIN_OF[expected]
+    result: list[Any] = []
+    for value in given:
+        kind = _KINDS.get(type(value), "any")
+        if kind == "null":
+            result.append(None)
+        elif kind == expected:
+            result.append(value.encode() if isinstance(value, str) else plain(value))
+        else:
+            converted = _convert(column, expected, kind, value, conversions)
+            if converted is None:
+                return given, _wrong_type(column, expected, kind)
+            result.append(converted)
+    return result, None
+
+
+def _convert(
+    column: Column, expected: Kind, kind: Kind, value: Any, conversions: Conversions
+) -> Any:
+    """Convert between types as the switches allow; None means that they do not."""
+    integral = kind in ("int64", "uint64")
+    problem: str | None = None
+    converted: Any = None
+    if conversions.integral and integral and expected == "uint64":
+        problem = "Unable to convert negative int64 to uint64" if value < 0 else None
+        converted = int(value)
+    elif conversions.integral and integral and expected == "int64":
+        too_big = value > _INT64[1]
+        problem = (
+            "Unable to convert uint64 to int64 as it leads to an overflow" if too_big else None
+        )
+        converted = int(value)
+    elif conversions.integral_to_double and integral and expected == "double":
+        converted = float(value)
+    elif conversions.all_to_string and expected == "string" and kind != "any":
+        shown = str(bool(value)).lower() if kind == "boolean" else str(value)
+        converted = shown.encode()
+    elif conversions.string_to_all and kind == "string":
+        try:
+            converted = _PARSERS[expected](bytes(value).decode())
+        except (ValueError, KeyError):
+            problem = f"Unable to convert string to {expected}"
+    if problem is not None:
+        raise YtError(
+            "Error while performing type conversion",
+            Code.SCHEMA_VIOLATION,
+            {"column": column.name, "value_type": kind, "column_type": expected},
+            [YtError(problem, attributes={"value": value})],
+        )
+    return converted
+
+
+def _check_range(column: Column, given: Iterable[int], bounds: tuple[int, int]) -> None:
+    for value in given:
+        if not bounds[0] <= value <= bounds[1]:
+            raise YtError(
+                f"Value {value} is out of allowed range [{bounds[0]}, {bounds[1]}]",
+                Code.SCHEMA_VIOLATION,
+                {"column": column.name},
+            )
+
+
+def _store_integers(column: Column, given: list[Any]) -> list[Any]:
+    present = [value for value in given if value is not None] if None in given else given
+    bounds = _RANGES[column.wire_type]
+    if present and not (bounds[0] <= min(present) and max(present) <= bounds[1]):
+        _check_range(column, present, bounds)
+    return given
+
+
+def _refuse_negative(column: Column, given: list[Any]) -> None:
+    """Treat a plain Python integer as int64, which converts only when it is not negative."""
+    lowest = min((value for value in given if value is not None), default=0)
+    if lowest < 0:
+        _convert(column, "uint64", "int64", lowest, DEFAULT_CONVERSIONS)
+
+
+def _store_unsigned(column: Column, given: list[Any]) -> list[Any]:
+    present = [value for value in given if value is not None] if None in given else given
+    bounds = _RANGES[column.wire_type]
+    if not present:
+        return given
+    highest = max(present)
+    if highest > bounds[1]:
+        _check_range(column, present, bounds)
+    if highest > _INT64[1]:
+        return [None if value is None else values.encode_uint64(value) for value in given]
+    return given
+
+
+def _store_doubles(column: Column, given: list[Any]) -> list[Any]:
+    if column.wire_type == "float":
+        for value in given:
+            if value is not None and _FLOAT_MAX < abs(value) < float("inf"):
+                raise YtError(
+                    f"Value {value} is out of allowed range [-{_FLOAT_MAX}, {_FLOAT_MAX}]",
+                    Code.SCHEMA_VIOLATION,
+                )
+    if any(value != value for value in given):  # noqa: PLR0124 - only NaN differs from itself
+        return [values.NAN if value != value else value for value in given]  # noqa: PLR0124
+    return given
+
+
+def _store_booleans(_column: Column, given: list[Any]) -> list[Any]:
+    return [None if value is None else int(value) for value in given]
+
+
+def _store_strings(column: Column, given: list[Any]) -> list[Any]:
+    present = [value for value in given if value is not None] if None in given else given
+    if not present:
+        return given
+    longest = max(map(len, present))
+    if longest > MAX_STRING_LENGTH:
+        raise YtError(
+            f'Value of type "string" is too long for dynamic data: length {longest}, '
+            f"limit {MAX_STRING_LENGTH}",
+            Code.STRING_LIKE_VALUE_LENGTH,
+        )
+    check = _STRING_CHECKS.get(column.wire_type)
+    if check is not None:
+        check(present)
+    logical = types.value_type(column.type_v3)
+    if isinstance(logical, dict):
+        _check_decimals(logical, present)
+    return given
+
+
+def _check_utf8(given: list[bytes]) -> None:
+    try:
+        for value in given:
+            value.decode()
+    except UnicodeDecodeError as error:
+        raise YtError("Not a valid utf8 string", Code.SCHEMA_VIOLATION) from error
+
+
+def _check_json(given: list[bytes]) -> None:
+    try:
+        for value in given:
+            json.loads(value)
+    except ValueError as error:
+        raise YtError(f"Not a valid json: {error}", Code.SCHEMA_VIOLATION) from error
+
+
+def _check_uuid(given: list[bytes]) -> None:
+    if any(len(value) != _UUID_LENGTH for value in given):
+        raise YtError("Not a valid Uuid", Code.SCHEMA_VIOLATION)
+
+
+def decimal_length(precision: int) -> int:
+    """Return how many bytes the binary form of a decimal takes."""
+    return next(
+        length for digits, length in ((9, 4), (18, 8), (38, 16), (76, 32)) if precision <= digits
+    )
+
+
+def _check_decimals(logical: dict[str, Any], given: list[bytes]) -> None:
+    expected = decimal_length(logical["precision"])
+    for value in given:
+        if len(value) != expected:
+            raise YtError(
+                f"Decimal<{logical['precision']},{logical['scale']}> binary value representation "
+                f"has invalid length: actual {len(value)}, expected {expected}",
+                Code.SCHEMA_VIOLATION,
+            )
+
+
+def _encode_any(column: Column, given: list[Any]) -> Outcome:
+    composite = types.is_composite(column.type_v3)
+    stored: list[Any] = []
+    for value in given:
+        if value is None or isinstance(value, yson.YsonEntity):
+            stored.append(None)
+            continue
+        if getattr(value, "attributes", None):
+            raise YtError("Table values cannot have top-level attributes")
+        if composite:
+            try:
+                value = check_composite(column.type_v3, value, column.name)  # noqa: PLW2901
+            except YtError as error:
+                return given, _invalid(column, error)
+        blob = values.dump_yson(value)
+        if len(blob) > MAX_STRING_LENGTH:
+            return given, YtError(
+                f'Value of type "any" is too long for dynamic data: length {len(blob)}, '
+                f"limit {MAX_STRING_LENGTH}",
+                Code.STRING_LIKE_VALUE_LENGTH,
+            )
+        stored.append(blob)
+    return stored, None
+
+
+_NULL_TYPES = {_NONE, yson.YsonEntity}
+_PLAIN_OF: dict[Kind, Callable[[Any], Any]] = {
+    "int64": int,
+    "uint64": int,
+    "double": float,
+    "boolean": bool,
+    "string": bytes,
+    "null": lambda _value: None,
+}
+_PLAIN: dict[Kind, set[type]] = {
+    "int64": {int, _NONE},
+    "uint64": {int, _NONE},
+    "double": {float, _NONE},
+    "boolean": {bool, _NONE},
+    "string": {bytes, _NONE},
+    "null": {_NONE},
+}
+_STORE: dict[Kind, Callable[[Column, list[Any]], list[Any]]] = {
+    "int64": _store_integers,
+    "uint64": _store_unsigned,
+    "double": _store_doubles,
+    "boolean": _store_booleans,
+    "string": _store_strings,
+    "null": lambda _column, given: given,
+}
+_STRING_CHECKS: dict[str, Callable[[list[bytes]], None]] = {
+    "utf8": _check_utf8,
+    "json": _check_json,
+    "uuid": _check_uuid,
+}
+_PARSERS: dict[Kind, Callable[[str], Any]] = {
+    "int64": lambda shown: int(shown.removesuffix("u")),
+    "uint64": lambda shown: int(shown.removesuffix("u")),
+    "double": float,
+    "boolean": {"true": True, "false": False}.__getitem__,
+}

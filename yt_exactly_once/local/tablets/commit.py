@@ -1,0 +1,259 @@
+"""The commit of a tablet transaction: checks, conflicts, row indexes and the writes themselves.
+
+Everything happens inside one `Store.write`, so a commit is all or nothing and commits are ordered.
+First committer wins: a key that was written after the transaction started refuses the commit. Errors
+are nested as the real client library nests them, so that code that searches the tree finds them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.store import last_timestamp, next_timestamp
+from yt_exactly_once.local.tablets import appends, retention, sorted_writes
+from yt_exactly_once.local.tablets.layout import find_layout
+
+if TYPE_CHECKING:
+    import random
+    import sqlite3
+    from collections.abc import Callable, Sequence
+
+    from yt_exactly_once.local.tablets.layout import TableLayout, Tablet
+    from yt_exactly_once.local.tablets.modifications import Batch
+
+INVALID_MOUNT_REVISION = 1704
+INVALID_ATOMICITY = 11008
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Who commits, and how.
+
+    Attributes:
+        transaction_id: id for error attributes.
+        start_timestamp: the moment the transaction has read at; None when it has not read anything,
+            so that nothing can have changed under it.
+        atomicity: `full`, or `none` for a transaction without conflicts.
+        chooser: picks tablets for rows that name none.
+        visibility_delay: seconds until appended rows appear.
+    """
+
+    transaction_id: str
+    start_timestamp: int | None
+    atomicity: str
+    chooser: random.Random
+    visibility_delay: float = 0.0
+
+
+@dataclass
+class _Target:
+    """A table with everything that one commit does to it."""
+
+    layout: TableLayout
+    batches: list[Batch] = field(default_factory=list)
+    tablets: list[list[int] | None] = field(default_factory=list)
+    """Per batch of an ordered table: the tablet of each row."""
+
+
+def apply(connection: sqlite3.Connection, batches: Sequence[Batch], terms: Terms) -> int:
+    """Commit batches in order and return the commit timestamp.
+
+    Args:
+        connection: from `Store.write`; an exception must roll it back.
+        batches: what the transaction has buffered.
+        terms: who commits.
+
+    Raises:
+        YtError: nothing was committed.
+    """
+    targets = _prepare(connection, batches)
+    for target in targets:
+        _submit(target, terms)
+    for target in targets:
+        _check_limits(target)
+    start = last_timestamp(connection) if terms.start_timestamp is None else terms.start_timestamp
+    timestamp = next_timestamp(connection)
+    if terms.atomicity == "none":
+        start = timestamp
+    for target in targets:
+        if target.layout.sorted:
+            _send(target, partial(_write_sorted, connection, target, terms, start, timestamp))
+            retention.prune(connection, target.layout, timestamp)
+        else:
+            appends.append(
+                connection,
+                target.layout,
+                list(zip(target.batches, target.tablets, strict=True)),
+                timestamp,
+                terms.visibility_delay,
+            )
+    return timestamp
+
+
+def _prepare(connection: sqlite3.Connection, batches: Sequence[Batch]) -> list[_Target]:
+    targets: dict[str, _Target] = {}
+    for batch in batches:
+        path, node_id = batch.layout.path, batch.layout.node_id
+        error = batch.rows.error
+        layout = find_layout(connection, node_id, path)
+        if layout is None:
+            error = YtError(f"Table {path} no longer exists", Code.RESOLVE)
+        if error is not None or layout is None:
+            raise YtError(f"Error preparing rows for table {path}", inner=[error] if error else [])
+        target = targets.setdefault(node_id, _Target(layout))
+        target.batches.append(batch)
+    return list(targets.values())
+
+
+def _submit(target: _Target, terms: Terms) -> None:
+    """Choose tablets, and wrap what the choice refuses."""
+    try:
+        _choose_tablets(target, terms)
+    except YtError as error:
+        raise YtError(
+            f"Error submitting rows for table {target.layout.path}", inner=[error]
+        ) from error
+
+
+def _choose_tablets(target: _Target, terms: Terms) -> None:
+    layout = target.layout
+    expected = layout.options["atomicity"].decode()
+    if expected != terms.atomicity:
+        raise YtError(
+            f'Transaction atomicity mismatch: expected "{expected}", actual "{terms.atomicity}"',
+            INVALID_ATOMICITY,
+        )
+    mounted = [tablet.index for tablet in layout.tablets if tablet.state == "mounted"]
+    if not mounted:
+        raise YtError(
+            f"Table {layout.path} has no mounted tablets",
+            Code.TABLET_NOT_MOUNTED,
+            {"tablet_id": layout.tablets[0].tablet_id},
+        )
+    for batch in target.batches:
+        if layout.sorted:
+            for tablet in _touched(layout, batch.keys):
+                _check_mounted(layout, tablet)
+            target.tablets.append(None)
+        else:
+            target.tablets.append(_choose(layout, batch, mounted, terms.chooser))
+
+
+def _choose(
+    layout: TableLayout, batch: Batch, mounted: list[int], chooser: random.Random
+) -> list[int]:
+    """Return the tablet of each row; rows that name none all go to one random tablet."""
+    fallback = chooser.choice(mounted)
+    if batch.tablet_indexes is None:
+        return [fallback] * batch.rows.count
+    for index in set(batch.tablet_indexes) - {None}:
+        if index is None or not 0 <= index < layout.tablet_count:
+            raise YtError(
+                f"Invalid tablet index: actual {index}, "
+                f"expected in range [0, {layout.tablet_count - 1}]"
+            )
+        _check_mounted(layout, layout.tablets[index])
+    return [fallback if index is None else index for index in batch.tablet_indexes]
+
+
+def _touched(layout: TableLayout, keys: list[bytes]) -> list[Tablet]:
+    if layout.tablet_count == 1:
+        return list(layout.tablets) if keys else []
+    return [layout.tablets[index] for index in sorted({layout.tablet_of(k).index for k in keys})]
+
+
+def _check_mounted(layout: TableLayout, tablet: Tablet) -> None:
+    if tablet.state != "mounted":
+        raise YtError(
+            f'Tablet {tablet.tablet_id} of table {layout.path} is in "{tablet.state}" state',
+            Code.TABLET_NOT_MOUNTED,
+            {
+                "tablet_id": tablet.tablet_id,
+                "is_tablet_unmounted": tablet.state == "unmounted",
+            },
+        )
+
+
+def _check_limits(target: _Target) -> None:
+    layout = target.layout
+    limit = int(layout.options["max_rows_per_transaction"])
+    if sum(batch.rows.count for batch in target.batches) <= limit:
+        return
+    affected: Counter[int] = Counter()
+    if layout.sorted:
+        distinct = {key for batch in target.batches for key in batch.keys}
+        affected.update(layout.tablet_of(key).index for key in distinct)
+    else:
+        for tablets in target.tablets:
+            affected.update(tablets or ())
+    if max(affected.values()) > limit:
+        raise YtError(
+            "Transaction affects too many rows in tablet",
+            Code.TOO_MANY_ROWS_IN_TRANSACTION,
+            {"limit": limit},
+        )
+
+
+def _send(target: _Target, action: Callable[[], None]) -> None:
+    """Run what the tablets themselves do, and wrap what they refuse."""
+    try:
+        for batch in target.batches:
+            _check_revision(target.layout, batch)
+        action()
+    except YtError as error:
+        sent = YtError(
+            "Error sending transaction rows",
+            attributes={
+                "table_id": target.layout.node_id,
+                "tablet_id": error.attributes.get("tablet_id"),
+                "batch_index": 0,
+            },
+            inner=[error],
+        )
+        raise YtError("Failed to commit tablet sessions", inner=[sent]) from error
+
+
+def _check_revision(layout: TableLayout, batch: Batch) -> None:
+    """Refuse rows that were meant for an earlier mount of a tablet."""
+    if batch.layout.tablets == layout.tablets:
+        return
+    current = {tablet.tablet_id: tablet for tablet in layout.tablets}
+    for tablet in batch.layout.tablets:
+        if tablet.state != "mounted":
+            continue
+        if tablet.tablet_id not in current:
+            raise YtError(
+                f"Tablet {tablet.tablet_id} is not known",
+                Code.NO_SUCH_TABLET,
+                {"tablet_id": tablet.tablet_id},
+            )
+        revision = current[tablet.tablet_id].mount_revision
+        if revision != tablet.mount_revision:
+            raise YtError(
+                f"Invalid mount revision of tablet {tablet.tablet_id}: "
+                f"expected {revision:x}, received {tablet.mount_revision:x}",
+                INVALID_MOUNT_REVISION,
+                {"tablet_id": tablet.tablet_id},
+            )
+
+
+def _write_sorted(
+    connection: sqlite3.Connection, target: _Target, terms: Terms, start: int, timestamp: int
+) -> None:
+    writer = sorted_writes.SortedWriter(
+        connection, target.layout, terms.transaction_id, start, timestamp
+    )
+    retention.check_start(connection, target.layout.node_id, start)
+    for batch in target.batches:
+        writer.check_read_locks(batch)
+    for batch in target.batches:
+        writer.write(batch)
+    tablets = {t.index for batch in target.batches for t in _touched(target.layout, batch.keys)}
+    connection.executemany(
+        "UPDATE tablets SET last_write_ts = ? WHERE node_id = ? AND tablet_index = ?",
+        [(timestamp, target.layout.node_id, index) for index in tablets],
+    )

@@ -1,0 +1,161 @@
+"""Values of composite types: lists, structs, tuples, variants, dicts and what nests in them.
+
+Owns the check of one value against its logical type and its normal form: structs and variants as
+maps or pairs by name, everything else as YSON has it. It never touches columns of simple types.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt import yson
+
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.tablets import types
+from yt_exactly_once.local.tablets.types import text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_PAIR = 2
+
+
+def check_composite(logical: types.LogicalType, value: Any, where: str) -> Any:
+    """Check a value and return its normal form.
+
+    Raises:
+        YtError: 307, naming the place inside the value.
+    """
+    logical = types.untagged(logical)
+    if isinstance(logical, str):
+        return _check_simple(logical, value, where)
+    return _CHECKS[logical["type_name"]](logical, value, where)
+
+
+def _bad(logical: types.LogicalType, found: str, where: str) -> YtError:
+    return YtError(
+        f'Cannot parse "{where}": expected "{types.describe(logical)}", found {found}',
+        Code.SCHEMA_VIOLATION,
+    )
+
+
+def _as_list(logical: types.LogicalType, value: Any, where: str) -> list[Any]:
+    if not isinstance(value, list | tuple):
+        raise _bad(logical, f'"{type(value).__name__}"', where)
+    return list(value)
+
+
+def _check_optional(logical: dict[str, Any], value: Any, where: str) -> Any:
+    item = types.untagged(logical["item"])
+    nested = isinstance(item, dict) and item["type_name"] == "optional"
+    if value is None or isinstance(value, yson.YsonEntity):
+        return None
+    if not nested:
+        return check_composite(item, value, where)
+    # An optional of an optional is a list of one, so that both nulls stay apart.
+    items = _as_list(logical, value, where)
+    if len(items) != 1:
+        raise _bad(logical, f"{len(items)} elements", where)
+    return [check_composite(item, items[0], where)]
+
+
+def _check_list(logical: dict[str, Any], value: Any, where: str) -> list[Any]:
+    items = _as_list(logical, value, where)
+    return [check_composite(logical["item"], item, f"{where}/<list-element>") for item in items]
+
+
+def _check_tuple(logical: dict[str, Any], value: Any, where: str) -> list[Any]:
+    items = _as_list(logical, value, where)
+    elements = logical["elements"]
+    if len(items) != len(elements):
+        raise _bad(logical, f"{len(items)} elements", where)
+    return [
+        check_composite(element["type"], item, f"{where}/<tuple-element-{index}>")
+        for index, (element, item) in enumerate(zip(elements, items, strict=True))
+    ]
+
+
+def _check_dict(logical: dict[str, Any], value: Any, where: str) -> list[Any]:
+    return [_check_pair(logical, item, where) for item in _as_list(logical, value, where)]
+
+
+def _check_decimal(_logical: dict[str, Any], value: Any, where: str) -> Any:
+    return _check_simple("string", value, where)
+
+
+def _check_struct(logical: dict[str, Any], value: Any, where: str) -> dict[str, Any]:
+    members = logical["members"]
+    if isinstance(value, dict):
+        given = {text(key): item for key, item in value.items()}
+        unknown = given.keys() - {member["name"] for member in members}
+        if unknown:
+            raise YtError(f'Unknown field "{min(unknown)}" of "{where}"', Code.SCHEMA_VIOLATION)
+    else:
+        items = _as_list(logical, value, where)
+        if len(items) > len(members):
+            raise _bad(logical, f"{len(items)} fields", where)
+        given = {member["name"]: item for member, item in zip(members, items, strict=False)}
+    return {
+        member["name"]: check_composite(
+            member["type"], given.get(member["name"]), f"{where}.{member['name']}"
+        )
+        for member in members
+    }
+
+
+def _check_variant(logical: dict[str, Any], value: Any, where: str) -> list[Any]:
+    items = _as_list(logical, value, where)
+    if len(items) != _PAIR:
+        raise _bad(logical, f"{len(items)} elements", where)
+    tag, item = items
+    if "members" in logical:
+        alternatives = {member["name"]: member["type"] for member in logical["members"]}
+        names = list(alternatives)
+        tag = names[tag] if isinstance(tag, int) and 0 <= tag < len(names) else text(tag)
+    else:
+        alternatives = dict(enumerate(element["type"] for element in logical["elements"]))
+    if tag not in alternatives:
+        raise _bad(logical, f'alternative "{tag}"', where)
+    return [tag, check_composite(alternatives[tag], item, f"{where}.{tag}")]
+
+
+def _check_pair(logical: dict[str, Any], value: Any, where: str) -> list[Any]:
+    pair = _as_list(logical, value, where)
+    if len(pair) != _PAIR:
+        raise _bad(logical, f"{len(pair)} elements in a pair", where)
+    return [
+        check_composite(logical["key"], pair[0], f"{where}/<key>"),
+        check_composite(logical["value"], pair[1], f"{where}/<value>"),
+    ]
+
+
+def _check_simple(name: str, value: Any, where: str) -> Any:
+    if name == "yson":
+        return value
+    if name in ("null", "void"):
+        fits = value is None or isinstance(value, yson.YsonEntity)
+    elif name in types.FLOATING:
+        fits = isinstance(value, float)
+    elif name == "bool":
+        fits = isinstance(value, bool | yson.YsonBoolean)
+    elif name in types.SIGNED or name in types.UNSIGNED:
+        fits = isinstance(value, int) and not isinstance(value, bool | yson.YsonBoolean)
+        if fits and name in types.UNSIGNED:
+            fits = value >= 0
+            value = yson.YsonUint64(value) if fits else value
+    else:
+        fits = isinstance(value, bytes | str)
+    if not fits:
+        raise _bad(name, f'"{type(value).__name__}"', where)
+    return value
+
+
+_CHECKS: dict[str, Callable[[dict[str, Any], Any, str], Any]] = {
+    "optional": _check_optional,
+    "list": _check_list,
+    "struct": _check_struct,
+    "tuple": _check_tuple,
+    "variant": _check_variant,
+    "dict": _check_dict,
+    "decimal": _check_decimal,
+}

@@ -1,0 +1,109 @@
+"""Keys of sorted tables as blobs whose byte order is the order of the table.
+
+Owns the memcomparable encoding: a type tag per column, then a payload that no other value of the type
+is a prefix of. Order between types is YTsaurus order: null, int64, uint64, double, boolean, string.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.tablets import types
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from yt_exactly_once.local.tablets.schema import Column
+
+NULL_KEY = b"\x00"
+_INT64_TAG = 2
+_UINT64_TAG = 3
+_DOUBLE_TAG = 4
+_BOOLEAN_TAG = b"\x05"
+_STRING_TAG = b"\x06"
+
+_TAGGED = struct.Struct(">BQ")
+_DOUBLE = struct.Struct(">d")
+_UINT64 = struct.Struct(">Q")
+_TWO_63 = 1 << 63
+_TWO_64 = 1 << 64
+
+
+def _ints(values: Iterable[Any]) -> list[bytes]:
+    pack = _TAGGED.pack
+    return [NULL_KEY if v is None else pack(_INT64_TAG, v + _TWO_63) for v in values]
+
+
+def _uints(values: Iterable[Any]) -> list[bytes]:
+    pack = _TAGGED.pack
+    return [
+        NULL_KEY if v is None else pack(_UINT64_TAG, v if v >= 0 else v + _TWO_64) for v in values
+    ]
+
+
+def _double(value: float) -> bytes:
+    (bits,) = _UINT64.unpack(_DOUBLE.pack(value + 0.0))
+    return _TAGGED.pack(_DOUBLE_TAG, bits ^ _TWO_63 if bits < _TWO_63 else _TWO_64 - 1 - bits)
+
+
+def _doubles(values: Iterable[Any]) -> list[bytes]:
+    return [NULL_KEY if v is None else _double(float(v)) for v in values]
+
+
+def _booleans(values: Iterable[Any]) -> list[bytes]:
+    return [NULL_KEY if v is None else _BOOLEAN_TAG + (b"\x01" if v else b"\x00") for v in values]
+
+
+def _strings(values: Iterable[Any]) -> list[bytes]:
+    # The terminator sorts before any continuation; an inner zero is told apart by the 0xff after it.
+    return [
+        NULL_KEY
+        if v is None
+        else _STRING_TAG + (v.replace(b"\0", b"\0\xff") if b"\0" in v else v) + b"\0"
+        for v in values
+    ]
+
+
+def _column_encoder(column: Column) -> Callable[[Iterable[Any]], list[bytes]]:
+    if column.wire_type in types.SIGNED:
+        return _ints
+    if column.wire_type in types.UNSIGNED:
+        return _uints
+    if column.wire_type in types.FLOATING:
+        return _doubles
+    if column.wire_type == "boolean":
+        return _booleans
+    if column.wire_type in ("null", "void"):
+        return lambda values: [NULL_KEY for _ in values]
+    return _strings
+
+
+def key_encoder(
+    key_columns: Sequence[Column],
+) -> Callable[[Sequence[Sequence[Any]]], list[bytes]]:
+    """Return a function from stored key columns (one sequence per column) to one blob per row.
+
+    A shorter list of columns gives the blobs of key prefixes: every key that starts with those
+    values has the blob as a prefix.
+    """
+    encoders = [_column_encoder(column) for column in key_columns]
+    if len(encoders) == 1:
+        (only,) = encoders
+        return lambda columns: only(columns[0])
+
+    def encode(columns: Sequence[Sequence[Any]]) -> list[bytes]:
+        parts = [encoder(values) for encoder, values in zip(encoders, columns, strict=False)]
+        if len(parts) == 1:
+            return parts[0]
+        return [b"".join(row) for row in zip(*parts, strict=True)]
+
+    return encode
+
+
+def encode_prefix(key_columns: Sequence[Column], values: Sequence[Any]) -> bytes:
+    """Encode the leading stored values of one key."""
+    return b"".join(
+        _column_encoder(column)([value])[0]
+        for column, value in zip(key_columns, values, strict=False)
+    )

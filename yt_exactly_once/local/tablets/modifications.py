@@ -1,0 +1,214 @@
+"""What a transaction has buffered: batches of encoded rows, each for one table and from one request.
+
+Owns the way from the rows of a request to a batch; everything that takes time (encoding, keys, weights)
+happens here, before the commit holds up the other writers. It never touches the store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal
+
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.tablets import computed, validation
+from yt_exactly_once.local.tablets.columns import DEFAULT_CONVERSIONS, Conversions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tablets.validation import EncodedRows, Row
+
+LockType = Literal["none", "shared_weak", "shared_strong", "shared_write", "exclusive"]
+LOCK_TYPES: tuple[LockType, ...] = (
+    "none",
+    "shared_weak",
+    "shared_strong",
+    "shared_write",
+    "exclusive",
+)
+PRIMARY_LOCK = ""
+
+
+@dataclass
+class Batch:
+    """Rows of one request.
+
+    Attributes:
+        kind: what happens to the rows.
+        layout: the table as it was when the rows came.
+        rows: the rows by columns, computed key columns included.
+        keys: encoded keys of a sorted table.
+        tablet_indexes: where each row of an ordered table goes; None is up to the commit.
+        weights: data weight of each row of an ordered table, or of all of them.
+        aggregate: whether aggregate columns combine instead of being replaced.
+        locks: lock groups that are taken, with how.
+    """
+
+    kind: Literal["write", "delete", "lock"]
+    layout: TableLayout
+    rows: EncodedRows
+    keys: list[bytes] = field(default_factory=list)
+    tablet_indexes: list[int | None] | None = None
+    weights: list[int] | int = 0
+    aggregate: bool = False
+    locks: dict[str, LockType] = field(default_factory=dict)
+
+
+def write_batches(
+    layout: TableLayout,
+    rows: Sequence[Row],
+    *,
+    update: bool = False,
+    aggregate: bool = False,
+    lock_type: str = "exclusive",
+    conversions: Conversions = DEFAULT_CONVERSIONS,
+) -> list[Batch]:
+    """Encode the rows of an insert.
+
+    Raises:
+        YtError: what the proxy refuses at once; the rest travels to the commit.
+    """
+    lock = _lock_type(lock_type)
+    if not layout.sorted:
+        if update:
+            raise YtError('Cannot use "update" mode for ordered tables')
+        return [append_batch(layout, rows, conversions=conversions)]
+    if update:
+        groups = validation.encode_update(layout, rows, conversions=conversions)
+    else:
+        groups = [validation.encode_write(layout, rows, conversions=conversions)]
+    return [
+        _with_keys(
+            Batch(
+                "write",
+                layout,
+                group,
+                aggregate=aggregate,
+                locks=_written_locks(layout, group, lock, everything=not update),
+            )
+        )
+        for group in groups
+    ]
+
+
+def append_batch(
+    layout: TableLayout,
+    rows: Sequence[Row],
+    *,
+    conversions: Conversions = DEFAULT_CONVERSIONS,
+) -> Batch:
+    """Encode rows for the end of an ordered table."""
+    given = any(validation.TABLET_INDEX in row for row in rows)
+    extras = (validation.TABLET_INDEX,) if given else ()
+    encoded = validation.encode_write(layout, rows, extras=extras, conversions=conversions)
+    batch = Batch("write", layout, encoded)
+    if encoded.error is not None:
+        return batch
+    if given:
+        batch.tablet_indexes = encoded.extras[validation.TABLET_INDEX]
+        wrong = {type(index) for index in batch.tablet_indexes or ()} - {int, type(None)}
+        if wrong:
+            batch.tablet_indexes = [_tablet_index(index) for index in batch.tablet_indexes or ()]
+    system = 8 * sum(column.is_system for column in layout.columns)
+    weights = validation.row_weights(encoded)
+    if isinstance(weights, int):
+        batch.weights = weights + system
+    else:
+        batch.weights = [weight + system for weight in weights] if system else weights
+    return batch
+
+
+def delete_batch(
+    layout: TableLayout, rows: Sequence[Row], *, conversions: Conversions = DEFAULT_CONVERSIONS
+) -> Batch:
+    """Encode the keys of a delete."""
+    if not layout.sorted:
+        raise YtError(f"Table {layout.path} is not sorted", Code.TABLE_MUST_BE_SORTED)
+    encoded = validation.encode_keys(layout, rows, conversions=conversions)
+    locks: dict[str, LockType] = dict.fromkeys(layout.locks, "exclusive")
+    return _with_keys(Batch("delete", layout, encoded, locks=locks))
+
+
+def lock_batch(
+    layout: TableLayout,
+    rows: Sequence[Row],
+    locks: Sequence[str],
+    lock_type: str,
+    *,
+    conversions: Conversions = DEFAULT_CONVERSIONS,
+) -> Batch:
+    """Encode the keys of rows to lock; without names the primary lock is taken, and with it all."""
+    if not layout.sorted:
+        raise YtError(
+            f"Cannot perform lock in a non-sorted table {layout.path}", Code.TABLE_MUST_BE_SORTED
+        )
+    for name in locks:
+        if name not in layout.locks:
+            raise YtError(f'Lock group "{name}" not found in schema')
+    taken = layout.locks if not locks or PRIMARY_LOCK in locks else tuple(locks)
+    encoded = validation.encode_keys(layout, rows, conversions=conversions)
+    return _with_keys(
+        Batch("lock", layout, encoded, locks=dict.fromkeys(taken, _lock_type(lock_type)))
+    )
+
+
+def _lock_type(given: str) -> LockType:
+    for known in LOCK_TYPES:
+        if known == given:
+            return known
+    raise YtError(f'Error parsing lock type: "{given}" is not one of {", ".join(LOCK_TYPES)}')
+
+
+def _written_locks(
+    layout: TableLayout, group: EncodedRows, lock: LockType, *, everything: bool
+) -> dict[str, LockType]:
+    written = {column.lock or PRIMARY_LOCK for column in group.columns if not column.is_key}
+    if everything or PRIMARY_LOCK in written or len(layout.locks) == 1:
+        return dict.fromkeys(layout.locks, lock)
+    return {name: lock for name in layout.locks if name in written}
+
+
+def _with_keys(batch: Batch) -> Batch:
+    if batch.rows.error is None:
+        batch.rows = with_computed_keys(batch.layout, batch.rows)
+        count = len(batch.layout.key_columns)
+        batch.keys = batch.layout.encode_keys(batch.rows.data[:count])
+        _sort(batch)
+    return batch
+
+
+def _sort(batch: Batch) -> None:
+    """Bring rows into the order of the table, where SQLite writes them several times faster."""
+    keys = batch.keys
+    if all(left <= right for left, right in pairwise(keys)):
+        return
+    # The sort is stable, so rows of one key keep their order.
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    batch.keys = [keys[index] for index in order]
+    columns = [[column[index] for index in order] for column in batch.rows.data]
+    batch.rows = replace(batch.rows, data=columns)
+
+
+def with_computed_keys(layout: TableLayout, rows: EncodedRows) -> EncodedRows:
+    """Fill computed key columns in, so that the keys lead the columns as in the schema."""
+    if all(column.expression is None for column in layout.key_columns):
+        return rows
+    given = dict(zip((c.name for c in rows.columns), rows.data, strict=True))
+    filled = computed.fill(layout, given, rows.count)
+    values = tuple(column for column in rows.columns if not column.is_key)
+    columns = layout.key_columns + values
+    return replace(rows, columns=columns, data=[filled[column.name] for column in columns])
+
+
+def _tablet_index(index: Any) -> int | None:
+    if index is None:
+        return None
+    if isinstance(index, bool) or not isinstance(index, int):
+        raise YtError(
+            "Error while performing type conversion",
+            Code.SCHEMA_VIOLATION,
+            {"column": validation.TABLET_INDEX, "column_type": "int64"},
+        )
+    return int(index)

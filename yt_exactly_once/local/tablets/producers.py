@@ -1,0 +1,256 @@
+"""Queue producers: sessions, epochs and sequence numbers.
+
+A producer is a sorted table with one row per session. A push appends to the queue and moves the session
+in one transaction, so that a repeated push is skipped and an older epoch is fenced at the commit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.tablets import modifications, reads, validation
+from yt_exactly_once.local.tablets.layout import find_layout
+from yt_exactly_once.local.tablets.schema import PRODUCER_SCHEMA
+from yt_exactly_once.local.tablets.validation import SEQUENCE_NUMBER
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from yt_exactly_once.local.tablets.columns import Conversions
+    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tablets.registrations import Place
+    from yt_exactly_once.local.tablets.transactions import TabletTransaction
+
+Row = dict[str, Any]
+
+_NO_SEQUENCE_NUMBER = -1
+_MUTATION_ID = b"mutation_id"
+_SHAPE = tuple((column.name, column.wire_type) for column in PRODUCER_SCHEMA.columns)
+
+
+@dataclass(frozen=True)
+class Session:
+    """One session of a producer for one queue."""
+
+    producer: TableLayout
+    queue: Place
+    session_id: str
+
+    def key(self) -> Row:
+        """Return the key of the session's row."""
+        return {
+            "queue_cluster": self.queue.cluster.encode(),
+            "queue_path": self.queue.path.encode(),
+            "session_id": self.session_id.encode(),
+        }
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """What tells sessions apart inside one transaction."""
+        return self.producer.node_id, self.queue.path, self.session_id
+
+
+@dataclass(frozen=True)
+class Push:
+    """What a client wants to append through a session.
+
+    Attributes:
+        epoch: the epoch it believes to be current.
+        rows: rows for the queue.
+        sequence_number: number of the first row; None when every row carries its own.
+        user_meta: replaces the session's when given.
+        has_user_meta: whether it was given.
+    """
+
+    epoch: int
+    rows: Sequence[Row]
+    sequence_number: int | None = None
+    user_meta: Any = None
+    has_user_meta: bool = False
+
+
+def check_producer(producer: TableLayout) -> None:
+    """Refuse tables that do not have the columns of a producer."""
+    shape = {(column.name, column.wire_type) for column in producer.columns}
+    if not shape >= set(_SHAPE):
+        raise YtError(f"Table {producer.path} does not have the schema of a queue producer")
+
+
+def create_session(
+    transaction: TabletTransaction,
+    session: Session,
+    *,
+    user_meta: Any,
+    has_user_meta: bool,
+    mutation_id: str | None,
+) -> Row:
+    """Start a session or fence its earlier users by a higher epoch.
+
+    Args:
+        transaction: the command's own transaction.
+        session: which one.
+        user_meta: replaces the stored one.
+        has_user_meta: whether `user_meta` was given.
+        mutation_id: a repeat of the same one gets the same epoch; None switches that off.
+
+    Returns:
+        `epoch`, `sequence_number` and `user_meta` of the session.
+    """
+    known = _read(transaction, session)
+    row: Row = {"epoch": 0, "sequence_number": _NO_SEQUENCE_NUMBER, "user_meta": None}
+    system_meta: dict[bytes, Any] = {}
+    if known is not None:
+        row = {name: known[name] for name in row}
+        system_meta = dict(known["system_meta"] or {})
+        repeated = mutation_id is not None and _same(system_meta.get(_MUTATION_ID), mutation_id)
+        if repeated:
+            return row
+        row["epoch"] += 1
+    if has_user_meta:
+        row["user_meta"] = user_meta
+    if mutation_id is not None:
+        system_meta[_MUTATION_ID] = mutation_id.encode()
+    stored = {**session.key(), **row, "system_meta": system_meta or None}
+    transaction.buffer(modifications.write_batches(session.producer, [stored]))
+    return row
+
+
+def remove_session(transaction: TabletTransaction, session: Session) -> None:
+    """Forget a session with its history."""
+    transaction.buffer([modifications.delete_batch(session.producer, [session.key()])])
+
+
+def push(
+    transaction: TabletTransaction,
+    session: Session,
+    queue: TableLayout,
+    request: Push,
+    conversions: Conversions,
+    *,
+    regress: bool,
+) -> Row:
+    """Append the rows that are newer than the session and move it.
+
+    Args:
+        transaction: where it happens.
+        session: whose numbers count.
+        queue: the ordered table.
+        request: what to append.
+        conversions: switches of the input format.
+        regress: whether a push without new rows still stores its last number, as servers of 2024 do.
+
+    Returns:
+        `last_sequence_number` and `skipped_row_count`.
+
+    Raises:
+        YtError: unknown session, 3101, 3102 or 3103.
+    """
+    known = _read(transaction, session)
+    if known is None:
+        raise YtError(
+            "Unknown queue producer session",
+            attributes={
+                "producer": session.producer.path,
+                "queue": session.queue.path,
+                "session_id": session.session_id,
+            },
+        )
+    _check_epoch(session, request.epoch, known["epoch"])
+    numbers = _sequence_numbers(request)
+    pushed = transaction.progress.get(session.identity)
+    stored: int = known["sequence_number"] if pushed is None else pushed
+    skipped = sum(number <= stored for number in numbers)
+    last = numbers[-1] if numbers else _NO_SEQUENCE_NUMBER
+    fresh = [
+        {name: value for name, value in row.items() if name != SEQUENCE_NUMBER}
+        for row in request.rows[skipped:]
+    ]
+    batches = []
+    if fresh:
+        batches.append(modifications.append_batch(queue, fresh, conversions=conversions))
+    if fresh or regress:
+        row = {
+            **session.key(),
+            "epoch": known["epoch"],
+            "sequence_number": last,
+            "user_meta": request.user_meta if request.has_user_meta else known["user_meta"],
+            "system_meta": known["system_meta"],
+        }
+        batches += modifications.write_batches(session.producer, [row])
+    transaction.buffer(batches)
+    if fresh or regress:
+        transaction.progress[session.identity] = last
+    return {
+        "last_sequence_number": last if fresh or regress else stored,
+        "skipped_row_count": skipped,
+    }
+
+
+def _check_epoch(session: Session, given: int, current: int) -> None:
+    if given == current:
+        return
+    code = Code.ZOMBIE_EPOCH if given < current else Code.INVALID_EPOCH
+    comparison = "less" if given < current else "greater"
+    raise YtError(
+        f"Received epoch {given} is {comparison} than the actual epoch {current} of session "
+        f'"{session.session_id}"',
+        code,
+        {"session_id": session.session_id, "epoch": given, "current_epoch": current},
+    )
+
+
+def _sequence_numbers(request: Push) -> list[int]:
+    """Return one number per row.
+
+    Raises:
+        YtError: 3103 unless every row has exactly one, not negative and increasing.
+    """
+    given: list[Any] = [row.get(SEQUENCE_NUMBER) for row in request.rows]
+    if request.sequence_number is not None:
+        if any(number is not None for number in given):
+            raise _bad_numbers("given both for the request and in rows")
+        first = request.sequence_number
+        given = list(range(first, first + len(given)))
+    numbers: list[int] = []
+    for index, number in enumerate(given):
+        if number is None:
+            raise _bad_numbers(f"row {index} has no sequence number, and the request has none")
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise YtError(
+                "Error parsing sequence number from row",
+                inner=[YtError(f'Invalid type: expected "int64", row {index}')],
+            )
+        if number < 0:
+            raise _bad_numbers(f"row {index} has the negative sequence number {number}")
+        if numbers and number <= numbers[-1]:
+            raise _bad_numbers(
+                f"must be strictly increasing: row {index} has {number} after {numbers[-1]}"
+            )
+        numbers.append(int(number))
+    return numbers
+
+
+def _bad_numbers(problem: str) -> YtError:
+    return YtError(f"Invalid row sequence numbers: {problem}", Code.INVALID_ROW_SEQUENCE_NUMBERS)
+
+
+def _same(stored: Any, mutation_id: str) -> bool:
+    return stored is not None and bytes(stored) == mutation_id.encode()
+
+
+def _read(transaction: TabletTransaction, session: Session) -> Row | None:
+    with transaction.read() as connection:
+        return _read_row(connection, session)
+
+
+def _read_row(connection: sqlite3.Connection, session: Session) -> Row | None:
+    producer = session.producer
+    layout = find_layout(connection, producer.node_id, producer.path)
+    if layout is None:
+        return None
+    key = validation.encode_keys(layout, [session.key()])
+    (row,) = reads.lookup(connection, layout, layout.encode_keys(key.data), layout.columns)
+    return row

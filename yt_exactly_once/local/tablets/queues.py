@@ -1,0 +1,369 @@
+"""Queues and their consumers: offsets, pulls, trims.
+
+A queue is any ordered table, a partition its tablet; a consumer is a sorted table with one offset per
+partition, the index of the first unread row. Owns what those rows mean; registrations are elsewhere.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from yt.yson import YsonUint64
+
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
+from yt_exactly_once.local.tablets import modifications, reads, registrations, validation, values
+from yt_exactly_once.local.tablets.access import check_readable, open_node, tablet_at
+from yt_exactly_once.local.tablets.appends import apply_due
+from yt_exactly_once.local.tablets.layout import find_layout, quote
+from yt_exactly_once.local.tablets.schema import (
+    CONSUMER_SCHEMA,
+    CUMULATIVE_WEIGHT_COLUMN,
+    TIMESTAMP_COLUMN,
+)
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from yt_exactly_once.local.cypress.tree import Cypress
+    from yt_exactly_once.local.proxy import Proxy
+    from yt_exactly_once.local.store import Store
+    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tablets.registrations import Place
+    from yt_exactly_once.local.tablets.transactions import TabletTransaction
+
+CONSUMER_NAME = "queue_consumer_name"
+
+_SHAPE = tuple((column.name, column.wire_type) for column in CONSUMER_SCHEMA.columns)
+_SHAPES = (_SHAPE, _SHAPE[:-1], ((CONSUMER_NAME, "string"), *_SHAPE))
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One partition of one queue, as a consumer knows it.
+
+    Attributes:
+        consumer: the consumer table.
+        consumer_name: name inside a table that several consumers share.
+        queue: where the queue is.
+        index: tablet index in the queue.
+    """
+
+    consumer: TableLayout
+    consumer_name: str | None
+    queue: Place
+    index: int
+
+    def key(self) -> dict[str, Any]:
+        """Return the key of the partition's row."""
+        key = {
+            "queue_cluster": self.queue.cluster.encode(),
+            "queue_path": self.queue.path.encode(),
+            "partition_index": YsonUint64(self.index),
+        }
+        return (
+            key
+            if self.consumer_name is None
+            else {CONSUMER_NAME: self.consumer_name.encode(), **key}
+        )
+
+
+def partition_of(
+    consumer: TableLayout, consumer_name: str | None, queue: Place, index: int
+) -> Partition:
+    """Name a partition.
+
+    Raises:
+        YtError: the table is no consumer, or its kind does not fit the name.
+    """
+    shape = tuple((column.name, column.wire_type) for column in consumer.columns)
+    if shape not in _SHAPES:
+        raise YtError("Table schema is not recognized as a valid consumer schema")
+    shared = shape[0][0] == CONSUMER_NAME
+    if shared and consumer_name is None:
+        raise YtError("Queue consumer name is required for multi consumer schema")
+    if not shared and consumer_name is not None:
+        raise YtError("Queue consumer name is not supported for consumer schema")
+    return Partition(consumer, consumer_name, queue, index)
+
+
+def read_offset(connection: sqlite3.Connection, partition: Partition) -> tuple[int, int]:
+    """Return the stored offset and the timestamp of its last write; zeros without a row."""
+    layout = find_layout(connection, partition.consumer.node_id, partition.consumer.path)
+    if layout is None:
+        return 0, 0
+    key = validation.encode_keys(layout, [partition.key()])
+    (encoded,) = layout.encode_keys(key.data)
+    found = connection.execute(
+        f'SELECT {layout.sql_column("offset")}, "$ts" FROM {layout.sql_source} WHERE "$key" = ?',
+        (encoded,),
+    ).fetchone()
+    return (int(values.decode_uint64(found[0])), found[1]) if found else (0, 0)
+
+
+def advance(
+    transaction: TabletTransaction,
+    partition: Partition,
+    old_offset: int | None,
+    new_offset: int,
+    meta: dict[str, Any] | None,
+) -> None:
+    """Move an offset when the transaction commits.
+
+    Args:
+        transaction: where the move happens.
+        partition: whose offset.
+        old_offset: what the offset must have been when the transaction started; None moves blindly.
+        new_offset: index of the first unread row from now on.
+        meta: what is known about the rows before the new offset.
+
+    Raises:
+        YtError: 3100 when the offset was another one.
+    """
+    if new_offset < 0:
+        raise YtError(f"Queue consumer offset {new_offset} cannot be negative")
+    if old_offset is not None:
+        with transaction.read() as connection:
+            current, moment = read_offset(connection, partition)
+        if current != old_offset:
+            path = partition.consumer.path
+            raise YtError(
+                f"Offset conflict at partition {partition.index} of consumer {path}: "
+                f"expected offset {old_offset}, found offset {current}",
+                Code.CONSUMER_OFFSET_CONFLICT,
+                {
+                    "partition": partition.index,
+                    "consumer": path,
+                    "expected_offset": old_offset,
+                    "current_offset": current,
+                    "current_offset_timestamp": YsonUint64(moment),
+                },
+            )
+    row = {**partition.key(), "offset": YsonUint64(new_offset)}
+    if partition.consumer.column("meta") is not None:
+        row["meta"] = meta
+    transaction.buffer(modifications.write_batches(partition.consumer, [row]))
+
+
+def consumer_meta(
+    connection: sqlite3.Connection, queue: TableLayout, index: int, offset: int
+) -> dict[str, Any] | None:
+    """Describe the rows around an offset; None when the queue has no system columns."""
+    has_time = queue.column(TIMESTAMP_COLUMN) is not None
+    has_weight = queue.column(CUMULATIVE_WEIGHT_COLUMN) is not None
+    if not has_time and not has_weight:
+        return None
+    meta: dict[str, Any] = {"cumulative_data_weight": None, "offset_timestamp": None}
+    if has_time:
+        stored = _cell(connection, queue, index, offset, TIMESTAMP_COLUMN)
+        meta["offset_timestamp"] = None if stored is None else values.decode_uint64(stored)
+    if has_weight:
+        meta["cumulative_data_weight"] = _cell(
+            connection, queue, index, offset - 1, CUMULATIVE_WEIGHT_COLUMN
+        )
+    return meta
+
+
+def pull(
+    connection: sqlite3.Connection,
+    queue: TableLayout,
+    index: int,
+    offset: int,
+    *,
+    max_rows: int,
+    max_weight: int,
+) -> list[dict[str, Any]]:
+    """Return committed rows of a partition from an offset on.
+
+    Raises:
+        YtError: no such partition, it is not mounted, or the offset is negative.
+    """
+    if queue.sorted:
+        raise YtError(f"Table {queue.path} is not ordered")
+    check_readable([tablet_at(queue, index)])
+    if offset < 0:
+        raise YtError(f"Cannot read table {queue.path} at a negative offset {offset}")
+    return reads.read_range(
+        connection, queue, index, offset, max_rows=max_rows, max_weight=max_weight
+    )
+
+
+def find_registration(
+    connection: sqlite3.Connection, queue: Place, consumer: Place, lag_seconds: float
+) -> registrations.Registration:
+    """Return a registration that has been there for a while.
+
+    Raises:
+        YtError: 901 when there is none, or it is younger than the lag.
+    """
+    found = registrations.find(connection, queue, consumer)
+    if found is None or time.time() - found.since < lag_seconds:
+        raise YtError(
+            f"Consumer {_rich(consumer)} is not registered for queue {_rich(queue)}",
+            Code.AUTHORIZATION,
+            {"raw_queue": _rich(queue), "raw_consumer": _rich(consumer)},
+        )
+    return found
+
+
+def trim(
+    connection: sqlite3.Connection, layout: TableLayout, index: int, trimmed_row_count: int
+) -> None:
+    """Drop the rows of a tablet before an index; a smaller index than before changes nothing.
+
+    Raises:
+        YtError: no such tablet, it is not mounted, or it has fewer rows.
+    """
+    tablet = tablet_at(layout, index)
+    if tablet.state != "mounted":
+        raise YtError(
+            f'Cannot trim tablet {tablet.tablet_id} while it is in "{tablet.state}" state',
+            Code.TABLET_NOT_MOUNTED,
+            {"tablet_id": tablet.tablet_id, "is_tablet_unmounted": tablet.state == "unmounted"},
+        )
+    total, trimmed = connection.execute(
+        "SELECT total_rows, trimmed_rows FROM tablets WHERE node_id = ? AND tablet_index = ?",
+        (layout.node_id, index),
+    ).fetchone()
+    if trimmed_row_count > total:
+        raise YtError(
+            f"Cannot trim tablet {tablet.tablet_id} at row {trimmed_row_count} "
+            f"since it only has {total} row(s)"
+        )
+    if trimmed_row_count <= trimmed:
+        return
+    weight = _weight_before(connection, layout, index, trimmed_row_count)
+    connection.execute(
+        f'DELETE FROM {quote(layout.sql_table)} WHERE "$tablet_index" = ? AND "$row_index" < ?',
+        (index, trimmed_row_count),
+    )
+    connection.execute(
+        "UPDATE tablets SET trimmed_rows = ?, trimmed_weight = trimmed_weight + ?"
+        " WHERE node_id = ? AND tablet_index = ?",
+        (trimmed_row_count, weight, layout.node_id, index),
+    )
+
+
+def trim_consumed(store: Store, cypress: Cypress, queue_path: str) -> dict[int, int]:
+    """Do what the queue agent does now and then: drop what every vital consumer has read.
+
+    Acts on `auto_trim_config` of the queue: nothing unless `enable`; `retained_rows` and
+    `retained_lifetime_duration` keep rows that would go otherwise.
+
+    Returns:
+        The trimmed row count that was asked for, per partition that has something to trim.
+    """
+    apply_due(store)
+    done: dict[int, int] = {}
+    with store.write() as connection:
+        node, queue = open_node(cypress, connection, queue_path)
+        config = node.attributes.get("auto_trim_config") or {}
+        if not config.get("enable"):
+            return done
+        vital = [
+            found
+            for found in registrations.listing(connection)
+            if found.vital and found.queue.path == node.path
+        ]
+        if not vital:
+            return done
+        for tablet in queue.tablets:
+            offsets = [
+                _registered_offset(cypress, connection, found, tablet.index)
+                for found in vital
+                if found.partitions is None or tablet.index in found.partitions
+            ]
+            if not offsets or tablet.state != "mounted":
+                continue
+            target = min(offsets)
+            target = _keep_retained(connection, queue, tablet.index, target, config)
+            if target > 0:
+                trim(connection, queue, tablet.index, target)
+                done[tablet.index] = target
+    return done
+
+
+def trim_all(proxy: Proxy) -> list[dict[str, Any]]:
+    """Trim every queue that has registrations; returns what was done per queue."""
+    with proxy.store.read() as connection:
+        paths = sorted({found.queue.path for found in registrations.listing(connection)})
+    result = []
+    for path in paths:
+        try:
+            trimmed = trim_consumed(proxy.store, proxy.cypress, path)
+        except YtError as error:
+            # A registration may outlive its queue; the others are still to be trimmed.
+            result.append({"queue": path, "error": error.to_dict()})
+            continue
+        result.append({"queue": path, "trimmed": {str(k): v for k, v in trimmed.items()}})
+    return result
+
+
+def _registered_offset(
+    cypress: Cypress,
+    connection: sqlite3.Connection,
+    found: registrations.Registration,
+    index: int,
+) -> int:
+    try:
+        _, consumer = open_node(cypress, connection, found.consumer.path)
+        partition = partition_of(consumer, None, found.queue, index)
+    except YtError:
+        # A vital consumer that cannot be read might have read nothing.
+        return 0
+    return read_offset(connection, partition)[0]
+
+
+def _keep_retained(
+    connection: sqlite3.Connection,
+    queue: TableLayout,
+    index: int,
+    target: int,
+    config: dict[str, Any],
+) -> int:
+    (total,) = connection.execute(
+        "SELECT total_rows FROM tablets WHERE node_id = ? AND tablet_index = ?",
+        (queue.node_id, index),
+    ).fetchone()
+    target = min(target, total)
+    if config.get("retained_rows") is not None:
+        target = min(target, max(total - int(config["retained_rows"]), 0))
+    lifetime = config.get("retained_lifetime_duration")
+    if lifetime is not None:
+        horizon = int(time.time() - int(lifetime) / 1000) << TIMESTAMP_COUNTER_BITS
+        (oldest_kept,) = connection.execute(
+            f'SELECT min("$row_index") FROM {quote(queue.sql_table)}'
+            ' WHERE "$tablet_index" = ? AND "$ts" > ?',
+            (index, horizon),
+        ).fetchone()
+        if oldest_kept is not None:
+            target = min(target, oldest_kept)
+    return target
+
+
+def _weight_before(
+    connection: sqlite3.Connection, layout: TableLayout, index: int, row_index: int
+) -> int:
+    (weight,) = connection.execute(
+        f"SELECT coalesce(sum({reads.weight_sql(layout)}), 0) FROM {quote(layout.sql_table)}"
+        ' WHERE "$tablet_index" = ? AND "$row_index" < ?',
+        (index, row_index),
+    ).fetchone()
+    return int(weight)
+
+
+def _cell(
+    connection: sqlite3.Connection, queue: TableLayout, index: int, row_index: int, name: str
+) -> Any:
+    found = connection.execute(
+        f"SELECT {queue.sql_column(name)} FROM {quote(queue.sql_table)}"
+        ' WHERE "$tablet_index" = ? AND "$row_index" = ?',
+        (index, row_index),
+    ).fetchone()
+    return found[0] if found else None
+
+
+def _rich(place: Place) -> str:
+    return f"<cluster={place.cluster}>{place.path}"

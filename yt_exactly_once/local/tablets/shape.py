@@ -1,0 +1,237 @@
+"""Changes of an unmounted table's shape: how it is cut into tablets, and its schema.
+
+Rows stay where they are: tablets of a sorted table are only bounds, and new columns are null.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.tablets import types
+from yt_exactly_once.local.tablets.keys import NULL_KEY
+from yt_exactly_once.local.tablets.layout import TableLayout, quote, save_layout, touch_layout
+from yt_exactly_once.local.tablets.schema import parse_schema, validate_dynamic
+from yt_exactly_once.local.tablets.storage import (
+    check_pivots,
+    create_history_trigger,
+    insert_tablet,
+    sql_names,
+    uniform_pivots,
+)
+from yt_exactly_once.local.tablets.tables import check_tablet_count
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from yt_exactly_once.local.tablets.schema import Column, TableSchema
+
+_WIDENINGS = (
+    ("int8", "int16", "int32", "int64"),
+    ("uint8", "uint16", "uint32", "uint64"),
+    ("utf8", "string"),
+)
+
+
+def tablet_range(layout: TableLayout, first: int | None, last: int | None) -> range:
+    """Return the tablets between two indexes, both included; None means the end."""
+    if (first is None) != (last is None):
+        raise YtError("First and last tablet indexes must be given together")
+    if first is None or last is None:
+        return range(layout.tablet_count)
+    for name, index in (("First", first), ("Last", last)):
+        if not 0 <= index < layout.tablet_count:
+            raise YtError(
+                f"{name} tablet index {index} is out of range [0, {layout.tablet_count - 1}]"
+            )
+    if first > last:
+        raise YtError("First tablet index is greater than last tablet index")
+    return range(first, last + 1)
+
+
+def reshard(
+    connection: sqlite3.Connection,
+    layout: TableLayout,
+    bounds: tuple[int | None, int | None],
+    count: int | None,
+    pivots: Sequence[Sequence[Any]] | None,
+) -> None:
+    """Replace a range of tablets.
+
+    Args:
+        connection: from `Store.write`.
+        layout: the table; the range must be unmounted.
+        bounds: first and last tablet of the range; None for all.
+        count: number of new tablets.
+        pivots: first keys of the new tablets of a sorted table.
+
+    Raises:
+        YtError: the request does not fit the table.
+    """
+    affected = tablet_range(layout, *bounds)
+    _check_unmounted(layout, "Cannot reshard table", affected)
+    if layout.sorted:
+        _reshard_sorted(connection, layout, affected, count, pivots)
+    elif pivots is not None:
+        raise YtError("Table is ordered; must provide tablet count")
+    elif count is None:
+        raise YtError("Tablet count must be provided to reshard an ordered table")
+    else:
+        _reshard_ordered(connection, layout, affected, count)
+    touch_layout(connection, layout.node_id)
+
+
+def alter(connection: sqlite3.Connection, layout: TableLayout, raw_schema: Any) -> None:
+    """Change the schema of a table whose tablets are all unmounted.
+
+    Raises:
+        YtError: 1706 when a tablet is mounted; code 1 when rows would not fit the new schema.
+    """
+    _check_unmounted(layout, "Cannot change table schema", range(layout.tablet_count))
+    schema = validate_dynamic(parse_schema(raw_schema))
+    _check_compatible(layout.schema, schema)
+    known = dict(zip((c.name for c in layout.columns), layout.sql_names, strict=True))
+    names = sql_names(schema, known)
+    altered = TableLayout(layout.node_id, layout.path, schema, names, layout.tablets)
+    tables = [layout.sql_table, *([layout.history_table] if layout.sorted else [])]
+    for table in tables:
+        for name in (*names, *altered.lock_columns):
+            if name not in (*layout.sql_names, *layout.lock_columns):
+                connection.execute(f"ALTER TABLE {quote(table)} ADD COLUMN {quote(name)}")
+    added_keys = len(altered.key_columns) - len(layout.key_columns)
+    if layout.sorted:
+        if added_keys:
+            _extend_keys(connection, tables, added_keys)
+        create_history_trigger(connection, altered)
+    save_layout(connection, layout.node_id, schema, names, layout.options)
+
+
+def _check_unmounted(layout: TableLayout, action: str, indexes: range) -> None:
+    if any(layout.tablets[index].state != "unmounted" for index in indexes):
+        raise YtError(
+            f"{action} since not all tablets are unmounted",
+            Code.INVALID_TABLET_STATE,
+            {"actual_tablet_state": layout.state, "expected_tablet_state": layout.state},
+        )
+
+
+def _reshard_sorted(
+    connection: sqlite3.Connection,
+    layout: TableLayout,
+    affected: range,
+    count: int | None,
+    pivots: Sequence[Sequence[Any]] | None,
+) -> None:
+    if pivots is None:
+        if count is None:
+            raise YtError("Either tablet count or pivot keys must be provided")
+        if len(affected) != layout.tablet_count:
+            raise YtError("Pivot keys must be provided to reshard a part of a sorted table")
+        check_tablet_count(count)
+        pivots = uniform_pivots(layout.schema, count)
+    elif count is not None and count != len(pivots):
+        raise YtError(f"Wrong pivot key count: {len(pivots)} instead of {count}")
+    if not pivots:
+        raise YtError("Pivot keys must not be empty")
+    check_pivots(layout.schema, pivots, affected.start)
+    before = layout.pivot_keys[: affected.start]
+    after = layout.pivot_keys[affected.stop :]
+    if affected.start and list(pivots[0]) != list(layout.pivot_keys[affected.start]):
+        raise YtError("First pivot key must match that of the first tablet in the resharded range")
+    everything = [*map(list, before), *map(list, pivots), *map(list, after)]
+    check_pivots(layout.schema, everything, 0)
+    _forget_tablets(connection, layout, affected, len(pivots))
+    for offset, pivot in enumerate(pivots):
+        insert_tablet(connection, layout.node_id, affected.start + offset, pivot, layout.schema)
+
+
+def _reshard_ordered(
+    connection: sqlite3.Connection, layout: TableLayout, affected: range, count: int
+) -> None:
+    check_tablet_count(layout.tablet_count - len(affected) + count)
+    kept = min(len(affected), count)
+    joined = range(affected.start + kept, affected.stop)
+    for index in joined:
+        total, trimmed = connection.execute(
+            "SELECT total_rows, trimmed_rows FROM tablets WHERE node_id = ? AND tablet_index = ?",
+            (layout.node_id, index),
+        ).fetchone()
+        if total > trimmed:
+            raise YtError(
+                f"Some chunks of tablet {layout.tablets[index].tablet_id} are not fully trimmed; "
+                "such a tablet cannot participate in resharding"
+            )
+    _forget_tablets(connection, layout, joined, count - kept)
+    for offset in range(count - kept):
+        insert_tablet(connection, layout.node_id, affected.start + kept + offset, (), layout.schema)
+
+
+def _forget_tablets(
+    connection: sqlite3.Connection, layout: TableLayout, removed: range, added: int
+) -> None:
+    """Remove tablets and move the later ones so that a number of new ones fits in between."""
+    connection.execute(
+        "DELETE FROM tablets WHERE node_id = ? AND tablet_index >= ? AND tablet_index < ?",
+        (layout.node_id, removed.start, removed.stop),
+    )
+    shift = added - len(removed)
+    moved = range(removed.stop, layout.tablet_count)
+    for index in reversed(moved) if shift > 0 else moved:
+        connection.execute(
+            "UPDATE tablets SET tablet_index = ? WHERE node_id = ? AND tablet_index = ?",
+            (index + shift, layout.node_id, index),
+        )
+        if not layout.sorted and shift:
+            connection.execute(
+                f'UPDATE {quote(layout.sql_table)} SET "$tablet_index" = ?'
+                ' WHERE "$tablet_index" = ?',
+                (index + shift, index),
+            )
+
+
+def _check_compatible(old: TableSchema, new: TableSchema) -> None:
+    if old.is_sorted != new.is_sorted:
+        raise YtError("Cannot change a sorted table into an ordered one, or back")
+    by_name = {column.name: column for column in new.columns}
+    old_names = {column.name for column in old.columns}
+    for column in old.columns:
+        if column.name not in by_name:
+            raise YtError(f'Cannot remove column "{column.name}" from a strict schema')
+        _check_column(column, by_name[column.name])
+    for position, column in enumerate(old.key_columns):
+        if new.key_columns[position].name != column.name:
+            raise YtError("Key columns cannot be renamed or reordered, new ones come last")
+    for column in new.columns:
+        if column.name not in old_names and column.required:
+            raise YtError(
+                f'Cannot insert a new required column "{column.name}" into a non-empty schema'
+            )
+
+
+def _check_column(old: Column, new: Column) -> None:
+    if (old.sort_order, old.expression) != (new.sort_order, new.expression):
+        raise YtError(f'Key or expression of column "{old.name}" cannot be changed')
+    if new.required and not old.required:
+        raise YtError(f'Column "{old.name}" cannot become required')
+    if old.aggregate is not None and old.aggregate != new.aggregate:
+        raise YtError(f'Aggregate of column "{old.name}" cannot be changed')
+    before, after = types.value_type(old.type_v3), types.value_type(new.type_v3)
+    if before == after:
+        return
+    for chain in _WIDENINGS:
+        if before in chain and after in chain and chain.index(before) < chain.index(after):
+            return
+    raise YtError(
+        f'Type mismatch for column "{old.name}": cannot change '
+        f'"{types.describe(old.type_v3)}" to "{types.describe(new.type_v3)}"'
+    )
+
+
+def _extend_keys(connection: sqlite3.Connection, tables: list[str], added: int) -> None:
+    """Append nulls for new key columns to every stored key; the order does not change."""
+    connection.execute(f"DROP TRIGGER IF EXISTS {quote(tables[0].replace('s_', 't_', 1))}")
+    for table in tables:
+        connection.execute(
+            f'UPDATE {quote(table)} SET "$key" = CAST("$key" || ? AS BLOB)', (NULL_KEY * added,)
+        )

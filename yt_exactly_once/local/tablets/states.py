@@ -1,0 +1,85 @@
+"""Mount states of tablets and the settings that take effect with them.
+
+Owns which transitions are allowed. Transitions happen at once: there is no moment in which a tablet is
+mounting or freezing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.store import next_timestamp
+from yt_exactly_once.local.tablets.layout import save_layout
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from yt_exactly_once.local.tablets.layout import TableLayout
+
+Action = Literal["mount", "unmount", "freeze", "unfreeze"]
+
+DEFAULT_MAX_ROWS = 100_000
+HARD_MAX_ROWS = 2_000_000
+
+_ALLOWED: dict[str, tuple[str, ...]] = {
+    "mount": ("unmounted", "mounted"),
+    "unmount": ("mounted", "frozen", "unmounted"),
+    "freeze": ("mounted", "frozen"),
+    "unfreeze": ("frozen", "mounted"),
+}
+
+
+def check_transition(
+    layout: TableLayout, action: Action, indexes: Sequence[int], *, force: bool
+) -> None:
+    """Refuse what the current states do not allow."""
+    for index in indexes:
+        tablet = layout.tablets[index]
+        if not force and tablet.state not in _ALLOWED[action]:
+            raise YtError(
+                f'Cannot {action} tablet {tablet.tablet_id} while it is in "{tablet.state}" state',
+                Code.INVALID_TABLET_STATE,
+                {"tablet_id": tablet.tablet_id, "state": tablet.state},
+            )
+
+
+def change_state(
+    connection: sqlite3.Connection,
+    layout: TableLayout,
+    state: str,
+    attributes: dict[str, Any],
+    indexes: Sequence[int] | None = None,
+) -> None:
+    """Bring tablets to a state; a mount replaces the mount revision and takes the settings."""
+    revision = next_timestamp(connection)
+    for index in range(layout.tablet_count) if indexes is None else indexes:
+        tablet = layout.tablets[index]
+        if tablet.state == state:
+            continue
+        mounted_anew = tablet.state == "unmounted"
+        connection.execute(
+            "UPDATE tablets SET state = ?, mount_revision = ? WHERE node_id = ?"
+            " AND tablet_index = ?",
+            (state, revision if mounted_anew else tablet.mount_revision, layout.node_id, index),
+        )
+    remount(connection, layout, attributes)
+
+
+def remount(
+    connection: sqlite3.Connection, layout: TableLayout, attributes: dict[str, Any]
+) -> None:
+    """Take the settings of the node over into the layout."""
+    save_layout(connection, layout.node_id, layout.schema, layout.sql_names, options_of(attributes))
+
+
+def options_of(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Take from the attributes of a node what acts on rows."""
+    config = attributes.get("mount_config") or {}
+    limit = attributes.get("max_rows_per_transaction")
+    limit = config.get("max_rows_per_transaction", DEFAULT_MAX_ROWS) if limit is None else limit
+    return {
+        "max_rows_per_transaction": min(int(limit), HARD_MAX_ROWS),
+        "atomicity": str(attributes.get("atomicity", "full")),
+    }

@@ -1,0 +1,161 @@
+"""The SQL tables and tablet records behind a dynamic table: how they are created.
+
+Owns the DDL. What may be created is decided elsewhere (`tables`, `shape`).
+"""
+
+from __future__ import annotations
+
+import secrets
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from yt.yson import YsonUint64
+
+from yt_exactly_once.local.cypress.ids import CELL_TAG
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.tablets import keys, values
+from yt_exactly_once.local.tablets.columns import encode_column
+from yt_exactly_once.local.tablets.layout import TableLayout, quote
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from yt_exactly_once.local.tablets.schema import TableSchema
+
+TABLET_TYPE = 702
+
+_RESERVED = frozenset(("$key", "$ts", "$deleted", "$until", "$tablet_index", "$row_index"))
+
+
+def sql_names(schema: TableSchema, known: dict[str, str] | None = None) -> tuple[str, ...]:
+    """Choose an SQL column per schema column; SQL ignores case, YTsaurus does not."""
+    names = dict(known or {})
+    taken = {name.lower() for name in names.values()} | _RESERVED
+    for column in schema.columns:
+        if column.name in names:
+            continue
+        base = column.name.replace("\0", "")
+        name, number = base, 1
+        while name.lower() in taken or name.startswith("$lock:"):
+            number += 1
+            name = f"{base.removeprefix('$')}#{number}"
+        taken.add(name.lower())
+        names[column.name] = name
+    return tuple(names[column.name] for column in schema.columns)
+
+
+def create_storage(
+    connection: sqlite3.Connection, node_id: str, schema: TableSchema, names: Sequence[str]
+) -> None:
+    """Create the SQL tables of a dynamic table."""
+    layout = TableLayout(node_id, node_id, schema, tuple(names), ())
+    columns = "".join(f", {quote(name)}" for name in (*layout.lock_columns, *names))
+    table = quote(layout.sql_table)
+    if not layout.sorted:
+        connection.execute(
+            f'CREATE TABLE {table} ("$tablet_index" INTEGER NOT NULL, "$row_index" INTEGER NOT NULL,'
+            f' "$ts" INTEGER NOT NULL{columns}, PRIMARY KEY ("$tablet_index", "$row_index"))'
+            " WITHOUT ROWID"
+        )
+        return
+    connection.execute(
+        f'CREATE TABLE {table} ("$key" BLOB PRIMARY KEY, "$ts" INTEGER NOT NULL,'
+        f' "$deleted" INTEGER NOT NULL{columns}) WITHOUT ROWID'
+    )
+    connection.execute(
+        f'CREATE TABLE {quote(layout.history_table)} ("$key" BLOB NOT NULL, "$ts" INTEGER NOT NULL,'
+        f' "$until" INTEGER NOT NULL, "$deleted" INTEGER NOT NULL{columns},'
+        ' PRIMARY KEY ("$until", "$key")) WITHOUT ROWID'
+    )
+    # Only tombstones are in the index, so that pruning them needs no walk over the table.
+    connection.execute(
+        f'CREATE INDEX {quote(f"d_{node_id}")} ON {table} ("$ts") WHERE "$deleted" = 1'
+    )
+    create_history_trigger(connection, layout)
+
+
+def create_history_trigger(connection: sqlite3.Connection, layout: TableLayout) -> None:
+    """Make SQLite keep what a write replaces, for reads at a timestamp."""
+    names = ['"$key"', '"$ts"', '"$deleted"', *map(quote, layout.sql_names)]
+    old = ", ".join(f"OLD.{name}" for name in names)
+    trigger = quote(f"t_{layout.node_id}")
+    connection.execute(f"DROP TRIGGER IF EXISTS {trigger}")
+    connection.execute(
+        f"CREATE TRIGGER {trigger} BEFORE UPDATE ON {quote(layout.sql_table)}"
+        ' WHEN OLD."$ts" <> NEW."$ts" BEGIN'
+        f' INSERT OR IGNORE INTO {quote(layout.history_table)} ({", ".join(names)}, "$until")'
+        f' VALUES ({old}, NEW."$ts"); END'
+    )
+
+
+def insert_tablet(
+    connection: sqlite3.Connection,
+    node_id: str,
+    index: int,
+    pivot: Sequence[Any],
+    schema: TableSchema,
+    trimmed: tuple[int, int] = (0, 0),
+) -> None:
+    """Add an unmounted tablet; `trimmed` is its trimmed row count and data weight."""
+    rows, weight = trimmed
+    connection.execute(
+        "INSERT INTO tablets VALUES (?, ?, ?, 'unmounted', ?, 0, ?, ?, ?, ?, 0)",
+        (
+            node_id,
+            index,
+            new_tablet_id(),
+            values.dump_yson([encode_pivot(schema, pivot), list(pivot)]),
+            rows,
+            rows,
+            weight,
+            weight,
+        ),
+    )
+
+
+def new_tablet_id() -> str:
+    """Mint the id of a tablet."""
+    high, low, last = (secrets.randbits(32) for _ in range(3))
+    return f"{high:x}-{low:x}-{CELL_TAG << 16 | TABLET_TYPE:x}-{last:x}"
+
+
+def encode_pivot(schema: TableSchema, pivot: Sequence[Any]) -> bytes:
+    """Encode the first key of a tablet, which may be a prefix of a key.
+
+    Raises:
+        YtError: it does not fit the key columns.
+    """
+    if len(pivot) > len(schema.key_columns):
+        raise YtError("Pivot key must form a prefix of key", Code.SCHEMA_VIOLATION)
+    stored = []
+    for column, value in zip(schema.key_columns, pivot, strict=False):
+        encoded, error = encode_column(column, [value])
+        if error is not None:
+            raise error
+        stored.append(encoded[0])
+    return keys.encode_prefix(schema.key_columns, stored)
+
+
+def check_pivots(schema: TableSchema, pivots: Sequence[Sequence[Any]], first_index: int) -> None:
+    """Check the pivot keys of consecutive tablets that start at an index."""
+    if first_index == 0 and list(pivots[0]):
+        raise YtError("First pivot key must be empty")
+    encoded = [encode_pivot(schema, pivot) for pivot in pivots]
+    if any(left >= right for left, right in pairwise(encoded)):
+        raise YtError("Pivot keys must be strictly increasing")
+
+
+def uniform_pivots(schema: TableSchema, count: int) -> list[list[Any]]:
+    """Split the range of an integer first key column evenly."""
+    if count == 1:
+        return [[]]
+    first = schema.key_columns[0]
+    if first.wire_type not in ("int64", "uint64"):
+        raise YtError(
+            "Pivot keys must be provided: tablets can only be cut evenly when the first key column "
+            f'is int64 or uint64, "{first.name}" is {first.wire_type}'
+        )
+    if first.wire_type == "uint64":
+        return [[], *([YsonUint64((index << 64) // count)] for index in range(1, count))]
+    return [[], *([(index << 64) // count - (1 << 63)] for index in range(1, count))]

@@ -1,0 +1,237 @@
+"""Life of dynamic tables: creation, removal, copies and the check of their settings.
+
+These are the hooks that the Cypress tree calls for nodes that are dynamic tables. It never reads or
+writes rows of clients; a change of shape (schema, tablets) is in `shape`, mounting in `states`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.tablets.attributes import table_attributes
+from yt_exactly_once.local.tablets.layout import (
+    find_layout,
+    load_layout,
+    quote,
+    save_layout,
+    touch_layout,
+)
+from yt_exactly_once.local.tablets.schema import (
+    CONSUMER_SCHEMA,
+    PRODUCER_SCHEMA,
+    parse_schema,
+    validate_dynamic,
+)
+from yt_exactly_once.local.tablets.states import change_state, options_of
+from yt_exactly_once.local.tablets.storage import (
+    check_pivots,
+    create_storage,
+    insert_tablet,
+    new_tablet_id,
+    sql_names,
+    uniform_pivots,
+)
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from yt_exactly_once.local.cypress.tree import Node
+    from yt_exactly_once.local.tablets.schema import TableSchema
+
+__all__ = ["copy_table", "create_table", "drop_table", "set_table_attribute", "table_attributes"]
+
+MAX_TABLET_COUNT = 10_000
+
+_SHAPE_ATTRIBUTES = frozenset(
+    ("schema", "dynamic", "tablet_count", "pivot_keys", "trimmed_row_counts")
+) | {"cumulative_data_weights"}
+_CHOICES = {
+    "atomicity": ("full", "none"),
+    "commit_ordering": ("weak", "strong"),
+    "in_memory_mode": ("none", "compressed", "uncompressed"),
+    "optimize_for": ("lookup", "scan"),
+}
+_READ_ONLY = frozenset(
+    (
+        "schema",
+        "schema_mode",
+        "dynamic",
+        "sorted",
+        "sorted_by",
+        "key_columns",
+        "unique_keys",
+        "tablets",
+        "tablet_count",
+        "tablet_state",
+        "actual_tablet_state",
+        "expected_tablet_state",
+        "pivot_keys",
+        "row_count",
+        "queue_status",
+        "queue_partitions",
+        "queue_consumer_status",
+        "queue_consumer_partitions",
+        "tablet_statistics",
+    )
+)
+
+
+def create_table(
+    connection: sqlite3.Connection, node_id: str, attributes: dict[str, Any]
+) -> dict[str, Any]:
+    """Create the storage of a new dynamic table.
+
+    Consumers and producers (`treat_as_queue_consumer`, `treat_as_queue_producer`) get their fixed
+    schema when none is given, and are mounted at once.
+
+    Args:
+        connection: from `Store.write`.
+        node_id: id of the new node.
+        attributes: what the client gave to `create`.
+
+    Returns:
+        The attributes to keep on the node.
+
+    Raises:
+        YtError: the schema or another attribute is not allowed.
+    """
+    service = _service_schema(attributes)
+    raw = attributes.get("schema")
+    if raw is None and service is None:
+        raise YtError('"schema" is mandatory for dynamic tables')
+    schema = service if raw is None and service is not None else parse_schema(raw)
+    schema = validate_dynamic(schema)
+    kept = {name: value for name, value in attributes.items() if name not in _SHAPE_ATTRIBUTES}
+    for name, value in kept.items():
+        _check_setting(name, value)
+    names = sql_names(schema)
+    create_storage(connection, node_id, schema, names)
+    save_layout(connection, node_id, schema, names, options_of(kept))
+    _create_tablets(connection, node_id, schema, attributes)
+    if service is not None:
+        change_state(connection, load_layout(connection, node_id, node_id), "mounted", kept)
+    return kept
+
+
+def drop_table(connection: sqlite3.Connection, node_id: str) -> None:
+    """Remove the storage of a dynamic table; other nodes are left alone."""
+    layout = find_layout(connection, node_id, node_id)
+    if layout is None:
+        return
+    connection.execute(f"DROP TABLE {quote(layout.sql_table)}")
+    if layout.sorted:
+        connection.execute(f"DROP TABLE {quote(layout.history_table)}")
+    for table in ("tablets", "dynamic_tables", "pending_appends", "row_locks", "retention"):
+        connection.execute(f"DELETE FROM {table} WHERE node_id = ?", (node_id,))
+
+
+def copy_table(connection: sqlite3.Connection, source_node_id: str, new_node_id: str) -> None:
+    """Copy the storage of a dynamic table that is not mounted; the copy is unmounted.
+
+    Raises:
+        YtError: 1706 when a tablet of the source is mounted.
+    """
+    source = load_layout(connection, source_node_id, source_node_id)
+    if any(tablet.state not in ("unmounted", "frozen") for tablet in source.tablets):
+        raise YtError(
+            "Cannot copy dynamic table since not all tablets are frozen or unmounted",
+            Code.INVALID_TABLET_STATE,
+            {"actual_tablet_state": source.state},
+        )
+    create_storage(connection, new_node_id, source.schema, source.sql_names)
+    save_layout(connection, new_node_id, source.schema, source.sql_names, source.options)
+    copied = load_layout(connection, new_node_id, new_node_id)
+    connection.execute(
+        f"INSERT INTO {quote(copied.sql_table)} SELECT * FROM {quote(source.sql_table)}"
+    )
+    for tablet in source.tablets:
+        connection.execute(
+            "INSERT INTO tablets SELECT ?, tablet_index, ?, 'unmounted', pivot_key, 0, total_rows,"
+            " trimmed_rows, total_weight, trimmed_weight, last_write_ts FROM tablets"
+            " WHERE node_id = ? AND tablet_index = ?",
+            (new_node_id, new_tablet_id(), source_node_id, tablet.index),
+        )
+    touch_layout(connection, new_node_id)
+
+
+def set_table_attribute(
+    _connection: sqlite3.Connection, _node: Node, name: str, value: Any
+) -> bool:
+    """Check a setting of a dynamic table; False leaves storing it to the tree.
+
+    Settings act from the next mount or remount on, as on a real cluster.
+
+    Raises:
+        YtError: the attribute is computed, or the value is not allowed.
+    """
+    if name in _READ_ONLY:
+        raise YtError(f'Builtin attribute "{name}" cannot be set')
+    _check_setting(name, value)
+    return False
+
+
+def _create_tablets(
+    connection: sqlite3.Connection, node_id: str, schema: TableSchema, attributes: dict[str, Any]
+) -> None:
+    count = attributes.get("tablet_count")
+    pivots = attributes.get("pivot_keys")
+    if count is not None and pivots is not None:
+        raise YtError('Cannot specify both "tablet_count" and "pivot_keys"')
+    if pivots is not None and not schema.is_sorted:
+        raise YtError("Table is ordered; must provide tablet count")
+    total = len(pivots) if pivots is not None else 1 if count is None else int(count)
+    check_tablet_count(total)
+    if schema.is_sorted:
+        chosen = uniform_pivots(schema, total) if pivots is None else pivots
+        check_pivots(schema, chosen, 0)
+        for index, pivot in enumerate(chosen):
+            insert_tablet(connection, node_id, index, pivot, schema)
+        return
+    rows = attributes.get("trimmed_row_counts") or [0] * total
+    weights = attributes.get("cumulative_data_weights") or [0] * total
+    if not len(rows) == len(weights) == total:
+        raise YtError(
+            '"tablet_count", "trimmed_row_counts" and "cumulative_data_weights" do not agree'
+        )
+    for index in range(total):
+        trimmed = (int(rows[index]), int(weights[index]))
+        insert_tablet(connection, node_id, index, (), schema, trimmed)
+
+
+def check_tablet_count(count: int) -> None:
+    """Refuse a number of tablets that no table may have."""
+    if not 1 <= count <= MAX_TABLET_COUNT:
+        raise YtError(f"Tablet count must be between 1 and {MAX_TABLET_COUNT}, got {count}")
+
+
+def _service_schema(attributes: dict[str, Any]) -> TableSchema | None:
+    if attributes.get("treat_as_queue_consumer"):
+        return CONSUMER_SCHEMA
+    if attributes.get("treat_as_queue_producer"):
+        return PRODUCER_SCHEMA
+    return None
+
+
+def _check_setting(name: str, value: Any) -> None:
+    if name in _CHOICES and value not in _CHOICES[name]:
+        raise YtError(f'Error parsing attribute "{name}": "{value}" is not one of {_CHOICES[name]}')
+    if name == "mount_config" and not isinstance(value, dict):
+        raise YtError('Error parsing attribute "mount_config": expected a map')
+    if name == "max_rows_per_transaction" and (not isinstance(value, int) or value < 1):
+        raise YtError('Error parsing attribute "max_rows_per_transaction": expected a positive int')
+    if name == "auto_trim_config":
+        _check_auto_trim(value)
+
+
+def _check_auto_trim(value: Any) -> None:
+    if not isinstance(value, dict):
+        raise YtError('Error parsing attribute "auto_trim_config": expected a map')
+    lifetime = value.get("retained_lifetime_duration")
+    if lifetime is not None and int(lifetime) % 1000:
+        raise YtError(
+            'The value of "retained_lifetime_duration" must be a multiple of 1000 (one second)'
+        )
+    rows = value.get("retained_rows")
+    if rows is not None and int(rows) < 0:
+        raise YtError('The value of "retained_rows" must not be negative')

@@ -1,0 +1,339 @@
+"""Sticky tablet transactions: they live in the memory of one proxy and nowhere else.
+
+Owns their life: start with a snapshot, buffered writes, a lease that every command renews, and the end.
+What was never started here, has ended, or belongs to another proxy is the same to a client: not found.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.cypress.ids import CELL_TAG
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.store import last_timestamp
+from yt_exactly_once.local.tablets import commit, layout, registrations, retention
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from yt_exactly_once.local.store import Snapshot, Store
+    from yt_exactly_once.local.tablets.modifications import Batch
+
+ATOMIC_TYPE = 2
+NON_ATOMIC_TYPE = 3
+DEFAULT_TIMEOUT_SECONDS = 30.0
+
+_ACTIVE, _COMMITTING, _COMMITTED, _ABORTED = "active", "committing", "committed", "aborted"
+
+
+class TabletTransaction:
+    """One transaction.
+
+    Args:
+        store: where it reads and commits.
+        transaction_id: its id.
+        snapshot: the state it reads; None for a command's own transaction, which takes one at its
+            first read.
+        atomicity: `full` or `none`.
+        timeout: length of the lease in seconds.
+
+    Attributes:
+        progress: last sequence number pushed here per producer, queue and session.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        transaction_id: str,
+        snapshot: Snapshot | None,
+        *,
+        atomicity: str = "full",
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+    ) -> None:
+        self.id = transaction_id
+        self.atomicity = atomicity
+        self.timeout = timeout
+        self.progress: dict[tuple[str, str, str], int] = {}
+        self.lock = threading.Lock()
+        self.state = _ACTIVE
+        self._store = store
+        self._snapshot = snapshot
+        self._batches: list[Batch] = []
+
+    @property
+    def start_timestamp(self) -> int | None:
+        """The moment it reads at; None before the first read of a command's own transaction."""
+        return None if self._snapshot is None else self._snapshot.timestamp
+
+    def buffer(self, batches: Sequence[Batch]) -> None:
+        """Keep modifications for the commit.
+
+        Raises:
+            YtError: 11003 when the commit has begun.
+        """
+        with self.lock:
+            self._check_active("Cannot modify rows since")
+            self._batches += batches
+
+    @contextmanager
+    def read(self) -> Iterator[sqlite3.Connection]:
+        """Give the state at the start of the transaction; one reader at a time."""
+        with self.lock:
+            self._check_active("Cannot read since")
+            if self._snapshot is None:
+                self._snapshot = self._store.snapshot()
+            snapshot = self._snapshot
+        with snapshot.lock:
+            if self.state != _ACTIVE:
+                raise not_found(self.id)
+            yield snapshot.connection
+
+    def commit(self, chooser: random.Random, visibility_delay: float) -> int:
+        """Commit what is buffered and return the commit timestamp.
+
+        Raises:
+            YtError: the transaction has ended, and nothing of it is visible.
+        """
+        with self.lock:
+            self._check_active("Cannot commit since")
+            self.state = _COMMITTING
+        try:
+            timestamp = self._apply(chooser, visibility_delay)
+        except YtError as error:
+            self.state = _ABORTED
+            raise YtError(f"Error committing transaction {self.id}", inner=[error]) from error
+        except BaseException:
+            self.state = _ABORTED
+            raise
+        finally:
+            self._release()
+        self.state = _COMMITTED
+        return timestamp
+
+    def abort(self) -> None:
+        """Forget what is buffered.
+
+        Raises:
+            YtError: 11003 when the commit has begun.
+        """
+        with self.lock:
+            self._check_active("Cannot abort since")
+            self.state = _ABORTED
+        self._release()
+
+    def _apply(self, chooser: random.Random, visibility_delay: float) -> int:
+        if not self._batches:
+            with self._store.read() as connection:
+                return last_timestamp(connection)
+        terms = commit.Terms(
+            self.id, self.start_timestamp, self.atomicity, chooser, visibility_delay
+        )
+        with self._store.write() as connection:
+            return commit.apply(connection, self._batches, terms)
+
+    def _release(self) -> None:
+        self._batches = []
+        if self._snapshot is not None:
+            self._snapshot.close()
+
+    def _check_active(self, action: str) -> None:
+        if self.state != _ACTIVE:
+            raise YtError(
+                f'{action} transaction {self.id} is in "{self.state}" state',
+                Code.INVALID_TRANSACTION_STATE,
+            )
+
+
+@dataclass
+class _Entry:
+    transaction: TabletTransaction
+    deadline: float = field(default=0.0)
+
+
+class TransactionPool:
+    """The transactions of one proxy.
+
+    Args:
+        store: the store of the cluster.
+        features: hazards that are switched on: `random_tablet_seed` makes the choice of tablets
+            repeatable, `visibility_delay_seconds` lets appended rows appear late.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        features: Mapping[str, Any] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        features = features or {}
+        with store.write() as connection:
+            layout.initialize(connection)
+            registrations.initialize(connection)
+            retention.initialize(connection)
+        self._store = store
+        self._chooser = random.Random(features.get("random_tablet_seed"))  # noqa: S311 - no secret
+        self._visibility_delay = float(features.get("visibility_delay_seconds", 0.0))
+        self._clock = clock
+        self._entries: dict[str, _Entry] = {}
+        self._changed = threading.Condition()
+        self._reaper: threading.Thread | None = None
+        self._closed = False
+
+    def start(
+        self,
+        *,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+        atomicity: str = "full",
+        transaction_id: str | None = None,
+    ) -> TabletTransaction:
+        """Start a transaction that reads the newest committed state.
+
+        Args:
+            timeout: seconds that the transaction lives without a command that names it.
+            atomicity: `full` or `none`.
+            transaction_id: id to use instead of a new one.
+
+        Raises:
+            YtError: 11003 when the id is taken.
+        """
+        chosen = transaction_id or new_transaction_id(atomicity)
+        transaction = TabletTransaction(
+            self._store, chosen, self._store.snapshot(), atomicity=atomicity, timeout=timeout
+        )
+        with self._changed:
+            if chosen in self._entries:
+                transaction.abort()
+                raise YtError(
+                    f"Failed to register duplicate sticky transaction {chosen}",
+                    Code.INVALID_TRANSACTION_STATE,
+                )
+            self._entries[chosen] = _Entry(transaction, self._clock() + timeout)
+            self._start_reaper()
+            self._changed.notify()
+        return transaction
+
+    def get(self, transaction_id: str) -> TabletTransaction:
+        """Return a transaction and renew its lease.
+
+        Raises:
+            YtError: 11000 when it is not here, whatever the reason.
+        """
+        self.expire()
+        with self._changed:
+            entry = self._entries.get(transaction_id)
+            if entry is None:
+                raise not_found(transaction_id)
+            entry.deadline = self._clock() + entry.transaction.timeout
+            return entry.transaction
+
+    def commit(self, transaction_id: str) -> int:
+        """Commit a transaction and return its timestamp; whatever happens, it is gone afterwards.
+
+        Raises:
+            YtError: 11003 when another commit of it is running, otherwise why it failed.
+        """
+        transaction = self.get(transaction_id)
+        try:
+            timestamp = transaction.commit(self._chooser, self._visibility_delay)
+        finally:
+            if transaction.state in (_COMMITTED, _ABORTED):
+                self._forget(transaction_id)
+        return timestamp
+
+    def abort(self, transaction_id: str) -> None:
+        """Abort a transaction."""
+        self.get(transaction_id).abort()
+        self._forget(transaction_id)
+
+    @contextmanager
+    def own(self, atomicity: str = "full") -> Iterator[TabletTransaction]:
+        """Give a command without a transaction id one of its own, committed at the end."""
+        transaction_id = new_transaction_id(atomicity)
+        transaction = TabletTransaction(self._store, transaction_id, None, atomicity=atomicity)
+        try:
+            yield transaction
+        except BaseException:
+            transaction.abort()
+            raise
+        transaction.commit(self._chooser, self._visibility_delay)
+
+    def ids(self) -> list[str]:
+        """Return the ids of the transactions that are alive here."""
+        self.expire()
+        with self._changed:
+            return list(self._entries)
+
+    def expire(self) -> None:
+        """Abort every transaction whose lease has run out."""
+        with self._changed:
+            now = self._clock()
+            late = [e.transaction for e in self._entries.values() if e.deadline <= now]
+            late = [t for t in late if t.state != _COMMITTING]
+            for transaction in late:
+                del self._entries[transaction.id]
+        for transaction in late:
+            _abort_quietly(transaction)
+
+    def close(self) -> None:
+        """Abort everything, as the end of the process would."""
+        with self._changed:
+            self._closed = True
+            entries, self._entries = list(self._entries.values()), {}
+            self._changed.notify()
+        for entry in entries:
+            _abort_quietly(entry.transaction)
+        if self._reaper is not None:
+            self._reaper.join()
+
+    def _forget(self, transaction_id: str) -> None:
+        with self._changed:
+            self._entries.pop(transaction_id, None)
+
+    def _start_reaper(self) -> None:
+        if self._reaper is None:
+            self._reaper = threading.Thread(target=self._reap, name="leases", daemon=True)
+            self._reaper.start()
+
+    def _reap(self) -> None:
+        """Close snapshots of forgotten transactions, which would keep the log of SQLite growing."""
+        while True:
+            with self._changed:
+                if self._closed:
+                    return
+                now = self._clock()
+                deadlines = [entry.deadline for entry in self._entries.values()]
+                self._changed.wait(max(min(deadlines) - now, 0.05) if deadlines else None)
+            self.expire()
+
+
+def not_found(transaction_id: str) -> YtError:
+    """Return the error for a transaction that this proxy does not have."""
+    return YtError(
+        f"Sticky transaction {transaction_id} is not found, this usually means that you use tablet "
+        "transactions within HTTP API; consider using RPC API instead",
+        Code.NO_SUCH_TRANSACTION,
+    )
+
+
+def new_transaction_id(atomicity: str) -> str:
+    """Mint an id whose type clients recognise as that of a tablet transaction."""
+    kind = ATOMIC_TYPE if atomicity == "full" else NON_ATOMIC_TYPE
+    high, low, last = (secrets.randbits(32) for _ in range(3))
+    return f"{high:x}-{low:x}-{CELL_TAG << 16 | kind:x}-{last:x}"
+
+
+def _abort_quietly(transaction: TabletTransaction) -> None:
+    try:
+        transaction.abort()
+    except YtError as error:
+        # It ended by itself in the meantime, which is what was wanted.
+        if error.code != Code.INVALID_TRANSACTION_STATE:
+            raise

@@ -1,0 +1,170 @@
+"""Logical types of table columns: the v1 and v3 spellings and how they map onto each other.
+
+Owns names and structure of types, never values. A v3 type is kept in its normal form: a string for a
+simple type, a dict with `type_name` otherwise. Spellings: `yt/yt/client/table_client/logical_type.cpp`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from yt_exactly_once.local.errors import YtError
+
+SIGNED = frozenset(("int8", "int16", "int32", "int64", "interval")) | frozenset(
+    ("date32", "datetime64", "timestamp64", "interval64")
+)
+UNSIGNED = frozenset(("uint8", "uint16", "uint32", "uint64", "date", "datetime", "timestamp"))
+FLOATING = frozenset(("float", "double"))
+TZ_TYPES = frozenset(
+    ("tz_date", "tz_datetime", "tz_timestamp", "tz_date32", "tz_datetime64", "tz_timestamp64")
+)
+STRING_LIKE = frozenset(("string", "utf8", "json", "uuid")) | TZ_TYPES
+SIMPLE_V1 = SIGNED | UNSIGNED | FLOATING | STRING_LIKE | {"boolean", "any", "null", "void"}
+
+_V3_TO_V1_NAMES = {"bool": "boolean", "yson": "any"}
+_V1_TO_V3_NAMES = {"boolean": "bool", "any": "yson"}
+_ITEM_WRAPPERS = ("optional", "list")
+_MAX_DECIMAL_PRECISION = 76
+
+LogicalType = Any
+"""A v3 type in normal form: `str` or `dict[str, Any]`."""
+
+
+def text(value: Any) -> str:
+    """Return a YSON string as `str`, whichever way it was decoded."""
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def parse_type_v3(raw: Any) -> LogicalType:
+    """Check a v3 type and bring it to its normal form."""
+    if isinstance(raw, str | bytes):
+        name = text(raw)
+        if _V3_TO_V1_NAMES.get(name, name) not in SIMPLE_V1 or name in _V1_TO_V3_NAMES:
+            raise YtError(f'"{name}" is not a valid type name')
+        return name
+    if not isinstance(raw, dict):
+        raise YtError("Type must be a string or a map")
+    fields = {text(key): value for key, value in raw.items()}
+    if "type_name" not in fields:
+        raise YtError('Missing required key "type_name" in a complex type')
+    name = text(fields["type_name"])
+    if name in _ITEM_WRAPPERS or name == "tagged":
+        parsed = {"type_name": name, "item": parse_type_v3(_required(fields, "item", name))}
+        if name == "tagged":
+            parsed["tag"] = text(_required(fields, "tag", name))
+        return parsed
+    if name == "decimal":
+        return _parse_decimal(fields)
+    if name == "dict":
+        return {
+            "type_name": "dict",
+            "key": parse_type_v3(_required(fields, "key", name)),
+            "value": parse_type_v3(_required(fields, "value", name)),
+        }
+    if name in ("struct", "tuple", "variant"):
+        return _parse_members(name, fields)
+    return parse_type_v3(name)
+
+
+def type_v3_from_v1(name: str, *, required: bool) -> LogicalType:
+    """Return the v3 form of a v1 type."""
+    if name not in SIMPLE_V1:
+        raise YtError(f'Invalid value "{name}" of "type": no such column type')
+    simple = _V1_TO_V3_NAMES.get(name, name)
+    if name in ("null", "void"):
+        if required:
+            raise YtError(f'Column of type "{name}" cannot be "required"')
+        return simple
+    return simple if required else {"type_name": "optional", "item": simple}
+
+
+def to_v1(logical: LogicalType) -> tuple[str, bool]:
+    """Return the v1 face of a v3 type: its name and whether it is required."""
+    logical = untagged(logical)
+    if isinstance(logical, str):
+        name = _V3_TO_V1_NAMES.get(logical, logical)
+        return name, name not in ("null", "void")
+    if logical["type_name"] == "optional":
+        item = untagged(logical["item"])
+        if isinstance(item, str):
+            name = _V3_TO_V1_NAMES.get(item, item)
+            return ("any" if name in ("null", "void") else name), False
+        if item["type_name"] == "decimal":
+            return "string", False
+        return "any", False
+    return ("string" if logical["type_name"] == "decimal" else "any"), True
+
+
+def untagged(logical: LogicalType) -> LogicalType:
+    """Strip `tagged` wrappers from the outside of a type."""
+    while isinstance(logical, dict) and logical["type_name"] == "tagged":
+        logical = logical["item"]
+    return logical
+
+
+def value_type(logical: LogicalType) -> LogicalType:
+    """Strip tags and one `optional`: the type of a non-null value."""
+    logical = untagged(logical)
+    if isinstance(logical, dict) and logical["type_name"] == "optional":
+        return untagged(logical["item"])
+    return logical
+
+
+def is_composite(logical: LogicalType) -> bool:
+    """Tell whether values are stored as YSON although the type is not `yson` itself."""
+    inner = value_type(logical)
+    return isinstance(inner, dict) and inner["type_name"] != "decimal"
+
+
+def describe(logical: LogicalType) -> str:
+    """Spell a type the way error messages of the server do."""
+    logical = untagged(logical)
+    if isinstance(logical, str):
+        return _V3_TO_V1_NAMES.get(logical, logical)
+    name = logical["type_name"]
+    if name in _ITEM_WRAPPERS:
+        return f"{name}<{describe(logical['item'])}>"
+    if name == "decimal":
+        return f"decimal({logical['precision']},{logical['scale']})"
+    if name == "dict":
+        return f"dict<{describe(logical['key'])};{describe(logical['value'])}>"
+    if "members" in logical:
+        members = (f"{member['name']}={describe(member['type'])}" for member in logical["members"])
+    else:
+        members = (describe(element["type"]) for element in logical["elements"])
+    return f"{name}<{';'.join(members)}>"
+
+
+def _required(fields: dict[str, Any], key: str, name: str) -> Any:
+    if key not in fields:
+        raise YtError(f'Missing required key "{key}" in type "{name}"')
+    return fields[key]
+
+
+def _parse_decimal(fields: dict[str, Any]) -> LogicalType:
+    precision = int(_required(fields, "precision", "decimal"))
+    scale = int(_required(fields, "scale", "decimal"))
+    if not 1 <= precision <= _MAX_DECIMAL_PRECISION or not 0 <= scale <= precision:
+        raise YtError(f"Invalid decimal: precision {precision}, scale {scale}")
+    return {"type_name": "decimal", "precision": precision, "scale": scale}
+
+
+def _parse_members(name: str, fields: dict[str, Any]) -> LogicalType:
+    if "members" in fields and name != "tuple":
+        members = []
+        for raw in fields["members"]:
+            member = {text(key): value for key, value in raw.items()}
+            members.append(
+                {
+                    "name": text(_required(member, "name", name)),
+                    "type": parse_type_v3(_required(member, "type", name)),
+                }
+            )
+        return {"type_name": name, "members": members}
+    if name == "struct":
+        raise YtError('Missing required key "members" in type "struct"')
+    elements = []
+    for raw in _required(fields, "elements", name):
+        element = {text(key): value for key, value in raw.items()}
+        elements.append({"type": parse_type_v3(_required(element, "type", name))})
+    return {"type_name": name, "elements": elements}

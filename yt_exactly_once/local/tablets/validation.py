@@ -1,0 +1,268 @@
+"""Rows of one request: from row dicts to columns ready for SQLite, with the errors of both moments.
+
+Owns which columns may be written, deleted by or looked up by, and the rules about whole rows. Errors
+that the real proxy raises while parsing are raised; those it raises at commit travel in `EncodedRows`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.tablets.columns import (
+    DEFAULT_CONVERSIONS,
+    Conversions,
+    check_key_column,
+    data_weights,
+    encode_column,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tablets.schema import Column
+
+TABLET_INDEX = "$tablet_index"
+SEQUENCE_NUMBER = "$sequence_number"
+
+MAX_VALUES_PER_ROW = 1024
+MAX_ROW_WEIGHT = 128 << 20
+MAX_ROWS_PER_ROWSET = 15 << 20
+
+Row = dict[str, Any]
+
+
+class _Missing:
+    """Type of the mark for a column that a row does not mention."""
+
+
+_MISSING = _Missing()
+
+
+@dataclass
+class EncodedRows:
+    """Rows by columns.
+
+    Attributes:
+        columns: which columns were given or filled.
+        data: stored values, one list per column.
+        count: number of rows.
+        extras: service columns of the request, such as `$tablet_index`, as they came.
+        error: what the commit will say about these rows.
+    """
+
+    columns: tuple[Column, ...]
+    data: list[list[Any]]
+    count: int
+    extras: dict[str, list[Any]]
+    error: YtError | None = None
+
+
+def writable_columns(layout: TableLayout) -> tuple[Column, ...]:
+    """Return the columns a client may give in a write."""
+    if layout.sorted:
+        return tuple(column for column in layout.columns if column.expression is None)
+    return tuple(
+        column for column in layout.columns if not column.is_system and column.expression is None
+    )
+
+
+def input_schema(layout: TableLayout, *, keys_only: bool = False) -> list[dict[str, Any]]:
+    """Return the columns that a request may carry, as `@schema` lists them."""
+    columns = [column for column in writable_columns(layout) if column.is_key or not keys_only]
+    listed = [
+        {"name": column.name, "type": column.wire_type, "type_v3": column.type_v3}
+        for column in columns
+    ]
+    if not layout.sorted:
+        listed.append({"name": TABLET_INDEX, "type": "int64"})
+        listed.append({"name": SEQUENCE_NUMBER, "type": "int64"})
+    return listed
+
+
+def encode_write(
+    layout: TableLayout,
+    rows: Sequence[Row],
+    *,
+    extras: tuple[str, ...] = (),
+    conversions: Conversions = DEFAULT_CONVERSIONS,
+) -> EncodedRows:
+    """Encode rows that replace or append; an absent column is null."""
+    columns = writable_columns(layout)
+    given = _collect(rows, columns, extras)
+    encoded = _encode(columns, given, len(rows), extras, conversions)
+    if encoded.error is None:
+        encoded.error = _check_rows(layout, encoded)
+    return encoded
+
+
+def encode_update(
+    layout: TableLayout,
+    rows: Sequence[Row],
+    *,
+    conversions: Conversions = DEFAULT_CONVERSIONS,
+) -> list[EncodedRows]:
+    """Encode rows that change only what they mention; one group per set of mentioned columns."""
+    columns = writable_columns(layout)
+    keys = tuple(column for column in columns if column.is_key)
+    groups: dict[tuple[Column, ...], list[Row]] = {}
+    runs: list[tuple[tuple[Column, ...], list[Row]]] = []
+    distinct = set()
+    _collect(rows, columns, ())
+    for row in rows:
+        mentioned = tuple(column for column in columns if column.is_key or column.name in row)
+        groups.setdefault(mentioned, []).append(row)
+        if not runs or runs[-1][0] != mentioned:
+            runs.append((mentioned, []))
+        runs[-1][1].append(row)
+        distinct.add(tuple(_hashable(row.get(column.name)) for column in keys))
+    # Order matters only between writes of one key.
+    chosen = list(groups.items()) if len(distinct) == len(rows) else runs
+    result = []
+    for mentioned, members in chosen:
+        given = _collect(members, mentioned, ())
+        encoded = _encode(mentioned, given, len(members), (), conversions)
+        if encoded.error is None:
+            encoded.error = _check_update(layout, mentioned) or _check_rows(layout, encoded)
+        result.append(encoded)
+    return result
+
+
+def encode_keys(
+    layout: TableLayout,
+    rows: Sequence[Row],
+    *,
+    conversions: Conversions = DEFAULT_CONVERSIONS,
+) -> EncodedRows:
+    """Encode keys of a delete, a lock or a lookup; an absent key column is null."""
+    columns = tuple(column for column in layout.key_columns if column.expression is None)
+    given = _collect(rows, columns, ())
+    encoded = _encode(columns, given, len(rows), (), conversions)
+    if encoded.error is None:
+        encoded.error = _check_keys(encoded)
+    return encoded
+
+
+def row_weights(encoded: EncodedRows) -> list[int] | int:
+    """Return the data weight of every row, or one number when all weigh the same."""
+    fixed = 1
+    varying: list[list[int]] = []
+    for column, stored in zip(encoded.columns, encoded.data, strict=True):
+        weights = data_weights(column, stored)
+        if isinstance(weights, int):
+            fixed += weights
+        else:
+            varying.append(weights)
+    if not varying:
+        return fixed
+    if len(varying) == 1:
+        return [fixed + weight for weight in varying[0]]
+    return [fixed + sum(weights) for weights in zip(*varying, strict=True)]
+
+
+def _hashable(value: Any) -> Any:
+    return value if value is None or isinstance(value, int | float | bytes | str) else repr(value)
+
+
+def _collect(
+    rows: Sequence[Row], columns: tuple[Column, ...], extras: tuple[str, ...]
+) -> list[list[Any]]:
+    """Turn rows into columns and refuse columns that are not among them."""
+    if len(rows) > MAX_ROWS_PER_ROWSET:
+        raise YtError(
+            f"Too many rows in rowset: actual {len(rows)}, limit {MAX_ROWS_PER_ROWSET}",
+            Code.TOO_MANY_ROWS_IN_ROWSET,
+        )
+    names = [column.name for column in columns] + list(extras)
+    found = 0
+    result = []
+    for name in names:
+        try:
+            values = [row[name] for row in rows]
+            found += len(values)
+        except KeyError:
+            marked = [row.get(name, _MISSING) for row in rows]
+            values = [None if value is _MISSING else value for value in marked]
+            found += len(marked) - marked.count(_MISSING)
+        result.append(values)
+    if found != sum(map(len, rows)):
+        known = set(names)
+        unknown = next(name for row in rows for name in row if name not in known)
+        raise YtError(f'No column "{unknown}" in table schema', Code.SCHEMA_VIOLATION)
+    return result
+
+
+def _encode(
+    columns: tuple[Column, ...],
+    given: list[list[Any]],
+    count: int,
+    extras: tuple[str, ...],
+    conversions: Conversions,
+) -> EncodedRows:
+    data = []
+    first_error: YtError | None = None
+    for column, values in zip(columns, given, strict=False):
+        stored, error = encode_column(column, values, conversions)
+        data.append(stored)
+        first_error = first_error or error
+    return EncodedRows(
+        columns,
+        data,
+        count,
+        dict(zip(extras, given[len(columns) :], strict=True)),
+        first_error,
+    )
+
+
+def _check_keys(encoded: EncodedRows) -> YtError | None:
+    for column, stored in zip(encoded.columns, encoded.data, strict=True):
+        if column.is_key:
+            error = check_key_column(column, stored)
+            if error is not None:
+                return error
+    return None
+
+
+def _check_update(layout: TableLayout, mentioned: tuple[Column, ...]) -> YtError | None:
+    if all(column.is_key for column in mentioned):
+        return YtError("At least one non-key column must be specified")
+    names = {column.name for column in mentioned}
+    for column in layout.value_columns:
+        if column.required and column.name not in names:
+            return YtError(
+                f'Missing required column "{column.name}" in table schema',
+                Code.MISSING_REQUIRED_COLUMN,
+            )
+    return None
+
+
+def _check_rows(layout: TableLayout, encoded: EncodedRows) -> YtError | None:
+    if len(encoded.columns) > MAX_VALUES_PER_ROW:
+        return YtError(
+            f"Too many values in row: actual {len(encoded.columns)}, limit {MAX_VALUES_PER_ROW}",
+            Code.TOO_MANY_VALUES_IN_ROW,
+        )
+    if layout.sorted:
+        error = _check_keys(encoded)
+        if error is not None:
+            return error
+    return _check_weight(encoded)
+
+
+def _check_weight(encoded: EncodedRows) -> YtError | None:
+    bound = 1
+    for column, stored in zip(encoded.columns, encoded.data, strict=True):
+        weights = data_weights(column, stored)
+        bound += weights if isinstance(weights, int) else max(weights, default=0)
+    if bound < MAX_ROW_WEIGHT:
+        return None
+    weights = row_weights(encoded)
+    heaviest = weights if isinstance(weights, int) else max(weights)
+    if heaviest < MAX_ROW_WEIGHT:
+        return None
+    return YtError(
+        f"Row is too large: data weight {heaviest}, limit {MAX_ROW_WEIGHT}",
+        Code.ROW_WEIGHT_LIMIT_EXCEEDED,
+    )

@@ -1,0 +1,132 @@
+"""How one column's values lie in SQLite, and how they come back.
+
+Owns the encoding of valid values, column by column; it never checks them (`validation` does). Signed
+integers stay integers, unsigned ones are kept in two's complement, booleans are 0 and 1, NaN is the
+text `nan` (SQLite would make it NULL), strings are blobs, composites are blobs of binary YSON.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from yt import yson
+from yt.yson import YsonUint64
+
+from yt_exactly_once.local.tablets import types
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from yt_exactly_once.local.tablets.schema import Column
+
+NAN = "nan"
+"""What a NaN looks like in a column of doubles."""
+
+_TWO_63 = 1 << 63
+_TWO_64 = 1 << 64
+
+
+def dump_yson(value: Any) -> bytes:
+    """Return a value as binary YSON."""
+    dumped: bytes = yson.dumps(value, yson_format="binary")
+    return dumped
+
+
+def load_yson(blob: bytes) -> Any:
+    """Parse binary YSON, strings as `bytes`."""
+    return yson.loads(blob, encoding=None)
+
+
+def encode_uint64(value: int) -> int:
+    """Map an unsigned integer to the signed one with the same bits."""
+    return int(value) if value < _TWO_63 else int(value) - _TWO_64
+
+
+def decode_uint64(stored: int) -> Any:
+    """Map the stored signed integer back to an unsigned one."""
+    return YsonUint64(stored if stored >= 0 else stored + _TWO_64)
+
+
+def encode_double(value: float) -> float | str:
+    """Keep NaN distinguishable from null."""
+    value = float(value)
+    return NAN if math.isnan(value) else value
+
+
+def decode_double(stored: float | str) -> float:
+    """Bring the stored NaN back."""
+    return float(stored)
+
+
+def encoder(column: Column) -> Callable[[Any], Any]:
+    """Return the function that encodes one non-null value of a column."""
+    return _ENCODERS.get(column.wire_type) or (
+        bytes if column.wire_type in types.STRING_LIKE else int
+    )
+
+
+def decoder(column: Column) -> Callable[[Any], Any] | None:
+    """Return the function that decodes one non-null value; None when it is what is stored."""
+    return _DECODERS.get(column.wire_type)
+
+
+def encode_value(column: Column, value: Any) -> Any:
+    """Encode one value, null included."""
+    return None if value is None else encoder(column)(value)
+
+
+def decode_value(column: Column, stored: Any) -> Any:
+    """Decode one stored value, null included."""
+    decode = decoder(column)
+    return stored if stored is None or decode is None else decode(stored)
+
+
+def decode_rows(columns: Sequence[Column], rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    """Turn stored tuples, one item per column, into rows."""
+    return _row_maker(tuple((column.name, column.wire_type) for column in columns))(rows)
+
+
+@lru_cache(maxsize=256)
+def _row_maker(
+    columns: tuple[tuple[str, str], ...],
+) -> Callable[[list[tuple[Any, ...]]], list[dict[str, Any]]]:
+    """Build a function for one set of columns: a loop without a call per cell is twice as fast."""
+    cells = ", ".join(
+        f"{name!r}: {_CELLS.get(wire_type, '{0}').format(f'v{index}')}"
+        for index, (name, wire_type) in enumerate(columns)
+    )
+    arguments = "".join(f"v{index}, " for index in range(len(columns)))
+    source = f"lambda rows: [{{{cells}}} for ({arguments}) in rows]" if columns else "lambda _: []"
+    # The source holds positions and quoted names, nothing that a client could have written.
+    maker: Callable[[list[tuple[Any, ...]]], list[dict[str, Any]]] = eval(  # noqa: S307
+        source, {"uint": YsonUint64, "load": load_yson, "nan": math.nan}
+    )
+    return maker
+
+
+_UINT_CELL = f"None if {{0}} is None else uint({{0}} if {{0}} >= 0 else {{0}} + {_TWO_64})"
+_CELLS = {
+    **dict.fromkeys(types.UNSIGNED, _UINT_CELL),
+    **dict.fromkeys(types.FLOATING, "nan if {0} == 'nan' else {0}"),
+    "boolean": "None if {0} is None else {0} == 1",
+    "any": "None if {0} is None else load({0})",
+}
+_ENCODERS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(types.UNSIGNED, encode_uint64),
+    **dict.fromkeys(types.FLOATING, encode_double),
+    "boolean": int,
+    "any": dump_yson,
+}
+_DECODERS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(types.UNSIGNED, decode_uint64),
+    **dict.fromkeys(types.FLOATING, decode_double),
+    "boolean": bool,
+    "any": load_yson,
+}
+
+
+def to_yson_type(value: Any) -> Any:
+    """Return a value of a class that can carry attributes."""
+    return yson.to_yson_type(value)

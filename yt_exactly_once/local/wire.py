@@ -1,0 +1,319 @@
+"""The HTTP face of one proxy: an ASGI application with the routes of a YTsaurus HTTP proxy.
+
+It owns routing, authentication and the carrying out of faults. Commands run on worker threads, so a
+slow one never holds up the others; what they mean is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import logging
+import os
+import re
+import socket
+import struct
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+
+from yt_exactly_once.local import commands, dispatch, formats, legacy, messages, refused
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.messages import Answer, Request, json_answer, not_found
+from yt_exactly_once.local.registry import REGISTRY
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, MutableMapping
+
+    from yt_exactly_once.local.dispatch import Call
+    from yt_exactly_once.local.faults import Fault
+    from yt_exactly_once.local.formats import Format
+    from yt_exactly_once.local.proxy import Proxy
+    from yt_exactly_once.local.registry import Command
+
+    Message = MutableMapping[str, Any]
+    Receive = Callable[[], Awaitable[Message]]
+    Send = Callable[[Message], Awaitable[None]]
+
+Arguments = TypeVarTuple("Arguments")
+Result = TypeVar("Result")
+
+_LOGGER = logging.getLogger(__name__)
+_WORKERS = 64
+_KILLED = 137
+_UNAUTHORIZED = 401
+_UNAVAILABLE = 503
+_COMMAND_NAME = re.compile(r"[a-z_]+")
+_MAX_IN_FLIGHT = 1000
+
+
+class Application:
+    """The ASGI application of a proxy."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        started = datetime.now(UTC)
+        self._proxy = proxy
+        self._in_flight = 0
+        self._old_commands = legacy.commands()
+        self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="command")
+        self._pages: dict[str, Callable[[Request], Answer]] = {
+            "/api": lambda _: json_answer(["v3", "v4"]),
+            "/hosts": self._hosts,
+            "/hosts/all": self._all_hosts,
+            "/ping": lambda _: Answer(),
+            "/version": lambda _: Answer(
+                headers={"Content-Type": "text/plain"}, body=commands.VERSION.encode()
+            ),
+            "/service": lambda _: json_answer(
+                {"version": commands.VERSION, "start_time": started.isoformat()}
+            ),
+            "/internal/discover_versions/v2": self._versions,
+            "/cluster_connection": lambda _: json_answer(
+                {"cluster_name": proxy.cluster_name, "proxies": proxy.live_proxies()}
+            ),
+            "/auth": self._whoami,
+            "/auth/whoami": self._whoami,
+            "/login": self._whoami,
+        }
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            return
+        request = await _read(scope, receive)
+        if request is None:
+            return
+        transport = scope.get("yt.transport")
+        self._in_flight += 1
+        try:
+            answer = await self._answer(request, transport)
+        except YtError as error:
+            answer = messages.error_answer(error)
+        except Exception as raised:  # noqa: BLE001 - as_error logs what it does not know
+            answer = messages.error_answer(dispatch.as_error(raised))
+        finally:
+            self._in_flight -= 1
+        if answer is None:
+            # The connection was reset; the server must see that before it asks for an answer.
+            await receive()
+            return
+        await _send(send, request, answer, self._proxy.address)
+
+    async def _answer(self, request: Request, transport: Any) -> Answer | None:
+        if self._in_flight > _MAX_IN_FLIGHT:
+            return _come_back(_too_many())
+        path = request.path.lower()
+        if path.startswith("/local/"):
+            return await self._in_thread(self._admin, request, path)
+        page = self._pages.get(path.rstrip("/") or "/")
+        if page is not None:
+            return await self._in_thread(page, request)
+        if path.startswith("/api/"):
+            return await self._api(request, path, transport)
+        return not_found(f'Path "{request.path}" does not exist')
+
+    async def _api(self, request: Request, path: str, transport: Any) -> Answer | None:
+        if not path.startswith(("/api/v3", "/api/v4")):
+            raise YtError(f'Unsupported API version "{path}"')
+        known = self._old_commands if path.startswith("/api/v3") else REGISTRY
+        name = path[len("/api/v4") :]
+        if name in {"", "/"}:
+            return json_answer([command.descriptor() for command in known.values()])
+        if not name.startswith("/") or not _COMMAND_NAME.fullmatch(name[1:]):
+            return not_found("Malformed command name")
+        started = await self._in_thread(self._start, request, known, name[1:])
+        if isinstance(started, Answer):
+            return started
+        return await self._run_with_faults(*started, transport)
+
+    def _start(
+        self, request: Request, known: dict[str, Command], name: str
+    ) -> Answer | tuple[Call, list[Fault]]:
+        """Run a command, or return it with the faults that it has met."""
+        user = "root" if name == "discover_proxies" else self._authenticate(request)
+        command = known.get(name)
+        if command is None:
+            if name in refused.COMMANDS:
+                raise YtError(f'Command "{name}" is not supported by the embedded cluster')
+            return not_found(f'Command "{name}" is not registered')
+        call = dispatch.prepare(self._proxy, command, request, user)
+        faults = self._proxy.faults.take(name, call.context.parameters)
+        return (call, faults) if faults else dispatch.run(call)
+
+    async def _run_with_faults(
+        self, call: Call, faults: list[Fault], transport: Any
+    ) -> Answer | None:
+        """Carry out the faults in their order; the first one that ends the request is the last."""
+        for fault in faults:
+            if fault.action == "delay":
+                await asyncio.sleep(fault.seconds)
+            elif fault.action == "expire_transaction":
+                await self._in_thread(self._expire, call)
+            else:
+                return await self._end_with_fault(call, fault, transport)
+        return await self._in_thread(dispatch.run, call)
+
+    async def _end_with_fault(self, call: Call, fault: Fault, transport: Any) -> Answer | None:
+        if fault.action == "unavailable":
+            return _come_back(fault.error(), call.error_format)
+        if fault.action == "error":
+            if call.command.name == "commit_transaction":
+                # A commit that failed has lost its transaction.
+                await self._in_thread(self._expire, call)
+            return messages.error_answer(fault.error(), call.error_format)
+        if fault.action == "kill_proxy" and fault.when == "before":
+            os._exit(_KILLED)
+        if fault.action in {"lose_request", "hold"}:
+            _reset(transport)
+        if fault.action == "hold":
+            await asyncio.sleep(fault.seconds)
+        if fault.action != "lose_request":
+            await self._in_thread(dispatch.run, call)
+        if fault.action == "kill_proxy":
+            os._exit(_KILLED)
+        if fault.action == "lose_answer":
+            _reset(transport)
+        return None
+
+    def _expire(self, call: Call) -> None:
+        self._proxy.expire_transaction(str(call.context.parameters.get("transaction_id")))
+
+    async def _in_thread(
+        self, function: Callable[[*Arguments], Result], *arguments: *Arguments
+    ) -> Result:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._workers, function, *arguments)
+
+    def _authenticate(self, request: Request) -> str:
+        token = self._proxy.settings.token
+        if token is None:
+            return request.headers.get("x-yt-testing-user-name", "root")
+        header = request.headers.get("authorization")
+        if header is None:
+            raise YtError(
+                "Client is missing credentials",
+                Code.INVALID_CREDENTIALS,
+                http_status=_UNAUTHORIZED,
+            )
+        given = header.removeprefix("OAuth ").strip()
+        if not hmac.compare_digest(given.encode(), token.encode()):
+            raise YtError(
+                "Token is invalid or expired", Code.INVALID_CREDENTIALS, http_status=_UNAUTHORIZED
+            )
+        return "root"
+
+    def _whoami(self, request: Request) -> Answer:
+        user = self._authenticate(request)
+        return json_answer({"login": user, "realm": "local", "csrf_token": ""})
+
+    def _hosts(self, request: Request) -> Answer:
+        hosts = self._proxy.live_proxies()
+        if "text/plain" in request.headers.get("accept", ""):
+            body = "".join(host + "\n" for host in hosts).encode()
+            return Answer(headers={"Content-Type": "text/plain"}, body=body)
+        return json_answer(hosts)
+
+    def _all_hosts(self, _request: Request) -> Answer:
+        return json_answer(
+            [
+                {
+                    "host": host,
+                    "name": host,
+                    "role": "data",
+                    "banned": False,
+                    "ban_message": "",
+                    "dead": False,
+                    "liveness": {"load_average": 0.0, "network_coef": 0.0},
+                }
+                for host in self._proxy.live_proxies()
+            ]
+        )
+
+    def _versions(self, _request: Request) -> Answer:
+        return json_answer(
+            {
+                "details": [
+                    {"address": host, "type": "http_proxy", "version": commands.VERSION}
+                    for host in self._proxy.live_proxies()
+                ]
+            }
+        )
+
+    def _admin(self, request: Request, path: str) -> Answer:
+        """Serve `/local/faults`, which no real proxy has."""
+        self._authenticate(request)
+        if path != "/local/faults":
+            return not_found(f'Path "{request.path}" does not exist')
+        if request.method == "POST":
+            rules = formats.loads(request.body, formats.Format("json", {"encode_utf8": False}), "")
+            if not isinstance(rules, list):
+                raise YtError("Fault rules must be a list of maps")
+            return json_answer({"ids": self._proxy.faults.add(rules)})
+        if request.method == "DELETE":
+            self._proxy.faults.clear()
+            return json_answer({})
+        return json_answer(self._proxy.faults.rules())
+
+
+async def _read(scope: Message, receive: Receive) -> Request | None:
+    """Read a request whole; `None` when the client went away in the middle of it."""
+    pieces = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        pieces.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            break
+    return Request(
+        scope["method"],
+        scope["path"],
+        scope["query_string"].decode("latin-1"),
+        {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]},
+        b"".join(pieces),
+    )
+
+
+async def _send(send: Send, request: Request, answer: Answer, address: str) -> None:
+    headers = {
+        "X-YT-Proxy": address,
+        "X-YT-Request-Id": request.id,
+        "Cache-Control": "no-store",
+        **answer.headers,
+        "Content-Length": str(len(answer.body)),
+    }
+    await send(
+        {
+            "type": "http.response.start",
+            "status": answer.status,
+            "headers": [(k.encode("latin-1"), v.encode("latin-1")) for k, v in headers.items()],
+        }
+    )
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+def _too_many() -> YtError:
+    return YtError(
+        "There are too many concurrent requests being served at the moment; please try another"
+        " proxy or try again later",
+        Code.REQUEST_QUEUE_SIZE_LIMIT_EXCEEDED,
+    )
+
+
+def _come_back(error: YtError, error_format: Format = formats.JSON) -> Answer:
+    """Return the answer of a proxy that cannot serve now."""
+    error.http_status = _UNAVAILABLE
+    answer = messages.error_answer(error, error_format)
+    answer.headers["Retry-After"] = "60"
+    return answer
+
+
+def _reset(transport: Any) -> None:
+    """Close a connection so that the client sees a reset, not an end."""
+    if transport is None:
+        return
+    connection = transport.get_extra_info("socket")
+    with contextlib.suppress(OSError, AttributeError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
