@@ -1,0 +1,381 @@
+"""Batches as payloads, read back by the C++ parser and by Arrow."""
+
+import datetime as dt
+import pickle
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+import yt.yson
+from yt.yson.yson_types import YsonUint64
+
+from yt_exactly_once.codec.rows import WireFormat, encode, encode_empty
+from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, check_frame
+from yt_exactly_once.errors import ConfigError, EncodingError
+
+UTC = pa.timestamp("us", "UTC")
+LAST_DATE = 49_672
+
+
+def optional(item):
+    return {"type_name": "optional", "item": item}
+
+
+def decimal(precision, scale):
+    return {"type_name": "decimal", "precision": precision, "scale": scale}
+
+
+def encoded(array, description, wire=WireFormat.YSON, **more):
+    """Encode one column `c` of that type, beside the source columns."""
+    table = TableSchema.from_yt([{"name": "c", "type_v3": description}])
+    sources = {name: pa.array(range(70, 70 + len(array))) for name in SOURCE_COLUMNS}
+    batch = pa.RecordBatch.from_pydict({"c": array, **sources})
+    plan = check_frame(batch.schema, table, target="//t", sorted=False, ignore=SOURCE_COLUMNS)
+    return encode(batch, plan, wire, **more)
+
+
+def rows(payload):
+    return list(
+        yt.yson.loads(
+            payload, yson_type="list_fragment", encoding=None, always_create_attributes=False
+        )
+    )
+
+
+def values(array, description):
+    return [row[b"c"] for row in rows(encoded(array, description))]
+
+
+def arrow_table(payload):
+    with pa.ipc.open_stream(payload) as stream:
+        return stream.read_all()
+
+
+@pytest.mark.parametrize(
+    ("array", "description", "expected"),
+    [
+        (pa.array([-(2**63), -1, 0, 63, 64, 2**63 - 1]), "int64", None),
+        (pa.array([0, 127, 128, 2**63, 2**64 - 1], pa.uint64()), "uint64", None),
+        (pa.array([Decimal(2**64 - 1), Decimal(0)], pa.decimal128(20, 0)), "uint64",
+         [2**64 - 1, 0]),
+        (pa.array([-128, 127], pa.int8()), "int64", None),
+        (pa.array([0.0, -0.0, 1.5, float("inf"), -float("inf")]), "double", None),
+        (pa.array([True, False]), "bool", None),
+        (pa.array(["", "é", "x" * 70_000]), "utf8", [b"", "é".encode(), b"x" * 70_000]),
+        (pa.array([b"\xff\x00", b""]), "string", None),
+        (pa.array([b"text"]), "utf8", None),
+        (pa.array([bytes(range(16))], pa.binary(16)), "uuid", [bytes(range(16))]),
+        (pa.array([0, LAST_DATE], pa.int32()).view(pa.date32()), "date", [0, LAST_DATE]),
+        (pa.array([dt.date(1960, 1, 1)]), "date32", [-3653]),
+        (pa.array([0, 5_000_000], UTC), "datetime", [0, 5]),
+        (pa.array([-5_000_000], UTC), "datetime64", [-5]),
+        (pa.array([7_000], pa.timestamp("ns", "UTC")), "timestamp", [7]),
+        (pa.array([7], pa.timestamp("ms", "Europe/Paris")), "timestamp", [7_000]),
+        (pa.array([-1], UTC), "timestamp64", [-1]),
+        (pa.array([-1], pa.duration("s")), "interval", [-1_000_000]),
+        (pa.array([2**62], pa.duration("us")), "interval64", [2**62]),
+        (pa.array([Decimal("1.25"), Decimal("-0.01")], pa.decimal128(9, 2)), decimal(9, 2),
+         [b"\x80\x00\x00\x7d", b"\x7f\xff\xff\xff"]),
+        (pa.array([Decimal("1.25")], pa.decimal128(9, 2)), decimal(10, 2),
+         [b"\x80" + bytes(6) + b"\x7d"]),
+        (pa.array([Decimal(-1)], pa.decimal128(38, 0)), decimal(76, 0),
+         [b"\x7f" + b"\xff" * 31]),
+        (pa.array([Decimal(10**38 - 1)], pa.decimal128(38, 0)), decimal(38, 0),
+         [(10**38 - 1 + 2**127).to_bytes(16, "big")]),
+        (pa.array([None, None], pa.null()), optional("int64"), [None, None]),
+        (pa.array([None, "a"]), optional("json"), [None, b"a"]),
+    ],
+)  # fmt: skip
+def test_value_reaches_the_cluster_exactly(array, description, expected):
+    """Every type at its ends, in the form the cluster keeps."""
+    expected = array.to_pylist() if expected is None else expected
+    assert list(map(repr, values(array, description))) == list(map(repr, expected))
+
+
+def test_unsigned_columns_are_sent_unsigned_and_signed_ones_signed():
+    """The cluster tells the two apart; dates and instants count as unsigned."""
+    assert all(isinstance(v, YsonUint64) for v in values(pa.array([1, 2]), "uint64"))
+    assert not any(isinstance(v, YsonUint64) for v in values(pa.array([1, 2]), "int64"))
+    assert isinstance(values(pa.array([1], UTC), "timestamp")[0], YsonUint64)
+    assert not isinstance(values(pa.array([1], UTC), "timestamp64")[0], YsonUint64)
+
+
+@pytest.mark.parametrize("wire", list(WireFormat))
+@pytest.mark.parametrize(
+    ("array", "description", "problem"),
+    [
+        (pa.array([5, -1]), "uint64", "outside the range of uint64"),
+        (pa.array([0, 256], pa.int16()), "uint8", "outside the range of uint8"),
+        (pa.array([Decimal(0), Decimal(2**64)], pa.decimal128(20, 0)), "uint64", "outside"),
+        (pa.array([dt.date(2000, 1, 1), dt.date(1969, 12, 31)]), "date", "outside"),
+        (pa.array([0, LAST_DATE + 1], pa.int32()).view(pa.date32()), "date", "outside"),
+        (pa.array([0, -1], UTC), "timestamp", "outside the range of timestamp"),
+        (pa.array([0, 1_500_000], UTC), "datetime", "finer than one second"),
+        (pa.array([0, 1], pa.timestamp("ns", "UTC")), "timestamp64", "finer than one microsecond"),
+        (pa.array([0, 2**62], pa.timestamp("s", "UTC")), "timestamp64", "outside"),
+        (pa.array([0, 2**62], pa.duration("us")), "interval", "outside the range of interval"),
+        (pa.array([b"ok", b"\xff"]), "utf8", "not valid UTF-8"),
+        (pa.array([b"0123456789abcdef", b"short"]), "uuid", "16 bytes"),
+        (pa.array([1, None]), "int64", "null"),
+        (pa.array([[1], [2, None]]), {"type_name": "list", "item": "int64"}, "null"),
+        (pa.array([b"{a=1}", b"{a="]), optional("yson"), "not one YSON value"),
+        (pa.array([b"1", b"1;2"]), optional("yson"), "not one YSON value"),
+        (pa.array([b"1", b""]), optional("yson"), "not one YSON value"),
+        (pa.array([b"1", b" <a=1>2"]), optional("yson"), "attributes at its top"),
+    ],
+)  # fmt: skip
+def test_unfit_value_is_an_error_with_its_coordinates(array, description, problem, wire):
+    """The column and the source row are named, the value is not; nothing is encoded."""
+    with pytest.raises(EncodingError, match=problem) as caught:
+        encoded(array, description, wire)
+    assert caught.value.where == {
+        "column": "c",
+        "target": "//t",
+        "source_partition": 71,
+        "source_row": 71,
+    }
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_unfit_value_without_source_columns_is_named_by_its_place():
+    """Frames that come from elsewhere have at least a position."""
+    table = TableSchema.from_yt([{"name": "c", "type_v3": "int64"}])
+    batch = pa.RecordBatch.from_pydict({"c": pa.array([1, 2, None])})
+    plan = check_frame(batch.schema, table, target="//t", sorted=False)
+    with pytest.raises(EncodingError) as caught:
+        encode(batch, plan, WireFormat.YSON)
+    assert caught.value.where["row_of_chunk"] == 2
+
+
+def test_unfit_value_inside_composite_values_is_found():
+    """The error names the row and the way down, through lists, maps, structs and nulls."""
+    inner = {"type_name": "struct", "members": [{"name": "n", "type": "uint8"}]}
+    description = optional(
+        {"type_name": "list", "item": {"type_name": "dict", "key": "utf8", "value": inner}}
+    )
+    kind = pa.list_(pa.map_(pa.string(), pa.struct([("n", pa.int16())])))
+    array = pa.array(
+        [None, [], [[("a", {"n": 1})], []], None, [[("b", {"n": 2})], [("c", {"n": -3})]]], kind
+    )
+    with pytest.raises(EncodingError) as caught:
+        encoded(array, description)
+    assert "column c[][value].n cannot" in str(caught.value)
+    assert caught.value.where["source_row"] == 74
+
+
+def test_not_a_number_is_refused_in_a_key():
+    """The cluster could not sort it; in a value column it is fine."""
+    table = TableSchema.from_yt(
+        [
+            {"name": "k", "type_v3": "double", "sort_order": "ascending"},
+            {"name": "v", "type_v3": "double"},
+        ]
+    )
+    plan = check_frame(
+        pa.schema([("k", pa.float64()), ("v", pa.float64())]), table, target="//t", sorted=True
+    )
+    nan = float("nan")
+    fine = pa.RecordBatch.from_pydict({"k": [1.0, 2.0], "v": [nan, nan]})
+    assert len(rows(encode(fine, plan, WireFormat.YSON))) == 2
+    with pytest.raises(EncodingError, match="NaN cannot be part of a key"):
+        encode(
+            pa.RecordBatch.from_pydict({"k": [1.0, nan], "v": [0.0, 0.0]}), plan, WireFormat.ARROW
+        )
+
+
+VARIANT = {
+    "type_name": "variant",
+    "members": [{"name": "a", "type": "int8"}, {"name": "b", "type": optional("utf8")}],
+}
+STRUCT = {
+    "type_name": "struct",
+    "members": [{"name": "x", "type": "int8"}, {"name": "y", "type": optional("utf8")}],
+}
+
+
+@pytest.mark.parametrize(
+    ("array", "description", "named", "positional"),
+    [
+        (pa.array([{"y": "é", "x": 1}, None], pa.struct([("y", pa.string()), ("x", pa.int8())])),
+         optional(STRUCT),
+         [{b"x": 1, b"y": "é".encode()}, None], [[1, "é".encode()], None]),
+        (pa.array([{"x": 1}], pa.struct([("x", pa.int8())])), STRUCT,
+         [{b"x": 1, b"y": None}], [[1, None]]),
+        (pa.array([{"_va": 1, "_vb": None}, {"_va": None, "_vb": {"value": None}}],
+                  pa.struct([("_va", pa.int8()), ("_vb", pa.struct([("value", pa.string())]))])),
+         VARIANT, [[b"a", 1], [b"b", None]], [[0, 1], [1, None]]),
+        (pa.array([{"_1": 1, "_2": "z"}], pa.struct([("_1", pa.int64()), ("_2", pa.string())])),
+         {"type_name": "tuple", "elements": [{"type": "int64"}, {"type": "utf8"}]},
+         [[1, b"z"]], [[1, b"z"]]),
+        (pa.array([[("a", 1), ("b", None)]], pa.map_(pa.string(), pa.int64())),
+         {"type_name": "dict", "key": "utf8", "value": optional("int64")},
+         [[[b"a", 1], [b"b", None]]], [[[b"a", 1], [b"b", None]]]),
+        (pa.array([None, {"value": None}, {"value": 5}]), optional(optional("int64")),
+         [None, [None], [5]], [None, [None], [5]]),
+        (pa.array([[1, None], []]), {"type_name": "list", "item": optional("int64")},
+         [[1, None], []], [[1, None], []]),
+        (pa.array([[None, None]], pa.list_(pa.null())),
+         {"type_name": "list", "item": optional({"type_name": "list", "item": "int64"})},
+         [[None, None]], [[None, None]]),
+    ],
+)  # fmt: skip
+def test_composite_value_is_named_in_yson_and_positional_in_arrow(
+    array, description, named, positional
+):
+    """Rows of YSON name members; Arrow requests carry values as the cluster keeps them."""
+    assert values(array, description) == named
+    table = arrow_table(encoded(array, description, WireFormat.ARROW))
+    assert table.schema.field("c").metadata == {b"YtType": b"yson"}
+    found = [
+        None if v is None else yt.yson.loads(v, encoding=None, always_create_attributes=False)
+        for v in table.column("c").to_pylist()
+    ]
+    assert found == positional
+
+
+@pytest.mark.parametrize(
+    "alternatives", [{"_va": None, "_vb": None}, {"_va": 1, "_vb": {"value": "x"}}]
+)
+def test_variant_without_exactly_one_alternative_is_refused(alternatives):
+    """Neither none nor two can be written."""
+    kind = pa.struct([("_va", pa.int8()), ("_vb", pa.struct([("value", pa.string())]))])
+    with pytest.raises(EncodingError, match="exactly one alternative"):
+        encoded(pa.array([alternatives], kind), VARIANT)
+
+
+def test_variant_with_many_alternatives_is_numbered_rightly():
+    """Indexes beyond one byte of a varint."""
+    members = [{"name": f"m{n}", "type": "int8"} for n in range(130)]
+    array = pa.array([{"_vm129": 1}], pa.struct([("_vm129", pa.int8())]))
+    payload = encoded(array, {"type_name": "variant", "members": members}, WireFormat.ARROW)
+    (value,) = arrow_table(payload).column("c").to_pylist()
+    assert yt.yson.loads(value) == [129, 1]
+
+
+@pytest.mark.parametrize(
+    ("array", "expected"),
+    [
+        (pa.array([b"{a=[1;2u;%true;#]}", b"#", None]), [{b"a": [1, 2, True, None]}, None, None]),
+        (pa.array([1, None]), [1, None]),
+        (pa.array([2**64 - 1], pa.uint64()), [2**64 - 1]),
+        (pa.array(["text", None]), [b"text", None]),
+        (pa.array([1.5]), [1.5]),
+        (pa.array([True]), [True]),
+        (pa.array([[1, None], None, []]), [[1, None], None, []]),
+        (pa.array([{"a": 1, "b": ["x"]}, None, {"a": None, "b": None}]),
+         [{b"a": 1, b"b": [b"x"]}, None, {b"a": None, b"b": None}]),
+        (pa.array([[("k", 1), ("l", None)], None, []], pa.map_(pa.string(), pa.int64())),
+         [{b"k": 1, b"l": None}, None, {}]),
+        (pa.array([None, None], pa.null()), [None, None]),
+    ],
+)  # fmt: skip
+def test_any_column_takes_yson_bytes_and_plain_values(array, expected):
+    """Bytes are YSON already; structs and maps become YSON maps; both formats agree."""
+    assert values(array, optional("yson")) == expected
+    table = arrow_table(encoded(array, optional("yson"), WireFormat.ARROW))
+    assert table.schema.field("c").metadata == {b"YtType": b"yson"}
+    found = [
+        None if v is None else yt.yson.loads(v, encoding=None, always_create_attributes=False)
+        for v in table.column("c").to_pylist()
+    ]
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("array", "description", "sent"),
+    [
+        (pa.array([1, None], pa.int8()), optional("int64"), pa.int64()),
+        (pa.array([1]), "uint64", pa.uint64()),
+        (pa.array(["é"]), "utf8", pa.binary()),
+        (pa.array(["é"], pa.large_string()), "string", pa.binary()),
+        (pa.array([dt.date(2000, 1, 1)]), "date", pa.uint32()),
+        (pa.array([0], UTC), "datetime", pa.uint32()),
+        (pa.array([0], UTC), "timestamp", pa.uint64()),
+        (pa.array([0], UTC), "timestamp64", pa.int64()),
+        (pa.array([0], pa.duration("us")), "interval", pa.int64()),
+        (pa.array([Decimal("1.5")], pa.decimal128(5, 1)), decimal(20, 1), pa.decimal128(20, 1)),
+        (pa.array([Decimal("1.5")], pa.decimal128(5, 1)), decimal(60, 1), pa.decimal256(60, 1)),
+    ],
+)
+def test_arrow_request_has_the_types_the_cluster_counts_in(array, description, sent):
+    """No unit, zone, precision or scale is left for the server to interpret."""
+    table = arrow_table(encoded(array, description, WireFormat.ARROW))
+    assert table.schema.field("c").type == sent
+    assert table.schema.names == ["c"]
+    empty = TableSchema.from_yt([{"name": "c", "type_v3": description}])
+    plan = check_frame(pa.schema([("c", array.type)]), empty, target="//t", sorted=False)
+    probe = arrow_table(encode_empty(plan, WireFormat.ARROW))
+    assert (probe.num_rows, probe.schema.types) == (0, [sent])
+
+
+@pytest.mark.parametrize("wire", list(WireFormat))
+def test_tablet_and_sequence_numbers_are_added_to_every_row(wire):
+    """They are what an ordered table and a producer need."""
+    payload = encoded(
+        pa.array([5, 6]), "int64", wire, tablet_index=3, sequence_numbers=pa.array([900, 901])
+    )
+    expected = [
+        {"c": 5, "$tablet_index": 3, "$sequence_number": 900},
+        {"c": 6, "$tablet_index": 3, "$sequence_number": 901},
+    ]
+    if wire is WireFormat.ARROW:
+        assert arrow_table(payload).to_pylist() == expected
+        assert arrow_table(payload).schema.field("$tablet_index").type == pa.int64()
+    else:
+        assert rows(payload) == [{k.encode(): v for k, v in row.items()} for row in expected]
+
+
+@pytest.mark.parametrize("wire", list(WireFormat))
+@pytest.mark.parametrize(
+    ("kind", "description"),
+    [
+        (pa.int64(), "int64"),
+        (pa.decimal128(5, 1), decimal(5, 1)),
+        (pa.list_(pa.int64()), {"type_name": "list", "item": "int64"}),
+        (pa.map_(pa.string(), pa.int8()), {"type_name": "dict", "key": "utf8", "value": "int8"}),
+        (pa.struct([("_va", pa.int8())]), VARIANT),
+        (pa.null(), optional(STRUCT)),
+        (pa.binary(), optional("yson")),
+        (pa.list_(pa.int8()), optional("yson")),
+    ],
+)
+def test_no_rows_are_a_payload_of_no_rows(kind, description, wire):
+    """An empty batch is no special case for any type."""
+    payload = encoded(pa.array([], kind), description, wire)
+    if wire is WireFormat.ARROW:
+        assert arrow_table(payload).num_rows == 0
+    else:
+        assert payload == b""
+
+
+def test_sliced_batch_is_encoded_as_its_own_rows_only():
+    """Arrow slices share buffers with the rows around them."""
+    array = pa.array([[("a", [1])], None, [("b", [2, 3])], [("c", [])], [("d", [4])]],
+                     pa.map_(pa.string(), pa.list_(pa.int64())))  # fmt: skip
+    description = optional(
+        {"type_name": "dict", "key": "utf8", "value": {"type_name": "list", "item": "int64"}}
+    )
+    everything = values(array, description)
+    assert values(array[1:4], description) == everything[1:4]
+    numbers = pa.array([Decimal(1), None, Decimal(-3)], pa.decimal128(5, 0))
+    assert values(numbers[1:], optional(decimal(5, 0))) == [None, b"\x7f\xff\xff\xfd"]
+
+
+def test_column_that_arrow_cannot_carry_is_a_configuration_error():
+    """The remedy is the other format; a probe says the same."""
+    with pytest.raises(ConfigError, match=r"interval64 column c.*as YSON"):
+        encoded(pa.array([1], pa.duration("us")), "interval64", WireFormat.ARROW)
+    assert values(pa.array([-1], pa.duration("us")), "interval64") == [-1]
+    table = TableSchema.from_yt([{"name": "c", "type_v3": "interval64"}])
+    plan = check_frame(pa.schema([("c", pa.duration("us"))]), table, target="//t", sorted=False)
+    with pytest.raises(ConfigError, match="interval64"):
+        encode_empty(plan, WireFormat.ARROW)
+    assert encode_empty(plan, WireFormat.YSON) == b""
+
+
+def test_decimal_with_more_digits_than_its_type_is_refused():
+    """Arrow does not check what it is given; cutting the high bytes would change the value."""
+    raw = (10**9).to_bytes(16, "little")
+    array = pa.Array.from_buffers(pa.decimal128(9, 0), 1, [None, pa.py_buffer(raw)])
+    with pytest.raises(EncodingError, match="more digits"):
+        encoded(array, decimal(9, 0))

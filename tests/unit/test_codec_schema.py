@@ -1,0 +1,196 @@
+"""Table schemas, and frames against tables."""
+
+import pickle
+
+import pyarrow as pa
+import pytest
+
+from yt_exactly_once.codec.schema import (
+    SOURCE_COLUMNS,
+    TableSchema,
+    arrow_schema_of,
+    check_frame,
+    field_type,
+    row_column,
+    table_schema_for,
+)
+from yt_exactly_once.codec.types import OptionalType, SimpleType
+from yt_exactly_once.errors import SchemaMismatchError
+
+
+def column(name, type_v3="int64", **more):
+    return {"name": name, "type_v3": type_v3, **more}
+
+
+def optional(item):
+    return {"type_name": "optional", "item": item}
+
+
+def checked(frame, *columns, is_sorted=False, ignore=()):
+    table = TableSchema.from_yt(columns)
+    return check_frame(pa.schema(frame), table, target="//t", sorted=is_sorted, ignore=ignore)
+
+
+def refusal(frame, *columns, **more):
+    with pytest.raises(SchemaMismatchError) as caught:
+        checked(frame, *columns, **more)
+    return str(caught.value)
+
+
+def test_schema_tells_keys_from_values_and_what_may_be_written():
+    """Computed columns and those the cluster fills are not writable."""
+    table = TableSchema.from_yt(
+        [
+            column("hash", sort_order="ascending", expression="farm_hash(id)"),
+            column("id", sort_order="descending"),
+            column("value", optional("utf8")),
+            column("$timestamp", "uint64"),
+            column("$cumulative_data_weight"),
+        ]
+    )
+    assert [one.name for one in table.key_columns] == ["hash", "id"]
+    assert [one.name for one in table.writable_columns] == ["id", "value"]
+    assert table.find("value").nullable
+    assert table.find("VALUE") is None
+
+
+def test_fitting_frame_is_planned_in_the_order_of_the_table():
+    """The plan has the columns both sides have, and survives pickling into a task."""
+    plan = checked(
+        {"b": pa.int64(), "a": pa.int64()},
+        column("a"),
+        column("unused", optional("int64")),
+        column("b"),
+    )
+    assert plan.names == ("a", "b")
+    assert plan.arrow_obstacles == ()
+    assert pickle.loads(pickle.dumps(plan)) == plan
+
+
+def test_every_difference_is_told_at_once():
+    """One run shows all that must change, side by side with what to do."""
+    text = refusal(
+        {"id": pa.int64(), "Name": pa.string(), "price": pa.float64(), "extra": pa.int8()},
+        column("id", "int32"),
+        column("name", optional("utf8")),
+        column("price", {"type_name": "decimal", "precision": 10, "scale": 2}),
+        column("must"),
+        is_sorted=False,
+    )
+    lines = [[part.strip() for part in line.split("|")] for line in text.splitlines()]
+    assert "5 places [target=//t]" in text
+    assert ["column", "frame", "table", "remedy"] in lines
+    by_column = {line[0]: line[1:] for line in lines if len(line) == 4}
+    assert by_column["id"][:2] == ["int64", "int32"]
+    assert "narrower" in by_column["id"][2]
+    assert by_column["Name"] == [
+        "string",
+        "-",
+        "rename it to name: the table's names distinguish case",
+    ]
+    assert by_column["price"][2].startswith("cast it in the query: CAST(price AS DECIMAL(10, 2))")
+    assert by_column["extra"][2] == "drop it from the frame, or add it to the table"
+    assert by_column["must"][:2] == ["-", "int64"]
+
+
+@pytest.mark.parametrize(
+    ("frame", "columns", "is_sorted", "remedy"),
+    [
+        ({"v": pa.int64()}, [column("k", optional("int64"), sort_order="ascending"), column("v")],
+         True, "add it to the frame"),
+        ({"k": pa.int64()}, [column("k", sort_order="ascending"), column("v", optional("int64"))],
+         True, "a column besides the key"),
+        ({"x": pa.int64()}, [column("v", optional("int64"))], False, "drop it from the frame"),
+        ({"v": pa.int64(), "$timestamp": pa.int64()}, [column("v"), column("$timestamp", "uint64")],
+         False, "the cluster fills it"),
+        ({"v": pa.int64(), "h": pa.int64()}, [column("v"), column("h", expression="v + 1")],
+         False, "the cluster fills it"),
+        ({"s": pa.struct([("a", pa.int64())])},
+         [column("s", {"type_name": "struct", "members": [{"name": "a", "type": "int8"}]})],
+         False, "at s.a: values may not fit int8"),
+    ],
+)  # fmt: skip
+def test_frame_that_does_not_fit_is_refused(frame, columns, is_sorted, remedy):
+    """Each kind of difference has its remedy."""
+    assert remedy in refusal(frame, *columns, is_sorted=is_sorted)
+
+
+def test_duplicate_frame_column_is_refused():
+    """Which of two columns was meant cannot be known."""
+    frame = pa.schema([("v", pa.int64()), ("v", pa.int64())])
+    assert "drop the duplicate" in refusal(frame, column("v"))
+
+
+def test_frame_without_any_column_of_the_table_is_refused():
+    """A table of nullable columns does not take rows of nothing."""
+    frame = dict.fromkeys(SOURCE_COLUMNS, pa.int64())
+    text = refusal(frame, column("v", optional("int64")), ignore=SOURCE_COLUMNS)
+    assert "a column of the table" in text
+
+
+def test_source_columns_are_left_out_unless_the_table_has_them():
+    """They tell where a row came from; a table may keep that."""
+    frame = {"v": pa.int64(), **dict.fromkeys(SOURCE_COLUMNS, pa.int64())}
+    assert checked(frame, column("v"), ignore=SOURCE_COLUMNS).names == ("v",)
+    kept = checked(frame, column("v"), column(SOURCE_COLUMNS[1]), ignore=SOURCE_COLUMNS)
+    assert kept.names == ("v", SOURCE_COLUMNS[1])
+
+
+def test_interval64_column_stands_in_the_way_of_arrow():
+    """The cluster takes such a column as YSON only, unless it is inside a composite one."""
+    frame = {"a": pa.duration("us"), "b": pa.list_(pa.duration("us"))}
+    columns = [
+        column("a", optional("interval64")),
+        column("b", {"type_name": "list", "item": optional("interval64")}),
+    ]
+    assert checked(frame, *columns).arrow_obstacles == ("a",)
+
+
+def test_read_schema_remembers_what_the_columns_are():
+    """A field knows its logical type and its name in a pulled row."""
+    table = TableSchema.from_yt([column("at", optional("datetime")), column("id", "uint64")])
+    schema = arrow_schema_of(table, source_columns=True)
+    assert schema.field("at").type == pa.timestamp("us", "UTC")
+    assert schema.field("at").nullable
+    assert not schema.field("id").nullable
+    assert field_type(schema.field("at")) == OptionalType(SimpleType("datetime"))
+    assert [row_column(field) for field in schema] == ["at", "id", "$tablet_index", "$row_index"]
+    assert field_type(pa.field("x", pa.int64(), nullable=False)) == SimpleType("int64")
+
+
+def test_strings_are_read_as_text_or_as_bytes():
+    """`utf8` is text in either case."""
+    table = TableSchema.from_yt([column("s", "string"), column("u", "utf8")])
+    assert arrow_schema_of(table).types == [pa.string(), pa.string()]
+    assert arrow_schema_of(table, binary_strings=True).types == [pa.binary(), pa.string()]
+
+
+def test_table_for_a_frame_starts_with_its_keys():
+    """The description is ready for a create command, and fits the frame."""
+    frame = pa.schema(
+        [
+            pa.field("value", pa.timestamp("us", "UTC")),
+            pa.field(SOURCE_COLUMNS[0], pa.int32()),
+            pa.field("id", pa.int64(), nullable=False),
+        ]
+    )
+    description = table_schema_for(frame, ["id"])
+    assert description == [
+        {"name": "id", "type_v3": "int64", "sort_order": "ascending"},
+        {"name": "value", "type_v3": optional("timestamp64")},
+    ]
+    table = TableSchema.from_yt(description)
+    check_frame(frame, table, target="//t", sorted=True, ignore=SOURCE_COLUMNS)
+
+
+def test_table_for_a_frame_without_the_key_is_refused():
+    """The error names the key and what there is."""
+    with pytest.raises(SchemaMismatchError, match=r"no column id.*Choose from: value"):
+        table_schema_for(pa.schema([("value", pa.int64())]), ["id"])
+
+
+def test_table_for_a_frame_with_a_foreign_type_is_refused():
+    """The error names the column."""
+    with pytest.raises(SchemaMismatchError, match="time64") as caught:
+        table_schema_for(pa.schema([("at", pa.time64("us"))]))
+    assert caught.value.where["column"] == "at"

@@ -1,0 +1,134 @@
+"""Logical types parsed from column descriptions."""
+
+import pickle
+
+import pytest
+
+from yt_exactly_once.codec.types import (
+    INTEGER_RANGES,
+    DecimalType,
+    DictType,
+    ListType,
+    Member,
+    OptionalType,
+    SimpleType,
+    StructType,
+    TaggedType,
+    TupleType,
+    VariantType,
+    is_nullable,
+    is_simple,
+    parse_column_type,
+    parse_type,
+    render_type,
+    required,
+)
+from yt_exactly_once.errors import SchemaMismatchError
+
+INT = SimpleType("int64")
+DESCRIBED = [
+    ("int64", INT, "int64"),
+    ({"type_name": "int64"}, INT, "int64"),
+    (
+        {"type_name": "decimal", "precision": 10, "scale": 2},
+        DecimalType(10, 2),
+        "decimal(10, 2)",
+    ),
+    ({"type_name": "optional", "item": "utf8"}, OptionalType(SimpleType("utf8")), "optional<utf8>"),
+    ({"type_name": "list", "item": "int64"}, ListType(INT), "list<int64>"),
+    (
+        {"type_name": "dict", "key": "utf8", "value": "int64"},
+        DictType(SimpleType("utf8"), INT),
+        "dict<utf8, int64>",
+    ),
+    (
+        {"type_name": "struct", "members": [{"name": "a", "type": "int64"}]},
+        StructType((Member("a", INT),)),
+        "struct<a: int64>",
+    ),
+    (
+        {"type_name": "tuple", "elements": [{"type": "int64"}, {"type": "utf8"}]},
+        TupleType((INT, SimpleType("utf8"))),
+        "tuple<int64, utf8>",
+    ),
+    (
+        {"type_name": "variant", "members": [{"name": "a", "type": "int64"}]},
+        VariantType((Member("a", INT),), named=True),
+        "variant<a: int64>",
+    ),
+    (
+        {"type_name": "variant", "elements": [{"type": "int64"}]},
+        VariantType((Member("_1", INT),), named=False),
+        "variant<int64>",
+    ),
+    (
+        {"type_name": "tagged", "tag": "money", "item": "int64"},
+        TaggedType("money", INT),
+        "tagged<'money', int64>",
+    ),
+]
+
+
+@pytest.mark.parametrize(("description", "logical", "shown"), DESCRIBED)
+def test_described_type_is_parsed_shown_and_described_again(description, logical, shown):
+    """A type survives the way through the tree, and pickling into a task."""
+    assert parse_type(description) == logical
+    assert str(logical) == shown
+    assert parse_type(render_type(logical)) == logical
+    assert pickle.loads(pickle.dumps(logical)) == logical
+
+
+@pytest.mark.parametrize(
+    ("column", "logical"),
+    [
+        ({"name": "c", "type": "boolean", "required": True}, SimpleType("bool")),
+        ({"name": "c", "type": "any", "required": False}, OptionalType(SimpleType("yson"))),
+        ({"name": "c", "type": "int64"}, OptionalType(INT)),
+        ({"name": "c", "type": "null", "required": False}, SimpleType("null")),
+        ({"name": "c", "type": "int8", "required": True, "type_v3": "int64"}, INT),
+    ],
+)
+def test_column_in_either_spelling_is_parsed(column, logical):
+    """`type_v3` decides; without it `type` and `required` do."""
+    assert parse_column_type(column) == logical
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        "boolean",
+        "int128",
+        {"type_name": "list"},
+        {"type_name": "decimal", "precision": 77, "scale": 0},
+        {"type_name": "decimal", "precision": 5, "scale": 6},
+        None,
+        7,
+    ],
+)
+def test_unknown_type_is_refused_with_the_column(description):
+    """A type nobody understands is told by column, not guessed."""
+    with pytest.raises(SchemaMismatchError, match="not understood") as caught:
+        parse_column_type({"name": "price", "type_v3": description})
+    assert caught.value.where["column"] == "price"
+
+
+def test_ranges_are_those_of_the_cluster():
+    """Dates end with 2105; the wide types are symmetric but for one day."""
+    assert INTEGER_RANGES["uint64"] == (0, 2**64 - 1)
+    assert INTEGER_RANGES["date"] == (0, 49_672)
+    assert INTEGER_RANGES["timestamp"] == (0, 49_673 * 86_400_000_000 - 1)
+    assert INTEGER_RANGES["interval"] == (1 - 49_673 * 86_400_000_000, 49_673 * 86_400_000_000 - 1)
+    assert INTEGER_RANGES["date32"] == (-53_375_809, 53_375_807)
+    low, high = INTEGER_RANGES["timestamp64"]
+    assert INTEGER_RANGES["interval64"] == (-(high - low + 1), high - low + 1)
+
+
+def test_nullability_and_plainness_look_through_labels():
+    """A label changes neither whether null fits nor how a value travels."""
+    label = TaggedType("t", OptionalType(TaggedType("u", INT)))
+    assert is_nullable(label)
+    assert required(label) == INT
+    assert is_simple(label)
+    assert not is_simple(OptionalType(OptionalType(INT)))
+    assert not is_simple(OptionalType(SimpleType("yson")))
+    assert not is_nullable(ListType(OptionalType(INT)))

@@ -1,0 +1,130 @@
+"""What plain arrays mean: numbers into dates, instants and decimals, bytes into text.
+
+The counterpart of `scalars`: it takes what the readers of YSON give and yields the Arrow types a
+source promised, on whole arrays and without loss.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from yt_exactly_once.codec import decimals
+from yt_exactly_once.codec.pairs import struct_fields
+from yt_exactly_once.codec.scalars import (
+    SECONDS,
+    UnfitValueError,
+    check_nulls,
+    converted,
+    require_utf8,
+)
+from yt_exactly_once.codec.types import (
+    DecimalType,
+    DictType,
+    ListType,
+    LogicalType,
+    OptionalType,
+    SimpleType,
+    StructType,
+    TupleType,
+    VariantType,
+    is_nested_optional,
+    untagged,
+)
+
+_MICROSECONDS = pa.scalar(1_000_000, pa.int64())
+
+
+def present(plain: pa.Array, logical: LogicalType, asked: pa.DataType) -> pa.Array:  # noqa: PLR0911 - a case per kind
+    """Turn a plain array of the logical type into the Arrow type asked for.
+
+    Raises:
+        UnfitValueError: a value the Arrow type cannot hold, such as bytes that are no text.
+    """
+    match untagged(logical):
+        case SimpleType(name):
+            return _simple(plain, name, asked)
+        case DecimalType():
+            return decimals.from_stored(plain, asked)
+        case OptionalType(item) as optional if is_nested_optional(optional):
+            return _struct(plain, [item], asked)
+        case OptionalType(item):
+            return present(plain, item, asked)
+        case ListType(item):
+            items = _items(plain, [(plain.values, item, asked.value_type, "[]")])
+            return _same_spans(plain, asked, items)
+        case DictType(key, value):
+            keys = (plain.keys, key, asked.key_type, "[key]")
+            values = (plain.items, value, asked.item_type, "[value]")
+            return _same_spans(plain, asked, _items(plain, [keys, values]))
+        case StructType() | TupleType() | VariantType() as composite:
+            return _struct(plain, list(struct_fields(composite).values()), asked)
+        case other:
+            raise AssertionError(f"{other} is not a logical type")
+
+
+def _simple(plain: pa.Array, name: str, asked: pa.DataType) -> pa.Array:
+    if pa.types.is_string(asked):
+        return require_utf8(plain)
+    return converted(plain, lambda part: _number(part, name, asked), f"it does not fit {asked}")
+
+
+def _number(plain: pa.Array, name: str, asked: pa.DataType) -> pa.Array:
+    if pa.types.is_date32(asked):
+        return plain.cast(pa.int32()).cast(asked)
+    if pa.types.is_timestamp(asked):
+        ticks = plain.cast(pa.int64())
+        if name in SECONDS:
+            ticks = pc.multiply_checked(ticks, _MICROSECONDS)
+        return ticks.cast(pa.timestamp("us", asked.tz)).cast(asked)
+    if pa.types.is_duration(asked):
+        return plain.cast(pa.int64()).cast(pa.duration("us")).cast(asked)
+    return plain.cast(asked)
+
+
+def _same_spans(plain: pa.Array, asked: pa.DataType, parts: list[pa.Array]) -> pa.Array:
+    """Give a list or a map new contents under the offsets it has."""
+    if pa.types.is_map(asked):
+        contents = pa.StructArray.from_arrays(parts, fields=[asked.key_field, asked.item_field])
+    else:
+        contents = parts[0]
+    return pa.Array.from_buffers(asked, len(plain), plain.buffers()[:2], children=[contents])
+
+
+def _struct(plain: pa.Array, parts: list[LogicalType], asked: pa.DataType) -> pa.Array:
+    # Flattened, the parts are null where the whole is, instead of holding some placeholder.
+    children = [
+        _part(array, part, field.type, f".{field.name}", plain)
+        for array, part, field in zip(plain.flatten(), parts, asked, strict=True)
+    ]
+    return pa.Array.from_buffers(asked, len(plain), plain.buffers()[:1], children=children)
+
+
+Part: TypeAlias = tuple[pa.Array, LogicalType, pa.DataType, str]
+
+
+def _part(
+    plain: pa.Array,
+    part: LogicalType,
+    asked: pa.DataType,
+    step: str,
+    whole: pa.Array | None = None,
+) -> pa.Array:
+    """Turn a part of composite values into the Arrow type asked for."""
+    try:
+        check_nulls(plain, part, whole)
+        return present(plain, part, asked)
+    except UnfitValueError as error:
+        raise error.within(error.row, step) from error
+
+
+def _items(plain: pa.Array, parts: list[Part]) -> list[pa.Array]:
+    """Turn what lists or maps hold, tracing an unfit item back to the row that holds it."""
+    try:
+        return [_part(*part) for part in parts]
+    except UnfitValueError as error:
+        row = int(np.searchsorted(np.asarray(plain.offsets), error.row, side="right")) - 1
+        raise error.within(row, "") from error

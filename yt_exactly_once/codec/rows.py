@@ -1,0 +1,271 @@
+"""Rows as bytes: the payload of one insert request, and pulled rows as an Arrow batch.
+
+Payloads are complete: one Arrow IPC stream, or one binary YSON list fragment. Values are exact or
+there is an `EncodingError` that names the column and where the row came from, never the value.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from yt_exactly_once.codec.reading import present
+from yt_exactly_once.codec.scalars import (
+    NOT_UTF8,
+    UnfitValueError,
+    check_nulls,
+    first_true,
+    plain_type,
+    to_plain,
+)
+from yt_exactly_once.codec.schema import (
+    SOURCE_COLUMNS,
+    ColumnSchema,
+    WritePlan,
+    field_type,
+    row_column,
+)
+from yt_exactly_once.codec.types import (
+    FLOATING,
+    DecimalType,
+    LogicalType,
+    SimpleType,
+    is_simple,
+    required,
+)
+from yt_exactly_once.codec.yson_parts import (
+    constant,
+    integer_literal,
+    integers,
+    join,
+    string_literal,
+    whole,
+)
+from yt_exactly_once.codec.yson_reader import ParsedRows
+from yt_exactly_once.codec.yson_scan import scan_rows
+from yt_exactly_once.codec.yson_writer import Shape, fragments
+from yt_exactly_once.errors import ConfigError, EncodingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TABLET_INDEX = "$tablet_index"
+ROW_INDEX = "$row_index"
+SEQUENCE_NUMBER = "$sequence_number"
+
+# How an Arrow request says that a binary column holds YSON.
+_HOLDS_YSON = {b"YtType": b"yson"}
+
+
+class WireFormat(StrEnum):
+    """In which format rows are sent."""
+
+    ARROW = "arrow"
+    YSON = "yson"
+
+
+def encode(
+    batch: pa.RecordBatch,
+    plan: WritePlan,
+    wire: WireFormat,
+    *,
+    tablet_index: int | None = None,
+    sequence_numbers: pa.Int64Array | None = None,
+) -> bytes:
+    """Encode all rows of a batch, in order, as the body of one request.
+
+    Args:
+        batch: rows of the frame that was checked; other columns than the plan's are left out.
+        plan: from `check_frame`.
+        wire: the format.
+        tablet_index: tablet of an ordered table that all the rows go to.
+        sequence_numbers: one number per row, for a queue producer.
+
+    Raises:
+        EncodingError: a value that its column cannot take.
+        ConfigError: the format cannot carry one of the columns.
+    """
+    if wire is WireFormat.ARROW:
+        return _as_arrow(batch, plan, tablet_index, sequence_numbers)
+    return _as_yson(batch, plan, tablet_index, sequence_numbers)
+
+
+def encode_empty(plan: WritePlan, wire: WireFormat) -> bytes:
+    """Encode no rows: a payload that shows whether the cluster takes the format and the types.
+
+    Raises:
+        ConfigError: the format cannot carry one of the columns.
+    """
+    if wire is WireFormat.YSON:
+        return b""
+    fields = _arrow_fields(plan)
+    return _stream(fields, [pa.nulls(0, field.type) for field in fields])
+
+
+def _as_arrow(
+    batch: pa.RecordBatch,
+    plan: WritePlan,
+    tablet_index: int | None,
+    sequence_numbers: pa.Int64Array | None,
+) -> bytes:
+    fields, arrays = _arrow_fields(plan), []
+    for column in plan.columns:
+        convert = _plain if is_simple(column.type) else _stored
+        arrays.append(_converted(batch, plan, column, convert))
+    if sequence_numbers is not None:
+        fields.append(pa.field(SEQUENCE_NUMBER, pa.int64()))
+        arrays.append(sequence_numbers)
+    if tablet_index is not None:
+        fields.append(pa.field(TABLET_INDEX, pa.int64()))
+        arrays.append(pa.repeat(pa.scalar(tablet_index, pa.int64()), batch.num_rows))
+    return _stream(fields, arrays)
+
+
+def _arrow_fields(plan: WritePlan) -> list[pa.Field]:
+    if plan.arrow_obstacles:
+        raise ConfigError(
+            f"An Arrow request cannot carry the interval64 column {plan.arrow_obstacles[0]}",
+            remedy="Write this table as YSON",
+            target=plan.target,
+        )
+    return [_arrow_field(column) for column in plan.columns]
+
+
+def _arrow_field(column: ColumnSchema) -> pa.Field:
+    bare = required(column.type)
+    if isinstance(bare, DecimalType) or (isinstance(bare, SimpleType) and is_simple(bare)):
+        return pa.field(column.name, plain_type(bare))
+    return pa.field(column.name, pa.binary(), metadata=_HOLDS_YSON)
+
+
+def _stream(fields: list[pa.Field], arrays: list[pa.Array]) -> bytes:
+    schema = pa.schema(fields)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as stream:
+        stream.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    return bytes(sink.getvalue())
+
+
+def _as_yson(
+    batch: pa.RecordBatch,
+    plan: WritePlan,
+    tablet_index: int | None,
+    sequence_numbers: pa.Int64Array | None,
+) -> bytes:
+    opening = b"{"
+    if tablet_index is not None:
+        opening += _key(TABLET_INDEX) + integer_literal(tablet_index) + b";"
+    parts: list[pa.Array | bytes] = [constant(opening, batch.num_rows)]
+    if sequence_numbers is not None:
+        parts += [_key(SEQUENCE_NUMBER), integers(sequence_numbers), b";"]
+    for column in plan.columns:
+        parts += [_key(column.name), _converted(batch, plan, column, _named), b";"]
+    return whole(join(*parts, b"};"))
+
+
+def _key(name: str) -> bytes:
+    return string_literal(name.encode()) + b"="
+
+
+def _plain(array: pa.Array, logical: LogicalType) -> pa.Array:
+    check_nulls(array, logical)
+    bare = required(logical)
+    assert isinstance(bare, SimpleType | DecimalType)
+    return to_plain(array, bare)
+
+
+def _stored(array: pa.Array, logical: LogicalType) -> pa.Array:
+    """Encode as the cluster keeps such values; there, null is no value but its absence."""
+    stored = fragments(array, logical, Shape.POSITIONAL).cast(pa.binary())
+    return pc.if_else(pc.equal(stored, b"#"), pa.scalar(None, pa.binary()), stored)
+
+
+def _named(array: pa.Array, logical: LogicalType) -> pa.Array:
+    return fragments(array, logical, Shape.NAMED)
+
+
+def _converted(
+    batch: pa.RecordBatch,
+    plan: WritePlan,
+    column: ColumnSchema,
+    convert: Callable[[pa.Array, LogicalType], pa.Array],
+) -> pa.Array:
+    """Convert one column, telling of an unfit value where it is and where it came from."""
+    array = batch.column(column.name)
+    try:
+        if column.is_key:
+            _check_key(array, column)
+        return convert(array, column.type)
+    except UnfitValueError as error:
+        raise EncodingError(
+            f"A value of column {column.name}{error.place} cannot be written as {column.type}: "
+            f"{error.problem}",
+            remedy="Repair the value in the query, or filter its row out",
+            column=column.name,
+            target=plan.target,
+            **_coordinates(batch, error.row),
+        ) from error
+
+
+def _check_key(array: pa.Array, column: ColumnSchema) -> None:
+    bare = required(column.type)
+    if isinstance(bare, SimpleType) and bare.name in FLOATING:
+        place = first_true(pc.is_nan(array.cast(pa.float64())))
+        if place is not None:
+            raise UnfitValueError(place, "NaN cannot be part of a key")
+
+
+def _coordinates(batch: pa.RecordBatch, row: int) -> dict[str, int]:
+    """Name a row by its queue partition and row index there, or by its place in the chunk."""
+    if all(name in batch.schema.names for name in SOURCE_COLUMNS):
+        partition, index = (batch.column(name)[row].as_py() for name in SOURCE_COLUMNS)
+        return {"source_partition": partition, "source_row": index}
+    return {"row_of_chunk": row}
+
+
+def decode(rows: bytes, schema: pa.Schema) -> pa.RecordBatch:
+    """Decode pulled rows into the fields asked for, as `arrow_schema_of` describes them.
+
+    Args:
+        rows: a list fragment of maps, in YSON.
+        schema: the fields; columns that it does not name are left out, and a row without one of
+            its columns has null there.
+
+    Raises:
+        EncodingError: the rows are not what the schema promises, or hold bytes that are no text.
+    """
+    wanted = {row_column(field): field_type(field) for field in schema}
+    try:
+        pulled = scan_rows(rows, wanted) or ParsedRows(rows)
+    except ValueError as error:
+        raise EncodingError(
+            "What was pulled is not a list of rows in YSON", remedy="Read the range again"
+        ) from error
+    columns = []
+    for field in schema:
+        name = row_column(field)
+        logical = wanted[name]
+        try:
+            plain = pulled.column(name, logical)
+            check_nulls(plain, logical)
+            columns.append(present(plain, logical, field.type))
+        except UnfitValueError as error:
+            raise _unreadable(field, error, ParsedRows(rows)) from error
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _unreadable(field: pa.Field, error: UnfitValueError, rows: ParsedRows) -> EncodingError:
+    column = row_column(field)
+    remedy = "Compare the table's schema with the one the query started with"
+    if error.problem == NOT_UTF8:
+        remedy = "Read such columns as bytes with the option binary_strings"
+    return EncodingError(
+        f"A value of column {column}{error.place} cannot be read as {field.type}: {error.problem}",
+        remedy=remedy,
+        column=column,
+        source_partition=rows.value(error.row, TABLET_INDEX),
+        source_row=rows.value(error.row, ROW_INDEX),
+    )

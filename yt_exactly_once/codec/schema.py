@@ -1,0 +1,349 @@
+"""Table schemas, the Arrow schemas that stand for them, and whether a frame fits a table.
+
+A frame is compared with its table once, before the first row, and every difference is told at
+once: the cluster itself would drop unknown columns and cut values without a word.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from yt_exactly_once.codec.arrow_types import arrow_type_of, logical_type_of
+from yt_exactly_once.codec.pairs import Fit, judge
+from yt_exactly_once.codec.types import (
+    LogicalType,
+    SimpleType,
+    is_nullable,
+    parse_column_type,
+    parse_type,
+    render_type,
+    required,
+)
+from yt_exactly_once.errors import SchemaMismatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+SOURCE_TABLET_COLUMN = "__spyt_streaming_src_tablet_index"
+"""Frame column with the queue partition a row was read from, named as SPYT names it."""
+
+SOURCE_ROW_COLUMN = "__spyt_streaming_src_row_index"
+"""Frame column with the row index a row had in its queue partition."""
+
+SOURCE_COLUMNS = (SOURCE_TABLET_COLUMN, SOURCE_ROW_COLUMN)
+
+# The cluster fills these itself; nobody may write them.
+_FILLED_BY_CLUSTER = ("$timestamp", "$cumulative_data_weight")
+
+# Field metadata by which `decode` finds its way from a row of YSON to an Arrow field.
+_TYPE_KEY = b"yt_exactly_once.type_v3"
+_COLUMN_KEY = b"yt_exactly_once.column"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSchema:
+    """One column of a table.
+
+    Attributes:
+        name: as in the table.
+        type: its logical type, `optional` included.
+        sort_order: `ascending` or `descending` for a key column, else None.
+        expression: how the cluster computes the column; such a column is never written.
+    """
+
+    name: str
+    type: LogicalType
+    sort_order: str | None = None
+    expression: str | None = None
+
+    @property
+    def nullable(self) -> bool:
+        """Whether the column takes null."""
+        return is_nullable(self.type)
+
+    @property
+    def is_key(self) -> bool:
+        """Whether the column is part of the key."""
+        return self.sort_order is not None
+
+    @property
+    def writable(self) -> bool:
+        """Whether a client may give the column a value."""
+        return self.expression is None and self.name not in _FILLED_BY_CLUSTER
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """The columns of a table, in its order."""
+
+    columns: tuple[ColumnSchema, ...]
+
+    @classmethod
+    def from_yt(cls, columns: Sequence[Mapping[str, Any]]) -> TableSchema:
+        """Build from the value of `@schema`.
+
+        Raises:
+            SchemaMismatchError: a column has a type this package does not know.
+        """
+        return cls(
+            tuple(
+                ColumnSchema(
+                    name=str(column["name"]),
+                    type=parse_column_type(column),
+                    sort_order=_text(column.get("sort_order")),
+                    expression=_text(column.get("expression")),
+                )
+                for column in columns
+            )
+        )
+
+    @property
+    def key_columns(self) -> tuple[ColumnSchema, ...]:
+        """The columns of the key, empty for an ordered table."""
+        return tuple(column for column in self.columns if column.is_key)
+
+    @property
+    def writable_columns(self) -> tuple[ColumnSchema, ...]:
+        """The columns a client may write."""
+        return tuple(column for column in self.columns if column.writable)
+
+    def find(self, name: str) -> ColumnSchema | None:
+        """Return the column of that exact name, if there is one."""
+        return next((column for column in self.columns if column.name == name), None)
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def arrow_schema_of(
+    table: TableSchema, *, binary_strings: bool = False, source_columns: bool = False
+) -> pa.Schema:
+    """Return what a source yields for the table, ready for `decode`.
+
+    Args:
+        table: the table that is read.
+        binary_strings: read `string` columns as bytes, not as text, so that any bytes pass.
+        source_columns: append the two columns that tell where a row came from.
+    """
+    fields = [
+        pa.field(
+            column.name,
+            arrow_type_of(column.type, binary_strings=binary_strings),
+            nullable=column.nullable,
+            metadata={_TYPE_KEY: json.dumps(render_type(column.type))},
+        )
+        for column in table.columns
+    ]
+    if source_columns:
+        fields += [
+            pa.field(SOURCE_TABLET_COLUMN, pa.int32(), metadata={_COLUMN_KEY: "$tablet_index"}),
+            pa.field(SOURCE_ROW_COLUMN, pa.int64(), metadata={_COLUMN_KEY: "$row_index"}),
+        ]
+    return pa.schema(fields)
+
+
+def row_column(field: pa.Field) -> str:
+    """Return the name the field's values have in a pulled row."""
+    found = (field.metadata or {}).get(_COLUMN_KEY)
+    return str(field.name) if found is None else str(found.decode())
+
+
+def field_type(field: pa.Field) -> LogicalType:
+    """Return the logical type the field's values have in a pulled row.
+
+    Without a note of `arrow_schema_of` it is the type a table created from the field would have.
+
+    Raises:
+        SchemaMismatchError: the Arrow type has no counterpart.
+    """
+    noted = (field.metadata or {}).get(_TYPE_KEY)
+    if noted is not None:
+        return parse_type(json.loads(noted), column=field.name)
+    return _created_type(field)
+
+
+def _created_type(field: pa.Field) -> LogicalType:
+    logical = logical_type_of(field.type, nullable=field.nullable)
+    if logical is None:
+        raise SchemaMismatchError(
+            f"No column type of YTsaurus holds {field.type}",
+            remedy="Cast the column in the query, for instance to a timestamp, number or string",
+            column=field.name,
+        )
+    return logical
+
+
+def table_schema_for(frame: pa.Schema, key_columns: Collection[str] = ()) -> list[dict[str, Any]]:
+    """Describe a table that takes every row of the frame; the source columns are left out.
+
+    Args:
+        frame: the columns to store.
+        key_columns: names of the key, in its order; empty for an ordered table.
+
+    Raises:
+        SchemaMismatchError: a key column is missing, or a column has no counterpart.
+    """
+    names = [name for name in frame.names if name not in SOURCE_COLUMNS]
+    missing = [name for name in key_columns if name not in names]
+    if missing:
+        raise SchemaMismatchError(
+            f"The frame has no column {', '.join(missing)} to use as a key",
+            remedy=f"Choose from: {', '.join(names)}",
+        )
+    keys = list(key_columns)
+    description = []
+    for name in keys + [name for name in names if name not in keys]:
+        column = {"name": name, "type_v3": render_type(_created_type(frame.field(name)))}
+        description.append({**column, "sort_order": "ascending"} if name in keys else column)
+    return description
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """What `check_frame` found in order: which columns are written, in the table's order.
+
+    Attributes:
+        target: the table, for messages.
+        columns: what is written.
+    """
+
+    target: str
+    columns: tuple[ColumnSchema, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns that are written."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The key columns that are written."""
+        return tuple(column.name for column in self.columns if column.is_key)
+
+    @property
+    def arrow_obstacles(self) -> tuple[str, ...]:
+        """The columns that no Arrow request can carry; with any, rows must go as YSON."""
+        return tuple(
+            column.name
+            for column in self.columns
+            if required(column.type) == SimpleType("interval64")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    column: str
+    frame: str
+    table: str
+    remedy: str
+
+
+_ABSENT = "-"
+
+
+def check_frame(
+    frame: pa.Schema,
+    table: TableSchema,
+    *,
+    target: str,
+    sorted: bool,  # noqa: A002 - the word the table's own attribute uses
+    ignore: Collection[str] = (),
+) -> WritePlan:
+    """Compare a frame with the table it is written to.
+
+    A column of the table that takes null may be missing from the frame; nulls are then written.
+    A frame column that may hold nulls fits a required one: each value is checked when encoded.
+
+    Args:
+        frame: the frame's columns.
+        table: the table's columns.
+        target: the table's path, for messages.
+        sorted: whether the table has keys.
+        ignore: frame columns that are not written unless the table has them.
+
+    Raises:
+        SchemaMismatchError: every difference at once, each with its remedy.
+    """
+    columns = [column for column in table.writable_columns if column.name in frame.names]
+    differences = [
+        *_unknown_columns(frame, table, ignore),
+        *_missing_columns(frame, table),
+        *(found for column in columns for found in _wrong_type(frame, column)),
+    ]
+    if not differences and all(column.is_key for column in columns):
+        missing = "a column besides the key" if sorted else "a column of the table"
+        differences.append(_Difference(_ABSENT, _ABSENT, missing, "add one to the frame"))
+    if differences:
+        raise SchemaMismatchError(
+            f"The frame does not fit the table in {_counted(differences)}",
+            remedy=f"Change the query or the table, column by column:\n{_side_by_side(differences)}",
+            target=target,
+        )
+    return WritePlan(target, tuple(columns))
+
+
+def _unknown_columns(
+    frame: pa.Schema, table: TableSchema, ignore: Collection[str]
+) -> list[_Difference]:
+    found, seen = [], set()
+    for field in frame:
+        column = table.find(field.name)
+        if field.name in seen:
+            found.append(_Difference(field.name, str(field.type), _ABSENT, "drop the duplicate"))
+        elif column is not None and not column.writable:
+            remedy = "the cluster fills it: drop it from the frame"
+            found.append(_Difference(field.name, str(field.type), str(column.type), remedy))
+        elif column is None and field.name not in ignore:
+            remedy = _remedy_for_unknown(field.name, table)
+            found.append(_Difference(field.name, str(field.type), _ABSENT, remedy))
+        seen.add(field.name)
+    return found
+
+
+def _remedy_for_unknown(name: str, table: TableSchema) -> str:
+    for column in table.writable_columns:
+        if column.name.lower() == name.lower():
+            return f"rename it to {column.name}: the table's names distinguish case"
+    return "drop it from the frame, or add it to the table"
+
+
+def _missing_columns(frame: pa.Schema, table: TableSchema) -> list[_Difference]:
+    return [
+        _Difference(column.name, _ABSENT, _described(column), "add it to the frame")
+        for column in table.writable_columns
+        if column.name not in frame.names and (column.is_key or not column.nullable)
+    ]
+
+
+def _wrong_type(frame: pa.Schema, column: ColumnSchema) -> list[_Difference]:
+    places = frame.get_all_field_indices(column.name)
+    arrow = frame.field(places[0]).type
+    verdict = judge(arrow, column.type)
+    if verdict.fit is not Fit.REFUSED:
+        return []
+    remedy = verdict.remedy.replace("{x}", column.name)
+    if verdict.place:
+        remedy = f"at {column.name}{verdict.place}: {remedy}"
+    return [_Difference(column.name, str(arrow), _described(column), remedy)]
+
+
+def _described(column: ColumnSchema) -> str:
+    return f"{column.type}{' key' if column.is_key else ''}"
+
+
+def _counted(differences: Sequence[_Difference]) -> str:
+    return "one place" if len(differences) == 1 else f"{len(differences)} places"
+
+
+def _side_by_side(differences: Sequence[_Difference]) -> str:
+    lines = [("column", "frame", "table", "remedy")]
+    lines += [(one.column, one.frame, one.table, one.remedy) for one in differences]
+    widths = [max(len(line[place]) for line in lines) for place in range(3)]
+    return "\n".join(
+        " | ".join((*map(str.ljust, line, widths), line[3])).join(("  ", "")) for line in lines
+    )

@@ -1,0 +1,153 @@
+"""Binary YSON of whole arrays of plain values: one fragment of bytes per row, no loop over rows.
+
+Fragments are `large_binary` arrays without nulls; joining them is one pass of copies. Nothing here
+knows of logical types.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+BYTES = pa.large_binary()
+ENTITY = pa.scalar(b"#", BYTES)
+_NOTHING = pa.scalar(b"", BYTES)
+_TRUE = pa.scalar(b"\x05", BYTES)
+_FALSE = pa.scalar(b"\x04", BYTES)
+_STRING = 0x01
+_INT64 = 0x02
+_DOUBLE = 0x03
+_UINT64 = 0x06
+_GROUP = 7
+
+
+def join(*parts: pa.Array | bytes) -> pa.Array:
+    """Concatenate row by row; bytes stand for the same bytes in every row."""
+    scalars = [pa.scalar(part, BYTES) if isinstance(part, bytes) else part for part in parts]
+    return pc.binary_join_element_wise(*scalars, _NOTHING)
+
+
+def constant(fragment: bytes, rows: int) -> pa.Array:
+    """Repeat one fragment."""
+    return pa.repeat(pa.scalar(fragment, BYTES), rows)
+
+
+def or_entity(fragments: pa.Array, source: pa.Array) -> pa.Array:
+    """Put the entity where the source is null."""
+    if source.null_count == 0:
+        return fragments
+    return pc.if_else(source.is_valid(), fragments, ENTITY)
+
+
+def string_literal(value: bytes) -> bytes:
+    """Encode one string."""
+    return bytes((_STRING,)) + _varint(len(value) << 1) + value
+
+
+def integer_literal(value: int) -> bytes:
+    """Encode one signed integer that is not negative."""
+    return bytes((_INT64,)) + _varint(value << 1)
+
+
+def _varint(number: int) -> bytes:
+    groups = bytearray()
+    while number >> _GROUP:
+        groups.append(number & 0x7F | 0x80)
+        number >>= _GROUP
+    return bytes((*groups, number))
+
+
+def integers(array: pa.Array) -> pa.Array:
+    """Encode integers, signed or not as their type is."""
+    if pa.types.is_unsigned_integer(array.type):
+        return _varints(_numbers(array, np.uint64), _UINT64)
+    return _varints(_zigzag(_numbers(array, np.int64)), _INT64)
+
+
+def doubles(array: pa.Array) -> pa.Array:
+    """Encode floating-point numbers, NaN and the infinities included."""
+    values = _numbers(array.cast(pa.float64()), np.float64)
+    matrix = np.empty((len(values), 9), np.uint8)
+    matrix[:, 0] = _DOUBLE
+    matrix[:, 1:] = values.astype("<f8", copy=False).view(np.uint8).reshape(-1, 8)
+    return _fragments(matrix, np.full(len(values), 9))
+
+
+def booleans(array: pa.Array) -> pa.Array:
+    """Encode booleans."""
+    return pc.if_else(pc.fill_null(array, False), _TRUE, _FALSE)
+
+
+def strings(array: pa.Array) -> pa.Array:
+    """Encode byte strings and texts."""
+    filled = pc.fill_null(array.cast(BYTES), b"")
+    lengths = np.asarray(pc.binary_length(filled)).astype(np.int64)
+    return join(_varints(_zigzag(lengths), _STRING), filled)
+
+
+def fixed_strings(array: pa.Array) -> pa.Array:
+    """Encode byte strings that all have one length."""
+    width = array.type.byte_width
+    return join(string_literal(b"\0" * width)[:-width], array.cast(pa.binary()).cast(BYTES))
+
+
+def spans(items: pa.Array, offsets: npt.NDArray[np.int64]) -> pa.Array:
+    """Concatenate the items between each offset and the next, sharing their bytes."""
+    bounds, data = _bounds(items)[offsets], items.buffers()[2]
+    return pa.Array.from_buffers(BYTES, len(offsets) - 1, [None, pa.py_buffer(bounds), data])
+
+
+def whole(fragments: pa.Array) -> bytes:
+    """Return all fragments one after another."""
+    bounds, data = _bounds(fragments), fragments.buffers()[2]
+    return b"" if data is None else bytes(memoryview(data)[int(bounds[0]) : int(bounds[-1])])
+
+
+def _bounds(fragments: pa.Array) -> npt.NDArray[np.int64]:
+    if len(fragments) == 0:
+        return np.zeros(1, np.int64)
+    return np.frombuffer(fragments.buffers()[1], np.int64, len(fragments) + 1, fragments.offset * 8)
+
+
+def _numbers(array: pa.Array, kind: Any) -> npt.NDArray[Any]:
+    filled = pc.fill_null(array, 0) if array.null_count else array
+    return np.asarray(filled).astype(kind, copy=False)
+
+
+def _zigzag(values: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    return ((values << 1) ^ (values >> 63)).view(np.uint64)
+
+
+def _varints(values: npt.NDArray[np.uint64], marker: int) -> pa.Array:
+    """Encode as a marker and 7-bit groups, low ones first, every byte but the last flagged."""
+    sizes = np.ones(len(values), np.int64)
+    largest = int(values.max(initial=0))
+    for shift in range(_GROUP, 64, _GROUP):
+        if largest >> shift == 0:
+            break
+        sizes += values >= np.uint64(1 << shift)
+    longest = int(sizes.max(initial=1))
+    matrix = np.empty((len(values), 1 + longest), np.uint8)
+    matrix[:, 0] = marker
+    rest = values
+    for place in range(1, 1 + longest):
+        group = (rest & np.uint64(0x7F)).astype(np.uint8)
+        matrix[:, place] = group | ((sizes > place).astype(np.uint8) << np.uint8(_GROUP))
+        rest = rest >> np.uint64(_GROUP)
+    return _fragments(matrix, sizes + 1)
+
+
+def _fragments(matrix: npt.NDArray[np.uint8], sizes: npt.NDArray[Any]) -> pa.Array:
+    """Keep the first bytes of each row of the matrix, as many as its size says."""
+    width = matrix.shape[1]
+    offsets = np.zeros(len(matrix) + 1, np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    if int(offsets[-1]) != matrix.size:
+        matrix = matrix[np.arange(width) < sizes[:, None]]
+    return pa.Array.from_buffers(
+        BYTES, len(sizes), [None, pa.py_buffer(offsets), pa.py_buffer(matrix.reshape(-1))]
+    )
