@@ -1,0 +1,166 @@
+"""The ledger: what an entry says about a batch, and what it refuses to guess."""
+
+import pytest
+
+from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
+from yt_exactly_once.commit.ledger import (
+    CommitLedger,
+    LedgerEntry,
+    Verdict,
+    judge,
+    offsets_of,
+)
+from yt_exactly_once.commit.transactional import plan_moves
+from yt_exactly_once.errors import (
+    FencedError,
+    LedgerDivergedError,
+    LedgerError,
+    OffsetConflictError,
+)
+
+
+def batch(number, *ranges, stateful=False, consumer="//c"):
+    parts = tuple(PartitionRange(index, start, end) for index, (start, end) in enumerate(ranges))
+    sources = (SourceRange("local", "//q", consumer, parts),) if ranges else ()
+    return MicroBatch("query", number, "run", sources, stateful)
+
+
+def entry(of):
+    return LedgerEntry(
+        query_id=of.query_id,
+        target="//t",
+        batch_id=of.batch_id,
+        run_id=of.run_id,
+        transaction_id="1-2-3-4",
+        offsets=offsets_of(of),
+        row_count=5,
+        committed_at="2026-01-01T00:00:00.000+00:00",
+    )
+
+
+def verdict(of, now):
+    return judge(of, now, ledger="//t_ledger")
+
+
+def test_no_entry_means_a_new_batch():
+    """The first batch of a query finds an empty ledger."""
+    assert verdict(None, batch(0, (0, 5))) is Verdict.NEW
+
+
+def test_same_batch_with_same_offsets_is_a_replay():
+    """What was committed is found again."""
+    assert verdict(entry(batch(3, (0, 5))), batch(3, (0, 5))) is Verdict.REPLAY
+
+
+def test_next_batch_that_continues_is_new():
+    """Consecutive ranges are the normal case."""
+    assert verdict(entry(batch(3, (0, 5), (7, 7))), batch(4, (5, 9), (7, 8))) is Verdict.NEW
+
+
+def test_partition_that_appears_later_is_new():
+    """A queue may be resharded to more partitions."""
+    assert verdict(entry(batch(3, (0, 5))), batch(4, (5, 9), (0, 8))) is Verdict.NEW
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "text"),
+    [
+        (batch(3, (0, 5)), batch(3, (0, 6)), "other offsets"),
+        (batch(4, (5, 9)), batch(3, (0, 5)), "already holds batch 4"),
+        (batch(3, (0, 5)), batch(4, (4, 9)), "starts at 4, and the ledger ends at 5"),
+        (batch(3, (0, 5)), batch(4, (6, 9)), "starts at 6, and the ledger ends at 5"),
+    ],
+    ids=["other-range", "older-batch", "overlap", "gap"],
+)
+def test_contradiction_is_an_error_not_a_skip(then, now, text):
+    """A restored or foreign checkpoint never loses or repeats rows silently."""
+    with pytest.raises(LedgerDivergedError, match=text):
+        verdict(entry(then), now)
+
+
+@pytest.mark.parametrize("stateful", [False, True])
+def test_entry_survives_the_ledger_row(stateful):
+    """Writing and reading back gives the same entry."""
+    before = entry(batch(3, (0, 5), (2, 2), stateful=stateful))
+    assert LedgerEntry.from_row(before.to_row()) == before
+
+
+def test_foreign_row_is_an_error():
+    """A table that somebody else writes is not a ledger."""
+    with pytest.raises(LedgerError, match="cannot be read"):
+        LedgerEntry.from_row({"query_id": "q", "target": "//t"})
+
+
+def test_targets_of_different_transactions_are_an_error():
+    """Targets that are written together must have been written together."""
+
+    class Reader:
+        def lookup(self, _path, keys):
+            rows = [entry(batch(3, (0, 5))).to_row() for _ in keys]
+            rows[1]["transaction_id"] = "other"
+            return rows
+
+    with pytest.raises(LedgerDivergedError, match="not written by the same transaction"):
+        CommitLedger("//l", "query", ["//t", "//u"]).read(Reader())
+
+
+def test_run_that_agreed_before_was_overtaken_by_another():
+    """A driver that slept while another one took over is told so."""
+    with pytest.raises(FencedError, match="committed batch 4"):
+        judge(entry(batch(4, (5, 9))), batch(3, (0, 5)), ledger="//l", running=True)
+
+
+@pytest.mark.parametrize("stateful", [False, True])
+def test_idle_queue_is_recorded_where_its_consumer_stands(stateful):
+    """A queue without new rows keeps what the entry before said of it."""
+    before = entry(batch(3, (0, 5), stateful=True))
+    idle = offsets_of(batch(4, (5, 5), stateful=stateful), before)
+    assert idle["local", "//q", "//c"][0].left == 0
+
+
+def test_sink_that_does_not_advance_records_no_move():
+    """Another sink of the same function moves the consumer."""
+    recorded = offsets_of(batch(4, (5, 9)), None, moved=False)
+    assert recorded["local", "//q", "//c"][0].left == 0
+
+
+def moves(now, stands, before=None):
+    return plan_moves(now.sources[0], dict(enumerate(stands)), before, now)
+
+
+def test_stateless_batch_moves_the_consumer_to_its_end():
+    """Everything the batch read is consumed."""
+    assert moves(batch(4, (5, 9), (7, 7)), [5, 7], entry(batch(3, (0, 5), (7, 7)))) == [(0, 5, 9)]
+
+
+def test_stateful_batch_moves_the_consumer_only_to_its_start():
+    """A replay must rebuild the state from these very rows, so they may not be trimmed yet."""
+    then = entry(batch(3, (0, 5), stateful=True))
+    assert moves(batch(4, (5, 9), stateful=True), [0], then) == [(0, 0, 5)]
+
+
+def test_stateful_batch_accepts_a_consumer_that_the_source_moved():
+    """Once Spark has logged a batch, the source moves the consumer to its end."""
+    then = entry(batch(3, (0, 5), stateful=True))
+    assert moves(batch(4, (5, 9), stateful=True), [5], then) == []
+
+
+def test_first_batch_accepts_a_consumer_behind_its_start():
+    """A query may begin later than its consumer stands."""
+    assert moves(batch(0, (5, 9)), [3]) == [(0, 3, 9)]
+
+
+@pytest.mark.parametrize(
+    ("now", "stands", "before"),
+    [
+        (batch(0, (5, 9)), 6, None),
+        (batch(4, (5, 9)), 6, entry(batch(3, (0, 5)))),
+        (batch(4, (5, 9)), 4, entry(batch(3, (0, 5)))),
+        (batch(4, (5, 9), stateful=True), 6, entry(batch(3, (0, 5), stateful=True))),
+    ],
+    ids=["first-batch-ahead", "ahead", "behind", "stateful-ahead"],
+)
+def test_consumer_that_somebody_moved_is_an_error(now, stands, before):
+    """Both numbers and the way out are named."""
+    with pytest.raises(OffsetConflictError, match=f"stands at {stands} in partition 0, expected"):
+        moves(now, [stands], before)

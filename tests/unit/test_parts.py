@@ -1,0 +1,92 @@
+"""Cutting a batch into parts: the limit holds, nothing is lost, order stays, digests tell."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from yt_exactly_once.commit.parts import Payload, TargetRows, split
+
+
+def rows(lanes, *, lane_is_tablet=True):
+    payloads = [
+        [Payload(count, f"{lane}/{place}".encode()) for place, count in enumerate(counts)]
+        for lane, counts in enumerate(lanes)
+    ]
+    total = sum(sum(counts) for counts in lanes)
+    return TargetRows("//t", payloads, "yson", total, lane_is_tablet=lane_is_tablet)
+
+
+def cut(target, limit):
+    return [
+        [[p.data.decode() for p in lane] for lane in part.targets[0].lanes]
+        for part in split([target], limit)
+    ]
+
+
+def test_batch_that_fits_has_one_part_without_digest():
+    """The usual case costs nothing."""
+    (part,) = split([rows([[40, 60], [100]])], 100)
+    assert (part.number, part.count, part.digests, part.is_last) == (1, 1, (), True)
+
+
+def test_every_tablet_has_a_budget_of_its_own():
+    """Lanes that are tablets are cut side by side."""
+    assert cut(rows([[60, 60, 60], [60]]), 100) == [
+        [["0/0"], ["1/0"]],
+        [["0/1"], []],
+        [["0/2"], []],
+    ]
+
+
+def test_lanes_without_tablets_share_one_budget():
+    """Where keys choose the tablets, all rows may meet in one."""
+    assert cut(rows([[60, 40], [60, 60]], lane_is_tablet=False), 100) == [
+        [["0/0", "0/1"], []],
+        [[], ["1/0"]],
+        [[], ["1/1"]],
+    ]
+
+
+def test_digests_grow_with_the_parts_and_see_a_changed_byte():
+    """A replay that differs anywhere in what is written already is noticed."""
+    first, second = split([rows([[60, 60]])], 100)
+    assert first.digests == second.digests[:1]
+    other = TargetRows(
+        "//t", [[Payload(60, b"0/0"), Payload(60, b"changed")]], "yson", 120, lane_is_tablet=True
+    )
+    changed = split([other], 100)
+    assert changed[0].digests == first.digests
+    assert changed[1].digests != second.digests
+
+
+def test_targets_are_cut_together():
+    """The parts of a batch cover all its targets; a small one is done earlier."""
+    parts = split([rows([[60, 60]]), rows([[10]])], 100)
+    assert [[target.row_count for target in part.targets] for part in parts] == [[60, 10], [60]]
+
+
+@given(
+    lanes=st.lists(st.lists(st.integers(1, 50), max_size=8), min_size=1, max_size=4),
+    lane_is_tablet=st.booleans(),
+)
+def test_no_part_exceeds_the_limit_and_no_payload_moves_or_is_lost(lanes, lane_is_tablet):
+    """Whatever the sizes: limit, completeness and order within each lane."""
+    target = rows(lanes, lane_is_tablet=lane_is_tablet)
+    parts = split([target], 50)
+    for part in parts:
+        (piece,) = part.targets
+        by_lane = [sum(payload.row_count for payload in lane) for lane in piece.lanes]
+        assert max(by_lane if lane_is_tablet else [sum(by_lane)], default=0) <= 50
+        assert piece.row_count == sum(by_lane)
+    joined = [
+        [payload for part in parts for payload in part.targets[0].lanes[lane]]
+        for lane in range(len(lanes))
+    ]
+    assert joined == [list(lane) for lane in target.lanes]
+
+
+@pytest.mark.parametrize("lanes", [[], [[]]])
+def test_rows_that_tasks_wrote_are_one_part(lanes):
+    """Modes that write from tasks have nothing to cut."""
+    target = TargetRows("//t", lanes, "yson", 1_000_000)
+    assert [part.row_count for part in split([target], 100)] == [1_000_000]

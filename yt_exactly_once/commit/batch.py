@@ -1,0 +1,66 @@
+"""A micro-batch as the protocol sees it: who, which one, and which rows of which queues it covers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, order=True)
+class PartitionRange:
+    """The rows of one queue partition that belong to a batch.
+
+    Attributes:
+        partition: index of the partition.
+        start: first row.
+        end: first row that does not belong to it.
+    """
+
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class SourceRange:
+    """What a batch reads from one queue.
+
+    Attributes:
+        cluster: name of the queue's cluster, as in consumer rows.
+        queue: path of the queue.
+        consumer: path of the consumer; `None` when the query reads without one.
+        partitions: sorted by partition, including those that do not move.
+    """
+
+    cluster: str
+    queue: str
+    consumer: str | None
+    partitions: tuple[PartitionRange, ...]
+
+    @property
+    def moves(self) -> bool:
+        """Whether any partition has rows in this batch."""
+        return any(part.end != part.start for part in self.partitions)
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """One micro-batch of one query.
+
+    Attributes:
+        query_id: id of the query, kept in its checkpoint over restarts.
+        batch_id: number of the batch; a replay has the same one.
+        run_id: id of this run of the query; every restart has a new one.
+        sources: the queues among its sources.
+        stateful: whether the query keeps state, which a replay must build again from the same rows.
+    """
+
+    query_id: str
+    batch_id: int
+    run_id: str
+    sources: tuple[SourceRange, ...] = field(default=())
+    stateful: bool = False
+
+    @property
+    def moves(self) -> bool:
+        """Whether any queue partition has rows in this batch."""
+        return any(source.moves for source in self.sources)

@@ -1,0 +1,57 @@
+"""What the protocol needs from a cluster; `ytsaurus.client.Connection` has it.
+
+Small on purpose: the exhaustive model of the tests implements the same interface, so that it drives the
+very code that runs in production.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import timedelta
+
+Row = dict[str, Any]
+
+
+class Reader(Protocol):
+    """Something that reads rows of sorted dynamic tables by key."""
+
+    def lookup(self, path: str, keys: Sequence[Row]) -> list[Row | None]:
+        """Return the rows in the order of the keys, `None` for a missing one."""
+
+
+class Transaction(Reader, Protocol):
+    """A tablet transaction: reads see its start, writes show at its commit."""
+
+    @property
+    def id(self) -> str:
+        """Transaction id."""
+
+    def insert(self, path: str, rows: Sequence[Row]) -> None:
+        """Write a few rows."""
+
+    def write(
+        self, path: str, lanes: Sequence[Sequence[bytes]], wire: str, *, update: bool = False
+    ) -> None:
+        """Write encoded payloads, in order within a lane."""
+
+    def advance(self, consumer: str, queue: str, moves: Sequence[tuple[int, int, int]]) -> None:
+        """Move a consumer: partition, expected offset, new offset."""
+
+    def commit(self) -> None:
+        """Apply everything, or nothing."""
+
+    def abort(self) -> None:
+        """Give everything up."""
+
+
+class Cluster(Reader, Protocol):
+    """A cluster that can begin transactions."""
+
+    def begin(self, timeout: timedelta, lanes: int = 1) -> Transaction:
+        """Start a tablet transaction."""
+
+    def unpin(self) -> None:
+        """Use another proxy from now on."""

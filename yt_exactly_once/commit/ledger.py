@@ -1,0 +1,329 @@
+"""The ledger: one row per query and target that says which batch was committed last, and how.
+
+It is the only witness of a commit whose answer was lost, and the common row whose lock lets at most one
+of two writers win. It is written in every mode, so that a query may change its mode. It never guesses:
+an entry that contradicts the batch is an error.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Self
+
+from yt_exactly_once.errors import FencedError, LedgerDivergedError, LedgerError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
+    from yt_exactly_once.commit.cluster import Reader, Row, Transaction
+
+LEDGER_SCHEMA: list[dict[str, Any]] = [
+    {"name": "query_id", "type": "string", "required": True, "sort_order": "ascending"},
+    {"name": "target", "type": "string", "required": True, "sort_order": "ascending"},
+    {"name": "batch_id", "type": "int64", "required": True},
+    {"name": "run_id", "type": "string", "required": True},
+    {"name": "transaction_id", "type": "string", "required": True},
+    {"name": "offsets", "type": "any"},
+    {"name": "part", "type": "int64", "required": True},
+    {"name": "part_count", "type": "int64", "required": True},
+    {"name": "digests", "type": "any"},
+    {"name": "row_count", "type": "int64", "required": True},
+    {"name": "committed_at", "type": "string", "required": True},
+]
+"""Columns of the ledger table."""
+
+
+class Verdict(StrEnum):
+    """What a ledger entry says about a batch."""
+
+    NEW = "new"
+    PARTIAL = "partial"
+    REPLAY = "replay"
+
+
+@dataclass(frozen=True)
+class PartitionOffset:
+    """Where a batch left one queue partition.
+
+    Attributes:
+        start: first row of the batch.
+        end: first row after it.
+        left: where the consumer was left: `end`; `start` for a stateful query; and where the entry
+            before had left it when the transaction did not move it.
+    """
+
+    start: int
+    end: int
+    left: int
+
+
+Offsets = dict[tuple[str, str, str], dict[int, PartitionOffset]]
+"""Per (cluster, queue, consumer or empty), per partition."""
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """The committed state of one query and target.
+
+    Attributes:
+        query_id: id of the query.
+        target: path of the table written to.
+        batch_id: the last committed batch.
+        run_id: the run that committed it.
+        transaction_id: the tablet transaction that committed it.
+        offsets: the ranges of the batch and where it left the consumers.
+        part: the last committed part of the batch, from 1.
+        part_count: how many parts the batch has; 1 unless it was split.
+        digests: of the committed parts of a split batch.
+        row_count: rows written by the part.
+        committed_at: UTC time by the driver's clock, ISO 8601; for people, never compared.
+    """
+
+    query_id: str
+    target: str
+    batch_id: int
+    run_id: str
+    transaction_id: str
+    offsets: Offsets
+    row_count: int
+    committed_at: str
+    part: int = 1
+    part_count: int = 1
+    digests: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the whole batch is committed."""
+        return self.part == self.part_count
+
+    def offset(self, source: SourceRange, partition: int) -> PartitionOffset | None:
+        """Return where the batch left a partition, if it knew it."""
+        key = (source.cluster, source.queue, source.consumer or "")
+        return self.offsets.get(key, {}).get(partition)
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        """Read a ledger row.
+
+        Raises:
+            LedgerError: the row was not written by this package.
+        """
+        try:
+            return cls(
+                query_id=row["query_id"],
+                target=row["target"],
+                batch_id=int(row["batch_id"]),
+                run_id=row["run_id"],
+                transaction_id=row["transaction_id"],
+                offsets=_offsets_from(row["offsets"] or []),
+                row_count=int(row["row_count"]),
+                committed_at=row["committed_at"],
+                part=int(row["part"]),
+                part_count=int(row["part_count"]),
+                digests=tuple(row["digests"] or ()),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise LedgerError(
+                "The ledger row cannot be read",
+                remedy="Point ledger_path at a table that only this package writes",
+                query=row.get("query_id"),
+                target=row.get("target"),
+            ) from error
+
+    def to_row(self) -> Row:
+        """Return the row to write."""
+        return {
+            "query_id": self.query_id,
+            "target": self.target,
+            "batch_id": self.batch_id,
+            "run_id": self.run_id,
+            "transaction_id": self.transaction_id,
+            "offsets": _offsets_to(self.offsets),
+            "row_count": self.row_count,
+            "committed_at": self.committed_at,
+            "part": self.part,
+            "part_count": self.part_count,
+            "digests": list(self.digests),
+        }
+
+
+def offsets_of(
+    batch: MicroBatch, before: LedgerEntry | None = None, *, moved: bool = True
+) -> Offsets:
+    """Return the offsets a ledger entry for this batch carries.
+
+    The consumer of a stateful query is left at the start: a replay must rebuild the state from the
+    batch's rows, so the queue must not be allowed to trim them yet.
+
+    Args:
+        batch: the batch.
+        before: the entry that will be replaced.
+        moved: whether the transaction of the entry moves the consumers. Even then the consumer of a
+            queue without new rows stays where it is.
+    """
+    return {
+        (source.cluster, source.queue, source.consumer or ""): {
+            part.partition: PartitionOffset(
+                part.start,
+                part.end,
+                _aim(batch, part) if moved and source.moves else _rest(before, source, part),
+            )
+            for part in source.partitions
+        }
+        for source in batch.sources
+    }
+
+
+def _aim(batch: MicroBatch, part: PartitionRange) -> int:
+    return part.start if batch.stateful else part.end
+
+
+def _rest(before: LedgerEntry | None, source: SourceRange, part: PartitionRange) -> int:
+    known = before.offset(source, part.partition) if before else None
+    return known.left if known else 0
+
+
+class CommitLedger:
+    """Entries of one query in one ledger table, for the targets of one sink.
+
+    Args:
+        path: the ledger table.
+        query_id: id of the query.
+        targets: paths of the tables that are written together.
+    """
+
+    def __init__(self, path: str, query_id: str, targets: Sequence[str]) -> None:
+        self.path = path
+        self.query_id = query_id
+        self.targets = tuple(targets)
+
+    def read(self, reader: Reader) -> LedgerEntry | None:
+        """Return the entry of the first target; all targets are always written together.
+
+        Raises:
+            LedgerError: the targets' entries are not of one batch, or cannot be read.
+        """
+        keys = [{"query_id": self.query_id, "target": target} for target in self.targets]
+        rows = reader.lookup(self.path, keys)
+        entries = [None if row is None else LedgerEntry.from_row(row) for row in rows]
+        if len({entry.transaction_id if entry else None for entry in entries}) > 1:
+            raise LedgerDivergedError(
+                "The targets of this sink were not written by the same transaction",
+                remedy="Give the changed set of targets a new ledger_path and a new checkpoint",
+                query=self.query_id,
+                ledger=self.path,
+            )
+        return entries[0]
+
+    def record(self, transaction: Transaction, entry: LedgerEntry) -> None:
+        """Write the entry for every target; it takes effect with the transaction."""
+        rows = [{**entry.to_row(), "target": target} for target in self.targets]
+        transaction.insert(self.path, rows)
+
+
+def judge(
+    entry: LedgerEntry | None, batch: MicroBatch, *, ledger: str, running: bool = False
+) -> Verdict:
+    """Say whether a batch was committed before.
+
+    Args:
+        entry: what the ledger holds.
+        batch: the batch.
+        ledger: path of the ledger, for messages.
+        running: whether this run agreed with the ledger before; then only another run can have
+            overtaken it.
+
+    Raises:
+        FencedError: another run committed a later batch.
+        LedgerDivergedError: the entry contradicts the batch: a later batch was committed, the same
+            one with other offsets, or the offsets do not continue where the entry ends.
+    """
+    if entry is None:
+        return Verdict.NEW
+    where = {
+        "query": batch.query_id,
+        "batch": batch.batch_id,
+        "target": entry.target,
+        "ledger": ledger,
+    }
+    if entry.batch_id > batch.batch_id and running:
+        raise FencedError(
+            f"Another run of this query has committed batch {entry.batch_id} in the meantime",
+            remedy="Two drivers share one checkpoint: stop one of them. Nothing of this batch was "
+            "written here; the other run has written it",
+            run=entry.run_id,
+            **where,
+        )
+    if entry.batch_id > batch.batch_id:
+        raise LedgerDivergedError(
+            f"The ledger already holds batch {entry.batch_id}, Spark asks for {batch.batch_id}",
+            remedy="The checkpoint is older than the ledger (restored, or a second run of the query "
+            "is active): stop other runs, and bring back the newest checkpoint",
+            **where,
+        )
+    now = _ranges(offsets_of(batch))
+    then = _ranges(entry.offsets)
+    if entry.batch_id == batch.batch_id:
+        if now == then:
+            return Verdict.REPLAY if entry.is_complete else Verdict.PARTIAL
+        raise LedgerDivergedError(
+            f"The ledger holds this batch with other offsets: {_render(then)}, now {_render(now)}",
+            remedy="The checkpoint is not the one that wrote the ledger: bring that one back, or "
+            "start with a new checkpoint and a new consumer",
+            **where,
+        )
+    if not entry.is_complete:
+        raise LedgerDivergedError(
+            f"Only {entry.part} of {entry.part_count} parts of batch {entry.batch_id} were written",
+            remedy="The checkpoint is not the one that wrote the ledger: bring that one back",
+            **where,
+        )
+    for key, (start, _) in now.items():
+        if key in then and then[key][1] != start:
+            raise LedgerDivergedError(
+                f"Partition {key[3]} of {key[1]} starts at {start}, and the ledger ends at "
+                f"{then[key][1]}",
+                remedy="The checkpoint is not the one that wrote the ledger: bring that one back",
+                **where,
+            )
+    return Verdict.NEW
+
+
+def _ranges(offsets: Offsets) -> dict[tuple[str, str, str, int], tuple[int, int]]:
+    return {
+        (*source, partition): (part.start, part.end)
+        for source, parts in offsets.items()
+        for partition, part in parts.items()
+    }
+
+
+def _render(ranges: dict[tuple[str, str, str, int], tuple[int, int]]) -> str:
+    return json.dumps({f"{key[1]}[{key[3]}]": list(value) for key, value in ranges.items()})
+
+
+def _offsets_to(offsets: Offsets) -> list[dict[str, Any]]:
+    return [
+        {
+            "cluster": cluster,
+            "queue": queue,
+            "consumer": consumer,
+            "partitions": {
+                str(partition): [part.start, part.end, part.left]
+                for partition, part in sorted(parts.items())
+            },
+        }
+        for (cluster, queue, consumer), parts in offsets.items()
+    ]
+
+
+def _offsets_from(rows: Sequence[Any]) -> Offsets:
+    return {
+        (str(row["cluster"]), str(row["queue"]), str(row["consumer"])): {
+            int(partition): PartitionOffset(*(int(number) for number in numbers))
+            for partition, numbers in row["partitions"].items()
+        }
+        for row in rows
+    }

@@ -1,0 +1,126 @@
+"""Cutting a batch that one transaction cannot carry into parts that it can.
+
+A part is what one transaction writes; almost every batch has one. The cut depends on nothing but the
+payloads, so a replay of a deterministic query cuts the same way, and digests tell when it did not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Payload(NamedTuple):
+    """The body of one insert request.
+
+    Attributes:
+        row_count: rows in it.
+        data: the bytes.
+    """
+
+    row_count: int
+    data: bytes
+
+
+@dataclass(frozen=True)
+class TargetRows:
+    """Encoded rows for one table.
+
+    Attributes:
+        path: the table.
+        lanes: payloads that keep their order, per lane; empty when the tasks wrote the rows.
+        wire: wire format of the payloads.
+        row_count: rows written, in the payloads or by the tasks.
+        update: keep the columns that the payloads do not have.
+        lane_is_tablet: every lane goes to a tablet of its own; otherwise keys choose the tablets.
+    """
+
+    path: str
+    lanes: Sequence[Sequence[Payload]]
+    wire: str
+    row_count: int
+    update: bool = False
+    lane_is_tablet: bool = False
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one transaction writes.
+
+    Attributes:
+        number: from 1.
+        count: how many parts the batch has.
+        digests: of the parts up to this one; empty for a batch of one part.
+        targets: the rows.
+    """
+
+    number: int
+    count: int
+    digests: tuple[str, ...]
+    targets: Sequence[TargetRows]
+
+    @property
+    def row_count(self) -> int:
+        """Rows of all targets."""
+        return sum(target.row_count for target in self.targets)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the batch is complete with it."""
+        return self.number == self.count
+
+
+def whole(targets: Sequence[TargetRows]) -> list[Part]:
+    """Return the batch as its only part."""
+    return [Part(1, 1, (), targets)]
+
+
+def split(targets: Sequence[TargetRows], rows_per_tablet: int) -> list[Part]:
+    """Cut a batch into parts of at most `rows_per_tablet` rows for any tablet.
+
+    Where keys choose the tablets all rows of a part may meet in one, so the limit holds for their sum.
+    """
+    cut = [_cut(target, rows_per_tablet) for target in targets]
+    count = max(map(len, cut), default=1)
+    if count == 1:
+        return whole(targets)
+    rows = [[pieces[index] for pieces in cut if index < len(pieces)] for index in range(count)]
+    digests = tuple(_digest(part) for part in rows)
+    return [
+        Part(number, count, digests[:number], part) for number, part in enumerate(rows, start=1)
+    ]
+
+
+def _cut(target: TargetRows, limit: int) -> list[TargetRows]:
+    pieces: list[list[list[Payload]]] = [[[] for _ in target.lanes]]
+    place = used = 0
+    for number, lane in enumerate(target.lanes):
+        if target.lane_is_tablet:
+            place = used = 0
+        for payload in lane:
+            if used and used + payload.row_count > limit:
+                place, used = place + 1, 0
+            if place == len(pieces):
+                pieces.append([[] for _ in target.lanes])
+            pieces[place][number].append(payload)
+            used += payload.row_count
+    if len(pieces) == 1:
+        return [target]
+    return [replace(target, lanes=lanes, row_count=_rows(lanes)) for lanes in pieces]
+
+
+def _rows(lanes: Sequence[Sequence[Payload]]) -> int:
+    return sum(payload.row_count for lane in lanes for payload in lane)
+
+
+def _digest(targets: Sequence[TargetRows]) -> str:
+    digest = hashlib.sha256()
+    for target in targets:
+        for lane in target.lanes:
+            for payload in lane:
+                digest.update(payload.data)
+    return digest.hexdigest()

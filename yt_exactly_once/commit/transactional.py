@@ -1,0 +1,313 @@
+"""The transactional protocol: rows, consumer offsets and ledger entry in one short tablet transaction.
+
+Exactly once for any query. It rests on three facts: the ledger row of a query is written by every
+commit, so of two writers at most one wins; offsets are compared and set in the same transaction; and a
+commit whose answer was lost is looked up in the ledger, never guessed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.commit.ledger import LedgerEntry, Verdict, judge, offsets_of
+from yt_exactly_once.errors import (
+    ClusterUnavailableError,
+    CommitOutcomeUnknownError,
+    LedgerDivergedError,
+    OffsetConflictError,
+    TransactionLostError,
+)
+from yt_exactly_once.observability import Event
+from yt_exactly_once.retrying import run_attempts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from yt_exactly_once.commit.batch import MicroBatch, SourceRange
+    from yt_exactly_once.commit.cluster import Cluster, Transaction
+    from yt_exactly_once.commit.ledger import CommitLedger
+    from yt_exactly_once.commit.parts import Part, TargetRows
+    from yt_exactly_once.config import RetryPolicy
+    from yt_exactly_once.observability import Emitter
+
+Moves = list[tuple[int, int, int]]
+
+
+@dataclass(frozen=True)
+class Committed:
+    """How a batch was committed.
+
+    Attributes:
+        transaction_id: the transaction that carried it.
+        attempts: how many attempts it took.
+        row_count: rows written.
+    """
+
+    transaction_id: str
+    attempts: int
+    row_count: int
+
+
+class BatchCommit:
+    """Commits batches of one query; steps 4 to 9 of the protocol.
+
+    Args:
+        cluster: where.
+        ledger: the query's ledger entries.
+        policy: how often an attempt is repeated.
+        emit: takes events.
+        transaction_timeout: lease of a transaction.
+        lanes: requests sent side by side.
+        advance_consumer: whether consumers are moved; off for all but the last of several sinks.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ledger: CommitLedger,
+        *,
+        policy: RetryPolicy,
+        emit: Emitter,
+        transaction_timeout: timedelta,
+        lanes: int,
+        advance_consumer: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._ledger = ledger
+        self._policy = policy
+        self._emit = emit
+        self._timeout = transaction_timeout
+        self._lanes = lanes
+        self._advance_consumer = advance_consumer
+
+    def commit(
+        self, batch: MicroBatch, parts: Sequence[Part], resumed: LedgerEntry | None = None
+    ) -> Committed:
+        """Make the batch visible, once, whatever fails in between.
+
+        Every part is one transaction, and almost every batch has one part. Every attempt at a part:
+        4. opens a transaction,
+        5. checks, inside it, the ledger entry and the consumers,
+        6. writes the rows,
+        7. advances the consumers, with the last part,
+        8. records the ledger entry,
+        9. commits; an outcome that is not known is looked up in the ledger.
+
+        Args:
+            batch: the batch.
+            parts: its rows.
+            resumed: the ledger entry of a part that was committed before; the parts up to it are
+                compared by digest and left out.
+
+        Raises:
+            FencedError: another run committed a later batch in the meantime.
+            LedgerDivergedError: the ledger contradicts the batch.
+            OffsetConflictError: a consumer is not where this query left it.
+            RetriesExhaustedError: every attempt failed.
+            ExactlyOnceError: the cluster refused the rows; nothing was written.
+        """
+        done = attempts = 0
+        if resumed is not None:
+            _require_same_parts(batch, parts[-1].digests, len(parts), resumed)
+            done = resumed.part
+        transaction_id = resumed.transaction_id if resumed else ""
+        for part in parts[done:]:
+            transaction_id, needed = self._commit_part(batch, part)
+            attempts += needed
+        return Committed(transaction_id, attempts, sum(part.row_count for part in parts))
+
+    def _commit_part(self, batch: MicroBatch, part: Part) -> tuple[str, int]:
+        tried: list[str] = []
+
+        def attempt(number: int) -> tuple[str, int]:
+            try:
+                return self._attempt(batch, part, tried, number), number
+            except (ClusterUnavailableError, TransactionLostError, CommitOutcomeUnknownError):
+                self._cluster.unpin()
+                raise
+
+        return run_attempts(attempt, self._policy, self._emit)
+
+    def _attempt(self, batch: MicroBatch, part: Part, tried: list[str], number: int) -> str:
+        transaction = self._cluster.begin(self._timeout, self._lanes)  # 4
+        self._emit(Event.TRANSACTION_STARTED, attempt=number, transaction=transaction.id)
+        try:
+            entry = self._ledger.read(transaction)  # 5
+            if entry is not None and self._is_done(entry, batch, part):
+                # An earlier attempt, of this run or of one that died, was applied after all.
+                self._emit(
+                    Event.COMMIT_OUTCOME_RESOLVED,
+                    transaction=entry.transaction_id,
+                    own=entry.transaction_id in tried,
+                )
+                transaction.abort()
+                return entry.transaction_id
+            moves = self._check(transaction, entry, batch)
+            self._write(transaction, part.targets)  # 6
+            if part.is_last:
+                self._advance(transaction, moves)  # 7
+            self._record(transaction, entry, batch, part)  # 8
+        except BaseException:
+            transaction.abort()
+            self._emit(Event.TRANSACTION_ABORTED, attempt=number, transaction=transaction.id)
+            raise
+        tried.append(transaction.id)
+        self._commit(transaction, number)  # 9
+        return transaction.id
+
+    def _is_done(self, entry: LedgerEntry, batch: MicroBatch, part: Part) -> bool:
+        """Tell whether the part is committed, with the same offsets and rows.
+
+        Raises:
+            FencedError: another run has gone on to a later batch.
+            LedgerDivergedError: the ledger contradicts the batch.
+        """
+        verdict = judge(entry, batch, ledger=self._ledger.path, running=True)
+        if verdict is Verdict.NEW or entry.part < part.number:
+            return False
+        _require_same_parts(batch, part.digests, part.count, entry)
+        return True
+
+    def _check(
+        self, transaction: Transaction, entry: LedgerEntry | None, batch: MicroBatch
+    ) -> list[tuple[SourceRange, Moves]]:
+        """Compare the consumers, at the transaction's start, with where they must be."""
+        if not self._advance_consumer:
+            return []
+        return [
+            (source, plan_moves(source, consumer_offsets(transaction, source), entry, batch))
+            for source in batch.sources
+            if source.consumer is not None and source.moves
+        ]
+
+    def _write(self, transaction: Transaction, targets: Sequence[TargetRows]) -> None:
+        for target in targets:
+            lanes = [[payload.data for payload in lane] for lane in target.lanes]
+            if lanes:
+                transaction.write(target.path, lanes, target.wire, update=target.update)
+                self._emit(Event.ROWS_WRITTEN, path=target.path, rows=target.row_count)
+
+    def _advance(
+        self, transaction: Transaction, moves: Sequence[tuple[SourceRange, Moves]]
+    ) -> None:
+        for source, partitions in moves:
+            assert source.consumer is not None
+            if partitions:
+                transaction.advance(source.consumer, source.queue, partitions)
+        self._emit(Event.OFFSETS_ADVANCED, partitions=sum(len(parts) for _, parts in moves))
+
+    def _record(
+        self,
+        transaction: Transaction,
+        before: LedgerEntry | None,
+        batch: MicroBatch,
+        part: Part,
+    ) -> None:
+        entry = LedgerEntry(
+            query_id=batch.query_id,
+            target=self._ledger.targets[0],
+            batch_id=batch.batch_id,
+            run_id=batch.run_id,
+            transaction_id=transaction.id,
+            offsets=offsets_of(batch, before, moved=part.is_last and self._advance_consumer),
+            row_count=part.row_count,
+            committed_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            part=part.number,
+            part_count=part.count,
+            digests=part.digests,
+        )
+        self._ledger.record(transaction, entry)
+        self._emit(Event.LEDGER_RECORDED, transaction=transaction.id)
+
+    def _commit(self, transaction: Transaction, number: int) -> None:
+        try:
+            transaction.commit()
+        except CommitOutcomeUnknownError as error:
+            self._emit(
+                Event.COMMIT_OUTCOME_UNKNOWN,
+                attempt=number,
+                transaction=transaction.id,
+                error=str(error),
+            )
+            self._cluster.unpin()
+            entry = self._ledger.read(self._cluster)
+            if entry is None or entry.transaction_id != transaction.id:
+                raise
+            self._emit(Event.COMMIT_OUTCOME_RESOLVED, transaction=transaction.id)
+        self._emit(Event.TRANSACTION_COMMITTED, attempt=number, transaction=transaction.id)
+
+
+def consumer_offsets(transaction: Transaction, source: SourceRange) -> dict[int, int]:
+    """Return where the consumer stands, at the start of the transaction; 0 where it has no row."""
+    assert source.consumer is not None
+    keys = [
+        {
+            "queue_cluster": source.cluster,
+            "queue_path": source.queue,
+            "partition_index": part.partition,
+        }
+        for part in source.partitions
+    ]
+    rows = transaction.lookup(source.consumer, keys)
+    return {
+        part.partition: 0 if row is None else int(row["offset"])
+        for part, row in zip(source.partitions, rows, strict=True)
+    }
+
+
+def plan_moves(
+    source: SourceRange, current: dict[int, int], before: LedgerEntry | None, batch: MicroBatch
+) -> Moves:
+    """Decide how the consumer moves, or find that it is not this query's any more.
+
+    A partition must stand where this query's last commit left it, or between that and the end of the
+    last complete batch (the source itself moves a stateful query's consumer there once Spark has logged
+    the batch). Before the first commit anything up to the start of the batch is fine.
+
+    Raises:
+        OffsetConflictError: it stands elsewhere.
+    """
+    moves: Moves = []
+    for part in source.partitions:
+        stands = current[part.partition]
+        last = before.offset(source, part.partition) if before else None
+        low, high = (last.left if last else 0), part.start
+        if not low <= stands <= high:
+            expected = str(low) if low == high else f"{low} to {high}"
+            raise OffsetConflictError(
+                f"The consumer stands at {stands} in partition {part.partition}, expected {expected}",
+                remedy="Somebody else moved this consumer. Give each query a consumer of its own; if "
+                f"the move was meant, set the offset back to {high} or start a new checkpoint",
+                query=batch.query_id,
+                batch=batch.batch_id,
+                consumer=source.consumer,
+                queue=source.queue,
+                partition=part.partition,
+            )
+        new = part.start if batch.stateful else part.end
+        if new > stands:
+            moves.append((part.partition, stands, new))
+    return moves
+
+
+def _require_same_parts(
+    batch: MicroBatch, digests: Sequence[str], part_count: int, entry: LedgerEntry
+) -> None:
+    """Make sure that the committed parts of a batch are the ones it is cut into now.
+
+    Raises:
+        LedgerDivergedError: the replay was cut otherwise, or has other rows.
+    """
+    both = min(len(digests), len(entry.digests))
+    if entry.part_count != part_count or tuple(digests[:both]) != entry.digests[:both]:
+        raise LedgerDivergedError(
+            f"The batch differs from its {entry.part} of {entry.part_count} parts that are written",
+            remedy="split_oversized needs a query that gives the same rows in the same order on "
+            "every run, with the same dyn_batch_size and wire_format; restore those, or clean the "
+            "target from this batch by hand and start a new checkpoint",
+            query=batch.query_id,
+            batch=batch.batch_id,
+            target=entry.target,
+        )

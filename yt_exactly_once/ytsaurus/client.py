@@ -1,0 +1,186 @@
+"""Connections to a cluster: one for reading, and pinned ones for tablet transactions.
+
+A `Connection` travels by pickle as its configuration alone and opens clients lazily, per process and
+thread, since `YtClient` objects are not thread-safe. Reads go through proxy discovery with the
+client's own retries. A tablet transaction lives in the memory of one proxy, so everything that belongs
+to it goes through `PinnedProxy`: one concrete address, no discovery, no retries.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from yt.common import update
+from yt.wrapper import YsonFormat, YtClient
+from yt.wrapper.http_driver import HeavyProxyProvider
+
+from yt_exactly_once.errors import ClusterUnavailableError
+from yt_exactly_once.ytsaurus.failures import translated
+from yt_exactly_once.ytsaurus.transaction import TabletTransaction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import timedelta
+
+    from yt_exactly_once.config import ClusterConfig
+
+Row = dict[str, Any]
+
+_READ_BACKOFF = {
+    "policy": "exponential",
+    "exponential_policy": {
+        "start_timeout": 100,
+        "base": 2,
+        "max_timeout": 5000,
+        "decay_factor_bound": 0.3,
+    },
+}
+
+
+@dataclass
+class PinnedProxy:
+    """One concrete proxy, and as many clients for it as there are lanes.
+
+    Attributes:
+        url: address of the proxy.
+        config: configuration of its clients.
+        clients: one per lane, each with an HTTP connection of its own.
+    """
+
+    url: str
+    config: dict[str, Any]
+    clients: list[YtClient] = field(default_factory=list)
+
+    def client(self, lane: int) -> YtClient:
+        """Return the client of a lane, opening those before it too."""
+        while len(self.clients) <= lane:
+            self.clients.append(YtClient(config=self.config))
+        return self.clients[lane]
+
+
+class Connection:
+    """A way to one cluster; cheap to build, opened on first use.
+
+    Args:
+        config: address, token and limits.
+    """
+
+    def __init__(self, config: ClusterConfig) -> None:
+        self.config = config
+        self._local = threading.local()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel as configuration: sockets do not survive pickling."""
+        return Connection, (self.config,)
+
+    @property
+    def reader(self) -> YtClient:
+        """The client for everything outside transactions."""
+        reader: YtClient = self._state().reader
+        return reader
+
+    def pinned(self) -> PinnedProxy:
+        """Return the proxy for transactions, chosen from `/hosts` once and kept until `unpin`.
+
+        Raises:
+            ClusterUnavailableError: the list of proxies cannot be had.
+        """
+        state = self._state()
+        if state.pinned is None:
+            with translated("choose a proxy", proxy=self.config.proxy):
+                url = state.provider()
+            state.pinned = PinnedProxy(url, self._pinned_config(url))
+        pinned: PinnedProxy = state.pinned
+        return pinned
+
+    def unpin(self) -> None:
+        """Avoid the current proxy for a while; the next `pinned` picks another one."""
+        state = self._state()
+        if state.pinned is not None:
+            state.provider.state.banned_proxies[state.pinned.url] = datetime.now()  # noqa: DTZ005 - as the client counts
+            state.pinned = None
+
+    @contextmanager
+    def pinning(self) -> Iterator[YtClient]:
+        """Give a client of the pinned proxy, and leave the proxy when it does not answer."""
+        try:
+            yield self.pinned().client(0)
+        except ClusterUnavailableError:
+            self.unpin()
+            raise
+
+    def lookup(self, path: str, keys: Sequence[Row]) -> list[Row | None]:
+        """Return the newest committed rows of a sorted dynamic table, in the order of the keys."""
+        with self.pinning() as client, translated("read rows", path=path):
+            return list(
+                client.lookup_rows(path, list(keys), keep_missing_rows=True, format=YsonFormat())
+            )
+
+    def begin(self, timeout: timedelta, lanes: int = 1) -> TabletTransaction:
+        """Start a tablet transaction on the pinned proxy.
+
+        Args:
+            timeout: how long the proxy keeps it without hearing from us.
+            lanes: how many requests may be sent side by side.
+
+        Raises:
+            ClusterUnavailableError: no proxy could start it; the next call tries another proxy.
+        """
+        with self.pinning():
+            pinned = self.pinned()
+            clients = [pinned.client(lane) for lane in range(lanes)]
+            return TabletTransaction.start(clients, timeout, proxy=pinned.url)
+
+    def _state(self) -> Any:
+        state = self._local
+        if getattr(state, "pid", None) != os.getpid():
+            state.pid = os.getpid()
+            state.reader = YtClient(config=self._reader_config())
+            state.provider = HeavyProxyProvider(state.reader)
+            state.pinned = None
+        return state
+
+    def _base_config(self) -> dict[str, Any]:
+        config: dict[str, Any] = {
+            "proxy": {
+                "request_timeout": _milliseconds(self.config.request_timeout),
+                "heavy_request_timeout": _milliseconds(self.config.heavy_request_timeout),
+                # A body that is a generator would be repeated empty by the client's HTTP retries.
+                "content_encoding": "identity",
+                "accept_encoding": "identity",
+            },
+            "token": self.config.token.reveal() if self.config.token else None,
+            "enable_token": self.config.token is not None,
+            "apply_remote_patch_at_start": None,
+            "allow_http_requests_to_yt_from_job": True,
+        }
+        return config
+
+    def _reader_config(self) -> dict[str, Any]:
+        retries = {
+            "enable": True,
+            "total_timeout": _milliseconds(self.config.request_timeout),
+            "backoff": _READ_BACKOFF,
+        }
+        config = self._base_config()
+        config["proxy"] |= {"url": self.config.proxy, "retries": retries}
+        config["dynamic_table_retries"] = retries
+        merged: dict[str, Any] = update(config, self.config.client_config)
+        return merged
+
+    def _pinned_config(self, url: str) -> dict[str, Any]:
+        merged: dict[str, Any] = update(self._base_config(), self.config.client_config)
+        pinned = {
+            "proxy": {"url": url, "enable_proxy_discovery": False, "retries": {"enable": False}},
+            "dynamic_table_retries": {"enable": False},
+        }
+        return dict(update(merged, pinned))
+
+
+def _milliseconds(duration: timedelta) -> int:
+    return int(duration.total_seconds() * 1000)

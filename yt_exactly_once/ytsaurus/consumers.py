@@ -1,0 +1,108 @@
+"""Queue consumers: where a reader of a queue stands, and how it is moved.
+
+An offset is the index of the first unread row; a partition without a row in the consumer table stands
+at 0. Registration is what gives a consumer the right to pull.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from yt.common import YtError
+
+from yt_exactly_once.errors import ConsumerNotFoundError, ConsumerNotRegisteredError
+from yt_exactly_once.ytsaurus.failures import TRANSPORT_ERRORS, translated
+
+if TYPE_CHECKING:
+    from yt_exactly_once.ytsaurus.client import Connection
+
+_OFFSET_CONFLICT = 3100
+
+
+def cluster_name(connection: Connection) -> str:
+    """Return the name the cluster is configured with; consumer rows are keyed by it."""
+    with translated("read the cluster's name"):
+        return str(connection.reader.get("//sys/@cluster_name"))
+
+
+def require_consumer(connection: Connection, consumer: str) -> None:
+    """Check that a path is a queue consumer.
+
+    Raises:
+        ConsumerNotFoundError: it is not.
+    """
+    with translated("find the consumer", consumer=consumer):
+        if not connection.reader.exists(consumer):
+            raise ConsumerNotFoundError(
+                "There is no such consumer",
+                remedy=f"Run: yt create queue_consumer {consumer}",
+                consumer=consumer,
+            )
+        is_consumer = connection.reader.get(f"{consumer}/@").get("treat_as_queue_consumer", False)
+    if not is_consumer:
+        raise ConsumerNotFoundError(
+            "This is not a queue consumer",
+            remedy="Name a consumer made with: yt create queue_consumer PATH",
+            consumer=consumer,
+        )
+
+
+def require_registration(connection: Connection, consumer: str, queue: str) -> None:
+    """Check that the consumer exists and is registered for the queue.
+
+    Raises:
+        ConsumerNotFoundError: no consumer at the path.
+        ConsumerNotRegisteredError: it is not registered.
+    """
+    require_consumer(connection, consumer)
+    with translated("read the registrations", consumer=consumer, queue=queue):
+        registrations = connection.reader.list_queue_consumer_registrations(
+            queue_path=queue, consumer_path=consumer
+        )
+    if not registrations:
+        raise ConsumerNotRegisteredError(
+            "The consumer is not registered for the queue",
+            remedy=f"Run: yt register-queue-consumer {queue} {consumer} --vital",
+            consumer=consumer,
+            queue=queue,
+        )
+
+
+def read_offsets(connection: Connection, consumer: str, queue: str) -> dict[int, int]:
+    """Return the stored offsets; a partition that was never moved is absent."""
+    cluster = cluster_name(connection)
+    with translated("read the consumer's offsets", consumer=consumer, queue=queue):
+        count = int(connection.reader.get(f"{queue}/@tablet_count"))
+        keys = [
+            {"queue_cluster": cluster, "queue_path": queue, "partition_index": partition}
+            for partition in range(count)
+        ]
+        rows = list(connection.reader.lookup_rows(consumer, keys))
+    return {int(row["partition_index"]): int(row["offset"]) for row in rows}
+
+
+def advance(
+    connection: Connection, consumer: str, queue: str, partition: int, old: int, new: int
+) -> None:
+    """Move one partition from `old` to `new` in a transaction of its own.
+
+    A repeat of a move that was already applied counts as success: then the consumer stands at `new`.
+
+    Raises:
+        OffsetConflictError: the consumer stands elsewhere.
+    """
+    with translated(
+        "advance the consumer", consumer=consumer, queue=queue, partition=partition, expected=old
+    ):
+        try:
+            connection.reader.advance_queue_consumer(
+                consumer, queue, partition, old, new, client_side=False
+            )
+        except (YtError, *TRANSPORT_ERRORS) as error:
+            if not (isinstance(error, YtError) and _stands_at(error, new)):
+                raise
+
+
+def _stands_at(error: YtError, offset: int) -> bool:
+    conflict = error.find_matching_error(code=_OFFSET_CONFLICT)
+    return conflict is not None and int(conflict.attributes.get("current_offset", -1)) == offset

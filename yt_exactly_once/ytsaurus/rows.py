@@ -1,0 +1,126 @@
+"""Writing encoded rows from a task: straight into a table, or through a queue-producer session.
+
+Every call is one request on the pinned proxy and is never repeated in here. A plain insert that is
+repeated may double its rows; a push may not, since the session remembers the last number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from yt.wrapper import YsonFormat
+from yt.wrapper.format import ArrowFormat
+
+from yt_exactly_once.errors import ProducerFencedError
+from yt_exactly_once.ytsaurus.failures import translated
+
+if TYPE_CHECKING:
+    from yt_exactly_once.ytsaurus.client import Connection
+
+_FORMATS = {"arrow": ArrowFormat, "yson": YsonFormat}
+
+
+def insert_payload(
+    connection: Connection, path: str, payload: bytes, wire: str, *, update: bool = False
+) -> None:
+    """Write one payload in a transaction of its own, begun and committed by the proxy.
+
+    Raises:
+        ClusterUnavailableError: no answer; the rows may have been written.
+    """
+    with connection.pinning() as client, translated("write rows", path=path):
+        client.insert_rows(
+            path, BytesIO(payload), format=_FORMATS[wire](), raw=True, update=update or None
+        )
+
+
+@dataclass(frozen=True)
+class ProducerSession:
+    """A queue-producer session that this task owns until somebody creates it anew.
+
+    Attributes:
+        producer: path of the producer table.
+        queue: path of the ordered target.
+        session_id: name of the session.
+        epoch: grows with every creation; pushes with an older one are refused.
+        sequence_number: the last number the session has written, -1 before the first.
+        user_meta: what the last push left there.
+    """
+
+    producer: str
+    queue: str
+    session_id: str
+    epoch: int
+    sequence_number: int
+    user_meta: Any
+
+    @classmethod
+    def create(
+        cls, connection: Connection, producer: str, queue: str, session_id: str
+    ) -> ProducerSession:
+        """Create the session, or take it over and fence whoever had it."""
+        with (
+            connection.pinning() as client,
+            translated(
+                "create the producer session", producer=producer, queue=queue, session=session_id
+            ),
+        ):
+            answer = client.create_queue_producer_session(producer, queue, session_id)
+        return cls(
+            producer,
+            queue,
+            session_id,
+            int(answer["epoch"]),
+            int(answer["sequence_number"]),
+            answer.get("user_meta"),
+        )
+
+    def push(
+        self, connection: Connection, payload: bytes, wire: str, last_number: int, user_meta: Any
+    ) -> ProducerSession:
+        """Append rows whose numbers all exceed the session's last one.
+
+        Args:
+            connection: the cluster.
+            payload: rows with `$sequence_number`, at least one.
+            wire: wire format of the payload.
+            last_number: number of the last row.
+            user_meta: left in the session.
+
+        Returns:
+            The session as it is now.
+
+        Raises:
+            ProducerFencedError: a newer attempt owns the session, or rows were taken for repeats.
+            ClusterUnavailableError: no answer; a repeat finds out.
+        """
+        with (
+            connection.pinning() as client,
+            translated(
+                "push rows", producer=self.producer, queue=self.queue, session=self.session_id
+            ),
+        ):
+            answer = client.push_queue_producer(
+                self.producer,
+                self.queue,
+                self.session_id,
+                self.epoch,
+                BytesIO(payload),
+                user_meta=user_meta,
+                input_format=_FORMATS[wire](),
+                raw=True,
+            )
+        # A proxy that saw an empty body, or skipped rows, answers with success.
+        skipped, last = int(answer["skipped_row_count"]), int(answer["last_sequence_number"])
+        if skipped or last != last_number:
+            raise ProducerFencedError(
+                f"The push left the session at {last} with {skipped} rows skipped, expected "
+                f"{last_number} and none",
+                remedy="Somebody else writes through this session; let only this query use it",
+                producer=self.producer,
+                queue=self.queue,
+                session=self.session_id,
+            )
+        return replace(self, sequence_number=last, user_meta=user_meta)

@@ -1,0 +1,156 @@
+"""What the package needs to know of a table, and how it makes the few tables it owns.
+
+Descriptions are read once per run, before the first row; nothing here reads Cypress per batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.errors import (
+    RequestRefusedError,
+    TableNotDynamicError,
+    TableNotFoundError,
+    TableNotMountedError,
+)
+from yt_exactly_once.ytsaurus.failures import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from yt_exactly_once.ytsaurus.client import Connection
+
+_ATTRIBUTES = ["type", "id", "dynamic", "schema", "sorted", "tablet_count", "tablet_state"]
+
+
+@dataclass(frozen=True)
+class TableInfo:
+    """A dynamic table as Cypress describes it.
+
+    Attributes:
+        path: as asked for.
+        id: object id; changes when the table is created anew.
+        is_sorted: sorted (keys) or ordered (a queue).
+        tablet_count: number of tablets.
+        tablet_state: `mounted`, `unmounted`, `frozen`, `mixed`, ...
+        schema: columns as in `@schema`: name, type, type_v3, required, sort_order, ...
+    """
+
+    path: str
+    id: str
+    is_sorted: bool
+    tablet_count: int
+    tablet_state: str
+    schema: list[dict[str, Any]]
+
+    def require_mounted(self) -> None:
+        """Check that rows can be written.
+
+        Raises:
+            TableNotMountedError: some tablet is not mounted.
+        """
+        if self.tablet_state != "mounted":
+            raise TableNotMountedError(
+                f"The table is {self.tablet_state}, not mounted",
+                remedy=f"Run: yt mount-table {self.path} --sync",
+                path=self.path,
+            )
+
+
+def describe_table(connection: Connection, path: str) -> TableInfo:
+    """Describe a dynamic table.
+
+    Raises:
+        TableNotFoundError: nothing, or something that is no table, at the path.
+        TableNotDynamicError: the table is static.
+        AccessError: the token or its permissions do not suffice.
+        ClusterUnavailableError: the cluster does not answer.
+    """
+    with translated("describe the table", path=path):
+        if not connection.reader.exists(path):
+            raise TableNotFoundError(
+                "There is no such table", remedy="Check the path or create the table", path=path
+            )
+        attributes = connection.reader.get(f"{path}/@", attributes=None)
+    if attributes["type"] != "table":
+        raise TableNotFoundError(
+            f"This is a {attributes['type']}, not a table", remedy="Check the path", path=path
+        )
+    if not attributes["dynamic"]:
+        raise TableNotDynamicError(
+            "The table is static, and only dynamic tables take part in tablet transactions",
+            remedy=f"Run: yt alter-table {path} --dynamic, or create a dynamic table",
+            path=path,
+        )
+    return TableInfo(
+        path=path,
+        id=str(attributes["id"]),
+        is_sorted=bool(attributes["sorted"]),
+        tablet_count=int(attributes["tablet_count"]),
+        tablet_state=str(attributes["tablet_state"]),
+        schema=[dict(column) for column in attributes["schema"]],
+    )
+
+
+def ensure_table(
+    connection: Connection,
+    path: str,
+    schema: Sequence[Mapping[str, Any]],
+    attributes: Mapping[str, Any],
+) -> bool:
+    """Create and mount a dynamic table unless it is there and mounted.
+
+    Args:
+        connection: the cluster.
+        path: where; missing parents are created.
+        schema: columns, used when the table is created.
+        attributes: further attributes, used when the table is created.
+
+    Returns:
+        Whether this call created the table.
+    """
+    client = connection.reader
+    created = False
+    with translated("create the table", path=path):
+        if not client.exists(path):
+            client.create(
+                "table",
+                path,
+                recursive=True,
+                ignore_existing=True,
+                attributes={**attributes, "dynamic": True, "schema": list(schema)},
+            )
+            created = True
+    info = describe_table(connection, path)
+    if info.tablet_state != "mounted":
+        with translated("mount the table", path=path):
+            client.mount_table(path, sync=True)
+    return created
+
+
+def ensure_producer(connection: Connection, path: str) -> None:
+    """Create and mount a queue-producer table unless it is there and mounted."""
+    client = connection.reader
+    with translated("create the queue producer", path=path):
+        if not client.exists(path):
+            client.create("queue_producer", path, recursive=True, ignore_existing=True)
+        if client.get(f"{path}/@tablet_state") != "mounted":
+            client.mount_table(path, sync=True)
+
+
+def require_columns(info: TableInfo, schema: Sequence[Mapping[str, Any]], purpose: str) -> None:
+    """Check that an existing table has the columns its purpose needs.
+
+    Raises:
+        RequestRefusedError: it has not.
+    """
+    have = {(column["name"], column.get("sort_order")) for column in info.schema}
+    want = {(column["name"], column.get("sort_order")) for column in schema}
+    if not want <= have:
+        missing = ", ".join(sorted(name for name, _ in want - have))
+        raise RequestRefusedError(
+            f"The table cannot serve as {purpose}: it lacks or misplaces {missing}",
+            remedy="Name another path, or remove the table so that it is created anew",
+            path=info.path,
+        )

@@ -1,0 +1,174 @@
+"""A tablet transaction over HTTP: begin, read, write, advance, commit, abort, and nothing in between.
+
+It never retries: a repeated command could act twice, and a repeated commit hides its outcome. All its
+requests go to the proxy that started it. Its writes are invisible, to itself too, until the commit.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Self
+
+from yt.wrapper import YsonFormat
+from yt.wrapper.format import ArrowFormat
+
+from yt_exactly_once.errors import CommitOutcomeUnknownError, ExactlyOnceError
+from yt_exactly_once.ytsaurus.failures import leaves_outcome_unknown, translated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import timedelta
+
+    from yt.wrapper import YtClient
+
+_FORMATS = {"arrow": ArrowFormat, "yson": YsonFormat}
+
+
+class TabletTransaction:
+    """One open tablet transaction; use `start`.
+
+    Attributes:
+        id: transaction id.
+        proxy: address of the proxy it lives on.
+    """
+
+    def __init__(self, transaction_id: str, clients: Sequence[YtClient], proxy: str) -> None:
+        self.id = transaction_id
+        self.proxy = proxy
+        self._clients = clients
+        self._joined = ExitStack()
+        for client in clients:
+            # Joining only adds the id to every command of that client: no ping, no commit on exit.
+            self._joined.enter_context(
+                client.Transaction(transaction_id=transaction_id, ping=False, acquire=False)
+            )
+
+    @classmethod
+    def start(cls, clients: Sequence[YtClient], timeout: timedelta, *, proxy: str) -> Self:
+        """Start a transaction through the first client and join the others to it."""
+        with translated("start a transaction", proxy=proxy):
+            transaction_id = clients[0].start_transaction(
+                type="tablet", sticky=True, timeout=int(timeout.total_seconds() * 1000)
+            )
+        return cls(str(transaction_id), clients, proxy)
+
+    def lookup(self, path: str, keys: Sequence[dict[str, Any]]) -> list[dict[str, Any] | None]:
+        """Return rows as of the start of the transaction, in the order of the keys."""
+        if not keys:
+            return []
+        with self._translated("read rows", path=path):
+            return list(
+                self._clients[0].lookup_rows(
+                    path, list(keys), keep_missing_rows=True, format=YsonFormat()
+                )
+            )
+
+    def insert(self, path: str, rows: Sequence[dict[str, Any]]) -> None:
+        """Write a few rows given as mappings."""
+        with self._translated("write rows", path=path):
+            self._clients[0].insert_rows(path, list(rows), format=YsonFormat())
+
+    def write(
+        self, path: str, lanes: Sequence[Sequence[bytes]], wire: str, *, update: bool = False
+    ) -> None:
+        """Write encoded payloads.
+
+        Args:
+            path: target table.
+            lanes: payloads that must keep their order, per lane; lanes are sent side by side.
+            wire: `arrow` or `yson`.
+            update: keep the columns of a sorted row that a payload does not have.
+        """
+
+        def send(client: YtClient, payloads: Sequence[bytes]) -> None:
+            for payload in payloads:
+                with self._translated("write rows", path=path):
+                    client.insert_rows(
+                        path,
+                        BytesIO(payload),
+                        format=_FORMATS[wire](),
+                        raw=True,
+                        update=update or None,
+                    )
+
+        self._side_by_side(send, lanes)
+
+    def advance(self, consumer: str, queue: str, moves: Sequence[tuple[int, int, int]]) -> None:
+        """Move queue partitions of a consumer.
+
+        Args:
+            consumer: path of the consumer.
+            queue: path of the queue.
+            moves: partition, expected offset and new offset, each partition once.
+
+        Raises:
+            OffsetConflictError: a partition is not at its expected offset.
+        """
+
+        def send(client: YtClient, moves: Sequence[tuple[int, int, int]]) -> None:
+            for partition, old, new in moves:
+                with self._translated(
+                    "advance the consumer", consumer=consumer, queue=queue, partition=partition
+                ):
+                    client.advance_queue_consumer(
+                        consumer, queue, partition, old, new, client_side=False
+                    )
+
+        count = len(self._clients)
+        self._side_by_side(send, [moves[lane::count] for lane in range(min(count, len(moves)))])
+
+    def commit(self) -> None:
+        """Commit; afterwards the transaction is gone, whatever the outcome.
+
+        Raises:
+            ConflictError: refused, another transaction wrote the same row first.
+            CommitOutcomeUnknownError: no answer, or one that does not tell.
+            ExactlyOnceError: refused for another reason; nothing was written.
+        """
+        client = self._clients[0]
+        self._joined.close()
+        try:
+            with translated("commit", transaction=self.id, proxy=self.proxy):
+                client.commit_transaction(self.id)
+        except ExactlyOnceError as error:
+            if error.__cause__ is not None and leaves_outcome_unknown(error.__cause__):
+                raise CommitOutcomeUnknownError(
+                    "The commit was sent, and whether it was applied is not known: " + error.what,
+                    transaction=self.id,
+                    proxy=self.proxy,
+                ) from error
+            raise
+
+    def abort(self) -> None:
+        """End the transaction without effect; quiet when it is already gone."""
+        self._joined.close()
+        try:
+            with translated("abort", transaction=self.id, proxy=self.proxy):
+                self._clients[0].abort_transaction(self.id)
+        except ExactlyOnceError:
+            # The lease ends it anyway, and the error that led here matters more.
+            return
+
+    def _translated(self, action: str, **where: Any) -> Any:
+        return translated(action, transaction=self.id, proxy=self.proxy, **where)
+
+    def _side_by_side(
+        self, send: Callable[[YtClient, Sequence[Any]], None], lanes: Sequence[Sequence[Any]]
+    ) -> None:
+        """Give each lane to a client; the first failure in lane order is raised after all ended."""
+        queues: list[list[Any]] = [[] for _ in self._clients]
+        for number, lane in enumerate(lanes):
+            queues[number % len(queues)].extend(lane)
+        busy = [
+            (client, queue) for client, queue in zip(self._clients, queues, strict=True) if queue
+        ]
+        if len(busy) <= 1:
+            for client, queue in busy:
+                send(client, queue)
+            return
+        with ThreadPoolExecutor(max_workers=len(busy)) as pool:
+            futures = [pool.submit(send, client, queue) for client, queue in busy]
+        for future in futures:
+            future.result()
