@@ -1,0 +1,82 @@
+"""One Spark session and one embedded cluster for all integration tests."""
+
+import os
+import sys
+import uuid
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """A small local session: UI off, clock on UTC, and a failed task gets a second try."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master("local[2, 4]")  # a task may fail three times
+        .appName("yt-exactly-once-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """One embedded cluster of two proxies for all tests; each test keeps to a folder of its own."""
+    from yt_exactly_once.local import LocalCluster
+
+    with LocalCluster(proxies=2) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def client(cluster):
+    """An ordinary client of the cluster's first proxy."""
+    return cluster.client()
+
+
+@pytest.fixture
+def tmp(client):
+    """A folder in Cypress that no other test uses."""
+    path = f"//tmp/test-{uuid.uuid4()}"
+    client.create("map_node", path, recursive=True)
+    return path
+
+
+@pytest.fixture
+def stream(spark, cluster, client, tmp, tmp_path):
+    """Make a query over a queue with known rows; see `tests.integration.streams`."""
+    from tests.flows import STATELESS, Queue
+    from tests.integration.streams import Stream
+    from yt_exactly_once import register_source
+
+    register_source(spark)
+
+    def make(query=STATELESS, *, rows=4_000, partitions=3, tablets=None, is_sorted=False, **given):
+        queue = given.pop("queue", None) or Queue.filled(client, tmp, rows, partitions=partitions)
+        name = given.pop("name", "target")
+        target = query.create_target(
+            client, f"{tmp}/{name}", is_sorted=is_sorted, tablets=tablets or len(queue.rows)
+        )
+        given = {"consumer": queue.consumer, "checkpoint": tmp_path / name} | given
+        return Stream(spark, cluster, queue, target, query=query, is_sorted=is_sorted, **given)
+
+    return make
+
+
+@pytest.fixture
+def faults(cluster):
+    """Faults of the cluster, gone after the test."""
+    cluster.clear_faults()
+    yield cluster
+    cluster.clear_faults()

@@ -1,0 +1,191 @@
+"""One query from a queue into a target, run again and again on one checkpoint."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from tests.flows import STATELESS, Query, Queue, differences, ledger_entries, read_queue
+from yt_exactly_once import RetryPolicy, TransactionalSink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from yt.wrapper import YtClient
+
+    from tests.flows import Entry, Rows
+    from yt_exactly_once.local import LocalCluster
+
+QUICK = RetryPolicy(first_wait=timedelta(milliseconds=20), max_wait=timedelta(milliseconds=200))
+"""Retries whose waits do not slow the tests down."""
+
+PATIENCE_SECONDS = 280
+
+
+@dataclass
+class Heard:
+    """A listener that keeps every event, and may act on some.
+
+    Attributes:
+        events: name and fields, in order.
+        act: called with each event after it was kept.
+    """
+
+    events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    act: Callable[[str, dict[str, Any]], None] | None = None
+
+    def __call__(self, event: str, fields: dict[str, Any]) -> None:
+        self.events.append((event, fields))
+        if self.act is not None:
+            self.act(event, fields)
+
+    def of(self, event: str) -> list[dict[str, Any]]:
+        """Return the fields of every event of that name."""
+        return [fields for name, fields in self.events if name == event]
+
+    def count(self, event: str) -> int:
+        """Return how often an event came."""
+        return Counter(name for name, _ in self.events)[event]
+
+
+@dataclass
+class Stream:
+    """A query of a known kind between a queue and a target.
+
+    Attributes:
+        spark: session.
+        cluster: where.
+        queue: what is read.
+        target: what is written.
+        checkpoint: folder of the query.
+        query: kind of the query.
+        is_sorted: kind of the target.
+        rows_per_partition: rows of a batch from each queue partition.
+        consumer: moved by the query; empty to read without one.
+        options: of the sink, in every run.
+        change: done to the source's frame before the query's own work.
+    """
+
+    spark: SparkSession
+    cluster: LocalCluster
+    queue: Queue
+    target: str
+    checkpoint: Path
+    query: Query = STATELESS
+    is_sorted: bool = False
+    rows_per_partition: int = 1_000
+    consumer: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    change: Callable[[DataFrame], DataFrame] = lambda frame: frame
+
+    @property
+    def client(self) -> YtClient:
+        """A plain client."""
+        return self.queue.client
+
+    @property
+    def ledger(self) -> str:
+        """Path of the ledger."""
+        return f"{self.target}_ledger"
+
+    def frame(self) -> DataFrame:
+        """Return the frame of the query."""
+        rows = read_queue(
+            self.spark,
+            self.cluster.proxy_urls[0],
+            self.queue.path,
+            self.consumer or None,
+            max_rows_per_partition=self.rows_per_partition,
+        )
+        return self.query.build(self.change(rows))
+
+    def sink(self, heard: Heard | None = None, **options: Any) -> TransactionalSink:
+        """Return a sink for the target."""
+        given: dict[str, Any] = {"proxy": self.cluster.proxy_urls[0], "retry": QUICK}
+        given |= self.options | options
+        return TransactionalSink(self.target, listener=heard, **given)
+
+    def start(self, write: Callable[[DataFrame, int], None]) -> StreamingQuery:
+        """Start the query with any function for its batches."""
+        return (
+            self.frame()
+            .writeStream.foreachBatch(write)
+            .outputMode(self.query.output_mode)
+            .option("checkpointLocation", str(self.checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+
+    def run(
+        self, act: Callable[[str, dict[str, Any]], None] | None = None, **options: Any
+    ) -> Heard:
+        """Run the query to the end of the queue; return what its sink told."""
+        heard = Heard(act=act)
+        finish(self.start(self.sink(heard, **options)))
+        return heard
+
+    def fail(self, error: str, **options: Any) -> str:
+        """Run the query, which must end with an error of that class; return its text."""
+        with pytest.raises(StreamingQueryException) as caught:
+            self.run(**options)
+        text = str(caught.value)
+        assert f"yt_exactly_once.errors.{error}: " in text
+        return text
+
+    def forget_last_batch(self) -> int:
+        """Delete Spark's note of the last batch, so that it is replayed; return its number."""
+        return forget_last_batch(self.checkpoint)
+
+    def found(self) -> Rows:
+        """Return the rows of the target."""
+        return self.query.found(self.client, self.target)
+
+    def wrong(self) -> str:
+        """Compare the target with the whole queue; empty when it is exactly right."""
+        expected = self.query.must_hold(
+            self.queue, self.rows_per_partition, is_sorted=self.is_sorted
+        )
+        return differences(self.found(), expected)
+
+    def entry(self) -> Entry:
+        """Return the only ledger entry."""
+        (entry,) = ledger_entries(self.client, self.ledger)
+        return entry
+
+    def assert_exact(self) -> None:
+        """Target, ledger and consumer all stand at the end of the queue."""
+        assert self.wrong() == ""
+        assert self.entry().ends[self.queue.path] == self.queue.ends()
+        if self.consumer:
+            assert self.queue.stored(self.consumer) == self.queue.ends()
+
+    def assert_untouched(self) -> None:
+        """Nothing was written, recorded or moved."""
+        assert self.found() == []
+        assert ledger_entries(self.client, self.ledger) == []
+        assert self.queue.stored(self.consumer) == {}
+
+
+def finish(query: StreamingQuery) -> None:
+    """Wait for the end of a query, and stop it whatever happens."""
+    try:
+        assert query.awaitTermination(PATIENCE_SECONDS)
+    finally:
+        query.stop()
+
+
+def forget_last_batch(checkpoint: Path) -> int:
+    """Delete the newest file of a checkpoint's commit log; return the number of its batch."""
+    commits = checkpoint / "commits"
+    last = max(int(file.name) for file in commits.iterdir() if file.name.isdigit())
+    for name in (str(last), f".{last}.crc"):
+        (commits / name).unlink(missing_ok=True)
+    return last

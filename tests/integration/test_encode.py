@@ -1,0 +1,201 @@
+"""Frames as payloads, in real Spark tasks."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pytest
+import yt.yson
+from pyspark.errors import PythonException
+
+from yt_exactly_once.codec.rows import WireFormat
+from yt_exactly_once.codec.schema import (
+    SOURCE_COLUMNS,
+    TableSchema,
+    check_frame,
+    table_schema_for,
+)
+from yt_exactly_once.spark.encode import encode_frame
+from yt_exactly_once.spark.schema import arrow_of_spark
+
+BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+TIME_ZONE = "spark.sql.session.timeZone"
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Tablets by Spark partition; none where keys decide."""
+
+    tablets: tuple = ()
+
+    def tablet(self, partition_id):
+        return self.tablets[partition_id] if self.tablets else None
+
+
+@pytest.fixture
+def configured(spark):
+    """Set options of the session for one test."""
+    before = {name: spark.conf.get(name) for name in (BATCH_ROWS, TIME_ZONE)}
+    yield spark.conf.set
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+def payloads(frame, *, wire=WireFormat.YSON, size=1000, placement=None, columns=None):
+    """Encode for a table of the frame's own columns, or of those given."""
+    schema = arrow_of_spark(frame.schema)
+    table = TableSchema.from_yt(columns or table_schema_for(schema))
+    plan = check_frame(schema, table, target="//t", sorted=False, ignore=SOURCE_COLUMNS)
+    encoded = encode_frame(
+        frame, plan, wire=wire, dyn_batch_size=size, placement=placement or Fixed()
+    )
+    chunks = encoded.toArrow().to_pylist()
+    return sorted(chunks, key=lambda chunk: (chunk["partition"], chunk["position"]))
+
+
+def rows_of(chunk, wire=WireFormat.YSON):
+    if wire is WireFormat.ARROW:
+        with pa.ipc.open_stream(chunk["payload"]) as stream:
+            return [
+                {k.encode(): v for k, v in row.items()} for row in stream.read_all().to_pylist()
+            ]
+    return list(
+        yt.yson.loads(
+            chunk["payload"],
+            yson_type="list_fragment",
+            encoding=None,
+            always_create_attributes=False,
+        )
+    )
+
+
+@pytest.mark.parametrize("wire", list(WireFormat))
+def test_small_arrow_batches_become_full_chunks_in_order(spark, configured, wire):
+    """Chunks are cut by rows, not by how Spark happens to hand them over."""
+    configured(BATCH_ROWS, 7)
+    chunks = payloads(spark.range(0, 500, 1, 2), wire=wire, size=100)
+    assert [(c["partition"], c["position"], c["row_count"]) for c in chunks] == [
+        (0, 0, 100),
+        (0, 1, 100),
+        (0, 2, 50),
+        (1, 0, 100),
+        (1, 1, 100),
+        (1, 2, 50),
+    ]
+    assert [row[b"id"] for chunk in chunks for row in rows_of(chunk, wire)] == list(range(500))
+    assert [chunk["row_count"] for chunk in chunks] == [len(rows_of(c, wire)) for c in chunks]
+
+
+def test_large_arrow_batch_is_cut_into_chunks(spark):
+    """The last one takes the rest, and no chunk is empty."""
+    chunks = payloads(spark.range(0, 100, 1, 1), size=50)
+    assert [chunk["row_count"] for chunk in chunks] == [50, 50]
+
+
+def test_empty_partitions_yield_nothing(spark):
+    """A payload without rows would be a request for nothing."""
+    chunks = payloads(spark.range(0, 100, 1, 4).where("id >= 80"))
+    assert [(chunk["partition"], chunk["row_count"]) for chunk in chunks] == [(3, 20)]
+    assert payloads(spark.range(0)) == []
+
+
+def test_each_partition_goes_to_its_tablet(spark):
+    """The tablet is told beside the payload and inside every row."""
+    chunks = payloads(spark.range(0, 30, 1, 3), placement=Fixed((2, 0, 2)))
+    assert [chunk["tablet"] for chunk in chunks] == [2, 0, 2]
+    for chunk in chunks:
+        assert {row[b"$tablet_index"] for row in rows_of(chunk)} == {chunk["tablet"]}
+    assert [chunk["tablet"] for chunk in payloads(spark.range(0, 1, 1, 1))] == [None]
+
+
+def test_columns_with_odd_names_keep_them(spark):
+    """Dots, backticks and spaces are part of a column's name, not a path."""
+    frame = spark.range(0, 2, 1, 1).toDF("a.b").selectExpr("`a.b`", "`a.b` * 10 as `c ``d`")
+    (chunk,) = payloads(frame)
+    assert rows_of(chunk) == [{b"a.b": 0, b"c `d": 0}, {b"a.b": 1, b"c `d": 10}]
+
+
+EVERY_KIND = [
+    "cast(id as tinyint) as tiny",
+    "cast(id as float) as float",
+    "id % 2 = 0 as flag",
+    "cast(id as string) as text",
+    "cast(cast(id as string) as binary) as bytes",
+    "date_add(date'1969-12-31', cast(id as int)) as day",
+    "timestamp_micros(id - 1) as instant",
+    "interval '1' second * id as span",
+    "cast(id as decimal(10, 2)) as money",
+    "if(id = 1, null, id) as nullable",
+    "array(id, null) as list",
+    "map('k', id) as map",
+    "named_struct('a', id, 'b', nullif(id, 0)) as struct",
+]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_values_of_every_kind_arrive_exactly(spark, configured, zone):
+    """The session's time zone has no part in it."""
+    configured(TIME_ZONE, zone)
+    (chunk,) = payloads(spark.range(0, 2, 1, 1).selectExpr(*EVERY_KIND))
+    first, second = rows_of(chunk)
+    assert first == {
+        b"tiny": 0,
+        b"float": 0.0,
+        b"flag": True,
+        b"text": b"0",
+        b"bytes": b"0",
+        b"day": -1,
+        b"instant": -1,
+        b"span": 0,
+        b"money": b"\x80" + bytes(7),
+        b"nullable": 0,
+        b"list": [0, None],
+        b"map": [[b"k", 0]],
+        b"struct": {b"a": 0, b"b": None},
+    }
+    assert second[b"nullable"] is None
+    assert second[b"span"] == 1_000_000
+    assert second[b"money"] == b"\x80" + bytes(6) + b"\x64"
+
+
+def test_column_of_nothing_but_null_is_written_as_null(spark):
+    """Spark gives a bare NULL a type of its own."""
+    columns = [{"name": "v", "type_v3": {"type_name": "optional", "item": "utf8"}}]
+    (chunk,) = payloads(spark.range(0, 2, 1, 1).selectExpr("null as v"), columns=columns)
+    assert rows_of(chunk) == [{b"v": None}, {b"v": None}]
+
+
+def test_source_columns_are_not_written(spark):
+    """They serve errors and sequence numbers; the table does not have them."""
+    frame = spark.range(0, 1, 1, 1).selectExpr(
+        "id", *[f"id as {name}" for name in SOURCE_COLUMNS], "id as v"
+    )
+    (chunk,) = payloads(frame)
+    assert rows_of(chunk) == [{b"id": 0, b"v": 0}]
+
+
+def test_task_that_failed_once_leaves_its_rows_in_once(spark, tmp_path):
+    """The result of the attempt that counts is all there is."""
+    marker = tmp_path / "failed"
+
+    def fail_once(batches):
+        for batch in batches:
+            yield batch
+            if not marker.exists():
+                marker.touch()
+                raise RuntimeError("the first attempt fails after its first batch")
+
+    chunks = payloads(spark.range(0, 300, 1, 2).mapInArrow(fail_once, "id long"), size=40)
+    assert marker.exists()
+    assert [row[b"id"] for chunk in chunks for row in rows_of(chunk)] == list(range(300))
+
+
+def test_unfit_value_fails_the_task_with_column_and_source(spark):
+    """The message names the column and the source row, and reaches the driver."""
+    frame = spark.range(0, 10, 1, 1).selectExpr(
+        "id - 5 as v", f"3 as {SOURCE_COLUMNS[0]}", f"id + 900 as {SOURCE_COLUMNS[1]}"
+    )
+    with pytest.raises(PythonException) as caught:
+        payloads(frame, columns=[{"name": "v", "type_v3": "uint64"}])
+    text = str(caught.value)
+    assert "EncodingError: A value of column v cannot be written as uint64" in text
+    assert "source_partition=3, source_row=900" in text

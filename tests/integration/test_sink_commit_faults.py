@@ -1,0 +1,185 @@
+"""Commits whose answer is lost, late or refused: the ledger tells what became of them."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+
+import pytest
+from yt.common import YtError
+
+from tests.flows import AGGREGATION
+from tests.protections import switch_off
+from yt_exactly_once import Event, RetryPolicy
+
+COMMIT = "commit_transaction"
+
+
+def test_commit_applied_with_its_answer_lost_is_found_in_the_ledger(stream, faults):
+    """The batch counts as committed in its first attempt, and its rows are there once."""
+    flow = stream()
+    faults.inject("lose_answer", COMMIT, after=1, count=2)
+    told = flow.run()
+    assert told.count(Event.COMMIT_OUTCOME_UNKNOWN) == 2
+    assert told.count(Event.COMMIT_OUTCOME_RESOLVED) == 2
+    assert {fields["attempts"] for fields in told.of(Event.BATCH_COMMITTED)} == {1}
+    flow.assert_exact()
+
+
+def test_lost_commit_with_its_answer_lost_is_attempted_anew(stream, faults):
+    """The ledger has no entry, so the same payloads go out once more."""
+    flow = stream()
+    faults.inject("lose_request", COMMIT, after=1, count=2)
+    told = flow.run()
+    assert told.count(Event.COMMIT_OUTCOME_UNKNOWN) == 2
+    assert told.count(Event.COMMIT_OUTCOME_RESOLVED) == 0
+    assert max(fields["attempts"] for fields in told.of(Event.BATCH_COMMITTED)) > 1
+    flow.assert_exact()
+
+
+def test_old_commit_landing_after_the_new_one_is_refused(stream, faults):
+    """Both write the ledger row, so the late one changes nothing."""
+    flow = stream(rows=3_000)
+    faults.inject("hold", COMMIT, after=1, seconds=1)
+    told = flow.run()
+    (lost,) = told.of(Event.COMMIT_OUTCOME_UNKNOWN)
+    wait_until_ended(faults, lost["transaction"])
+    assert flow.entry().transaction_id != lost["transaction"]
+    flow.assert_exact()
+
+
+def test_old_commit_landing_before_the_new_one_is_recognised(stream, faults):
+    """The new one is refused, and the next attempt finds that the first one won."""
+    flow = stream(rows=1_000)
+    meet_in_the_middle(faults)
+    told = flow.run()
+    (lost,) = told.of(Event.COMMIT_OUTCOME_UNKNOWN)
+    (resolved,) = told.of(Event.COMMIT_OUTCOME_RESOLVED)
+    (committed,) = told.of(Event.BATCH_COMMITTED)
+    assert resolved["transaction"] == committed["transaction"] == lost["transaction"]
+    assert committed["attempts"] == 3
+    flow.assert_exact()
+
+
+def test_own_transaction_check_off_is_noticed(stream, faults, monkeypatch):
+    """The query would stop, taking itself for somebody else."""
+    flow = stream(rows=1_000)
+    meet_in_the_middle(faults)
+    switch_off("own_transaction_check", monkeypatch.setattr)
+    flow.fail("FencedError")
+
+
+def test_outcome_look_up_off_is_noticed(stream, faults, monkeypatch):
+    """A lost answer taken for a failure costs a second attempt, which has to find out itself."""
+    flow = stream()
+    faults.inject("lose_answer", COMMIT)
+    switch_off("outcome_look_up", monkeypatch.setattr)
+    told = flow.run()
+    assert max(fields["attempts"] for fields in told.of(Event.BATCH_COMMITTED)) > 1
+
+
+def test_ledger_row_off_is_noticed(stream, faults, monkeypatch):
+    """Without a common row the late commit and the new one both take effect."""
+    flow = stream(rows=1_000, consumer="")
+    faults.inject("hold", COMMIT, seconds=1)
+    switch_off("ledger_row", monkeypatch.setattr)
+    told = flow.run()
+    (lost,) = told.of(Event.COMMIT_OUTCOME_UNKNOWN)
+    wait_until_ended(faults, lost["transaction"])
+    assert flow.wrong().startswith("0 lost, e.g. []; 3000 too many")
+
+
+def meet_in_the_middle(faults):
+    """Let the first commit land while the second attempt's commit is on its way."""
+    faults.inject("hold", COMMIT, seconds=1)
+    faults.inject("delay", COMMIT, after=1, seconds=2)
+
+
+def wait_until_ended(cluster, transaction):
+    """Wait until no proxy has the transaction any more: its commit has been answered."""
+    pause = threading.Event()
+    for index in range(len(cluster.proxy_urls)):
+        client = cluster.client(index, proxy={"retries": {"enable": False}})
+        while True:
+            try:
+                client.ping_transaction(transaction)
+            except YtError as error:
+                assert error.contains_code(11000)  # noqa: PT017 - nothing else may end the wait
+                break
+            pause.wait(0.05)
+
+
+def test_refused_commit_is_attempted_anew(stream, faults):
+    """A conflict has no effect and may go away."""
+    flow = stream()
+    faults.inject("error", COMMIT, code=1700, message="Row lock conflict", after=1, count=3)
+    told = flow.run()
+    assert {fields["reason"] for fields in told.of(Event.RETRY_SCHEDULED)} == {"ConflictError"}
+    flow.assert_exact()
+
+
+def test_definite_refusal_stops_the_query_at_once(stream, faults):
+    """What repeating will not change is not repeated, and nothing is written."""
+    flow = stream()
+    faults.inject("error", COMMIT, code=307, message="Error validating column", count=None)
+    assert "Error validating column" in flow.fail("SchemaMismatchError")
+    assert faults.faults()[0]["hits"] == 1
+    flow.assert_untouched()
+
+
+def test_retries_that_run_out_tell_the_story_and_lose_nothing(stream, faults):
+    """The error names the last reason; a restart goes on where the query stood."""
+    flow = stream()
+    faults.inject("unavailable", COMMIT, count=None, after=1)
+    policy = RetryPolicy(attempts=3, first_wait=timedelta(milliseconds=10))
+    text = flow.fail("RetriesExhaustedError", retry=policy)
+    assert "Gave up after 3 attempts" in text
+    assert flow.entry().batch_id == 0
+    faults.clear_faults()
+    flow.run()
+    flow.assert_exact()
+
+
+def test_expired_lease_costs_an_attempt(stream, faults):
+    """A transaction that its proxy gave up is begun anew."""
+    flow = stream()
+    faults.inject("delay", "insert_rows", match={"path": flow.target}, after=3, seconds=2)
+    told = flow.run(transaction_timeout=timedelta(seconds=1))
+    assert {fields["reason"] for fields in told.of(Event.RETRY_SCHEDULED)} == {
+        "TransactionLostError"
+    }
+    flow.assert_exact()
+
+
+def test_target_unmounted_for_a_moment_costs_attempts(stream):
+    """The commit is refused while tablets are away, and goes through once they are back."""
+    flow = stream()
+
+    def interfere(event, fields):
+        if event == Event.ROWS_WRITTEN and fields["batch"] == 1 and not seen:
+            seen.append(event)
+            flow.client.unmount_table(flow.target, sync=True)
+        elif event == Event.RETRY_SCHEDULED:
+            flow.client.mount_table(flow.target, sync=True)
+
+    seen = []
+    told = flow.run(interfere)
+    assert seen
+    assert told.count(Event.RETRY_SCHEDULED) >= 1
+    flow.assert_exact()
+
+
+@pytest.mark.parametrize("query", [None, AGGREGATION], ids=["stateless", "aggregation"])
+def test_lossy_network_changes_nothing(stream, faults, query):
+    """Answers and requests vanish at random, of every command, over dozens of batches."""
+    flow = stream(
+        *filter(None, [query]), rows=10_000, rows_per_partition=250, is_sorted=bool(query)
+    )
+    faults.inject("lose_answer", count=None, probability=0.03, seed=1)
+    faults.inject("lose_request", count=None, probability=0.03, seed=2)
+    faults.inject("unavailable", count=None, probability=0.03, seed=3)
+    told = flow.run()
+    assert told.count(Event.RETRY_SCHEDULED) > 0
+    assert min(rule["hits"] for rule in faults.faults()) > 0
+    faults.clear_faults()
+    flow.assert_exact()

@@ -1,0 +1,249 @@
+"""Bad input: one typed error that names the place and the remedy, the query stops, nothing is written."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from tests.flows import AGGREGATION, STATELESS, columns, create_table, read_queue
+from tests.integration.streams import finish
+from yt_exactly_once import TransactionalSink
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.local import LocalCluster
+
+NOBODY = "127.0.0.1:1"
+
+
+@pytest.fixture
+def flow(stream):
+    """A query over a few rows, whose target a test spoils."""
+    return stream(rows=50)
+
+
+def retable(flow, types=None, keys=(), **attributes):
+    """Put another table in the place of the target."""
+    flow.client.remove(flow.target)
+    if attributes.get("dynamic", True):
+        create_table(
+            flow.client, flow.target, columns(types or STATELESS.types, keys), **attributes
+        )
+    else:
+        schema = columns(types or STATELESS.types, keys)
+        flow.client.create("table", flow.target, attributes={"schema": schema, **attributes})
+
+
+def rows_in(flow):
+    return flow.client.get(f"{flow.target}/@row_count")
+
+
+def assert_nothing_done(flow):
+    """No row, no ledger entry, and the consumer where it was."""
+    assert flow.queue.stored() == {}
+    if flow.client.exists(flow.ledger):
+        assert list(flow.client.select_rows(f"* from [{flow.ledger}]")) == []
+
+
+def test_missing_proxy_is_refused_when_the_sink_is_built(monkeypatch):
+    """Naming the argument and the variable."""
+    monkeypatch.delenv("YT_PROXY", raising=False)
+    with pytest.raises(ConfigError, match="YT_PROXY"):
+        TransactionalSink("//tmp/target")
+
+
+def test_unknown_mode_is_refused_when_the_sink_is_built():
+    """Naming the modes there are."""
+    with pytest.raises(ConfigError, match="at-least-once, transactional, idempotent"):
+        TransactionalSink("//tmp/target", proxy=NOBODY, mode="twice")
+
+
+@pytest.mark.parametrize("path", ["", "tmp/target", "//tmp/target/", "/target"])
+def test_malformed_path_is_refused_when_the_sink_is_built(path):
+    """Showing what a path looks like."""
+    with pytest.raises(ConfigError, match="//home/app/result"):
+        TransactionalSink(path, proxy=NOBODY)
+
+
+def test_unreachable_proxy_stops_the_query(flow):
+    """Naming the address to check."""
+    text = flow.fail("ClusterUnavailableError", proxy=NOBODY)
+    assert "Check the proxy address" in text
+    flow.assert_untouched()
+
+
+@pytest.mark.parametrize("token", ["wrong", None])
+def test_wrong_or_missing_token_stops_the_query(flow, token):
+    """And is not repeated until somebody looks."""
+    with LocalCluster(token="right") as guarded:
+        text = flow.fail("AccessError", proxy=guarded.proxy_urls[0], token=token)
+    assert "YT_TOKEN" in text
+    flow.assert_untouched()
+
+
+def test_missing_target_stops_the_query(flow):
+    """Naming the path."""
+    flow.client.remove(flow.target)
+    text = flow.fail("TableNotFoundError")
+    assert flow.target in text
+    assert not flow.client.exists(flow.target)
+    assert_nothing_done(flow)
+
+
+def test_target_that_is_no_table_stops_the_query(flow):
+    """Naming what it is."""
+    flow.client.remove(flow.target)
+    flow.client.create("map_node", flow.target)
+    assert "map_node" in flow.fail("TableNotFoundError")
+    assert_nothing_done(flow)
+
+
+def test_static_target_stops_the_query(flow):
+    """Naming the command that makes it dynamic."""
+    retable(flow, dynamic=False)
+    assert f"yt alter-table {flow.target} --dynamic" in flow.fail("TableNotDynamicError")
+    assert rows_in(flow) == 0
+    assert_nothing_done(flow)
+
+
+def test_unmounted_target_stops_the_query(flow):
+    """Naming the command that mounts it."""
+    flow.client.unmount_table(flow.target, sync=True)
+    assert f"yt mount-table {flow.target}" in flow.fail("TableNotMountedError")
+    flow.client.mount_table(flow.target, sync=True)
+    flow.assert_untouched()
+
+
+def test_extra_column_is_named(flow):
+    """With what to do about it."""
+    retable(flow, {name: given for name, given in STATELESS.types.items() if name != "value"})
+    text = flow.fail("SchemaMismatchError")
+    assert "value" in text
+    assert "drop it from the frame, or add it to the table" in text
+    assert_nothing_done(flow)
+
+
+def test_wrong_type_is_named(flow):
+    """With both types."""
+    retable(flow, STATELESS.types | {"name": "int32"})
+    text = flow.fail("SchemaMismatchError")
+    assert "name" in text
+    assert "string" in text
+    assert "int32" in text
+    assert_nothing_done(flow)
+
+
+def test_missing_key_column_is_named(flow):
+    """A key cannot be left to null."""
+    retable(flow, {"place": "utf8?"} | STATELESS.types, keys=["place"])
+    text = flow.fail("SchemaMismatchError")
+    assert "place" in text
+    assert "add it to the frame" in text
+    assert_nothing_done(flow)
+
+
+def test_missing_required_column_is_named(flow):
+    """Nor a required value."""
+    retable(flow, STATELESS.types | {"weight": "double"})
+    text = flow.fail("SchemaMismatchError")
+    assert "weight" in text
+    assert "add it to the frame" in text
+    assert_nothing_done(flow)
+
+
+def test_missing_optional_column_becomes_null(flow):
+    """What takes null may be left out."""
+    retable(flow, STATELESS.types | {"weight": "double?"}, tablet_count=3)
+    flow.run()
+    flow.assert_exact()
+    assert {row["weight"] for row in flow.client.select_rows(f"weight from [{flow.target}]")} == {
+        None
+    }
+
+
+def test_every_difference_is_told_at_once(flow):
+    """Nobody likes to mend one column per run."""
+    types = {name: given for name, given in STATELESS.types.items() if name != "value"}
+    retable(flow, types | {"name": "int32", "weight": "double"})
+    text = flow.fail("SchemaMismatchError")
+    assert all(name in text for name in ("value", "name", "weight"))
+    assert "in 3 columns" in text or "3" in text
+
+
+def test_null_in_a_required_column_stops_the_query(flow):
+    """Only the value can tell; the error names the column, never the value."""
+    flow.change = lambda frame: frame.withColumn("name", frame["name"].substr(1, 2)).withColumn(
+        "value", frame["value"] * frame["id"].cast("string").cast("int") / (frame["id"] - 7)
+    )
+    retable(flow, STATELESS.types | {"value": "double"})
+    assert "value" in flow.fail("EncodingError")
+    assert_nothing_done(flow)
+
+
+def test_missing_consumer_is_refused_when_the_query_is_defined(flow):
+    """The source knows before the sink does."""
+    flow.consumer = f"{flow.queue.path}_nobody"
+    with pytest.raises(Exception, match="ConsumerNotFoundError"):
+        flow.run()
+    assert_nothing_done(flow)
+
+
+def test_unregistered_consumer_is_refused_when_the_query_is_defined(flow):
+    """Naming the command that registers it."""
+    flow.client.unregister_queue_consumer(flow.queue.path, flow.consumer)
+    with pytest.raises(
+        Exception, match=r"ConsumerNotRegisteredError(?s:.)*yt register-queue-consumer"
+    ):
+        flow.run()
+    assert_nothing_done(flow)
+
+
+def test_consumer_unregistered_before_a_restart_stops_the_query(flow):
+    """The sink looks again in every run, before the first row."""
+    frame = flow.frame()
+    flow.client.unregister_queue_consumer(flow.queue.path, flow.consumer)
+    with pytest.raises(StreamingQueryException, match="ConsumerNotRegisteredError"):
+        finish(
+            frame.writeStream.foreachBatch(flow.sink())
+            .option("checkpointLocation", str(flow.checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+    assert_nothing_done(flow)
+
+
+def test_sorted_table_as_queue_is_refused(flow, spark, cluster, client, tmp):
+    """A queue is an ordered dynamic table."""
+    path = AGGREGATION.create_target(client, f"{tmp}/sorted", is_sorted=True)
+    with pytest.raises(Exception, match="NotAQueueError"):
+        read_queue(spark, cluster.proxy_urls[0], path, None)
+    assert_nothing_done(flow)
+
+
+def test_ledger_path_of_another_table_is_refused(flow, client, tmp):
+    """A table with other columns is left alone."""
+    other = AGGREGATION.create_target(client, f"{tmp}/other", is_sorted=True)
+    assert "cannot serve as a ledger" in flow.fail("RequestRefusedError", ledger_path=other)
+    flow.assert_untouched()
+
+
+def test_sink_outside_a_query_is_refused(flow, spark):
+    """It cannot know which batch it is."""
+    frame = spark.range(3)
+    with pytest.raises(ConfigError, match="outside a streaming query"):
+        flow.sink()(frame, 0)
+    flow.assert_untouched()
+
+
+def test_checkpoint_older_than_the_ledger_is_refused(flow, tmp_path):
+    """A restored checkpoint would write its batches again."""
+    import shutil
+
+    flow.rows_per_partition = 10
+    flow.run()
+    shutil.copytree(flow.checkpoint, tmp_path / "copy")
+    for partition in range(3):
+        flow.queue.append(50, partition)
+    flow.run()
+    shutil.rmtree(flow.checkpoint)
+    shutil.move(tmp_path / "copy", flow.checkpoint)
+    assert "The ledger already holds batch 9, Spark asks for 5" in flow.fail("LedgerDivergedError")
+    flow.assert_exact()

@@ -1,0 +1,200 @@
+"""Batches that Spark replays: found in the ledger, skipped, and the state of the query built again."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from tests.flows import (
+    AGGREGATION,
+    DEDUP,
+    NIGHTLY,
+    QUERIES,
+    STATELESS,
+    WINDOWED,
+    Queue,
+    differences,
+)
+from tests.integration.streams import Heard, finish, forget_last_batch
+from tests.protections import switch_off
+from yt_exactly_once import Event
+
+KINDS = [(STATELESS, False), (AGGREGATION, True), (DEDUP, False), (WINDOWED, True)]
+# The first two are killed, not just broken off, by the crash tests.
+BROKEN_OFF = KINDS[2:]
+if NIGHTLY:
+    KINDS = BROKEN_OFF = [
+        (kind, is_sorted) for kind in QUERIES.values() for is_sorted in (False, True)
+    ]
+
+INSIDE = [
+    Event.LEDGER_READ,
+    Event.BATCH_COMPUTED,
+    Event.LEDGER_RECORDED,
+    Event.TRANSACTION_COMMITTED,
+    Event.BATCH_COMMITTED,
+]
+
+
+def named(kind):
+    query, is_sorted = kind
+    return f"{query.name}-{'sorted' if is_sorted else 'ordered'}"
+
+
+class Broken(Exception):  # noqa: N818 - what breaks is the driver
+    """Raised by a listener to end a run."""
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=named)
+def test_batch_without_its_commit_log_entry_is_replayed_without_effect(stream, kind):
+    """Whatever the query, and also for the batches that come after."""
+    query, is_sorted = kind
+    flow = stream(query, is_sorted=is_sorted)
+    flow.run()
+    flow.assert_exact()
+    flow.forget_last_batch()
+    told = flow.run()
+    assert [fields["reason"] for fields in told.of(Event.BATCH_SKIPPED)] == ["replay"]
+    assert told.count(Event.TRANSACTION_STARTED) == 0
+    flow.assert_exact()
+    for partition in range(3):
+        flow.queue.append(2_000, partition)
+    flow.run()
+    flow.assert_exact()
+
+
+@pytest.mark.parametrize("kind", BROKEN_OFF, ids=named)
+def test_run_broken_off_at_every_event_ends_exactly_right(stream, kind):
+    """Each run fails one event further on, in a batch of its own; the last one goes to the end."""
+    query, is_sorted = kind
+    flow = stream(query, is_sorted=is_sorted, rows=6_000, rows_per_partition=400)
+    for number, event in enumerate(INSIDE):
+
+        def break_off(told, fields, event=event, batch=2 * number):
+            if told == event and fields["batch"] == batch:
+                raise Broken
+
+        with pytest.raises(StreamingQueryException, match="Broken"):
+            flow.run(break_off)
+    told = flow.run()
+    assert told.count(Event.BATCH_COMMITTED) > 1
+    flow.assert_exact()
+
+
+def test_stateless_replay_is_skipped_without_reading(stream):
+    """The rows may be trimmed by then: the ledger alone is enough."""
+    flow = stream()
+    flow.run()
+    flow.forget_last_batch()
+    for partition, rows in flow.queue.ends().items():
+        flow.client.trim_rows(flow.queue.path, partition, rows)
+    told = flow.run()
+    assert [fields["reason"] for fields in told.of(Event.BATCH_SKIPPED)] == ["replay"]
+    flow.assert_exact()
+
+
+@pytest.mark.parametrize("query", [AGGREGATION, WINDOWED], ids=lambda query: query.name)
+def test_rows_of_a_stateful_batch_are_kept_until_spark_has_logged_it(stream, query):
+    """A queue that trims all its vital consumer has read still has what a replay needs."""
+    flow = stream(query, is_sorted=True)
+    killed_after_commit(flow)
+    trim_as_the_queue_agent(flow)
+    flow.run()
+    flow.assert_exact()
+
+
+def test_trim_guard_off_is_noticed(stream, monkeypatch):
+    """With the consumer moved at once, a replay cannot build its state again."""
+    flow = stream(AGGREGATION, is_sorted=True)
+    with monkeypatch.context() as patch:
+        switch_off("trim_guard", patch.setattr)
+        killed_after_commit(flow)
+    trim_as_the_queue_agent(flow)
+    flow.fail("DataLossError")
+
+
+def killed_after_commit(flow, batch=2):
+    """Break a run off when the cluster has a batch and Spark's commit log has not."""
+
+    def break_off(told, fields):
+        if told == Event.BATCH_COMMITTED and fields["batch"] == batch:
+            raise Broken
+
+    with pytest.raises(StreamingQueryException, match="Broken"):
+        flow.run(break_off)
+
+
+def trim_as_the_queue_agent(flow):
+    """Trim everything before the offset of the vital consumer."""
+    for partition, offset in flow.queue.stored(flow.consumer).items():
+        flow.client.trim_rows(flow.queue.path, partition, offset)
+
+
+def test_early_look_up_off_is_noticed(stream, monkeypatch):
+    """The check inside the transaction still stops the replay, with an error."""
+    flow = stream()
+    flow.run()
+    flow.forget_last_batch()
+    switch_off("early_look_up", monkeypatch.setattr)
+    flow.fail("FencedError")
+    flow.assert_exact()
+
+
+def test_ledger_look_up_off_is_noticed(stream, monkeypatch):
+    """Without any look at the ledger a replay doubles its rows."""
+    flow = stream()
+    flow.run()
+    flow.forget_last_batch()
+    switch_off("ledger_look_up", monkeypatch.setattr)
+    flow.run()
+    assert flow.wrong().startswith("0 lost")
+
+
+def test_state_evaluation_off_is_noticed(stream, monkeypatch):
+    """Spark refuses a skipped batch that leaves no state behind."""
+    flow = stream(AGGREGATION, is_sorted=True)
+    killed_after_commit(flow)
+    switch_off("state_evaluation", monkeypatch.setattr)
+    with pytest.raises(StreamingQueryException) as caught:
+        flow.run()
+    assert "STATE_STORE_COMMIT_VALIDATION_FAILED" in caught.value._stackTrace
+
+
+def test_joined_streams_survive_a_replay(stream, client, tmp, tmp_path):
+    """Both sides keep state; every pair comes out once."""
+    left, right = Queue.create(client, tmp, "left"), Queue.create(client, tmp, "right")
+    ours = stream(queue=left)
+    theirs = stream(queue=right, name="other")
+
+    def joined():
+        one = ours.frame().selectExpr("id", "part", "row", "key", "value")
+        other = theirs.frame().selectExpr("id as its_id", "name")
+        return one.join(other, one["id"] == other["its_id"]).select(
+            "part", "row", "id", "key", "value", "name"
+        )
+
+    def run():
+        heard = Heard()
+        finish(
+            joined()
+            .writeStream.foreachBatch(ours.sink(heard))
+            .option("checkpointLocation", str(tmp_path / "join"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        return heard
+
+    for partition in range(3):
+        left.append(1_500, partition)
+        right.append(700, partition)
+    run()
+    last = forget_last_batch(tmp_path / "join")
+    told = run()
+    assert [fields["batch"] for fields in told.of(Event.BATCH_SKIPPED)][:1] == [last]
+    for partition in range(3):
+        right.append(1_000, partition)
+    run()
+    expected = STATELESS.must_hold(left, 0, is_sorted=False)
+    assert differences(ours.found(), expected) == ""
+    assert left.stored() == left.ends()
+    assert right.stored() == right.ends()

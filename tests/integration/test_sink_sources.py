@@ -1,0 +1,231 @@
+"""Queries with several queues, with none, and with several sinks."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from tests.flows import (
+    STATELESS,
+    Queue,
+    columns,
+    create_table,
+    differences,
+    ledger_entries,
+    passed_on,
+)
+from tests.integration.streams import QUICK, Heard, finish, forget_last_batch
+from tests.protections import switch_off
+from yt_exactly_once import Event, TransactionalSink
+
+LINES = {"line": "utf8"}
+
+
+class Broken(Exception):  # noqa: N818 - what breaks is the driver
+    """Raised to end a run."""
+
+
+def test_two_queues_in_one_query_are_both_exact(stream, client, tmp, tmp_path):
+    """Also when a batch is replayed in which one of them is idle."""
+    first, second = (Queue.filled(client, tmp, 3_000, name) for name in ("first", "second"))
+    ours, theirs = stream(queue=first), stream(queue=second, name="other")
+
+    def run():
+        heard = Heard()
+        both = ours.frame().unionByName(
+            theirs.frame().selectExpr("part + 3 as part", "* except (part)")
+        )
+        finish(
+            both.writeStream.foreachBatch(ours.sink(heard))
+            .option("checkpointLocation", str(tmp_path / "both"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        return heard
+
+    def expected():
+        moved = [(row[0] + 3, *row[1:]) for row in passed_on(second)]
+        return sorted(passed_on(first) + moved)
+
+    run()
+    assert differences(ours.found(), expected()) == ""
+    first.append(1_500)
+    run()
+    last = forget_last_batch(tmp_path / "both")
+    told = run()
+    assert [fields["batch"] for fields in told.of(Event.BATCH_SKIPPED)] == [last]
+    assert differences(ours.found(), expected()) == ""
+    first.append(10, 2)
+    second.append(1_500)
+    run()
+    assert differences(ours.found(), expected()) == ""
+    assert first.stored() == first.ends()
+    assert second.stored() == second.ends()
+
+
+def test_idle_queue_keeps_its_consumer_where_it_is(stream, client, tmp):
+    """Partitions without new rows are not moved."""
+    queue = Queue.create(client, tmp)
+    queue.append(2_000, 1)
+    flow = stream(queue=queue)
+    told = flow.run()
+    assert told.count(Event.BATCH_COMMITTED) == 2
+    assert flow.wrong() == ""
+    assert queue.stored() == {1: 2_000}
+
+
+def test_queue_without_a_consumer_rests_on_the_ledger_alone(stream):
+    """A replay is found all the same."""
+    flow = stream(consumer="")
+    flow.run()
+    flow.forget_last_batch()
+    told = flow.run()
+    assert told.count(Event.TRANSACTION_STARTED) == 0
+    flow.assert_exact()
+
+
+def test_files_are_delivered_once(spark, cluster, client, tmp, tmp_path):
+    """A source that is no queue has no consumer; the ledger decides."""
+    target = create_table(client, f"{tmp}/lines", columns(LINES), tablet_count=2)
+    folder, expected = tmp_path / "files", []
+    folder.mkdir()
+    for number in range(30):
+        lines = [f"file {number} line {line}" for line in range(1_000)]
+        (folder / f"{number:03}.txt").write_text("\n".join(lines))
+        expected += lines
+
+    def run(act=None):
+        heard = Heard(act=act)
+        frame = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(folder))
+        sink = TransactionalSink(target, proxy=cluster.proxy_urls[0], listener=heard, retry=QUICK)
+        finish(
+            frame.selectExpr("value as line")
+            .writeStream.foreachBatch(sink)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        return heard
+
+    def break_off(event, fields):
+        if event == Event.BATCH_COMMITTED and fields["batch"] == 7:
+            raise Broken
+
+    with pytest.raises(StreamingQueryException, match="Broken"):
+        run(break_off)
+    told = run()
+    assert [fields["batch"] for fields in told.of(Event.BATCH_SKIPPED)] == [7]
+    assert told.count(Event.BATCH_COMMITTED) == 22
+    forget_last_batch(tmp_path / "checkpoint")
+    run()
+    assert sorted(row["line"] for row in client.select_rows(f"line from [{target}]")) == sorted(
+        expected
+    )
+
+
+def test_rate_source_is_delivered_once(spark, cluster, client, tmp, tmp_path):
+    """Every value once and none left out, however often the query is stopped and replayed."""
+    target = create_table(client, f"{tmp}/values", columns({"value": "int64?", "at": "timestamp?"}))
+
+    def run():
+        committed = threading.Event()
+        heard = Heard(act=lambda event, _: event == Event.BATCH_COMMITTED and committed.set())
+        sink = TransactionalSink(target, proxy=cluster.proxy_urls[0], listener=heard, retry=QUICK)
+        query = (
+            spark.readStream.format("rate")
+            .option("rowsPerSecond", 5_000)
+            .load()
+            .selectExpr("value", "timestamp as at")
+            .writeStream.foreachBatch(sink)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .start()
+        )
+        try:
+            assert committed.wait(60)
+        finally:
+            query.stop()
+        return heard
+
+    for _ in range(3):
+        run()
+        forget_last_batch(tmp_path / "checkpoint")
+    run()
+    values = [row["value"] for row in client.select_rows(f"value from [{target}]")]
+    assert len(values) >= 5_000
+    assert sorted(values) == list(range(len(values)))
+
+
+def test_two_sinks_in_one_function_are_both_exact(stream, client, tmp):
+    """Only the last one moves the consumer, and a crash between the two is mended by the replay."""
+    flow = stream(rows=6_000, rows_per_partition=500)
+    other = STATELESS.create_target(client, f"{tmp}/second", is_sorted=True)
+
+    def run(break_at=None):
+        first, second = Heard(), Heard()
+        sinks = (
+            flow.sink(first, advance_consumer=False),
+            TransactionalSink(
+                other, proxy=flow.cluster.proxy_urls[0], listener=second, retry=QUICK
+            ),
+        )
+
+        def write(frame, batch_id):
+            sinks[0](frame, batch_id)
+            if batch_id == break_at:
+                raise Broken
+            sinks[1](frame, batch_id)
+
+        finish(flow.start(write))
+        return first, second
+
+    with pytest.raises(StreamingQueryException, match="Broken"):
+        run(break_at=5)
+    (entry,) = ledger_entries(client, f"{other}_ledger")
+    assert (flow.entry().batch_id, entry.batch_id) == (5, 4)
+    assert flow.queue.stored() == entry.ends[flow.queue.path]
+    first, second = run()
+    assert [fields["batch"] for fields in first.of(Event.BATCH_SKIPPED)] == [5]
+    assert second.count(Event.BATCH_SKIPPED) == 0
+    flow.assert_exact()
+    assert differences(STATELESS.found(client, other), sorted(passed_on(flow.queue))) == ""
+
+
+def test_two_checkpoints_on_one_consumer_are_told_apart(stream):
+    """The second query is stopped with both numbers, before it doubles a row."""
+    flow = stream(rows=2_000)
+    half = stopped_after(flow, 0)
+    rival = stream(queue=flow.queue, name="rival")
+    rival.run()
+    text = flow.fail("OffsetConflictError")
+    assert half == 1_000
+    assert "stands at 2000" in text
+    assert "expected 1000" in text
+    assert flow.entry().batch_id == 0
+    rival_rows = [row for row in rival.found() if row[1] < half]
+    assert rival_rows == []
+
+
+def test_compare_and_set_off_is_noticed(stream, monkeypatch):
+    """Both queries take the second half of the queue."""
+    flow = stream(rows=2_000)
+    half = stopped_after(flow, 0)
+    rival = stream(queue=flow.queue, name="rival")
+    rival.run()
+    switch_off("compare_and_set", monkeypatch.setattr)
+    flow.run()
+    later = {row for row in rival.found() if row[1] >= half}
+    assert later & set(flow.found()) == later != set()
+
+
+def stopped_after(flow, batch):
+    """Run a query up to a batch; return the end of that batch in partition 0."""
+
+    def break_off(event, fields):
+        if event == Event.BATCH_STARTED and fields["batch"] == batch + 1:
+            raise Broken
+
+    with pytest.raises(StreamingQueryException, match="Broken"):
+        flow.run(break_off)
+    return flow.entry().ends[flow.queue.path][0]

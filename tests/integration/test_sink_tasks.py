@@ -1,0 +1,124 @@
+"""Tasks that fail, workers that die, and the order of rows: what Spark repeats must not show."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.flows import AGGREGATION, passed_on
+from tests.integration.streams import Heard, finish
+from yt_exactly_once import Event, TransactionalSink
+
+
+def interrupted(how):
+    """Return a change of a frame whose first task attempts break down in the middle of partition 1.
+
+    What travels to the workers is defined inside: they cannot import a test module.
+    """
+
+    def break_down():
+        import os
+        import signal
+
+        if how == "worker is killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise RuntimeError("the task fails once, on purpose")
+
+    def change(frame):
+        def half_of_it(batches):
+            from pyspark import TaskContext
+
+            context = TaskContext.get()
+            for batch in batches:
+                half = batch.num_rows // 2
+                yield batch.slice(0, half)
+                if context.partitionId() == 1 and context.attemptNumber() == 0:
+                    break_down()
+                yield batch.slice(half)
+
+        return frame.mapInArrow(half_of_it, frame.schema)
+
+    return change
+
+
+@pytest.mark.parametrize("how", ["task fails", "worker is killed"])
+def test_task_broken_down_in_the_middle_leaves_an_ordered_target_right(stream, how):
+    """The rows of the broken attempt and those of the next one are the same rows, and come once."""
+    flow = stream(rows=6_000, rows_per_partition=2_000, change=interrupted(how))
+    told = flow.run(dyn_batch_size=300)
+    assert told.count(Event.BATCH_COMMITTED) == 3
+    flow.assert_exact()
+
+
+def test_task_broken_down_under_an_aggregation_leaves_its_totals_right(stream):
+    """State is made from one attempt of each task."""
+    flow = stream(
+        AGGREGATION,
+        is_sorted=True,
+        rows=6_000,
+        rows_per_partition=2_000,
+        change=interrupted("task fails"),
+    )
+    flow.run()
+    flow.assert_exact()
+
+
+def test_rows_written_by_the_tasks_themselves_would_be_noticed(stream):
+    """What the detour over the driver protects from: a repeated task writes its first rows again."""
+    flow = stream(rows=6_000, rows_per_partition=6_000, change=interrupted("task fails"))
+    flow.run(mode="at-least-once", dyn_batch_size=300)
+    assert flow.wrong().startswith("0 lost, e.g. []; ")
+
+
+def test_order_is_kept_with_one_partition(stream):
+    """Row i of the queue is row i of the target, over many batches, chunks and connections."""
+    flow = stream(partitions=1, rows=30_000, rows_per_partition=1_000)
+    told = flow.run(dyn_batch_size=97, connections=4)
+    assert told.count(Event.BATCH_COMMITTED) == 30
+    rows = flow.client.select_rows(f"[$row_index], row from [{flow.target}]")
+    assert [(found["$row_index"], found["row"]) for found in rows] == [
+        (number, number) for number in range(30_000)
+    ]
+
+
+def test_order_of_every_partition_is_kept_in_a_tablet_of_its_own(stream):
+    """Partitions that all move stay apart and in order."""
+    flow = stream(rows=9_000, rows_per_partition=500)
+    flow.run(dyn_batch_size=97)
+    rows = flow.client.select_rows(f"[$tablet_index], [$row_index], part, row from [{flow.target}]")
+    found = {(row["$tablet_index"], row["$row_index"]): (row["part"], row["row"]) for row in rows}
+    assert found == {row[:2]: row[:2] for row in passed_on(flow.queue)}
+
+
+def test_frame_is_evaluated_once_whatever_the_attempts(stream, faults, spark):
+    """Attempts send the payloads of one evaluation: a second one would commit Spark's state twice."""
+    seen = spark.sparkContext.accumulator(0)
+
+    def counted(frame):
+        def count(batches):
+            for batch in batches:
+                seen.add(batch.num_rows)
+                yield batch
+
+        return frame.mapInArrow(count, frame.schema)
+
+    flow = stream(change=counted)
+    faults.inject("lose_request", "commit_transaction", count=3)
+    told = flow.run()
+    assert told.count(Event.RETRY_SCHEDULED) == 3
+    assert seen.value == 12_000
+    flow.assert_exact()
+
+
+def test_sink_called_twice_with_one_batch_is_refused_or_skipped(stream):
+    """The second call of a batch is a replay like any other."""
+    flow = stream(rows=2_000)
+    heard = Heard()
+    sink: TransactionalSink = flow.sink(heard)
+
+    def twice(frame, batch_id):
+        sink(frame, batch_id)
+        sink(frame, batch_id)
+
+    finish(flow.start(twice))
+    assert heard.count(Event.BATCH_SKIPPED) == heard.count(Event.BATCH_COMMITTED) == 2
+    flow.assert_exact()

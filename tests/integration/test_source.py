@@ -1,0 +1,734 @@
+"""The source `yt` in real queries against the embedded cluster: what arrives, once, in order."""
+
+import json
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+
+from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.spark.source import register_source
+
+SCHEMA = [{"name": "id", "type": "int64"}, {"name": "name", "type": "string"}]
+WEIGHED = [
+    *SCHEMA,
+    {"name": "$timestamp", "type": "uint64"},
+    {"name": "$cumulative_data_weight", "type": "int64"},
+]
+TABLET, ROW = "__spyt_streaming_src_tablet_index", "__spyt_streaming_src_row_index"
+
+
+@dataclass
+class Queue:
+    """A queue with a registered consumer, and how a test drives both."""
+
+    client: Any
+    path: str
+    consumer: str
+    partitions: int
+    written: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def create(cls, client, folder, *, partitions=1, schema=SCHEMA, name="queue"):
+        queue = cls(client, f"{folder}/{name}", f"{folder}/{name}_consumer", partitions)
+        attributes = {"dynamic": True, "schema": schema, "tablet_count": partitions}
+        client.create("table", queue.path, attributes=attributes)
+        client.mount_table(queue.path, sync=True)
+        client.create("queue_consumer", queue.consumer)
+        client.register_queue_consumer(queue.path, queue.consumer, vital=True)
+        return queue
+
+    def append(self, count, partition=0):
+        """Write rows whose id is their row index, plus a million per partition."""
+        first = self.written.get(partition, 0)
+        ids = [partition * 1_000_000 + row for row in range(first, first + count)]
+        rows = [{"$tablet_index": partition, "id": one, "name": f"n{one}"} for one in ids]
+        self.client.insert_rows(self.path, rows)
+        self.written[partition] = first + count
+        return ids
+
+    def move(self, offset, partition=0):
+        self.client.advance_queue_consumer(
+            self.consumer, self.path, partition, None, offset, client_side=False
+        )
+
+    def trim(self, rows, partition=0):
+        self.client.trim_rows(self.path, partition, rows)
+
+    def reshard(self, partitions):
+        self.client.unmount_table(self.path, sync=True)
+        self.client.reshard_table(self.path, tablet_count=partitions, sync=True)
+        self.client.mount_table(self.path, sync=True)
+
+    def stored(self):
+        """Where the consumer stands, per partition it was moved in."""
+        rows = self.client.select_rows(f"partition_index, [offset] from [{self.consumer}]")
+        return {int(row["partition_index"]): int(row["offset"]) for row in rows}
+
+
+@pytest.fixture
+def queue(client, tmp):
+    return Queue.create(client, tmp)
+
+
+@pytest.fixture
+def read(spark, cluster):
+    """Open a queue as a stream; keyword arguments are options, `None` leaves one out."""
+    register_source(spark)
+
+    def open_stream(queue, **options):
+        given = {"proxy": cluster.proxy_urls[0], "consumer_path": queue.consumer} | options
+        reader = spark.readStream.format("yt")
+        for name, value in given.items():
+            if value is not None:
+                reader = reader.option(name, value)
+        return reader.load(queue.path)
+
+    return open_stream
+
+
+@dataclass
+class Batches:
+    """What a query gave out: rows per batch number, as often as the batch was run."""
+
+    seen: list[tuple[int, list[Any]]] = field(default_factory=list)
+    fail_at: int | None = None
+
+    def __call__(self, frame, batch_id):
+        if batch_id == self.fail_at:
+            raise RuntimeError("the sink failed on purpose")
+        self.seen.append((batch_id, frame.collect()))
+
+    @property
+    def ids(self):
+        return [row.id for _, rows in self.seen for row in rows]
+
+    @property
+    def sizes(self):
+        return [len(rows) for _, rows in self.seen]
+
+
+def run(frame, checkpoint, batches=None):
+    """Run a query over what is there now, until it ends."""
+    batches = batches if batches is not None else Batches()
+    query = (
+        frame.writeStream.foreachBatch(batches)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(120)
+    return batches
+
+
+@contextmanager
+def running(frame, checkpoint):
+    """Keep a query running, and stop it whatever happens."""
+    batches = Batches()
+    query = (
+        frame.writeStream.foreachBatch(batches)
+        .option("checkpointLocation", str(checkpoint))
+        .start()
+    )
+    try:
+        yield query, batches
+    finally:
+        query.stop()
+
+
+def fails(error, match, call):
+    """Check that a call fails with our error by name and a text; return the whole text."""
+    with pytest.raises((StreamingQueryException, AnalysisException)) as caught:
+        call()
+    text = str(caught.value)
+    assert f"yt_exactly_once.errors.{error}: " in text
+    assert match in text
+    return text
+
+
+# What arrives.
+
+
+def test_rows_arrive_once_and_in_order_per_partition(queue, client, tmp, read, tmp_path):
+    """Every row of every partition, in the order of the queue."""
+    queue = Queue.create(client, tmp, partitions=3, name="wide")
+    expected = {part: queue.append(500 + part, part) for part in range(3)}
+    rows = [row for _, rows in run(read(queue), tmp_path).seen for row in rows]
+    for part, ids in expected.items():
+        assert [row.id for row in rows if row.id // 1_000_000 == part] == ids
+    assert len(rows) == sum(map(len, expected.values()))
+    assert rows[0].asDict() == {"id": rows[0].id, "name": f"n{rows[0].id}"}
+
+
+def test_range_larger_than_one_pull_is_complete(queue, read, tmp_path):
+    """Pulls are limited to 10 000 rows, tasks are not."""
+    ids = queue.append(12_500) + queue.append(12_500)
+    assert run(read(queue), tmp_path).ids == ids
+
+
+def test_service_columns_tell_where_a_row_came_from(client, tmp, read, tmp_path):
+    """Under SPYT's names, and of fixed types."""
+    queue = Queue.create(client, tmp, partitions=2)
+    queue.append(3, 0)
+    queue.append(2, 1)
+    frame = read(queue, include_service_columns=True)
+    assert dict(frame.dtypes)[TABLET] == "int"
+    assert dict(frame.dtypes)[ROW] == "bigint"
+    rows = [row for _, rows in run(frame, tmp_path).seen for row in rows]
+    assert sorted((row[TABLET], row[ROW], row.id) for row in rows) == [
+        (0, 0, 0),
+        (0, 1, 1),
+        (0, 2, 2),
+        (1, 0, 1_000_000),
+        (1, 1, 1_000_001),
+    ]
+
+
+def test_rows_that_arrive_later_come_in_later_batches(queue, read, tmp_path):
+    """A running query sees new rows, and its consumer follows one batch behind."""
+    with running(read(queue), tmp_path) as (query, batches):
+        first = queue.append(5)
+        query.processAllAvailable()
+        second = queue.append(7)
+        query.processAllAvailable()
+        assert batches.ids == first + second
+        assert queue.stored() == {0: 5}
+
+
+def test_progress_shows_self_describing_offsets(queue, read, tmp_path):
+    """The sink and a person at the console read the same thing."""
+    with running(read(queue), tmp_path) as (query, _):
+        queue.append(5)
+        query.processAllAvailable()
+        ends = [
+            json.loads(source["endOffset"])
+            if isinstance(source["endOffset"], str)
+            else source["endOffset"]
+            for progress in query.recentProgress
+            for source in progress["sources"]
+        ]
+    assert {
+        "cluster": "local",
+        "queue": queue.path,
+        "consumer": queue.consumer,
+        "partitions": {"0": 5},
+        "start": {"0": 0},
+    } in ends
+
+
+def test_two_queues_in_one_query_keep_their_own_offsets(client, tmp, read, tmp_path):
+    """One of them idle, then the other."""
+    one, other = (Queue.create(client, tmp, name=name) for name in ("one", "other"))
+    first = one.append(4)
+    other.written[0] = 500
+    frame = read(one).unionByName(read(other))
+    assert run(frame, tmp_path).ids == first
+    other.written[0] = 0
+    second = other.append(3)
+    assert run(read(one).unionByName(read(other)), tmp_path).ids == second
+    assert (one.stored(), other.stored()) == ({0: 4}, {0: 3})
+
+
+def test_queue_without_a_consumer_is_read_from_its_first_row(queue, read, tmp_path):
+    """And no consumer is moved."""
+    ids = queue.append(5)
+    assert run(read(queue, consumer_path=None), tmp_path).ids == ids
+    assert queue.stored() == {}
+
+
+# How much, and until where.
+
+
+def test_rows_per_partition_limit_a_batch(client, tmp, read, tmp_path):
+    """Each partition by itself; AvailableNow takes as many batches as it needs."""
+    queue = Queue.create(client, tmp, partitions=2)
+    ids = queue.append(25, 0)
+    queue.append(3, 1)
+    batches = run(read(queue, max_rows_per_partition=10), tmp_path)
+    assert batches.sizes == [13, 10, 5]
+    assert [one for one in batches.ids if one < 1_000_000] == ids
+
+
+def test_bytes_per_partition_limit_a_batch(client, tmp, read, tmp_path):
+    """Counted by the queue itself."""
+    queue = Queue.create(client, tmp, schema=WEIGHED)
+    ids = queue.append(1000)
+    total = queue.client.select_rows(
+        f"max([$cumulative_data_weight]) as total from [{queue.path}] group by 1"
+    )
+    limit = next(iter(total))["total"] // 4
+    batches = run(read(queue, max_bytes_per_partition=limit), tmp_path)
+    assert batches.ids == ids
+    assert 4 <= len(batches.sizes) <= 6
+    assert max(batches.sizes) < 400
+
+
+def test_available_now_leaves_the_consumer_at_its_end(queue, read, tmp_path):
+    """Although Spark never tells a source that the last batch is done."""
+    queue.append(25)
+    run(read(queue, max_rows_per_partition=10), tmp_path)
+    assert queue.stored() == {0: 25}
+
+
+def test_available_now_without_new_rows_runs_no_batch(queue, read, tmp_path):
+    """A restart of a query that has read everything."""
+    queue.append(5)
+    run(read(queue), tmp_path)
+    assert run(read(queue), tmp_path).seen == []
+
+
+# Restarts.
+
+
+@pytest.mark.parametrize("moved_to", [0, 9])
+def test_restart_goes_on_at_sparks_offset_wherever_the_consumer_is(queue, read, tmp_path, moved_to):
+    """Once Spark has an offset, the consumer has no say."""
+    queue.append(5)
+    run(read(queue), tmp_path)
+    later = queue.append(5)
+    queue.move(moved_to)
+    assert run(read(queue), tmp_path).ids == later
+
+
+def forget_commit(checkpoint, batch_id):
+    """Leave a checkpoint as a crash between a batch and Spark's note that it is done would."""
+    (checkpoint / "commits" / str(batch_id)).unlink()
+    (checkpoint / "commits" / f".{batch_id}.crc").unlink(missing_ok=True)
+
+
+def test_replayed_first_batch_has_the_rows_it_had(queue, read, tmp_path):
+    """Although Spark logs no start for it, the consumer has moved past it and the queue has grown."""
+    queue.append(2)
+    queue.move(2)
+    first = queue.append(3)
+    run(read(queue), tmp_path)
+    assert queue.stored() == {0: 5}
+    forget_commit(tmp_path, 0)
+    second = queue.append(4)
+    replayed = run(read(queue), tmp_path)
+    assert [[row.id for row in rows] for _, rows in replayed.seen] == [first, second]
+
+
+def test_query_that_began_at_the_latest_row_keeps_its_beginning(queue, read, tmp_path):
+    """What was written while it was down is not skipped by a second look at the end."""
+    queue.append(5)
+    assert run(read(queue, starting_offsets="latest"), tmp_path).ids == []
+    forget_commit(tmp_path, 0)
+    later = queue.append(3)
+    assert run(read(queue, starting_offsets="latest"), tmp_path).ids == later
+
+
+def test_replayed_later_batch_has_the_rows_it_had(queue, read, tmp_path):
+    """A batch that failed is repeated with the same rows before anything new."""
+    queue.append(5)
+    run(read(queue), tmp_path)
+    second = queue.append(3)
+    with pytest.raises(StreamingQueryException, match="failed on purpose"):
+        run(read(queue), tmp_path, Batches(fail_at=1))
+    third = queue.append(4)
+    batches = run(read(queue), tmp_path)
+    assert [[row.id for row in rows] for _, rows in batches.seen] == [second, third]
+
+
+def test_checkpoint_of_another_queue_is_refused(client, tmp, read, tmp_path):
+    """Row indexes of one queue mean nothing in another."""
+    one, other = (Queue.create(client, tmp, name=name) for name in ("one", "other"))
+    one.append(5)
+    other.append(9)
+    run(read(one), tmp_path)
+    fails("ConfigError", f"belongs to the queue {one.path}", lambda: run(read(other), tmp_path))
+
+
+# Where a query begins.
+
+
+@pytest.mark.parametrize(
+    ("starting_offsets", "first"),
+    [(None, 4), ("committed", 4), ("earliest", 2), ("latest", 10), ('{"0": 7}', 7)],
+)
+def test_query_without_a_checkpoint_begins_where_it_is_told(
+    queue, read, tmp_path, starting_offsets, first
+):
+    """The queue holds rows 2 to 9, the consumer stands at 4."""
+    queue.append(10)
+    queue.move(4)
+    queue.trim(2)
+    with running(read(queue, starting_offsets=starting_offsets), tmp_path) as (query, batches):
+        query.processAllAvailable()
+        queue.append(2)
+        query.processAllAvailable()
+        assert batches.ids == list(range(first, 12))
+
+
+def test_explicit_start_must_name_every_partition(client, tmp, read, tmp_path):
+    """The error lists those of the queue."""
+    queue = Queue.create(client, tmp, partitions=2)
+    frame = read(queue, starting_offsets='{"0": 1}')
+    fails("ConfigError", "the queue has 2: [0, 1]", lambda: run(frame, tmp_path))
+
+
+# The queue changes.
+
+
+def test_added_partitions_are_picked_up(queue, read, tmp_path):
+    """From their first row, without a new checkpoint."""
+    queue.append(5)
+    run(read(queue), tmp_path)
+    queue.reshard(3)
+    later = [*queue.append(2, 0), *queue.append(3, 1), *queue.append(4, 2)]
+    assert sorted(run(read(queue), tmp_path).ids) == later
+    assert queue.stored() == {0: 7, 1: 3, 2: 4}
+
+
+def test_added_partitions_are_picked_up_by_a_running_query(queue, read, tmp_path):
+    """Nothing is restarted."""
+    with running(read(queue), tmp_path) as (query, batches):
+        first = queue.append(5)
+        query.processAllAvailable()
+        queue.reshard(2)
+        later = queue.append(3, 1)
+        query.processAllAvailable()
+        assert batches.ids == first + later
+
+
+def test_taken_partitions_stop_the_query(client, tmp, read, tmp_path):
+    """Their rows moved to other indexes."""
+    queue = Queue.create(client, tmp, partitions=2)
+    for part in range(2):
+        queue.append(5, part)
+    run(read(queue), tmp_path)
+    for part in range(2):
+        queue.trim(5, part)
+    queue.reshard(1)
+    fails("DataLossError", "the queue now has 1", lambda: run(read(queue), tmp_path))
+
+
+def test_trimmed_rows_stop_the_query(queue, read, tmp_path):
+    """The error names the rows, and nothing after them was given out."""
+    queue.append(5)
+    run(read(queue), tmp_path)
+    queue.append(10)
+    queue.trim(8)
+    batches = Batches()
+    text = fails("DataLossError", "Rows 5 to 7", lambda: run(read(queue), tmp_path, batches))
+    assert "fail_on_data_loss" in text
+    assert batches.seen == []
+
+
+def test_trimmed_rows_are_stepped_over_when_asked_to(queue, read, tmp_path):
+    """The rows that are left arrive."""
+    queue.append(5)
+    run(read(queue), tmp_path)
+    queue.append(10)
+    queue.trim(8)
+    frame = read(queue, fail_on_data_loss=False)
+    assert run(frame, tmp_path).ids == list(range(8, 15))
+
+
+def test_replay_of_trimmed_rows_is_planned_and_fails_only_when_read(queue, read, tmp_path):
+    """A sink that skips a replayed batch does not need its rows; one that reads it must not miss any."""
+    queue.append(5)
+    run(read(queue), tmp_path)
+    forget_commit(tmp_path, 0)
+    queue.trim(5)
+    later = queue.append(2)
+    fails("DataLossError", "Rows 0 to 4", lambda: run(read(queue), tmp_path))
+
+    batches = Batches()
+
+    def skipping(frame, batch_id):
+        if batch_id > 0:
+            batches(frame, batch_id)
+
+    run(read(queue), tmp_path, skipping)
+    assert batches.ids == later
+
+
+def test_queue_created_anew_is_found_out(queue, read, tmp_path):
+    """Its rows have the old numbers and are other rows."""
+    queue.append(5)
+    with running(read(queue), tmp_path) as (query, _):
+        query.processAllAvailable()
+        queue.client.remove(queue.path)
+        attributes = {"dynamic": True, "schema": SCHEMA}
+        queue.client.create("table", queue.path, attributes=attributes)
+        queue.client.mount_table(queue.path, sync=True)
+        queue.written.clear()
+        queue.append(9)
+        fails("DataLossError", "created anew", query.processAllAvailable)
+
+
+def test_schema_changed_under_a_running_query_is_an_error(queue, read, tmp_path):
+    """And a restart reads the batch with the new columns."""
+    queue.append(5)
+    with running(read(queue), tmp_path) as (query, _):
+        query.processAllAvailable()
+        queue.client.unmount_table(queue.path, sync=True)
+        queue.client.alter_table(queue.path, schema=[*SCHEMA, {"name": "more", "type": "int64"}])
+        queue.client.mount_table(queue.path, sync=True)
+        later = queue.append(2)
+        text = fails("SchemaMismatchError", "more was added", query.processAllAvailable)
+        assert "Restart the query" in text
+    batches = run(read(queue), tmp_path)
+    assert batches.ids == later
+    assert batches.seen[0][1][0].more is None
+
+
+# Faults.
+
+
+def test_proxy_that_is_busy_for_a_while_costs_no_row(queue, read, tmp_path, cluster):
+    """Neither planning nor reading gives up at the first refusal."""
+    ids = queue.append(50)
+    cluster.inject(command="pull_queue_consumer", action="unavailable", count=3)
+    cluster.inject(command="get_tablet_infos", action="unavailable", count=2)
+    try:
+        assert run(read(queue), tmp_path).ids == ids
+    finally:
+        cluster.clear_faults()
+
+
+# Types and options that change the columns.
+
+
+def test_every_kind_of_column_arrives(client, tmp, read, tmp_path):
+    """Required and nullable, plain and nested; Spark refuses a batch that is not what it was told."""
+    schema = [
+        {"name": "id", "type_v3": "int64"},
+        {"name": "flag", "type_v3": "bool"},
+        {"name": "small", "type_v3": "uint8"},
+        {"name": "large", "type_v3": {"type_name": "optional", "item": "uint64"}},
+        {"name": "number", "type_v3": {"type_name": "optional", "item": "double"}},
+        {"name": "text", "type_v3": "utf8"},
+        {"name": "day", "type_v3": {"type_name": "optional", "item": "date"}},
+        {"name": "instant", "type_v3": {"type_name": "optional", "item": "timestamp"}},
+        {"name": "tags", "type_v3": {"type_name": "list", "item": "utf8"}},
+        {"name": "counts", "type_v3": {"type_name": "dict", "key": "utf8", "value": "int64"}},
+        {
+            "name": "place",
+            "type_v3": {
+                "type_name": "struct",
+                "members": [{"name": "x", "type": "int64"}, {"name": "y", "type": "double"}],
+            },
+        },
+        {"name": "anything", "type": "any"},
+        *WEIGHED[2:],
+    ]
+    queue = Queue.create(client, tmp, schema=schema)
+    full = {
+        "id": 1,
+        "flag": True,
+        "small": 255,
+        "large": 2**64 - 1,
+        "number": 0.5,
+        "text": "ж",
+        "day": 19_000,
+        "instant": 1_700_000_000_000_001,
+        "tags": ["a", "b"],
+        "counts": [["a", 1]],
+        "place": {"x": 1, "y": 2.5},
+        "anything": {"k": [1]},
+    }
+    bare = {"id": 2, "flag": False, "small": 0, "text": "", "tags": [], "counts": []}
+    bare["place"] = {"x": 0, "y": 0.0}
+    client.insert_rows(queue.path, [{"$tablet_index": 0} | row for row in (full, bare)])
+    one, other = run(read(queue), tmp_path).seen[0][1]
+    assert (one.id, one.flag, one.small, one.large, one.number) == (1, True, 255, 2**64 - 1, 0.5)
+    assert (one.text, one.day, one.tags) == ("ж", date(2022, 1, 8), ["a", "b"])
+    assert (one["counts"], one.place.asDict()) == ({"a": 1}, {"x": 1, "y": 2.5})
+    # Python shows an instant in the time zone of the machine.
+    assert round(one.instant.timestamp() * 1_000_000) == 1_700_000_000_000_001
+    assert one["$timestamp"] > 0
+    assert (other.large, other.number, other.day, other.instant, other.anything) == (None,) * 5
+
+
+def test_strings_that_are_not_utf8_need_binary_strings(client, tmp, read, tmp_path):
+    """Text by default, with an error that names the column; bytes when asked to."""
+    queue = Queue.create(client, tmp)
+    client.insert_rows(queue.path, [{"$tablet_index": 0, "id": 1, "name": b"\xff\xfe"}])
+    text = fails("EncodingError", "name", lambda: run(read(queue), tmp_path / "text"))
+    assert "binary_strings" in text
+    frame = read(queue, binary_strings=True)
+    assert dict(frame.dtypes)["name"] == "binary"
+    assert bytes(run(frame, tmp_path / "binary").seen[0][1][0].name) == b"\xff\xfe"
+
+
+def test_older_types_are_read_when_type_v3_is_off(client, tmp, read, tmp_path):
+    """A list is then YSON in a binary column."""
+    listed = {"type_name": "list", "item": "int64"}
+    schema = [{"name": "id", "type": "int64"}, {"name": "items", "type_v3": listed}]
+    queue = Queue.create(client, tmp, schema=schema)
+    client.insert_rows(queue.path, [{"$tablet_index": 0, "id": 1, "items": [1, 2]}])
+    frame = read(queue)
+    assert dict(frame.dtypes)["items"] == "array<bigint>"
+    assert run(frame, tmp_path / "v3").seen[0][1][0]["items"] == [1, 2]
+    frame = read(queue, parsing_type_v3=False, starting_offsets="earliest")
+    assert dict(frame.dtypes)["items"] == "binary"
+    assert run(frame, tmp_path / "v1").seen[0][1][0]["items"] is not None
+
+
+def test_schema_of_the_users_own_is_refused(spark, queue, tmp_path, cluster):
+    """It could only rename or retype silently."""
+    register_source(spark)
+    reader = spark.readStream.format("yt").schema("id string, name string")
+    options = {"proxy": cluster.proxy_urls[0], "consumer_path": queue.consumer}
+    frame = reader.options(**options).load(queue.path)
+    fails("SchemaMismatchError", "Leave .schema(...) out", lambda: run(frame, tmp_path))
+
+
+# Bad input, where the query is defined.
+
+
+def test_missing_consumer_is_refused(queue, read):
+    """The error shows how to make one."""
+    text = fails(
+        "ConsumerNotFoundError",
+        "no such consumer",
+        lambda: read(queue, consumer_path=f"{queue.consumer}_missing"),
+    )
+    assert "yt create queue_consumer" in text
+
+
+def test_path_that_is_no_consumer_is_refused(queue, read):
+    """The queue itself, for instance."""
+    fails(
+        "ConsumerNotFoundError",
+        "not a queue consumer",
+        lambda: read(queue, consumer_path=queue.path),
+    )
+
+
+def test_unregistered_consumer_is_refused(queue, read):
+    """The error shows how to register it."""
+    queue.client.unregister_queue_consumer(queue.path, queue.consumer)
+    text = fails("ConsumerNotRegisteredError", "not registered", lambda: read(queue))
+    assert "yt register-queue-consumer" in text
+
+
+def test_missing_queue_is_refused(queue, read):
+    """Before anything is started."""
+    queue.client.remove(queue.path)
+    fails("TableNotFoundError", queue.path, lambda: read(queue))
+
+
+def test_sorted_table_is_refused(queue, read, client, tmp):
+    """A queue is an ordered table."""
+    schema = [
+        {"name": "k", "type": "int64", "sort_order": "ascending"},
+        {"name": "v", "type": "int64"},
+    ]
+    path = f"{tmp}/sorted"
+    client.create("table", path, attributes={"dynamic": True, "schema": schema})
+    client.mount_table(path, sync=True)
+    queue.path = path
+    fails("NotAQueueError", "sorted", lambda: read(queue))
+
+
+def test_static_table_is_refused(queue, read, client, tmp):
+    """A queue is a dynamic table."""
+    queue.path = f"{tmp}/static"
+    client.create("table", queue.path, attributes={"schema": SCHEMA})
+    fails("TableNotDynamicError", "static", lambda: read(queue))
+
+
+def test_folder_is_refused(queue, read, tmp):
+    """Named as what it is."""
+    queue.path = tmp
+    fails("TableNotFoundError", "map_node", lambda: read(queue))
+
+
+def test_unmounted_queue_is_refused(queue, read):
+    """The error shows how to mount it."""
+    queue.client.unmount_table(queue.path, sync=True)
+    text = fails("TableNotMountedError", "unmounted", lambda: read(queue))
+    assert "yt mount-table" in text
+
+
+def test_missing_proxy_is_refused(queue, read, monkeypatch):
+    """The error names the option."""
+    monkeypatch.delenv("YT_PROXY", raising=False)
+    fails("ConfigError", "option('proxy'", lambda: read(queue, proxy=None))
+
+
+def test_unreachable_proxy_is_refused(queue, read):
+    """Within the patience of one request, not for ever."""
+    fails(
+        "ClusterUnavailableError",
+        "Check the proxy address",
+        lambda: read(queue, proxy="127.0.0.1:1"),
+    )
+
+
+def test_misspelt_option_is_refused(queue, read):
+    """With the right spelling."""
+    fails(
+        "ConfigError",
+        "Did you mean max_rows_per_partition",
+        lambda: read(queue, max_row_per_partition=1),
+    )
+
+
+def test_limit_by_bytes_needs_a_queue_that_counts_them(queue, read):
+    """The error names the column and the other option."""
+    fails(
+        "ConfigError",
+        "$cumulative_data_weight",
+        lambda: read(queue, max_bytes_per_partition=1000),
+    )
+
+
+def test_batch_read_is_refused(spark, queue, read, cluster):
+    """A queue has no end."""
+    read(queue)
+    reader = spark.read.format("yt").option("proxy", cluster.proxy_urls[0])
+    fails("ConfigError", "Use spark.readStream", lambda: reader.load(queue.path).collect())
+
+
+def test_writing_is_refused_with_the_way_to_do_it(queue, read, tmp_path, cluster):
+    """The sink is a foreachBatch function."""
+    writer = read(queue).writeStream.format("yt").option("proxy", cluster.proxy_urls[0])
+    query_path = str(tmp_path)
+
+    def start():
+        query = writer.option("checkpointLocation", query_path).start(queue.path)
+        queue.append(1)
+        query.processAllAvailable()
+
+    fails("ConfigError", "TransactionalSink", start)
+
+
+# Secrets.
+
+
+def test_wrong_token_is_refused_and_not_shown(spark):
+    """Neither by us nor by the client whose error is the cause."""
+    register_source(spark)
+    wrong = "a-very-wrong-token"
+    with LocalCluster(token="the-right-token") as guarded:
+        reader = spark.readStream.format("yt").option("proxy", guarded.proxy_urls[0])
+        text = fails(
+            "AccessError", "token", lambda: reader.option("token", wrong).load("//tmp/queue")
+        )
+    assert wrong not in text
+
+
+def test_token_is_shown_nowhere(queue, read, tmp_path, capfd):
+    """Not in plans, nor in the checkpoint, nor in errors."""
+    token = "a-very-secret-token"
+    frame = read(queue, token=token)
+    frame.explain("extended")
+    queue.append(3)
+    run(frame, tmp_path)
+    queue.append(3)
+    queue.trim(5)
+    text = fails("DataLossError", "Rows 3", lambda: run(read(queue, token=token), tmp_path))
+    output = capfd.readouterr()
+    files = [
+        path.read_text(errors="replace") for path in Path(tmp_path).rglob("*") if path.is_file()
+    ]
+    assert files
+    assert all(token not in shown for shown in (text, output.out, output.err, *files))

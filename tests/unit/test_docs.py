@@ -1,0 +1,50 @@
+"""The documentation agrees with the code, its links lead somewhere, and its code is code."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from yt_exactly_once.observability import Event
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def generator():
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_generated_pages_are_up_to_date():
+    """Run python docs/generate.py after changing what they show."""
+    stale = [
+        path.name
+        for path, text in generator().pages().items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
+    assert stale == []
+
+
+def test_every_event_is_documented():
+    """Operators match on these names."""
+    text = (ROOT / "docs/reference/events.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `([a-z_.]+)`", text, re.MULTILINE)) == {e.value for e in Event}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    """A link to a page that is gone is a defect."""
+    links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    local = [link for link in links if "://" not in link]
+    assert [link for link in local if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_blocks_compile(page):
+    """What a reader copies must at least be Python."""
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+        compile(block, page.name, "exec")

@@ -1,0 +1,81 @@
+"""The check for Java: found where Spark looks, and new enough."""
+
+from __future__ import annotations
+
+import pytest
+
+from yt_exactly_once.errors import JavaNotFoundError
+from yt_exactly_once.spark.java import require_java
+
+_MODERN = 'openjdk version "21.0.4" 2024-07-16'
+
+
+def _install(directory, text, code=0):
+    """Make a `java` in bin/ that prints the text on standard error, as Java does."""
+    java = directory / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho '{text}' >&2\nexit {code}\n")
+    java.chmod(0o755)
+    return directory
+
+
+@pytest.fixture(autouse=True)
+def nothing_installed(monkeypatch, tmp_path):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [_MODERN, 'openjdk version "17.0.15" 2025-04-15', 'java version "26-ea" 2026-03-17'],
+)
+def test_java_in_java_home_is_accepted(monkeypatch, tmp_path, text):
+    """A new enough runtime under JAVA_HOME is all that is needed."""
+    monkeypatch.setenv("JAVA_HOME", str(_install(tmp_path / "jdk", text)))
+    require_java()
+
+
+def test_java_on_path_is_accepted(monkeypatch, tmp_path):
+    """Without JAVA_HOME the first java on PATH counts."""
+    monkeypatch.setenv("PATH", str(_install(tmp_path / "jdk", _MODERN) / "bin") + ":/bin")
+    require_java()
+
+
+def test_no_java_is_an_error_with_a_remedy():
+    """The error says what to install."""
+    with pytest.raises(JavaNotFoundError, match="Install Java 17 or newer"):
+        require_java()
+
+
+def test_java_home_without_java_is_an_error_even_with_java_on_path(monkeypatch, tmp_path):
+    """Spark would not look at PATH then, so neither do we."""
+    monkeypatch.setenv("PATH", str(_install(tmp_path / "jdk", _MODERN) / "bin") + ":/bin")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "removed"))
+    with pytest.raises(JavaNotFoundError, match="JAVA_HOME is set"):
+        require_java()
+
+
+@pytest.mark.parametrize(
+    ("text", "release"),
+    [('java version "1.8.0_292"', "8"), ('openjdk version "11.0.2" 2019-01-15', "11")],
+)
+def test_old_java_is_an_error_naming_its_release(monkeypatch, tmp_path, text, release):
+    """The old and the new way to spell a version are both understood."""
+    monkeypatch.setenv("JAVA_HOME", str(_install(tmp_path / "jdk", text)))
+    with pytest.raises(JavaNotFoundError, match=f"Java {release} is too old"):
+        require_java()
+
+
+def test_java_that_fails_is_an_error(monkeypatch, tmp_path):
+    """A stub that only says where to download Java is no Java."""
+    home = _install(tmp_path / "jdk", "Unable to locate a Java Runtime.", code=1)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    with pytest.raises(JavaNotFoundError, match="does not start"):
+        require_java()
+
+
+def test_java_without_a_version_is_an_error(monkeypatch, tmp_path):
+    """What it prints must name a version."""
+    monkeypatch.setenv("JAVA_HOME", str(_install(tmp_path / "jdk", "hello")))
+    with pytest.raises(JavaNotFoundError, match="does not tell its version"):
+        require_java()

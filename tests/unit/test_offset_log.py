@@ -1,0 +1,97 @@
+"""Ranges of a batch from Spark's offset log, by its texts and by checkpoint files."""
+
+import json
+
+import pytest
+
+from yt_exactly_once.commit.batch import PartitionRange, SourceRange
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.offset_log import CheckpointFiles, source_ranges
+
+
+def offset(queue, ends, starts=None):
+    return json.dumps(
+        {
+            "cluster": "local",
+            "queue": queue,
+            "consumer": f"{queue}_c",
+            "partitions": {str(index): end for index, end in enumerate(ends)},
+            "start": {str(index): start for index, start in enumerate(starts or ends)},
+        }
+    )
+
+
+def test_range_runs_from_the_batch_before_to_this_one():
+    """The end of one batch is the start of the next, for every partition."""
+    ranges = source_ranges([offset("//q", [5, 9])], [offset("//q", [2, 9])])
+    parts = (PartitionRange(0, 2, 5), PartitionRange(1, 9, 9))
+    assert ranges == (SourceRange("local", "//q", "//q_c", parts),)
+
+
+def test_first_batch_takes_its_start_from_its_own_offset():
+    """Spark does not log where a query began."""
+    ranges = source_ranges([offset("//q", [5], starts=[3])], [])
+    assert ranges[0].partitions == (PartitionRange(0, 3, 5),)
+
+
+def test_batch_without_new_rows_does_not_move():
+    """The start a resting offset carries is that of an earlier batch."""
+    resting = offset("//q", [5], starts=[3])
+    assert not source_ranges([resting], [resting])[0].moves
+
+
+def test_partition_that_appears_begins_at_zero():
+    """A queue that was resharded has new, so far unread partitions."""
+    ranges = source_ranges([offset("//q", [5, 4])], [offset("//q", [5])])
+    assert ranges[0].partitions[1] == PartitionRange(1, 0, 4)
+
+
+def test_tenth_partition_comes_after_the_ninth():
+    """Partitions are sorted as numbers, although JSON keys are text."""
+    ranges = source_ranges([offset("//q", range(12))], [])
+    assert [part.partition for part in ranges[0].partitions] == list(range(12))
+
+
+def test_two_queues_are_told_apart():
+    """One query may read several queues, one of them resting."""
+    now = [offset("//a", [5]), offset("//b", [7])]
+    before = [offset("//a", [5]), offset("//b", [1])]
+    assert [source.moves for source in source_ranges(now, before)] == [False, True]
+
+
+@pytest.mark.parametrize("text", ["17", '{"logOffset":3}', '{"topic":{"0":4}}', "not json"])
+def test_other_sources_have_no_consumer(text):
+    """Rate, file and Kafka offsets are left to the ledger."""
+    assert source_ranges([text], []) == ()
+
+
+def write_checkpoint(root, offsets, *, state=False):
+    (root / "offsets").mkdir(parents=True)
+    (root / "metadata").write_text('{"id":"the-query"}')
+    for number, texts in enumerate(offsets):
+        (root / "offsets" / str(number)).write_text("\n".join(["v1", "{}", *texts]))
+    if state:
+        (root / "state").mkdir()
+
+
+def test_checkpoint_files_tell_the_same_as_the_running_query(tmp_path):
+    """Where there is no JVM, the files of the checkpoint say everything."""
+    write_checkpoint(tmp_path, [[offset("//q", [5], [3])], [offset("//q", [8])]], state=True)
+    batch = CheckpointFiles(str(tmp_path)).identify(None, 1)
+    assert (batch.query_id, batch.batch_id, batch.stateful) == ("the-query", 1, True)
+    assert batch.sources[0].partitions == (PartitionRange(0, 5, 8),)
+    first = CheckpointFiles(tmp_path.as_uri()).identify(None, 0)
+    assert first.sources[0].partitions == (PartitionRange(0, 3, 5),)
+
+
+def test_checkpoint_without_the_batch_is_an_error(tmp_path):
+    """The wrong folder is named, with what to pass instead."""
+    write_checkpoint(tmp_path, [[offset("//q", [5])]])
+    with pytest.raises(ConfigError, match="no batch 4"):
+        CheckpointFiles(str(tmp_path)).identify(None, 4)
+
+
+def test_checkpoint_on_a_remote_file_system_is_an_error():
+    """Only what this process can read is promised."""
+    with pytest.raises(ConfigError, match="hdfs"):
+        CheckpointFiles("hdfs://cluster/checkpoint")

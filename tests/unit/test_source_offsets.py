@@ -1,0 +1,156 @@
+"""Offsets of the source: their JSON, where a query begins, and what is out of reach."""
+
+import json
+
+import pytest
+
+from yt_exactly_once.errors import ConfigError, DataLossError
+from yt_exactly_once.spark.source_offsets import QueueOffset, check_reachable, first_positions
+from yt_exactly_once.spark.source_options import StartingPoint
+from yt_exactly_once.ytsaurus.queues import PartitionBounds
+
+QUEUE = "//home/app/queue"
+CONSUMER = "//home/app/consumer"
+
+
+def offset(partitions, start=None):
+    return QueueOffset("local", QUEUE, CONSUMER, partitions, partitions if start is None else start)
+
+
+def bounds(*pairs):
+    return [PartitionBounds(lower, upper) for lower, upper in pairs]
+
+
+def test_offset_describes_itself_and_both_ends_of_its_batch():
+    """The sink reads exactly these keys from Spark's log."""
+    assert offset({1: 7, 0: 12}, start={0: 10, 1: 7}).to_json() == {
+        "cluster": "local",
+        "queue": QUEUE,
+        "consumer": CONSUMER,
+        "partitions": {"0": 12, "1": 7},
+        "start": {"0": 10, "1": 7},
+    }
+
+
+def test_offset_survives_the_log():
+    """What comes back from Spark's log is what went in."""
+    written = offset({0: 12, 10: 1, 2: 5}, start={0: 1, 2: 5, 10: 0})
+    assert QueueOffset.from_json(json.loads(json.dumps(written.to_json()))) == written
+
+
+def test_equal_offsets_give_equal_text():
+    """Spark compares offsets as text; another order of partitions would be a new batch."""
+    one, other = offset({0: 1, 2: 3, 10: 4}), offset({10: 4, 2: 3, 0: 1})
+    assert json.dumps(one.to_json()) == json.dumps(other.to_json())
+
+
+@pytest.mark.parametrize(
+    "foreign", [{}, {"id": 3}, {"partitions": [1]}, {"cluster": None, "queue": 1}]
+)
+def test_offset_of_another_source_is_refused(foreign):
+    """A checkpoint of another query must not be misread."""
+    with pytest.raises(ConfigError, match="did not write"):
+        QueueOffset.from_json(foreign)
+
+
+def test_advanced_offset_starts_where_the_last_one_ended():
+    """A partition seen for the first time starts at 0."""
+    new = offset({0: 5}, start={0: 2}).advanced({0: 9, 1: 4})
+    assert new.start == {0: 5, 1: 0}
+    assert new.ranges() == [(0, 5, 9), (1, 0, 4)]
+
+
+def test_partition_without_rows_in_the_batch_has_no_range():
+    """Such a partition costs no task."""
+    assert offset({0: 5, 1: 8}, start={0: 5, 1: 7}).ranges() == [(1, 7, 8)]
+
+
+@pytest.mark.parametrize(
+    ("logged", "name"),
+    [
+        (("other", QUEUE, CONSUMER), "cluster"),
+        (("local", "//home/app/other", CONSUMER), "queue"),
+        (("local", QUEUE, None), "consumer"),
+    ],
+)
+def test_checkpoint_of_another_source_is_refused(logged, name):
+    """Row indexes of one queue mean nothing in another."""
+    with pytest.raises(ConfigError, match=f"belongs to the {name}.*new checkpoint"):
+        QueueOffset(*logged, {}, {}).require_same_source("local", QUEUE, CONSUMER)
+
+
+@pytest.mark.parametrize(
+    ("starting", "expected"),
+    [
+        (StartingPoint.EARLIEST, {0: 2, 1: 0}),
+        (StartingPoint.LATEST, {0: 9, 1: 4}),
+        (StartingPoint.COMMITTED, {0: 5, 1: 0}),
+        ({1: 4, 0: 3}, {0: 3, 1: 4}),
+    ],
+)
+def test_every_kind_of_start_gives_a_row_for_every_partition(starting, expected):
+    """The consumer stands at 5 in partition 0 and was never moved in partition 1."""
+    assert first_positions(starting, bounds((2, 9), (0, 4)), {0: 5}, queue=QUEUE) == expected
+
+
+def test_partition_the_consumer_never_claimed_begins_at_the_first_row_there_is():
+    """Rows that were trimmed before a consumer existed are not its loss."""
+    found = first_positions(StartingPoint.COMMITTED, bounds((7, 9)), {}, queue=QUEUE)
+    assert found == {0: 7}
+
+
+def test_claimed_partition_begins_where_the_consumer_stands_even_when_trimmed():
+    """So that the loss is found, not stepped over."""
+    found = first_positions(StartingPoint.COMMITTED, bounds((7, 9)), {0: 3}, queue=QUEUE)
+    assert found == {0: 3}
+
+
+@pytest.mark.parametrize("starting", [{0: 1}, {0: 1, 1: 1, 2: 1}, {1: 0, 2: 0}])
+def test_explicit_start_must_name_every_partition(starting):
+    """A forgotten partition would be read from a place nobody chose."""
+    with pytest.raises(ConfigError, match=r"queue has 2: \[0, 1\]"):
+        first_positions(starting, bounds((0, 5), (0, 5)), {}, queue=QUEUE)
+
+
+def test_explicit_start_beyond_the_end_is_refused():
+    """Rows that do not exist yet would be left out for ever."""
+    with pytest.raises(ConfigError, match="row 6 of partition 1, which ends at 5"):
+        first_positions({0: 5, 1: 6}, bounds((0, 5), (0, 5)), {}, queue=QUEUE)
+
+
+def test_rows_that_exist_are_reachable():
+    """Neither a fully read queue nor a new partition is a loss."""
+    check_reachable(offset({0: 5}), bounds((5, 5), (0, 3)), fail_on_data_loss=True)
+
+
+def test_trimmed_rows_are_a_loss():
+    """The error names the rows and both remedies."""
+    with pytest.raises(
+        DataLossError, match=r"Rows 5 to 6 of partition 0.*vital.*fail_on_data_loss"
+    ):
+        check_reachable(offset({0: 5}), bounds((7, 9)), fail_on_data_loss=True)
+
+
+def test_trimmed_rows_of_a_new_partition_are_a_loss():
+    """A partition that was added and trimmed between two batches had rows nobody read."""
+    with pytest.raises(DataLossError, match="Rows 0 to 2 of partition 1"):
+        check_reachable(offset({0: 5}), bounds((0, 5), (3, 4)), fail_on_data_loss=True)
+
+
+def test_trimmed_rows_are_let_go_when_asked_to():
+    """That is what the option is for."""
+    check_reachable(offset({0: 5}), bounds((7, 9)), fail_on_data_loss=False)
+
+
+@pytest.mark.parametrize("fail_on_data_loss", [True, False])
+def test_queue_that_ends_before_the_offset_is_another_queue(fail_on_data_loss):
+    """Going back would read other rows under the same numbers."""
+    with pytest.raises(DataLossError, match="row 5 of partition 0, which ends at 3"):
+        check_reachable(offset({0: 5}), bounds((0, 3)), fail_on_data_loss=fail_on_data_loss)
+
+
+@pytest.mark.parametrize("fail_on_data_loss", [True, False])
+def test_fewer_partitions_are_a_loss(fail_on_data_loss):
+    """Joined partitions move rows to other indexes."""
+    with pytest.raises(DataLossError, match="read 2 partitions, the queue now has 1"):
+        check_reachable(offset({0: 5, 1: 5}), bounds((0, 9)), fail_on_data_loss=fail_on_data_loss)

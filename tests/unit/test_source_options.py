@@ -1,0 +1,192 @@
+"""Options of the source: what is accepted, and how everything else is refused."""
+
+import pytest
+
+from yt_exactly_once.config import Secret
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.source_options import OPTION_NAMES, SourceOptions, StartingPoint
+
+QUEUE = "//home/app/queue"
+CONSUMER = "//home/app/consumer"
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    monkeypatch.delenv("YT_PROXY", raising=False)
+    monkeypatch.delenv("YT_TOKEN", raising=False)
+
+
+def parse(**options):
+    return SourceOptions.parse({"path": QUEUE, "proxy": "localhost:80"} | options)
+
+
+def test_queue_alone_reads_everything_from_its_first_row():
+    """Without a consumer nothing is claimed, so nothing is left out."""
+    options = parse()
+    assert (options.queue, options.consumer) == (QUEUE, None)
+    assert options.starting_offsets is StartingPoint.EARLIEST
+    assert options.max_rows_per_partition is options.max_bytes_per_partition is None
+    assert not options.include_service_columns
+    assert not options.binary_strings
+    assert options.parsing_type_v3
+    assert options.fail_on_data_loss
+
+
+def test_consumer_makes_its_offsets_the_start():
+    """With a consumer a new query goes on where the consumer stands."""
+    assert parse(consumer_path=CONSUMER).starting_offsets is StartingPoint.COMMITTED
+
+
+def test_names_and_booleans_come_in_any_case():
+    """Spark does not keep the case of option names, nor Python that of booleans."""
+    options = parse(Include_Service_Columns="True", FAIL_ON_DATA_LOSS="FALSE")
+    assert options.include_service_columns
+    assert not options.fail_on_data_loss
+
+
+def test_limits_are_numbers():
+    """Limits arrive as text."""
+    options = parse(max_rows_per_partition="100", max_bytes_per_partition=" 2048 ")
+    assert options.max_rows_per_partition == 100
+    assert options.max_bytes_per_partition == 2048
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("committed", StartingPoint.COMMITTED),
+        ("Earliest", StartingPoint.EARLIEST),
+        ("latest", StartingPoint.LATEST),
+        ('{"0": 12, "1": 0}', {0: 12, 1: 0}),
+    ],
+)
+def test_every_kind_of_start_is_understood(value, expected):
+    """One word for all partitions, or a row for each."""
+    assert parse(consumer_path=CONSUMER, starting_offsets=value).starting_offsets == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "first",
+        "12",
+        "{",
+        "{}",
+        '{"a": 1}',
+        '{"0": -1}',
+        '{"0": true}',
+        '{"0": 1.5}',
+        '{"0": "1"}',
+    ],
+)
+def test_malformed_start_is_refused(value):
+    """A start that is not understood must not fall back to another one."""
+    with pytest.raises(ConfigError, match=r"starting_offsets.*committed, earliest, latest"):
+        parse(starting_offsets=value)
+
+
+def test_committed_start_without_a_consumer_is_refused():
+    """There is nothing that could be committed."""
+    with pytest.raises(ConfigError, match="there is no consumer") as caught:
+        parse(starting_offsets="committed")
+    assert caught.value.where["option"] == "starting_offsets"
+
+
+@pytest.mark.parametrize("name", ["max_rows_per_partition", "max_bytes_per_partition"])
+@pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", "", "1e3", "²"])
+def test_limit_that_is_no_positive_number_is_refused(name, value):
+    """The error names the option and what it takes."""
+    with pytest.raises(ConfigError, match=f"{name}.*not a positive whole number"):
+        parse(**{name: value})
+
+
+@pytest.mark.parametrize(
+    "name", ["include_service_columns", "parsing_type_v3", "binary_strings", "fail_on_data_loss"]
+)
+@pytest.mark.parametrize("value", ["yes", "1", ""])
+def test_flag_that_is_neither_true_nor_false_is_refused(name, value):
+    """`yes` must not silently mean no."""
+    with pytest.raises(ConfigError, match=f"{name}.*neither true nor false"):
+        parse(**{name: value})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "home/app/queue",
+        "/home/app/queue",
+        "//home/app/",
+        "hahn://home/q",
+        "//q/@schema",
+        "//q[#1:#2]",
+    ],
+)
+@pytest.mark.parametrize(("name", "what"), [("path", "queue"), ("consumer_path", "consumer")])
+def test_path_that_is_not_plain_is_refused(name, what, value):
+    """Ranges, attributes and clusters are not part of a queue's path."""
+    with pytest.raises(ConfigError, match=f"not the plain Cypress path of a {what}") as caught:
+        parse(**{name: value})
+    assert caught.value.where["option"] == name
+
+
+def test_missing_path_is_refused():
+    """The error shows how to give it."""
+    with pytest.raises(ConfigError, match=r"path of the queue is missing.*load\("):
+        SourceOptions.parse({"proxy": "localhost:80"})
+
+
+def test_empty_consumer_path_is_refused():
+    """An empty variable must not turn into reading without a consumer."""
+    with pytest.raises(ConfigError, match="path of the consumer is missing"):
+        parse(consumer_path="")
+
+
+def test_missing_proxy_is_refused():
+    """The error names the option and the environment variable."""
+    with pytest.raises(ConfigError, match=r"proxy.*YT_PROXY"):
+        SourceOptions.parse({"path": QUEUE})
+
+
+@pytest.mark.parametrize("name", ["proxy", "token"])
+def test_empty_proxy_or_token_is_refused(name, monkeypatch):
+    """An empty value must not silently mean the one of the environment."""
+    monkeypatch.setenv(f"YT_{name.upper()}", "from-environment")
+    with pytest.raises(ConfigError, match=f"option {name} is empty"):
+        parse(**{name: " "})
+
+
+def test_proxy_and_token_come_from_the_environment(monkeypatch):
+    """As for every YTsaurus tool."""
+    monkeypatch.setenv("YT_PROXY", "proxy.example:80")
+    monkeypatch.setenv("YT_TOKEN", "secret-token")
+    cluster = SourceOptions.parse({"path": QUEUE}).cluster
+    assert cluster.proxy == "proxy.example:80"
+    assert cluster.token == Secret("secret-token")
+
+
+def test_misspelt_option_is_refused_with_the_right_spelling():
+    """Ignoring it would change what the query reads."""
+    with pytest.raises(
+        ConfigError, match=r"no option max_row_per_partition.*Did you mean max_rows"
+    ):
+        parse(max_row_per_partition="10")
+
+
+def test_unknown_option_is_refused_with_the_list():
+    """All names are shown when none is near."""
+    with pytest.raises(ConfigError, match="The options are") as caught:
+        parse(zzz="1")
+    assert all(name in str(caught.value) for name in OPTION_NAMES)
+
+
+def test_misspelt_token_is_not_shown():
+    """The value of an unknown option may be a secret."""
+    with pytest.raises(ConfigError, match="Did you mean token") as caught:
+        parse(tokn="secret-token")
+    assert "secret-token" not in str(caught.value)
+
+
+def test_token_is_not_shown_by_the_options():
+    """Options may end up in logs."""
+    assert "secret-token" not in repr(parse(token="secret-token"))

@@ -1,0 +1,91 @@
+"""What a queue's answers mean when they are refusals."""
+
+import pickle
+
+import pytest
+
+from yt_exactly_once.config import ClusterConfig
+from yt_exactly_once.errors import (
+    AccessError,
+    ClusterUnavailableError,
+    ConsumerNotRegisteredError,
+    TableNotMountedError,
+)
+from yt_exactly_once.spark.source_queue import RemoteQueue
+from yt_exactly_once.ytsaurus import consumers, queues
+from yt_exactly_once.ytsaurus.client import Connection
+from yt_exactly_once.ytsaurus.tables import TableInfo
+
+QUEUE, CONSUMER = "//home/app/queue", "//home/app/consumer"
+
+
+def remote(consumer=CONSUMER):
+    return RemoteQueue(Connection(ClusterConfig(proxy="localhost:80")), QUEUE, consumer)
+
+
+def refuse_pulls(monkeypatch, message):
+    def pull_rows(*_arguments):
+        raise AccessError(message)
+
+    monkeypatch.setattr(queues, "pull_rows", pull_rows)
+
+
+NOT_REGISTERED = f'Could not pull rows: Consumer "{CONSUMER}" is not registered for queue "{QUEUE}"'
+
+
+def test_registration_the_proxy_has_not_heard_of_is_waited_for(monkeypatch):
+    """Proxies learn of registrations after seconds; the pull may be repeated."""
+    refuse_pulls(monkeypatch, NOT_REGISTERED)
+    monkeypatch.setattr(consumers, "require_registration", lambda *_: None)
+    with pytest.raises(ClusterUnavailableError, match="has not heard of it yet"):
+        remote().pull(0, 0, 1, 1)
+
+
+def test_registration_that_is_gone_is_an_error(monkeypatch):
+    """Waiting would not bring it back."""
+
+    def require_registration(*_arguments):
+        raise ConsumerNotRegisteredError("gone")
+
+    refuse_pulls(monkeypatch, NOT_REGISTERED)
+    monkeypatch.setattr(consumers, "require_registration", require_registration)
+    with pytest.raises(ConsumerNotRegisteredError):
+        remote().pull(0, 0, 1, 1)
+
+
+@pytest.mark.parametrize("consumer", [CONSUMER, None])
+def test_missing_permission_is_an_error_at_once(monkeypatch, consumer):
+    """It has the same code as a missing registration."""
+    refuse_pulls(monkeypatch, "Could not pull rows: Access denied")
+    with pytest.raises(AccessError):
+        remote(consumer).pull(0, 0, 1, 1)
+
+
+@pytest.mark.parametrize("state", ["unmounted", "none", "unmounting", "mounting"])
+def test_queue_that_cannot_be_read_is_refused(monkeypatch, state):
+    """The error shows how to mount it."""
+    info = TableInfo(QUEUE, "1-2-3-4", False, 1, state, [])
+    monkeypatch.setattr(queues, "describe_queue", lambda *_: info)
+    with pytest.raises(TableNotMountedError, match=f"{state}.*yt mount-table {QUEUE}"):
+        remote().require_readable()
+
+
+@pytest.mark.parametrize("state", ["mounted", "frozen", "freezing", "mixed"])
+def test_frozen_queue_can_be_read(monkeypatch, state):
+    """Only writes need a mounted table."""
+    info = TableInfo(QUEUE, "1-2-3-4", False, 1, state, [])
+    monkeypatch.setattr(queues, "describe_queue", lambda *_: info)
+    monkeypatch.setattr(consumers, "require_registration", lambda *_: None)
+    assert remote().require_readable() is info
+
+
+def test_consumer_less_queue_has_no_stored_offsets():
+    """Nothing is asked."""
+    assert remote(consumer=None).stored_offsets() == {}
+
+
+def test_queue_travels_without_its_connections():
+    """A task opens its own."""
+    there = pickle.loads(pickle.dumps(remote()))
+    assert (there.path, there.consumer) == (QUEUE, CONSUMER)
+    assert there.connection.config == remote().connection.config

@@ -1,0 +1,221 @@
+"""Reading a range: complete, in order, each row once, over short pulls, lag and trimmed rows."""
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from yt_exactly_once.config import RetryPolicy
+from yt_exactly_once.errors import (
+    ClusterUnavailableError,
+    DataLossError,
+    RetriesExhaustedError,
+)
+from yt_exactly_once.observability import Event
+from yt_exactly_once.spark import source_range
+from yt_exactly_once.spark.source_range import QueueRange, RangeReader
+from yt_exactly_once.ytsaurus.queues import PartitionBounds
+
+
+class Rows(list):
+    """Stands for a record batch: the row indexes themselves."""
+
+    def slice(self, start, length):
+        return Rows(self[start : start + length])
+
+
+class FakeQueue:
+    """One partition whose pulls are scripted: each entry limits or replaces an answer."""
+
+    path = "//home/app/queue"
+    consumer = "//home/app/consumer"
+
+    def __init__(self, upper, *, lower=0, script=(), partitions=1):
+        self.lower, self.upper = lower, upper
+        self.script = list(script)
+        self.count = partitions
+        self.asked = []
+
+    def pull(self, _partition, offset, max_rows, _max_bytes):
+        self.asked.append((offset, max_rows))
+        step = self.script.pop(0) if self.script else max_rows
+        if isinstance(step, Exception):
+            raise step
+        if isinstance(step, list):
+            return step
+        first = max(offset, self.lower)
+        return list(range(first, min(first + min(step, max_rows), self.upper)))
+
+    def bounds(self):
+        return [PartitionBounds(self.lower, self.upper)] * self.count
+
+
+class Log:
+    """Keeps events."""
+
+    def __init__(self):
+        self.events = []
+
+    def __call__(self, event, /, **fields):
+        self.events.append((event, fields))
+
+
+def reader(queue, **options):
+    log = Log()
+    waits = []
+    options = {"policy": RetryPolicy(attempts=4)} | options
+    made = RangeReader(
+        queue,
+        decode=lambda payload: (list(payload), Rows(payload)),
+        emit=log,
+        sleep=waits.append,
+        **options,
+    )
+    return made, log, waits
+
+
+def flat(pieces):
+    return [row for piece in pieces for row in piece]
+
+
+def test_range_is_read_in_one_pull_when_it_fits():
+    """No row before, none after."""
+    queue = FakeQueue(upper=100)
+    assert flat(reader(queue)[0].read(QueueRange(0, 10, 20))) == list(range(10, 20))
+    assert queue.asked == [(10, 10)]
+
+
+def test_short_pulls_are_continued():
+    """The server may return fewer rows than asked for."""
+    queue = FakeQueue(upper=100, script=[3, 1])
+    assert flat(reader(queue)[0].read(QueueRange(0, 10, 20))) == list(range(10, 20))
+    assert queue.asked == [(10, 10), (13, 7), (14, 6)]
+
+
+def test_large_range_is_read_in_bounded_pieces(monkeypatch):
+    """Memory must not grow with the range."""
+    monkeypatch.setattr(source_range, "ROWS_PER_PULL", 7)
+    pieces = list(reader(FakeQueue(upper=100))[0].read(QueueRange(0, 0, 30)))
+    assert [len(piece) for piece in pieces] == [7, 7, 7, 7, 2]
+    assert flat(pieces) == list(range(30))
+
+
+def test_nothing_is_pulled_before_it_is_wanted(monkeypatch):
+    """Spark's pull drives ours."""
+    monkeypatch.setattr(source_range, "ROWS_PER_PULL", 7)
+    queue = FakeQueue(upper=100)
+    next(reader(queue)[0].read(QueueRange(0, 0, 30)))
+    assert len(queue.asked) == 1
+
+
+def test_answer_beyond_the_range_is_cut():
+    """A later row belongs to the next batch."""
+    queue = FakeQueue(upper=100, script=[[5, 6, 7, 8]])
+    assert flat(reader(queue)[0].read(QueueRange(0, 5, 7))) == [5, 6]
+
+
+def test_rows_that_are_late_are_waited_for():
+    """Committed rows may become visible after their offsets."""
+    queue = FakeQueue(upper=20, script=[4, 0, 0])
+    made, log, waits = reader(queue)
+    assert flat(made.read(QueueRange(0, 10, 20))) == list(range(10, 20))
+    assert len(waits) == 2
+    assert [event for event, _ in log.events] == [Event.RETRY_SCHEDULED] * 2
+
+
+def test_rows_that_never_come_end_in_an_error():
+    """The range is never silently shortened."""
+    made, _, waits = reader(FakeQueue(upper=20, script=[0] * 4))
+    with pytest.raises(RetriesExhaustedError, match=r"Rows 10 to 19.*not visible yet"):
+        list(made.read(QueueRange(0, 10, 20)))
+    assert len(waits) == 3
+
+
+def test_cluster_that_comes_back_is_read_on():
+    """An outage shorter than the patience costs a wait, no row and no repeat."""
+    outage = ClusterUnavailableError("down")
+    queue = FakeQueue(upper=20, script=[4, outage, outage])
+    assert flat(reader(queue)[0].read(QueueRange(0, 10, 20))) == list(range(10, 20))
+
+
+def test_trimmed_prefix_is_a_loss():
+    """The error names the rows that are gone; no row of the range is given out as if nothing was."""
+    made, _, _ = reader(FakeQueue(upper=20, lower=13))
+    with pytest.raises(DataLossError, match="Rows 10 to 12 of partition 0 were trimmed"):
+        list(made.read(QueueRange(0, 10, 20)))
+
+
+def test_trimmed_prefix_is_stepped_over_when_asked_to():
+    """And logged, with the rows that are gone."""
+    made, log, _ = reader(FakeQueue(upper=20, lower=13), fail_on_data_loss=False)
+    assert flat(made.read(QueueRange(0, 10, 20))) == list(range(13, 20))
+    ((event, fields),) = log.events
+    assert event is Event.SOURCE_ROWS_SKIPPED
+    assert (fields["start"], fields["end"], fields["rows"]) == (10, 13, 3)
+
+
+@pytest.mark.parametrize("upper", [40, 30])
+def test_wholly_trimmed_range_is_a_loss(upper):
+    """Whether rows follow it or not."""
+    made, _, _ = reader(FakeQueue(upper=upper, lower=30))
+    with pytest.raises(DataLossError, match="Rows 10 to 19 of partition 0 were trimmed"):
+        list(made.read(QueueRange(0, 10, 20)))
+
+
+@pytest.mark.parametrize("upper", [40, 30])
+def test_wholly_trimmed_range_is_stepped_over_when_asked_to(upper):
+    """The rows after it belong to the next batch."""
+    made, log, _ = reader(FakeQueue(upper=upper, lower=30), fail_on_data_loss=False)
+    assert list(made.read(QueueRange(0, 10, 20))) == []
+    assert log.events[0][1]["rows"] == 10
+
+
+def test_rows_trimmed_while_reading_are_a_loss():
+    """The trim may hit between two pulls of one range."""
+    queue = FakeQueue(upper=20, script=[3])
+    pieces = reader(queue)[0].read(QueueRange(0, 10, 20))
+    assert next(pieces) == [10, 11, 12]
+    queue.lower = 15
+    with pytest.raises(DataLossError, match="Rows 13 to 14"):
+        next(pieces)
+
+
+@pytest.mark.parametrize("answer", [[10, 12], [10, 10, 11], [11, 10], [9, 10]])
+@pytest.mark.parametrize("fail_on_data_loss", [True, False])
+def test_answer_with_gaps_or_repeats_is_refused(answer, fail_on_data_loss):
+    """Only a prefix can have been trimmed; anything else is a broken answer."""
+    made, _, _ = reader(FakeQueue(upper=20, script=[answer]), fail_on_data_loss=fail_on_data_loss)
+    with pytest.raises(DataLossError, match="gaps or repeats"):
+        list(made.read(QueueRange(0, 10, 20)))
+
+
+@pytest.mark.parametrize("queue", [FakeQueue(upper=15), FakeQueue(upper=30, partitions=0)])
+def test_queue_that_ends_before_the_range_is_another_queue(queue):
+    """Waiting would not help: planned rows never existed in this queue."""
+    queue.script = [0]
+    made, _, waits = reader(queue)
+    with pytest.raises(DataLossError, match="not the queue that was planned"):
+        list(made.read(QueueRange(0, 10, 20)))
+    assert waits == []
+
+
+def test_range_travels_to_tasks():
+    """Spark pickles it."""
+    there = pickle.loads(pickle.dumps(QueueRange(1, 2, 3)))
+    assert (there.partition, there.start, there.end) == (1, 2, 3)
+
+
+@given(
+    lower=st.integers(0, 30),
+    upper=st.integers(30, 60),
+    start=st.integers(0, 29),
+    length=st.integers(1, 31),
+    script=st.lists(st.integers(0, 12), max_size=20),
+)
+def test_any_mix_of_short_pulls_and_lag_gives_every_row_once(lower, upper, start, length, script):
+    """With loss allowed, the rows are exactly those of the range that were not trimmed."""
+    end = min(start + length, upper)
+    queue = FakeQueue(upper=upper, lower=lower, script=script)
+    made, _, _ = reader(queue, fail_on_data_loss=False, policy=RetryPolicy(attempts=30))
+    assert flat(made.read(QueueRange(0, start, end))) == list(range(max(start, lower), end))

@@ -1,0 +1,433 @@
+"""The stream reader against a queue in memory: planning, limits, replay, reshard and commit."""
+
+import pickle
+from types import SimpleNamespace
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+
+from yt_exactly_once.config import ClusterConfig
+from yt_exactly_once.errors import (
+    ConfigError,
+    DataLossError,
+    OffsetConflictError,
+    SchemaMismatchError,
+)
+from yt_exactly_once.spark.source_options import SourceOptions, StartingPoint
+from yt_exactly_once.spark.source_reader import IDLE_INTERVAL, QueueStreamReader
+from yt_exactly_once.ytsaurus.queues import PartitionBounds
+from yt_exactly_once.ytsaurus.tables import TableInfo
+
+QUEUE = "//home/app/queue"
+CONSUMER = "//home/app/consumer"
+
+
+def table(schema=("id",), table_id="1-2-3-4"):
+    columns = [{"name": name, "type": "int64"} for name in schema]
+    return TableInfo(
+        QUEUE, table_id, is_sorted=False, tablet_count=1, tablet_state="mounted", schema=columns
+    )
+
+
+class FakeQueue:
+    """A queue and its consumer in memory."""
+
+    path = QUEUE
+
+    def __init__(self, *uppers, consumer=CONSUMER, stored=None):
+        self.uppers = list(uppers)
+        self.lowers = [0] * len(uppers)
+        self.consumer = consumer
+        self.stored = dict(stored or {})
+        self.moves = []
+        self.interference = []
+        self.info = table()
+        self.looks = 0
+
+    def bounds(self):
+        self.looks += 1
+        return [PartitionBounds(*pair) for pair in zip(self.lowers, self.uppers, strict=True)]
+
+    def describe(self):
+        return self.info
+
+    def stored_offsets(self):
+        return dict(self.stored)
+
+    def pull(self, _partition, offset, max_rows, _max_bytes):
+        return list(range(offset, offset + max_rows))
+
+    def advance(self, partition, old, new):
+        if self.interference:
+            self.stored[partition] = self.interference.pop(0)
+        if self.stored.get(partition, 0) != old:
+            raise OffsetConflictError("moved")
+        self.stored[partition] = new
+        self.moves.append((partition, old, new))
+
+
+class Clock:
+    """Time that passes only by sleeping."""
+
+    def __init__(self):
+        self.now = 100.0
+        self.slept = []
+
+    def __call__(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+def reader(queue, clock=None, **options):
+    clock = clock or Clock()
+    return QueueStreamReader(
+        SourceOptions(
+            queue=QUEUE,
+            consumer=queue.consumer,
+            cluster=ClusterConfig(proxy="localhost:80"),
+            **({"starting_offsets": StartingPoint.COMMITTED} | options),
+        ),
+        queue,
+        "local",
+        table(),
+        # Every row weighs 10.
+        SimpleNamespace(weight=lambda rows: (rows[0] + 1) * 10),
+        clock=clock,
+        sleep=clock.sleep,
+    )
+
+
+def ends(offset):
+    return {int(key): value for key, value in offset["partitions"].items()}
+
+
+def ranges(parts):
+    return [(part.partition, part.start, part.end) for part in parts]
+
+
+def everything(source, start):
+    return source.latestOffset(start, ReadAllAvailable())
+
+
+def by_default(source, start):
+    return source.latestOffset(start, source.getDefaultReadLimit())
+
+
+def test_new_query_begins_where_the_consumer_stands():
+    """And takes what is there, in one task per partition."""
+    queue = FakeQueue(10, 5, stored={0: 4})
+    source = reader(queue)
+    start = source.initialOffset()
+    end = everything(source, start)
+    assert ends(start) == {0: 4, 1: 0}
+    assert ranges(source.partitions(start, end)) == [(0, 4, 10), (1, 0, 5)]
+
+
+def test_first_offset_is_decided_once():
+    """Spark asks again before each batch until there is one; rows in between must not be lost."""
+    queue = FakeQueue(10)
+    source = reader(queue, starting_offsets=StartingPoint.LATEST)
+    start = source.initialOffset()
+    queue.uppers = [12]
+    assert source.initialOffset() == start
+    assert ranges(source.partitions(start, everything(source, start))) == [(0, 10, 12)]
+
+
+def test_replayed_first_batch_has_the_rows_it_had():
+    """Its start is asked anew after a restart, when the consumer has already moved."""
+    queue = FakeQueue(10, stored={0: 4})
+    before = reader(queue)
+    end = everything(before, before.initialOffset())
+    queue.stored = {0: 10}
+    queue.uppers = [15]
+    after = reader(queue)
+    assert ranges(after.partitions(after.initialOffset(), end)) == [(0, 4, 10)]
+
+
+def test_replayed_batch_is_planned_from_spark_offsets_alone():
+    """Wherever the consumer is, and however far the queue has grown or was trimmed."""
+    queue = FakeQueue(10)
+    source = reader(queue)
+    first = everything(source, source.initialOffset())
+    queue.uppers = [20]
+    second = everything(source, first)
+    queue.uppers, queue.lowers, queue.stored = [30], [20], {0: 3}
+    assert ranges(reader(queue).partitions(first, second)) == [(0, 10, 20)]
+
+
+def test_offset_that_does_not_move_is_returned_as_it_is():
+    """Spark compares text; any difference would be an empty batch."""
+    queue = FakeQueue(10)
+    source = reader(queue)
+    end = everything(source, source.initialOffset())
+    assert everything(source, end) is end
+    assert source.partitions(end, end) == []
+
+
+def test_empty_queue_makes_no_batch():
+    """An initial offset at the end of the queue is nothing new."""
+    source = reader(FakeQueue(0, 0))
+    start = source.initialOffset()
+    assert everything(source, start) is start
+
+
+def test_rows_per_partition_are_limited():
+    """Each partition by itself."""
+    source = reader(FakeQueue(100, 3), max_rows_per_partition=10)
+    assert source.getDefaultReadLimit() == ReadMaxRows(10)
+    assert ends(by_default(source, source.initialOffset())) == {0: 10, 1: 3}
+
+
+def test_bytes_per_partition_are_limited():
+    """Rows weigh 10 each; the first is not counted."""
+    source = reader(FakeQueue(100, 3), max_bytes_per_partition=100)
+    assert source.getDefaultReadLimit() == ReadMaxBytes(100)
+    assert ends(by_default(source, source.initialOffset())) == {0: 11, 1: 3}
+
+
+def test_both_limits_hold_together():
+    """The smaller one decides."""
+    source = reader(FakeQueue(100), max_rows_per_partition=50, max_bytes_per_partition=100)
+    assert ends(by_default(source, source.initialOffset())) == {0: 11}
+    source = reader(FakeQueue(100), max_rows_per_partition=5, max_bytes_per_partition=100)
+    assert ends(by_default(source, source.initialOffset())) == {0: 5}
+
+
+def test_spark_may_lift_the_limit():
+    """`Trigger.Once` asks for everything, whatever the options say."""
+    source = reader(FakeQueue(100), max_rows_per_partition=10, max_bytes_per_partition=10)
+    assert ends(everything(source, source.initialOffset())) == {0: 100}
+
+
+def test_no_limit_takes_all():
+    """Without options a batch is whatever is there."""
+    assert reader(FakeQueue(1)).getDefaultReadLimit() == ReadAllAvailable()
+
+
+def test_available_now_stops_where_the_queue_ended_at_the_start():
+    """In several batches, and without what is written meanwhile."""
+    queue = FakeQueue(25, 3)
+    source = reader(queue, max_rows_per_partition=10)
+    source.prepareForTriggerAvailableNow()
+    queue.uppers, queue.lowers = [40, 9, 7], [0, 0, 0]
+    offset, seen = source.initialOffset(), []
+    while (end := by_default(source, offset)) is not offset:
+        seen.append(ends(end))
+        offset = end
+    assert seen == [{0: 10, 1: 3, 2: 0}, {0: 20, 1: 3, 2: 0}, {0: 25, 1: 3, 2: 0}]
+
+
+def test_available_now_moves_the_consumer_to_its_end():
+    """Spark never reports the last batch of such a run as committed."""
+    queue = FakeQueue(10)
+    source = reader(queue)
+    source.prepareForTriggerAvailableNow()
+    end = everything(source, source.initialOffset())
+    assert queue.stored == {}
+    everything(source, end)
+    assert queue.stored == {0: 10}
+
+
+def test_available_now_without_rows_leaves_the_consumer_alone():
+    """Nothing was processed, so nothing may be claimed."""
+    queue = FakeQueue(10, stored={0: 2})
+    source = reader(queue, starting_offsets=StartingPoint.LATEST)
+    source.prepareForTriggerAvailableNow()
+    everything(source, source.initialOffset())
+    assert queue.moves == []
+
+
+def test_new_partitions_are_picked_up_from_their_first_row():
+    """A reshard that adds partitions needs no restart."""
+    queue = FakeQueue(10)
+    source = reader(queue)
+    first = everything(source, source.initialOffset())
+    queue.uppers, queue.lowers = [12, 4], [0, 0]
+    second = everything(source, first)
+    assert ranges(source.partitions(first, second)) == [(0, 10, 12), (1, 0, 4)]
+
+
+def test_new_empty_partition_makes_no_batch():
+    """It is named with the next rows."""
+    queue = FakeQueue(10)
+    source = reader(queue)
+    first = everything(source, source.initialOffset())
+    queue.uppers, queue.lowers = [10, 0], [0, 0]
+    assert everything(source, first) is first
+
+
+def test_fewer_partitions_stop_the_query():
+    """Before a batch is planned."""
+    queue = FakeQueue(10, 10)
+    source = reader(queue)
+    first = everything(source, source.initialOffset())
+    queue.uppers, queue.lowers = [30], [0]
+    with pytest.raises(DataLossError, match="queue now has 1"):
+        everything(source, first)
+
+
+def test_trimmed_rows_stop_the_query():
+    """Before a batch with a hole is written to Spark's log."""
+    queue = FakeQueue(10)
+    source = reader(queue)
+    first = everything(source, source.initialOffset())
+    queue.uppers, queue.lowers = [30], [12]
+    with pytest.raises(DataLossError, match="Rows 10 to 11"):
+        everything(source, first)
+
+
+def test_trimmed_rows_do_not_count_against_the_limit():
+    """A long trimmed stretch is stepped over in one batch, not in many empty ones."""
+    queue = FakeQueue(10)
+    source = reader(queue, max_rows_per_partition=5, fail_on_data_loss=False)
+    first = everything(source, source.initialOffset())
+    queue.uppers, queue.lowers = [2000], [1000]
+    assert ends(by_default(source, first)) == {0: 1005}
+
+
+def test_checkpoint_of_another_queue_is_refused():
+    """On both ways an offset comes in."""
+    source = reader(FakeQueue(10))
+    foreign = source.initialOffset() | {"queue": "//home/app/other"}
+    for call in (
+        lambda: everything(source, foreign),
+        lambda: source.partitions({}, foreign),
+    ):
+        with pytest.raises(ConfigError, match="belongs to the queue //home/app/other"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("schema", "change"),
+    [
+        (("id", "name"), "name was added"),
+        ((), "id was removed"),
+    ],
+)
+def test_schema_that_changes_under_the_query_is_an_error(schema, change):
+    """Rows would be read with columns the plan does not have."""
+    queue = FakeQueue(10)
+    source = reader(queue)
+    start = source.initialOffset()
+    end = everything(source, start)
+    queue.info = table(schema)
+    with pytest.raises(SchemaMismatchError, match=rf"{change}.*Restart the query"):
+        source.partitions(start, end)
+
+
+def test_queue_created_anew_under_the_query_is_a_loss():
+    """Even when it has more rows than the old one."""
+    queue = FakeQueue(10)
+    source = reader(queue)
+    start = source.initialOffset()
+    end = everything(source, start)
+    queue.info = table(table_id="5-6-7-8")
+    with pytest.raises(DataLossError, match="created anew"):
+        source.partitions(start, end)
+
+
+def test_commit_moves_a_consumer_that_is_behind():
+    """From where it stands, in every partition."""
+    queue = FakeQueue(10, 5, stored={0: 4})
+    source = reader(queue)
+    source.commit(everything(source, source.initialOffset()))
+    assert queue.moves == [(0, 4, 10), (1, 0, 5)]
+
+
+def test_commit_leaves_a_consumer_that_is_there_or_ahead():
+    """The sink has moved it in its transaction."""
+    queue = FakeQueue(10, 5)
+    source = reader(queue)
+    end = everything(source, source.initialOffset())
+    queue.stored = {0: 10, 1: 7}
+    source.commit(end)
+    assert queue.moves == []
+
+
+def test_commit_overtaken_by_another_move_leaves_it():
+    """Somebody moved the consumer past our end between our look and our move."""
+    queue = FakeQueue(10)
+    source = reader(queue)
+    end = everything(source, source.initialOffset())
+    queue.interference = [12]
+    source.commit(end)
+    assert queue.stored == {0: 12}
+    assert queue.moves == []
+
+
+def test_commit_disturbed_by_another_move_is_repeated():
+    """The other move left it behind our end."""
+    queue = FakeQueue(10)
+    source = reader(queue)
+    end = everything(source, source.initialOffset())
+    queue.interference = [3]
+    source.commit(end)
+    assert queue.moves == [(0, 3, 10)]
+
+
+def test_commit_that_is_always_disturbed_is_an_error():
+    """Two queries fight over one consumer."""
+    queue = FakeQueue(1000)
+    source = reader(queue)
+    end = everything(source, source.initialOffset())
+    queue.interference = [1, 2, 3, 4, 5, 6, 7]
+    with pytest.raises(OffsetConflictError):
+        source.commit(end)
+
+
+def test_commit_without_a_consumer_does_nothing():
+    """There is nothing to move."""
+    queue = FakeQueue(10, consumer=None)
+    source = reader(queue, starting_offsets=StartingPoint.EARLIEST)
+    source.commit(everything(source, source.initialOffset()))
+    assert queue.moves == []
+
+
+def test_progress_shows_where_the_queue_ends():
+    """From the last look: reporting costs no request."""
+    queue = FakeQueue(100, 3)
+    source = reader(queue, max_rows_per_partition=10)
+    assert source.reportLatestOffset() is None
+    by_default(source, source.initialOffset())
+    looks = queue.looks
+    assert ends(source.reportLatestOffset()) == {0: 100, 1: 3}
+    assert queue.looks == looks
+
+
+def test_idle_queue_is_not_hammered():
+    """Spark asks every 10 ms; the cluster is asked less often, and each answer is fresh."""
+    queue, clock = FakeQueue(10), Clock()
+    source = reader(queue, clock)
+    offset = everything(source, source.initialOffset())
+    assert clock.slept == []
+    everything(source, offset)
+    assert clock.slept == []
+    everything(source, offset)
+    assert clock.slept == [pytest.approx(IDLE_INTERVAL)]
+    queue.uppers = [12]
+    offset = everything(source, offset)
+    assert ends(offset) == {0: 12}
+    everything(source, offset)
+    assert len(clock.slept) == 2
+
+
+def test_reader_travels_to_tasks():
+    """Spark pickles it with everything it needs, the token included but never shown."""
+    queue = FakeQueue(10)
+    source = QueueStreamReader(
+        SourceOptions(
+            queue=QUEUE,
+            consumer=CONSUMER,
+            cluster=ClusterConfig.resolve("localhost:80", "secret-token"),
+            starting_offsets=StartingPoint.EARLIEST,
+        ),
+        queue,
+        "local",
+        table(),
+        rows=None,
+    )
+    assert b"secret-token" in pickle.dumps(source)
+    assert "secret-token" not in repr(vars(source))

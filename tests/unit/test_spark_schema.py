@@ -1,0 +1,145 @@
+"""Spark's types against Arrow's, without a JVM."""
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    CalendarIntervalType,
+    CharType,
+    DateType,
+    DayTimeIntervalType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    NullType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VarcharType,
+    VariantType,
+    YearMonthIntervalType,
+)
+from pyspark.testing.objects import ExamplePointUDT
+
+from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
+from yt_exactly_once.codec.types import SIMPLE_NAMES
+from yt_exactly_once.errors import SchemaMismatchError
+from yt_exactly_once.spark.schema import arrow_of_spark, spark_schema_of
+
+EVERY_TYPE = StructType(
+    [
+        StructField("flag", BooleanType(), nullable=False),
+        StructField("tiny", ByteType()),
+        StructField("short", ShortType()),
+        StructField("int", IntegerType()),
+        StructField("long", LongType()),
+        StructField("float", FloatType()),
+        StructField("double", DoubleType()),
+        StructField("text", StringType()),
+        StructField("bytes", BinaryType()),
+        StructField("day", DateType()),
+        StructField("instant", TimestampType()),
+        StructField("span", DayTimeIntervalType()),
+        StructField("money", DecimalType(20, 4)),
+        StructField("nothing", NullType()),
+        StructField("list", ArrayType(LongType(), containsNull=False)),
+        StructField("map", MapType(StringType(), ArrayType(DateType()), valueContainsNull=False)),
+        StructField(
+            "struct",
+            StructType(
+                [StructField("a", LongType(), nullable=False), StructField("b", DateType())]
+            ),
+        ),
+    ]
+)
+
+
+def test_frame_schema_is_the_one_spark_hands_to_python():
+    """Field by field the same as Spark's own conversion."""
+    assert arrow_of_spark(EVERY_TYPE).equals(to_arrow_schema(EVERY_TYPE, timezone="UTC"))
+
+
+@pytest.mark.parametrize("text", [CharType(5), VarcharType(5)])
+def test_text_with_a_length_is_text(text):
+    """Spark hands both to Python as strings."""
+    assert arrow_of_spark(StructType([StructField("c", text)])).types == [pa.string()]
+
+
+def test_user_defined_type_is_what_it_is_stored_as():
+    """Spark hands its storage form to Python."""
+    assert arrow_of_spark(StructType([StructField("p", ExamplePointUDT())])).types == [
+        pa.list_(pa.field("element", pa.float64(), nullable=False))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("foreign", "remedy"),
+    [
+        (TimestampNTZType(), "CAST(at AS TIMESTAMP)"),
+        (YearMonthIntervalType(), "Cast it in the query"),
+        (CalendarIntervalType(), "Cast it in the query"),
+        (VariantType(), "Cast it in the query"),
+    ],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_spark_type_without_a_counterpart_is_refused(foreign, remedy, nested):
+    """The column is named, with what to do, also deep inside."""
+    kind = MapType(StringType(), ArrayType(foreign)) if nested else foreign
+    with pytest.raises(SchemaMismatchError) as caught:
+        arrow_of_spark(StructType([StructField("at", kind)]))
+    assert caught.value.where == {"column": "at"}
+    assert remedy in caught.value.remedy
+
+
+COLUMNS = [
+    {"name": name, "type_v3": name if name in ("null", "void") else {"type_name": "optional", "item": name}}
+    for name in sorted(SIMPLE_NAMES)
+] + [
+    {"name": "required", "type_v3": "uint64"},
+    {"name": "decimal", "type_v3": {"type_name": "decimal", "precision": 38, "scale": 10}},
+    {"name": "list", "type_v3": {"type_name": "list", "item": {"type_name": "optional", "item": "uint8"}}},
+    {"name": "dict", "type_v3": {"type_name": "dict", "key": "utf8", "value": "timestamp"}},
+    {"name": "tuple", "type_v3": {"type_name": "tuple", "elements": [{"type": "int8"}, {"type": "yson"}]}},
+    {"name": "variant", "type_v3": {"type_name": "variant", "members": [{"name": "a", "type": "interval"}]}},
+    {"name": "nested", "type_v3": {"type_name": "optional",
+                                   "item": {"type_name": "optional", "item": "date"}}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("binary_strings", [False, True])
+def test_source_schema_is_the_one_its_batches_have(binary_strings):
+    """Spark compares the two and would refuse the batches of a source otherwise."""
+    table = TableSchema.from_yt(COLUMNS)
+    options = {"binary_strings": binary_strings, "source_columns": True}
+    spark = spark_schema_of(table, **options)
+    assert to_arrow_schema(spark, timezone="UTC").equals(arrow_schema_of(table, **options))
+    assert arrow_of_spark(spark).equals(arrow_schema_of(table, **options))
+
+
+def test_unsigned_columns_are_read_into_the_next_wider_type():
+    """Spark has no unsigned types; a uint64 needs a decimal of twenty digits."""
+    spark = spark_schema_of(TableSchema.from_yt(COLUMNS))
+    found = {name: spark[name].dataType.simpleString() for name in ("uint8", "uint16", "uint32")}
+    assert found == {"uint8": "smallint", "uint16": "int", "uint32": "bigint"}
+    assert spark["uint64"].dataType == DecimalType(20, 0)
+    assert spark["uint64"].nullable
+    assert not spark["required"].nullable
+
+
+def test_decimal_too_wide_for_spark_is_refused():
+    """Spark's decimals end at 38 digits."""
+    wide = {"type_name": "decimal", "precision": 39, "scale": 0}
+    table = TableSchema.from_yt([{"name": "big", "type_v3": wide}])
+    with pytest.raises(SchemaMismatchError, match="decimal256") as caught:
+        spark_schema_of(table)
+    assert caught.value.where == {"column": "big"}

@@ -1,0 +1,188 @@
+"""How the rows of a micro-batch leave Spark: the frame is evaluated here, exactly once per batch.
+
+In transactional mode every task returns its rows encoded, and Spark hands the driver one result per
+partition; that is the only place where a retried task, a re-run stage or a speculative copy is already
+sorted out. What is collected are payloads, not rows: no Python object per value on the driver. In the
+other modes the tasks write, and the driver learns how many rows there were.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import pyspark.sql.functions as sf
+
+from yt_exactly_once.codec.schema import SOURCE_COLUMNS
+from yt_exactly_once.commit.parts import Payload, TargetRows
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.encode import encode_frame, plain_columns
+from yt_exactly_once.spark.tasks import (
+    KEY_HASH_COLUMNS,
+    REPORT_SCHEMA,
+    InsertTask,
+    PushTask,
+    TaskSettings,
+    require_unique,
+    unpack_hashes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
+
+    from yt_exactly_once.commit.batch import MicroBatch
+    from yt_exactly_once.config import RetryPolicy
+    from yt_exactly_once.spark.targets import PreparedTarget
+    from yt_exactly_once.ytsaurus.client import Connection
+
+
+def collect_rows(
+    frame: DataFrame, target: PreparedTarget, *, dyn_batch_size: int, update: bool, may_split: bool
+) -> TargetRows:
+    """Compute the batch and bring its payloads to the driver.
+
+    Payloads for one tablet, or of one Spark partition where keys choose the tablet, share a lane and
+    so keep their order.
+
+    Args:
+        frame: rows of the batch.
+        target: where they will be written.
+        dyn_batch_size: most rows in one payload.
+        update: keep the columns that the frame does not have.
+        may_split: accept more rows than one transaction may write.
+
+    Raises:
+        BatchTooLargeError: more rows than one transaction may write; nothing was sent.
+    """
+    encoded = encode_frame(
+        frame,
+        target.plan,
+        wire=target.wire,
+        dyn_batch_size=dyn_batch_size,
+        placement=target.placement,
+    )
+    lanes: dict[int, list[tuple[int, int, Payload]]] = defaultdict(list)
+    rows_by_tablet: dict[int | None, int] = defaultdict(int)
+    for chunk in encoded.toArrow().to_pylist():
+        lane = chunk["partition"] if chunk["tablet"] is None else chunk["tablet"]
+        payload = Payload(chunk["row_count"], chunk["payload"])
+        lanes[lane].append((chunk["partition"], chunk["position"], payload))
+        rows_by_tablet[chunk["tablet"]] += chunk["row_count"]
+    if not may_split:
+        target.require_room(rows_by_tablet)
+    return TargetRows(
+        path=target.path,
+        lanes=[[payload for _, _, payload in sorted(lanes[lane])] for lane in sorted(lanes)],
+        wire=target.wire.value,
+        row_count=sum(rows_by_tablet.values()),
+        update=update,
+        lane_is_tablet=not target.is_sorted,
+    )
+
+
+def insert_from_tasks(
+    frame: DataFrame,
+    target: PreparedTarget,
+    *,
+    connection: Connection,
+    dyn_batch_size: int,
+    retry: RetryPolicy,
+    update: bool,
+    unique_keys: bool = False,
+) -> TargetRows:
+    """Let the tasks write straight into the table; a task that is repeated writes again.
+
+    Args:
+        frame: rows of the batch.
+        target: where to write.
+        connection: the cluster.
+        dyn_batch_size: rows per request.
+        retry: how often a request is repeated.
+        update: keep the columns that the frame does not have.
+        unique_keys: find two rows with one key.
+
+    Raises:
+        NotOneToOneError: two rows have one key.
+    """
+    keys = [f"`{name}`" for name in target.plan.key_names] if unique_keys else []
+    if unique_keys:
+        wide, narrow = KEY_HASH_COLUMNS
+        frame = frame.withColumns({wide: sf.xxhash64(*keys), narrow: sf.hash(*keys)})
+    reports = _run(
+        frame,
+        target,
+        KEY_HASH_COLUMNS if unique_keys else (),
+        lambda names: InsertTask(
+            TaskSettings(names, target, connection, dyn_batch_size, retry), update, unique_keys
+        ),
+    )
+    if unique_keys:
+        require_unique(unpack_hashes(row["key_hashes"] for row in reports), target.path)
+    return _written(target, reports)
+
+
+def push_from_tasks(
+    frame: DataFrame,
+    batch: MicroBatch,
+    target: PreparedTarget,
+    *,
+    connection: Connection,
+    dyn_batch_size: int,
+    retry: RetryPolicy,
+    producer: str,
+) -> TargetRows:
+    """Let the tasks append through queue-producer sessions, which drop rows they have seen.
+
+    Rows are numbered by their source when the frame has the service columns and the query reads one
+    queue, and by batch id and position otherwise.
+
+    Raises:
+        NotOneToOneError: rows of one source partition are in two Spark partitions, or out of order.
+    """
+    by_source = set(SOURCE_COLUMNS) <= set(frame.columns) and len(batch.sources) == 1
+    reports = _run(
+        frame,
+        target,
+        SOURCE_COLUMNS if by_source else (),
+        lambda names: PushTask(
+            TaskSettings(names, target, connection, dyn_batch_size, retry),
+            batch,
+            producer,
+            by_source,
+        ),
+    )
+    return _written(target, reports)
+
+
+def require_stateless(batch: MicroBatch) -> None:
+    """Check that a query may write in idempotent mode.
+
+    Raises:
+        ConfigError: it keeps state, so a replay may give other rows.
+    """
+    if batch.stateful:
+        raise ConfigError(
+            "Idempotent mode is for stateless one-to-one flows, and this query keeps state",
+            remedy="Use mode='transactional'",
+            query=batch.query_id,
+        )
+
+
+def _run(
+    frame: DataFrame,
+    target: PreparedTarget,
+    extra: tuple[str, ...],
+    task: Callable[[tuple[str, ...]], InsertTask | PushTask],
+) -> list[dict[str, Any]]:
+    plain, names = plain_columns(frame, {*target.plan.names, *SOURCE_COLUMNS, *extra})
+    reports: list[dict[str, Any]] = (
+        plain.mapInArrow(task(names), REPORT_SCHEMA).toArrow().to_pylist()
+    )
+    return reports
+
+
+def _written(target: PreparedTarget, reports: list[dict[str, Any]]) -> TargetRows:
+    count = sum(int(row["row_count"]) for row in reports)
+    return TargetRows(path=target.path, lanes=(), wire=target.wire.value, row_count=count)

@@ -1,0 +1,78 @@
+"""The Java runtime Spark starts with: found and old enough, or a clear error before Spark's own.
+
+It looks where Spark's launcher looks, in the same order, and never starts a JVM that runs on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from yt_exactly_once.errors import JavaNotFoundError
+
+OLDEST_JAVA = 17
+"""Spark 4 runs on this release of Java or a newer one."""
+
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_PATIENCE_SECONDS = 60
+_REMEDY = (
+    f"Install Java {OLDEST_JAVA} or newer, for instance the package openjdk-17-jre-headless, and set "
+    "JAVA_HOME to it or put its java on PATH"
+)
+
+
+def require_java() -> None:
+    """Return when Spark will find a Java runtime it can start with.
+
+    Raises:
+        JavaNotFoundError: there is none, it does not start, or it is too old.
+    """
+    java = _find()
+    release = _release(java)
+    if release < OLDEST_JAVA:
+        raise JavaNotFoundError(
+            f"Java {release} is too old for Spark, which needs {OLDEST_JAVA} or newer",
+            remedy=_REMEDY,
+            path=java,
+        )
+
+
+def _find() -> str:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        # Spark's launcher does not look any further once JAVA_HOME is set.
+        java = Path(home) / "bin" / "java"
+        if not os.access(java, os.X_OK):
+            raise JavaNotFoundError(
+                "JAVA_HOME is set, and there is no Java runtime in it", remedy=_REMEDY, path=java
+            )
+        return str(java)
+    found = shutil.which("java")
+    if found is None:
+        raise JavaNotFoundError("No Java runtime was found", remedy=_REMEDY)
+    return found
+
+
+def _release(java: str) -> int:
+    try:
+        answer = subprocess.run(
+            [java, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_SECONDS,
+            check=True,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise JavaNotFoundError(
+            "The Java runtime does not start", remedy=_REMEDY, path=java
+        ) from error
+    told = _VERSION.search(answer.stderr + answer.stdout)
+    if told is None:
+        raise JavaNotFoundError(
+            "The Java runtime does not tell its version", remedy=_REMEDY, path=java
+        )
+    return int(told[1])

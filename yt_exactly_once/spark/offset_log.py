@@ -1,0 +1,194 @@
+"""Which query, which batch, which rows: what Spark knows of the micro-batch a sink is called with.
+
+Read from Spark's own offset log, since a sink must agree with what a replay will read, and the plan of
+the running query. Two ways behind one function: the running query in the JVM, or, where there is no JVM
+(Spark Connect), the files of an explicit checkpoint location.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlparse
+from urllib.request import url2pathname
+
+from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
+from yt_exactly_once.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import DataFrame
+
+QUERY_ID_PROPERTY = "sql.streaming.queryId"
+"""Local property Spark sets on the thread that runs a micro-batch (`StreamExecution.scala`)."""
+
+_STATE_STORE_WRITER = "org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreWriter"
+"""Trait of every physical operator that writes state."""
+
+_NO_OFFSET = "-"
+"""How Spark's offset log spells a source that has no offset yet (`OffsetSeqLog.scala`)."""
+
+
+class OffsetLog(Protocol):
+    """Tells what a micro-batch is."""
+
+    def identify(self, frame: DataFrame, batch_id: int) -> MicroBatch:
+        """Return the micro-batch that Spark is running."""
+
+
+class RunningQuery:
+    """Reads the offset log and the plan of the running query through the JVM."""
+
+    def identify(self, frame: DataFrame, batch_id: int) -> MicroBatch:
+        """See `OffsetLog.identify`.
+
+        Raises:
+            ConfigError: called outside `foreachBatch`, or without a JVM.
+        """
+        session = frame.sparkSession
+        jvm = getattr(session, "_jvm", None)
+        if jvm is None:
+            raise ConfigError(
+                "This session has no JVM to ask for the query's offsets (Spark Connect)",
+                remedy="Pass checkpoint_location= with the query's checkpoint",
+            )
+        query_id = session.sparkContext.getLocalProperty(QUERY_ID_PROPERTY)
+        if query_id is None:
+            raise ConfigError(
+                "The sink was called outside a streaming query",
+                remedy="Use it as writeStream.foreachBatch(sink), or call it from a foreachBatch "
+                "function on the same thread",
+            )
+        active = frame._jdf.sparkSession().sharedState().activeStreamingQueries()  # noqa: SLF001
+        execution = active.get(jvm.java.util.UUID.fromString(query_id))
+        log = execution.offsetLog()
+        return MicroBatch(
+            query_id=query_id,
+            batch_id=batch_id,
+            run_id=execution.runId().toString(),
+            sources=source_ranges(_offsets(log.get(batch_id)), _offsets(log.get(batch_id - 1))),
+            stateful=_is_stateful(jvm, execution.lastExecution().executedPlan()),
+        )
+
+
+class CheckpointFiles:
+    """Reads the same from a checkpoint folder.
+
+    Args:
+        location: the `checkpointLocation` of the query: a path or a `file:` URL.
+
+    Raises:
+        ConfigError: the location is on a file system this process cannot read directly.
+    """
+
+    def __init__(self, location: str) -> None:
+        parts = urlparse(location)
+        if parts.scheme not in ("", "file"):
+            raise ConfigError(
+                f"checkpoint_location on {parts.scheme} cannot be read without a JVM",
+                remedy="Leave checkpoint_location out where the session has a JVM, or use a path",
+            )
+        self._root = Path(url2pathname(parts.path) if parts.scheme else location)
+        self._run_id = str(uuid.uuid4())
+
+    def identify(self, frame: DataFrame, batch_id: int) -> MicroBatch:  # noqa: ARG002 - one interface
+        """See `OffsetLog.identify`.
+
+        Raises:
+            ConfigError: there is no checkpoint with this batch at the location.
+        """
+        try:
+            metadata = json.loads((self._root / "metadata").read_text())
+            now = self._read(batch_id)
+        except FileNotFoundError as error:
+            raise ConfigError(
+                f"checkpoint_location has no batch {batch_id}",
+                remedy="Pass the checkpointLocation of this very query",
+                path=str(self._root),
+            ) from error
+        before = self._read(batch_id - 1) if batch_id > 0 else []
+        return MicroBatch(
+            query_id=metadata["id"],
+            batch_id=batch_id,
+            run_id=self._run_id,
+            sources=source_ranges(now, before),
+            stateful=(self._root / "state").exists(),
+        )
+
+    def _read(self, batch_id: int) -> list[str]:
+        lines = (self._root / "offsets" / str(batch_id)).read_text().splitlines()
+        # First the version, then the metadata, then one line per source.
+        return [line for line in lines[2:] if line != _NO_OFFSET]
+
+
+def source_ranges(now: Sequence[str], before: Sequence[str]) -> tuple[SourceRange, ...]:
+    """Pair the end offsets of a batch with its starts, for the sources that are YTsaurus queues.
+
+    Args:
+        now: offsets of the batch, one JSON text per source.
+        before: offsets of the batch before; empty for the first batch.
+    """
+    starts = {_identity(offset): offset for offset in _queue_offsets(before)}
+    ranges = []
+    for end in _queue_offsets(now):
+        start = starts.get(_identity(end))
+        # Spark logs no offset before its first one; ours carries where its batch began.
+        first = end["start"] if start is None else start["partitions"]
+        ranges.append(
+            SourceRange(
+                cluster=end["cluster"],
+                queue=end["queue"],
+                consumer=end.get("consumer"),
+                partitions=tuple(
+                    PartitionRange(int(index), int(first.get(index, 0)), int(offset))
+                    for index, offset in sorted(
+                        end["partitions"].items(), key=lambda item: int(item[0])
+                    )
+                ),
+            )
+        )
+    return tuple(ranges)
+
+
+def _identity(offset: dict[str, Any]) -> tuple[Any, ...]:
+    return offset["cluster"], offset["queue"], offset.get("consumer")
+
+
+def _queue_offsets(texts: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield the offsets that our source wrote; any other source has no consumer to move."""
+    for text in texts:
+        try:
+            offset = json.loads(text)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(offset, dict) and {"cluster", "queue", "partitions"} <= offset.keys():
+            yield offset
+
+
+def _offsets(logged: Any) -> list[str]:
+    """Return the JSON texts in an `Option[OffsetSeqBase]` of the JVM."""
+    if not logged.isDefined():
+        return []
+    sequence = logged.get()
+    if sequence.getClass().getSimpleName() == "OffsetMap":
+        offsets = sequence.offsetsMap().values().toSeq()
+    else:
+        offsets = sequence.offsets()
+    options = [offsets.apply(index) for index in range(offsets.size())]
+    return [str(option.get().json()) for option in options if option.isDefined()]
+
+
+def _is_stateful(jvm: Any, plan: Any) -> bool:
+    """Tell whether any operator of a physical plan writes state."""
+    writer = jvm.java.lang.Class.forName(_STATE_STORE_WRITER)
+    pending = [plan]
+    while pending:
+        node = pending.pop()
+        if writer.isInstance(node):
+            return True
+        children = node.children()
+        pending.extend(children.apply(index) for index in range(children.size()))
+    return False

@@ -1,0 +1,369 @@
+"""`TransactionalSink`: the object a query hands its micro-batches to.
+
+Its `__call__` is the whole story of a batch. The sink travels by pickle as configuration; connections,
+prepared targets and the ledger are made anew in the process that uses it.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.commit.ledger import LEDGER_SCHEMA, CommitLedger, Verdict, judge
+from yt_exactly_once.commit.parts import split, whole
+from yt_exactly_once.commit.transactional import BatchCommit
+from yt_exactly_once.config import (
+    DEFAULT_DYN_BATCH_SIZE,
+    ROWS_PER_TABLET_LIMIT,
+    ClusterConfig,
+    RetryPolicy,
+    WriteMode,
+)
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.observability import Event, emitter
+from yt_exactly_once.retrying import run_attempts
+from yt_exactly_once.spark.delivery import (
+    collect_rows,
+    insert_from_tasks,
+    push_from_tasks,
+    require_stateless,
+)
+from yt_exactly_once.spark.offset_log import CheckpointFiles, RunningQuery
+from yt_exactly_once.spark.sink_options import AUTO_WIRE, SinkOptions, Target, check_positive
+from yt_exactly_once.spark.targets import prepare_target
+from yt_exactly_once.ytsaurus.client import Connection
+from yt_exactly_once.ytsaurus.consumers import require_registration
+from yt_exactly_once.ytsaurus.tables import (
+    describe_table,
+    ensure_producer,
+    ensure_table,
+    require_columns,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from yt_exactly_once.commit.batch import MicroBatch
+    from yt_exactly_once.commit.ledger import LedgerEntry
+    from yt_exactly_once.commit.parts import TargetRows
+    from yt_exactly_once.observability import Emitter, Listener
+    from yt_exactly_once.spark.offset_log import OffsetLog
+    from yt_exactly_once.spark.targets import PreparedTarget
+
+DYN_BATCH_SIZE_CONF = "spark.yt.write.dynBatchSize"
+"""Spark conf that SPYT reads too; used when the argument is absent."""
+
+
+class TransactionalSink:
+    """Writes the micro-batches of a query into a dynamic table, exactly once.
+
+    Use it as `frame.writeStream.foreachBatch(TransactionalSink("//home/app/result"))`. In the default
+    mode each batch is one short tablet transaction that writes the rows, moves the queue consumers and
+    records the batch in a ledger, all or nothing; a batch that Spark replays is found in the ledger and
+    skipped. The promise holds over any crash of driver, tasks, proxies and network. What breaks it:
+    writing to the ledger or moving the consumer by hand, and (for the offsets only) a checkpoint that
+    was deleted or restored, which is refused with an error.
+
+    Args:
+        path: the target, a mounted dynamic table, ordered or sorted; or several `Target`s that are
+            written together, all or nothing.
+        mode: `transactional` (default), `at-least-once` or `idempotent`.
+        proxy: `host:port` or URL of a proxy; default: `YT_PROXY`.
+        token: OAuth token; default: `YT_TOKEN`.
+        dyn_batch_size: rows per insert request; default: the Spark conf
+            `spark.yt.write.dynBatchSize`, else 50 000.
+        ledger_path: the ledger table, created and mounted on first use; default: `<path>_ledger`.
+        producer_path: the queue-producer table of idempotent mode on ordered targets, created and
+            mounted on first use; default: `<path>_producer`.
+        ledger_attributes: further attributes for a ledger that is created, such as
+            `tablet_cell_bundle` or `primary_medium`.
+        advance_consumer: move the consumers of the query's queues. Of several sinks called from one
+            foreachBatch function all but the last must have `False`.
+        update_columns: keep the columns of an existing sorted row that the frame does not have.
+        split_oversized: write a batch that one transaction cannot carry in several. The batch is then
+            visible part by part, and the query must give the same rows in the same order whenever it
+            is replayed; a replay that differs is refused.
+        transaction_timeout: lease of the transaction; tablet nodes allow 60 s.
+        connections: requests sent side by side within one transaction.
+        rows_per_tablet_limit: the cluster's `max_rows_per_transaction`; bigger batches are refused.
+        wire_format: `auto`, `arrow` or `yson`.
+        retry: how often and how long an attempt is repeated.
+        checkpoint_location: the query's checkpoint; needed only where the session has no JVM.
+        client_config: laid over the configuration of `ytsaurus-client`.
+        listener: called with the name and the fields of every event, for metrics.
+
+    Raises:
+        ConfigError: an option is missing, unknown or impossible.
+    """
+
+    def __init__(
+        self,
+        path: str | Sequence[Target],
+        *,
+        mode: str = WriteMode.TRANSACTIONAL,
+        proxy: str | None = None,
+        token: str | None = None,
+        dyn_batch_size: int | None = None,
+        ledger_path: str | None = None,
+        producer_path: str | None = None,
+        ledger_attributes: Mapping[str, Any] | None = None,
+        advance_consumer: bool = True,
+        update_columns: bool = False,
+        split_oversized: bool = False,
+        transaction_timeout: timedelta = timedelta(seconds=60),
+        connections: int = 4,
+        rows_per_tablet_limit: int = ROWS_PER_TABLET_LIMIT,
+        wire_format: str = AUTO_WIRE,
+        retry: RetryPolicy | None = None,
+        checkpoint_location: str | None = None,
+        client_config: Mapping[str, Any] | None = None,
+        listener: Listener | None = None,
+    ) -> None:
+        if isinstance(path, str):
+            targets: tuple[Target, ...] = (Target(path=path, update_columns=update_columns),)
+        else:
+            targets = tuple(path)
+            if update_columns:
+                raise ConfigError(
+                    "update_columns was given beside a list of targets",
+                    remedy="Give it to the Target it is meant for",
+                )
+        first = targets[0].path if targets else "//"
+        self.options = SinkOptions(
+            targets=targets,
+            mode=WriteMode.parse(mode),
+            cluster=ClusterConfig.resolve(proxy, token, client_config=dict(client_config or {})),
+            ledger_path=ledger_path or f"{first}_ledger",
+            producer_path=producer_path or f"{first}_producer",
+            dyn_batch_size=dyn_batch_size,
+            ledger_attributes=dict(ledger_attributes or {}),
+            advance_consumer=advance_consumer,
+            split_oversized=split_oversized,
+            transaction_timeout=transaction_timeout,
+            connections=connections,
+            rows_per_tablet_limit=rows_per_tablet_limit,
+            wire_format=wire_format,
+            retry=retry or RetryPolicy(),
+            listener=listener,
+        )
+        self._offset_log: OffsetLog = (
+            CheckpointFiles(checkpoint_location) if checkpoint_location else RunningQuery()
+        )
+        self._open()
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        """Write one micro-batch; Spark calls this.
+
+        1. Identify the query, the batch, and its range of every queue.
+        2. Look the batch up in the ledger: one that is there is a replay, and skipped.
+        3. Compute its rows, once, as encoded payloads.
+        Then, as one attempt that is repeated while that can help:
+        4. open a transaction, 5. check ledger and consumers in it, 6. write the rows,
+        7. advance the consumers, 8. record the batch in the ledger, 9. commit.
+
+        Raises:
+            ExactlyOnceError: the batch was not written, or its fate will be known on the replay.
+        """
+        batch = self._offset_log.identify(frame, batch_id)  # 1
+        emit = self._emitter(batch)
+        with _reported(emit):
+            clock = _Clock()
+            self._prepare_run(frame, batch, emit)
+            entry, verdict = self._look_up(batch, emit)  # 2
+            if verdict is Verdict.REPLAY:
+                self._skip(frame, batch, emit)
+                return
+            clock.lap("look_up")
+            rows = self._compute(frame, batch, emit)  # 3
+            clock.lap("compute")
+            if not (batch.moves or any(target.row_count for target in rows)):
+                emit(Event.BATCH_SKIPPED, reason="empty")
+                return
+            limit = self.options.rows_per_tablet_limit
+            parts = split(rows, limit) if self.options.split_oversized else whole(rows)
+            resumed = entry if verdict is Verdict.PARTIAL else None
+            committed = self._committer(batch, emit).commit(batch, parts, resumed)  # 4 to 9
+            clock.lap("commit")
+            emit(
+                Event.BATCH_COMMITTED,
+                rows=committed.row_count,
+                attempts=committed.attempts,
+                transaction=committed.transaction_id,
+                seconds=clock.laps,
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave behind what belongs to this process."""
+        return {name: value for name, value in vars(self).items() if name not in _PROCESS_STATE}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Begin afresh in another process."""
+        vars(self).update(state)
+        self._open()
+
+    def __repr__(self) -> str:
+        paths = ", ".join(target.path for target in self.options.targets)
+        return f"TransactionalSink({paths!r}, mode={self.options.mode.value!r})"
+
+    def _open(self) -> None:
+        self._connection = Connection(self.options.cluster)
+        self._targets: tuple[PreparedTarget, ...] = ()
+        self._prepared: tuple[str, StructType] | None = None
+        self._agreed = ""
+
+    def _emitter(self, batch: MicroBatch) -> Emitter:
+        return emitter(
+            self.options.listener,
+            query=batch.query_id,
+            batch=batch.batch_id,
+            target=self.options.targets[0].path,
+            mode=self.options.mode.value,
+        )
+
+    def _prepare_run(self, frame: DataFrame, batch: MicroBatch, emit: Emitter) -> None:
+        """Check everything that can be wrong before the first row of a run."""
+        options, key = self.options, (batch.run_id, frame.schema)
+        if self._prepared == key:
+            return
+        self._targets = tuple(
+            prepare_target(
+                self._connection,
+                target,
+                frame,
+                wire=options.wire_format,
+                rows_per_tablet=options.rows_per_tablet_limit,
+            )
+            for target in options.targets
+        )
+        if options.mode is WriteMode.IDEMPOTENT:
+            require_stateless(batch)
+            if not all(target.is_sorted for target in self._targets):
+                ensure_producer(self._connection, options.producer_path)
+        if options.advance_consumer:
+            for source in batch.sources:
+                if source.consumer is not None:
+                    require_registration(self._connection, source.consumer, source.queue)
+        ledger = options.ledger_path
+        if ensure_table(self._connection, ledger, LEDGER_SCHEMA, options.ledger_attributes):
+            emit(Event.LEDGER_CREATED, path=ledger)
+        require_columns(describe_table(self._connection, ledger), LEDGER_SCHEMA, "a ledger")
+        self._prepared = key
+
+    def _ledger(self, batch: MicroBatch) -> CommitLedger:
+        paths = [target.path for target in self.options.targets]
+        return CommitLedger(self.options.ledger_path, batch.query_id, paths)
+
+    def _look_up(self, batch: MicroBatch, emit: Emitter) -> tuple[LedgerEntry | None, Verdict]:
+        ledger = self._ledger(batch)
+        entry = run_attempts(lambda _: ledger.read(self._connection), self.options.retry, emit)
+        verdict = judge(entry, batch, ledger=ledger.path, running=self._agreed == batch.run_id)
+        self._agreed = batch.run_id
+        emit(Event.LEDGER_READ, verdict=verdict.value)
+        return entry, verdict
+
+    def _skip(self, frame: DataFrame, batch: MicroBatch, emit: Emitter) -> None:
+        """Let a replay pass without writing.
+
+        The frame of a stateful query is evaluated all the same: Spark must build its state anew, and
+        refuses to go on when a batch leaves none behind.
+        """
+        if batch.stateful:
+            frame.write.format("noop").mode("overwrite").save()
+        emit(Event.BATCH_SKIPPED, reason="replay")
+
+    def _compute(self, frame: DataFrame, batch: MicroBatch, emit: Emitter) -> list[TargetRows]:
+        """Evaluate the frame, once; in modes that write from tasks its rows are in the table then."""
+        if len(self._targets) > 1:
+            # Several frames are made of it, and each evaluation of a stateful one would commit state.
+            frame = frame.localCheckpoint(eager=True)
+        rows = [self._deliver(frame, batch, target) for target in self._targets]
+        emit(Event.BATCH_COMPUTED, rows=sum(target.row_count for target in rows))
+        return rows
+
+    def _deliver(self, frame: DataFrame, batch: MicroBatch, target: PreparedTarget) -> TargetRows:
+        options, size = self.options, self._dyn_batch_size(frame)
+        frame = target.transformed(frame)
+        if options.mode is WriteMode.TRANSACTIONAL:
+            return collect_rows(
+                frame,
+                target,
+                dyn_batch_size=size,
+                update=target.update_columns,
+                may_split=options.split_oversized,
+            )
+        if options.mode is WriteMode.IDEMPOTENT and not target.is_sorted:
+            return push_from_tasks(
+                frame,
+                batch,
+                target,
+                connection=self._connection,
+                dyn_batch_size=size,
+                retry=options.retry,
+                producer=options.producer_path,
+            )
+        return insert_from_tasks(
+            frame,
+            target,
+            connection=self._connection,
+            dyn_batch_size=size,
+            retry=options.retry,
+            update=target.update_columns,
+            unique_keys=options.mode is WriteMode.IDEMPOTENT,
+        )
+
+    def _committer(self, batch: MicroBatch, emit: Emitter) -> BatchCommit:
+        return BatchCommit(
+            self._connection,
+            self._ledger(batch),
+            policy=self.options.retry,
+            emit=emit,
+            transaction_timeout=self.options.transaction_timeout,
+            lanes=self.options.connections,
+            advance_consumer=self.options.advance_consumer,
+        )
+
+    def _dyn_batch_size(self, frame: DataFrame) -> int:
+        size = self.options.dyn_batch_size
+        if size is None:
+            configured = frame.sparkSession.conf.get(DYN_BATCH_SIZE_CONF, None)
+            try:
+                size = DEFAULT_DYN_BATCH_SIZE if configured is None else int(configured)
+            except ValueError:
+                raise ConfigError(
+                    f"{DYN_BATCH_SIZE_CONF} is {configured!r}, not a number",
+                    remedy="Set it to a positive number of rows",
+                ) from None
+            check_positive(size, DYN_BATCH_SIZE_CONF)
+        # A request may not carry more rows than a transaction.
+        return min(size, self.options.rows_per_tablet_limit)
+
+
+_PROCESS_STATE = frozenset({"_connection", "_targets", "_prepared", "_agreed"})
+
+
+class _Clock:
+    """Wall time between laps, in seconds."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.monotonic()
+
+    def lap(self, name: str) -> None:
+        now = time.monotonic()
+        self.laps[name] = round(now - self._last, 4)
+        self._last = now
+
+
+@contextmanager
+def _reported(emit: Emitter) -> Iterator[None]:
+    emit(Event.BATCH_STARTED)
+    try:
+        yield
+    except Exception as error:
+        emit(Event.BATCH_FAILED, reason=type(error).__name__, error=str(error))
+        raise

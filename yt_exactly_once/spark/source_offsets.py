@@ -1,0 +1,204 @@
+"""Offsets of the source: what Spark keeps in its log, and how the next one is planned.
+
+An offset describes itself (cluster, queue, consumer) and carries both ends of the batch that it closes.
+The start is there because Spark does not log where the first batch of a query begins: it asks the source
+again on a replay, when the consumer may have moved on. Everything here is arithmetic; nothing talks to a
+cluster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from yt_exactly_once.errors import ConfigError, DataLossError
+from yt_exactly_once.spark.source_options import StartingPoint
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from yt_exactly_once.ytsaurus.queues import PartitionBounds
+
+NEW_QUERY = "Start a new query with a new checkpoint location"
+
+
+@dataclass(frozen=True)
+class QueueOffset:
+    """A position in a queue, and where the batch that ends there began.
+
+    Attributes:
+        cluster: name of the queue's cluster.
+        queue: path of the queue.
+        consumer: path of the consumer; `None` when the query reads without one.
+        partitions: first unread row of every queue partition.
+        start: first row of the batch that ends here, of every queue partition.
+    """
+
+    cluster: str
+    queue: str
+    consumer: str | None
+    partitions: dict[int, int]
+    start: dict[int, int]
+
+    @classmethod
+    def from_json(cls, offset: Mapping[str, Any]) -> Self:
+        """Read an offset of Spark's log.
+
+        Raises:
+            ConfigError: it was not written by this source.
+        """
+        try:
+            return cls(
+                cluster=str(offset["cluster"]),
+                queue=str(offset["queue"]),
+                consumer=offset["consumer"],
+                partitions=_by_partition(offset["partitions"]),
+                start=_by_partition(offset["start"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ConfigError(
+                "The checkpoint holds an offset that this source did not write",
+                remedy=f"Use the checkpoint of this query. {NEW_QUERY} otherwise",
+            ) from error
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the offset for Spark's log; equal offsets give equal text."""
+        return {
+            "cluster": self.cluster,
+            "queue": self.queue,
+            "consumer": self.consumer,
+            "partitions": {str(key): self.partitions[key] for key in sorted(self.partitions)},
+            "start": {str(key): self.start[key] for key in sorted(self.start)},
+        }
+
+    def advanced(self, partitions: dict[int, int]) -> Self:
+        """Return the offset that closes the batch from here to `partitions`."""
+        start = {partition: self.partitions.get(partition, 0) for partition in partitions}
+        return type(self)(self.cluster, self.queue, self.consumer, partitions, start)
+
+    def ranges(self) -> list[tuple[int, int, int]]:
+        """Return partition, first row and end of everything in the batch that ends here."""
+        return [
+            (partition, self.start.get(partition, 0), end)
+            for partition, end in sorted(self.partitions.items())
+            if end > self.start.get(partition, 0)
+        ]
+
+    def require_same_source(self, cluster: str, queue: str, consumer: str | None) -> None:
+        """Check that a logged offset belongs to the source as it is configured now.
+
+        Raises:
+            ConfigError: the checkpoint belongs to another queue or another consumer.
+        """
+        logged = (self.cluster, self.queue, self.consumer)
+        for name, old, new in zip(
+            ("cluster", "queue", "consumer"), logged, (cluster, queue, consumer), strict=True
+        ):
+            if old != new:
+                raise ConfigError(
+                    f"The checkpoint belongs to the {name} {old}, the query now reads {new}",
+                    remedy=f"Set the {name} back. {NEW_QUERY} if the change is meant",
+                    queue=queue,
+                )
+
+
+def first_positions(
+    starting: StartingPoint | dict[int, int],
+    bounds: Sequence[PartitionBounds],
+    stored: Mapping[int, int],
+    *,
+    queue: str,
+) -> dict[int, int]:
+    """Return where a query without a checkpoint begins.
+
+    A partition that the consumer has never moved in begins at the first row there is: the consumer
+    never claimed the trimmed ones.
+
+    Args:
+        starting: the option.
+        bounds: of every partition.
+        stored: the consumer's offsets, without partitions it was never moved in.
+        queue: path, for messages.
+
+    Raises:
+        ConfigError: offsets by partition do not fit the queue.
+    """
+    if isinstance(starting, dict):
+        return _explicit_positions(starting, bounds, queue)
+    if starting is StartingPoint.LATEST:
+        return {index: bound.upper for index, bound in enumerate(bounds)}
+    if starting is StartingPoint.EARLIEST:
+        return {index: bound.lower for index, bound in enumerate(bounds)}
+    return {index: stored.get(index, bound.lower) for index, bound in enumerate(bounds)}
+
+
+def _explicit_positions(
+    starting: dict[int, int], bounds: Sequence[PartitionBounds], queue: str
+) -> dict[int, int]:
+    if set(starting) != set(range(len(bounds))):
+        raise ConfigError(
+            f"starting_offsets names the partitions {sorted(starting)}, the queue has "
+            f"{len(bounds)}: {list(range(len(bounds)))}",
+            remedy="Name every partition of the queue, and no other",
+            option="starting_offsets",
+            queue=queue,
+        )
+    for partition, row in sorted(starting.items()):
+        if row > bounds[partition].upper:
+            raise ConfigError(
+                f"starting_offsets begins at row {row} of partition {partition}, which ends at "
+                f"{bounds[partition].upper}",
+                remedy="Give a row that exists, or use latest",
+                option="starting_offsets",
+                queue=queue,
+            )
+    return dict(sorted(starting.items()))
+
+
+def check_reachable(
+    offset: QueueOffset, bounds: Sequence[PartitionBounds], *, fail_on_data_loss: bool
+) -> None:
+    """Check that the queue still holds what comes next, before a batch is planned.
+
+    Raises:
+        DataLossError: partitions are gone, rows were trimmed unread, or the queue ends before the
+            offset and so is not the queue that was read.
+    """
+    if offset.partitions and max(offset.partitions) >= len(bounds):
+        raise DataLossError(
+            f"The query has read {max(offset.partitions) + 1} partitions, the queue now has "
+            f"{len(bounds)}",
+            remedy="Partitions cannot be taken away from under a query: their rows moved to other "
+            f"indexes. {NEW_QUERY}",
+            queue=offset.queue,
+        )
+    for partition, bound in enumerate(bounds):
+        position = offset.partitions.get(partition, 0)
+        if position > bound.upper:
+            raise DataLossError(
+                f"The query stands at row {position} of partition {partition}, which ends at "
+                f"{bound.upper}: this is not the queue that was read before",
+                remedy=f"The queue was created anew or the consumer was moved too far. {NEW_QUERY}, "
+                "and a consumer that stands inside the queue",
+                queue=offset.queue,
+                consumer=offset.consumer,
+            )
+        if position < bound.lower and fail_on_data_loss:
+            raise trimmed_rows(offset.queue, offset.consumer, partition, position, bound.lower)
+
+
+def trimmed_rows(
+    queue: str, consumer: str | None, partition: int, start: int, end: int
+) -> DataLossError:
+    """Return the error for rows that were trimmed before they were read."""
+    return DataLossError(
+        f"Rows {start} to {end - 1} of partition {partition} were trimmed before they were read",
+        remedy="Make the consumer vital so that the queue keeps unread rows; to go on without these "
+        "rows set fail_on_data_loss to false",
+        queue=queue,
+        consumer=consumer,
+    )
+
+
+def _by_partition(offsets: Mapping[str, Any]) -> dict[int, int]:
+    return {int(partition): int(row) for partition, row in offsets.items()}

@@ -1,0 +1,227 @@
+"""The options of the source: every one read, checked and named in the error that refuses it.
+
+It reads strings and returns typed values; it never talks to a cluster. Option names are those of SPYT
+where SPYT has the option. A name it does not know is refused, since a misspelt option that is silently
+ignored changes what a query reads.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Self
+
+from yt_exactly_once.config import ClusterConfig
+from yt_exactly_once.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class StartingPoint(StrEnum):
+    """Where a query without a checkpoint begins, for all partitions alike."""
+
+    COMMITTED = "committed"
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+OPTION_NAMES = (
+    "path",
+    "consumer_path",
+    "proxy",
+    "token",
+    "starting_offsets",
+    "max_rows_per_partition",
+    "max_bytes_per_partition",
+    "include_service_columns",
+    "parsing_type_v3",
+    "binary_strings",
+    "fail_on_data_loss",
+)
+"""Every option of the source."""
+
+_BOOLEANS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """The options of one source of one query.
+
+    Attributes:
+        queue: path of the queue, from `path` or `load()`.
+        consumer: path of the consumer; `None` reads without one and moves none.
+        cluster: how to reach the cluster; carries the token, and never shows it.
+        starting_offsets: where a query without a checkpoint begins: one point for all partitions, or
+            the first row of each.
+        max_rows_per_partition: rows of one batch from one queue partition, at most.
+        max_bytes_per_partition: data weight of one batch from one queue partition, about at most; one
+            row is read even when it is heavier.
+        include_service_columns: add the two columns with the coordinates of a row.
+        parsing_type_v3: read columns by `type_v3`; otherwise by the older `type`.
+        binary_strings: read YT `string` as binary, for strings that are not UTF-8.
+        fail_on_data_loss: fail when rows were trimmed before they were read; otherwise step over them.
+    """
+
+    queue: str
+    consumer: str | None
+    cluster: ClusterConfig
+    starting_offsets: StartingPoint | dict[int, int]
+    max_rows_per_partition: int | None = None
+    max_bytes_per_partition: int | None = None
+    include_service_columns: bool = False
+    parsing_type_v3: bool = True
+    binary_strings: bool = False
+    fail_on_data_loss: bool = True
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Read the options as Spark hands them over.
+
+        Args:
+            options: names in any case, values as strings.
+
+        Raises:
+            ConfigError: an option is unknown, missing, malformed or contradicts another one.
+        """
+        given = {name.lower(): value for name, value in options.items()}
+        _refuse_unknown(given)
+        consumer = _path(given, "consumer_path") if "consumer_path" in given else None
+        return cls(
+            queue=_path(given, "path"),
+            consumer=consumer,
+            cluster=_cluster(given),
+            starting_offsets=_starting_offsets(given.get("starting_offsets"), consumer),
+            max_rows_per_partition=_positive(given, "max_rows_per_partition"),
+            max_bytes_per_partition=_positive(given, "max_bytes_per_partition"),
+            include_service_columns=_boolean(given, "include_service_columns", default=False),
+            parsing_type_v3=_boolean(given, "parsing_type_v3", default=True),
+            binary_strings=_boolean(given, "binary_strings", default=False),
+            fail_on_data_loss=_boolean(given, "fail_on_data_loss", default=True),
+        )
+
+
+def _refuse_unknown(given: Mapping[str, str]) -> None:
+    unknown = sorted(set(given) - set(OPTION_NAMES))
+    if not unknown:
+        return
+    name = unknown[0]
+    near = difflib.get_close_matches(name, OPTION_NAMES, n=1, cutoff=0.5)
+    # The value stays out of the message: a misspelt `token` is a token nevertheless.
+    remedy = f"Did you mean {near[0]}?" if near else "Remove it."
+    raise ConfigError(
+        f"The source yt has no option {name}",
+        remedy=f"{remedy} The options are: {', '.join(OPTION_NAMES)}",
+        option=name,
+    )
+
+
+def _path(given: Mapping[str, str], name: str) -> str:
+    what = "consumer" if name == "consumer_path" else "queue"
+    value = given.get(name, "").strip()
+    if not value:
+        how = (
+            "load('//path/to/queue')"
+            if name == "path"
+            else f"option('{name}', '//path/to/consumer')"
+        )
+        raise ConfigError(
+            f"The path of the {what} is missing", remedy=f"Give it: {how}", option=name
+        )
+    if not value.startswith("//") or value.endswith("/") or "@" in value or "[" in value:
+        raise ConfigError(
+            f"{value!r} is not the plain Cypress path of a {what}",
+            remedy="Write it as //home/project/name, without a cluster, attributes, ranges or a "
+            "closing slash",
+            option=name,
+        )
+    return value
+
+
+def _cluster(given: Mapping[str, str]) -> ClusterConfig:
+    for name in ("proxy", "token"):
+        if name in given and not given[name].strip():
+            raise ConfigError(
+                f"The option {name} is empty",
+                remedy=f"Give a value, or leave it out to use YT_{name.upper()}",
+                option=name,
+            )
+    try:
+        return ClusterConfig.resolve(given.get("proxy"), given.get("token"))
+    except ConfigError as error:
+        raise ConfigError(
+            error.what,
+            remedy="Give option('proxy', 'host:port') or set the environment variable YT_PROXY "
+            "before Spark starts",
+            option="proxy",
+        ) from error
+
+
+def _starting_offsets(value: str | None, consumer: str | None) -> StartingPoint | dict[int, int]:
+    if value is None:
+        return StartingPoint.COMMITTED if consumer else StartingPoint.EARLIEST
+    text = value.strip()
+    if text.startswith("{"):
+        return _offsets_by_partition(text)
+    if text.lower() not in set(StartingPoint):
+        raise _bad_starting_offsets(value)
+    point = StartingPoint(text.lower())
+    if point is StartingPoint.COMMITTED and consumer is None:
+        raise ConfigError(
+            "starting_offsets=committed asks for a consumer's offsets, and there is no consumer",
+            remedy="Give consumer_path, or start from earliest or latest",
+            option="starting_offsets",
+        )
+    return point
+
+
+def _offsets_by_partition(text: str) -> dict[int, int]:
+    try:
+        pairs: dict[str, Any] = json.loads(text)
+    except ValueError as error:
+        raise _bad_starting_offsets(text) from error
+    offsets = {int(key): row for key, row in pairs.items() if key.isascii() and key.isdigit()}
+    if not offsets or len(offsets) != len(pairs) or not all(map(_is_row_index, offsets.values())):
+        raise _bad_starting_offsets(text)
+    return offsets
+
+
+def _is_row_index(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _bad_starting_offsets(value: str) -> ConfigError:
+    return ConfigError(
+        f"starting_offsets={value!r} is not understood",
+        remedy="Use committed, earliest, latest, or the first row of every partition as JSON: "
+        '{"0": 120, "1": 0}',
+        option="starting_offsets",
+    )
+
+
+def _positive(given: Mapping[str, str], name: str) -> int | None:
+    value = given.get(name)
+    if value is None:
+        return None
+    text = value.strip()
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise ConfigError(
+            f"{name}={value!r} is not a positive whole number",
+            remedy="Give a number of 1 or more, or leave the option out for no limit",
+            option=name,
+        )
+    return int(text)
+
+
+def _boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    value = given.get(name)
+    if value is None:
+        return default
+    answer = _BOOLEANS.get(value.strip().lower())
+    if answer is None:
+        raise ConfigError(
+            f"{name}={value!r} is neither true nor false", remedy="Use true or false", option=name
+        )
+    return answer

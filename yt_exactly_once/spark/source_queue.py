@@ -1,0 +1,106 @@
+"""One queue, and the consumer it is read with, as the source sees them: everything it asks a cluster.
+
+A `RemoteQueue` travels by pickle to the tasks and opens its connection there. It decides nothing: what
+an answer means is up to the planner and the reader.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.errors import AccessError, ClusterUnavailableError, TableNotMountedError
+from yt_exactly_once.ytsaurus import consumers, queues
+
+if TYPE_CHECKING:
+    from yt_exactly_once.ytsaurus.client import Connection
+    from yt_exactly_once.ytsaurus.queues import PartitionBounds
+    from yt_exactly_once.ytsaurus.tables import TableInfo
+
+_UNREADABLE = frozenset({"none", "unmounted", "mounting", "unmounting"})
+
+_NOT_REGISTERED = "is not registered for queue"
+"""Proxies know registrations from a cache and refuse a pull with this text (`registration_manager`)."""
+
+
+@dataclass(frozen=True)
+class RemoteQueue:
+    """A queue on a cluster.
+
+    Attributes:
+        connection: the cluster.
+        path: of the queue.
+        consumer: path of the consumer; `None` reads without one.
+    """
+
+    connection: Connection
+    path: str
+    consumer: str | None
+
+    def describe(self) -> TableInfo:
+        """Return what the queue is like now."""
+        return queues.describe_queue(self.connection, self.path)
+
+    def require_readable(self) -> TableInfo:
+        """Check that the queue and the consumer can be read, and describe the queue.
+
+        Raises:
+            TableError: no queue at the path, not mounted, no such consumer, or not registered.
+            AccessError: the token or its permissions do not suffice.
+            ClusterUnavailableError: the cluster does not answer.
+        """
+        info = self.describe()
+        if info.tablet_state in _UNREADABLE:
+            raise TableNotMountedError(
+                f"The queue is {info.tablet_state}, not mounted",
+                remedy=f"Run: yt mount-table {self.path} --sync",
+                queue=self.path,
+            )
+        if self.consumer is not None:
+            consumers.require_registration(self.connection, self.consumer, self.path)
+        return info
+
+    def cluster_name(self) -> str:
+        """Return the name of the cluster."""
+        return consumers.cluster_name(self.connection)
+
+    def bounds(self) -> list[PartitionBounds]:
+        """Return which rows every partition holds now."""
+        return queues.partition_bounds(self.connection, self.path)
+
+    def stored_offsets(self) -> dict[int, int]:
+        """Return where the consumer stands; a partition it was never moved in is absent."""
+        if self.consumer is None:
+            return {}
+        return consumers.read_offsets(self.connection, self.consumer, self.path)
+
+    def pull(self, partition: int, offset: int, max_rows: int, max_bytes: int) -> bytes:
+        """Return rows from an offset on, as the codec decodes them.
+
+        Raises:
+            ClusterUnavailableError: no answer, or the proxy has not heard of the registration yet.
+            ConsumerNotRegisteredError: the consumer is not registered any more.
+        """
+        try:
+            return queues.pull_rows(
+                self.connection, self.path, self.consumer, partition, offset, max_rows, max_bytes
+            )
+        except AccessError as error:
+            if self.consumer is None or _NOT_REGISTERED not in error.what:
+                raise
+            consumers.require_registration(self.connection, self.consumer, self.path)
+            raise ClusterUnavailableError(
+                "The consumer is registered, and the proxy has not heard of it yet",
+                remedy="Proxies refresh registrations every few seconds",
+                queue=self.path,
+                consumer=self.consumer,
+            ) from error
+
+    def advance(self, partition: int, old: int, new: int) -> None:
+        """Move the consumer in one partition.
+
+        Raises:
+            OffsetConflictError: it does not stand at `old`.
+        """
+        assert self.consumer is not None
+        consumers.advance(self.connection, self.consumer, self.path, partition, old, new)

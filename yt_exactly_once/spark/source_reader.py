@@ -1,0 +1,300 @@
+"""The stream reader: what Spark asks of a source, batch by batch.
+
+Spark's offset decides what is read; the consumer is asked once, when a query has no offset yet, and told
+afterwards how far the query has come. Planning runs in one Python process per query, `read` in the
+tasks. A replayed batch is planned from its logged offset alone, so it has the very rows it had, and a
+sink that skips it needs none of them to exist any more.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from yt_exactly_once.errors import (
+    ClusterUnavailableError,
+    ConflictError,
+    DataLossError,
+    OffsetConflictError,
+    SchemaMismatchError,
+)
+from yt_exactly_once.observability import emitter
+from yt_exactly_once.retrying import run_attempts
+from yt_exactly_once.spark.source_limits import end_within
+from yt_exactly_once.spark.source_offsets import (
+    NEW_QUERY,
+    QueueOffset,
+    check_reachable,
+    first_positions,
+)
+from yt_exactly_once.spark.source_options import StartingPoint
+from yt_exactly_once.spark.source_range import BYTES_PER_PULL, PATIENCE, QueueRange, RangeReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pyarrow import RecordBatch
+
+    from yt_exactly_once.spark.source_options import SourceOptions
+    from yt_exactly_once.spark.source_queue import RemoteQueue
+    from yt_exactly_once.spark.source_rows import RowFormat
+    from yt_exactly_once.ytsaurus.queues import PartitionBounds
+    from yt_exactly_once.ytsaurus.tables import TableInfo
+
+T = TypeVar("T")
+
+IDLE_INTERVAL = 0.1
+"""Seconds between two looks at a queue that had nothing new; Spark itself asks every 10 ms."""
+
+_MOVES = 5
+"""How often a consumer that somebody else moves at the same time is tried to be moved."""
+
+
+class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads one queue for one query.
+
+    Args:
+        options: of the source.
+        queue: where.
+        cluster: name of the cluster.
+        info: the queue as it was when the query was defined.
+        rows: how its rows become Spark's.
+        clock: seconds that never go back.
+        sleep: waits that many seconds.
+    """
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        queue: RemoteQueue,
+        cluster: str,
+        info: TableInfo,
+        rows: RowFormat,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._options = options
+        self._queue = queue
+        self._cluster = cluster
+        self._info = info
+        self._rows = rows
+        self._clock = clock
+        self._sleep = sleep
+        self._initial: dict[str, Any] | None = None
+        self._target: list[int] | None = None
+        self._bounds: list[PartitionBounds] | None = None
+        self._idle_since: float | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return where a query without a checkpoint begins; decided once per run.
+
+        Spark asks several times before the first batch; an answer that moved with the queue would
+        lose what arrived in between.
+        """
+        if self._initial is None:
+            starting = self._options.starting_offsets
+            committed = starting is StartingPoint.COMMITTED
+            positions = first_positions(
+                starting,
+                self._patiently(self._queue.bounds),
+                self._patiently(self._queue.stored_offsets) if committed else {},
+                queue=self._queue.path,
+            )
+            self._initial = self._offset(positions).to_json()
+        return self._initial
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Return the limit of a batch; ours hold per queue partition."""
+        if self._options.max_rows_per_partition is not None:
+            return ReadMaxRows(self._options.max_rows_per_partition)
+        if self._options.max_bytes_per_partition is not None:
+            return ReadMaxBytes(self._options.max_bytes_per_partition)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Note where the queue ends now: this run reads no further."""
+        self._target = [bound.upper for bound in self._patiently(self._queue.bounds)]
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: dict[str, Any], limit: ReadLimit
+    ) -> dict[str, Any]:
+        """Plan the end of the next batch; `start` itself when there is nothing new.
+
+        Raises:
+            ConfigError: the checkpoint belongs to another queue, consumer or cluster.
+            DataLossError: rows from `start` on are gone.
+        """
+        here = self._logged(start)
+        self._wait_when_idle()
+        bounds = self._bounds = self._patiently(self._queue.bounds)
+        check_reachable(here, bounds, fail_on_data_loss=self._options.fail_on_data_loss)
+        limited = not isinstance(limit, ReadAllAvailable)
+        ends = {
+            partition: self._end(
+                partition, here.partitions.get(partition, 0), bound, limited=limited
+            )
+            for partition, bound in enumerate(bounds)
+        }
+        if all(end == here.partitions.get(partition, 0) for partition, end in ends.items()):
+            self._idle_since = self._clock()
+            if self._target is not None and here.partitions != here.start:
+                # Spark does not report the last batch of an AvailableNow run as committed; that it
+                # plans the next one from here says the same.
+                self._catch_up(here)
+            return start
+        self._idle_since = None
+        return here.advanced(ends).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """Return where the queue ended when it was last looked at, for the query's progress."""
+        if self._bounds is None:
+            return None
+        ends = {partition: bound.upper for partition, bound in enumerate(self._bounds)}
+        return self._offset(ends).to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[QueueRange]:
+        """Split a batch into one task per queue partition, which keeps the order of its rows.
+
+        The range is the one `end` carries: for the first batch of a query `start` is asked anew on
+        every restart, and the consumer may have moved on since.
+
+        Raises:
+            ConfigError: the checkpoint belongs to another queue, consumer or cluster.
+            SchemaMismatchError: the queue's columns changed under the running query.
+            DataLossError: the queue was created anew under the running query.
+        """
+        if start == end:
+            return []
+        ranges = self._logged(end).ranges()
+        self._require_unchanged()
+        return [QueueRange(partition, first, last) for partition, first, last in ranges]
+
+    def read(self, partition: QueueRange) -> Iterator[RecordBatch]:  # type: ignore[override]
+        """Yield the rows of one range, in order, each once; see `RangeReader.read`."""
+        reader = RangeReader(
+            queue=self._queue,
+            decode=self._rows.decode,
+            emit=emitter(),
+            fail_on_data_loss=self._options.fail_on_data_loss,
+        )
+        return reader.read(partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Move the consumer to `end` where it is behind; a sink of ours has usually done that.
+
+        Raises:
+            OffsetConflictError: somebody else keeps moving the consumer, and it is still behind.
+        """
+        self._catch_up(QueueOffset.from_json(end))
+
+    def _offset(self, positions: dict[int, int]) -> QueueOffset:
+        queue = self._queue
+        return QueueOffset(self._cluster, queue.path, queue.consumer, positions, positions)
+
+    def _logged(self, offset: dict[str, Any]) -> QueueOffset:
+        logged = QueueOffset.from_json(offset)
+        logged.require_same_source(self._cluster, self._queue.path, self._queue.consumer)
+        return logged
+
+    def _wait_when_idle(self) -> None:
+        if self._idle_since is not None and self._target is None:
+            left = self._idle_since + IDLE_INTERVAL - self._clock()
+            if left > 0:
+                self._sleep(left)
+
+    def _end(self, partition: int, position: int, bound: PartitionBounds, *, limited: bool) -> int:
+        """Return where the next batch ends in one partition."""
+        end = bound.upper
+        if self._target is not None:
+            end = min(end, self._target[partition]) if partition < len(self._target) else position
+        # Limits count rows that exist: trimmed ones are stepped over within one batch.
+        first = max(position, bound.lower)
+        if limited and end > first:
+            if self._options.max_rows_per_partition is not None:
+                end = min(end, first + self._options.max_rows_per_partition)
+            if self._options.max_bytes_per_partition is not None:
+                end = end_within(
+                    lambda row: self._weight_until(partition, row),
+                    first,
+                    end,
+                    self._options.max_bytes_per_partition,
+                )
+        return max(end, position)
+
+    def _weight_until(self, partition: int, row: int) -> int:
+        """Return the cumulative weight stored in a row, waiting for a row that is late."""
+
+        def weight() -> int:
+            found = self._rows.weight(self._queue.pull(partition, row, 1, BYTES_PER_PULL))
+            if found is None:
+                raise ClusterUnavailableError(
+                    f"Row {row} of partition {partition} is committed and not visible yet",
+                    remedy="Check the health of the tablet",
+                    queue=self._queue.path,
+                )
+            return found
+
+        return self._patiently(weight)
+
+    def _patiently(self, call: Callable[[], T]) -> T:
+        """Call the cluster again while it is away, for instance while a queue is resharded."""
+        return run_attempts(lambda _number: call(), PATIENCE, emitter(), sleep=self._sleep)
+
+    def _require_unchanged(self) -> None:
+        now = self._patiently(self._queue.describe)
+        if now.id != self._info.id:
+            raise DataLossError(
+                "The queue was created anew under the running query",
+                remedy=f"Its rows are not the ones the offsets count. {NEW_QUERY}",
+                queue=self._queue.path,
+            )
+        if now.schema != self._info.schema:
+            raise SchemaMismatchError(
+                "The queue's schema changed under the running query: "
+                + _describe_change(self._info.schema, now.schema),
+                remedy="Restart the query; the batch is read with the new schema",
+                queue=self._queue.path,
+            )
+
+    def _catch_up(self, offset: QueueOffset) -> None:
+        if self._queue.consumer is None:
+            return
+        for tries_left in reversed(range(_MOVES)):
+            stored = self._patiently(self._queue.stored_offsets)
+            try:
+                for partition, end in offset.partitions.items():
+                    stands = stored.get(partition, 0)
+                    if stands < end:
+                        self._patiently(partial(self._queue.advance, partition, stands, end))
+            except (OffsetConflictError, ConflictError):
+                # Moved by somebody else in between: look again, there may be nothing left to do.
+                if not tries_left:
+                    raise
+            else:
+                return
+
+
+def _describe_change(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> str:
+    before = {column["name"]: column for column in old}
+    after = {column["name"]: column for column in new}
+    changes = [
+        *(f"{name} was removed" for name in before if name not in after),
+        *(f"{name} was added" for name in after if name not in before),
+        *(
+            f"{name} was changed"
+            for name in after
+            if name in before and before[name] != after[name]
+        ),
+    ]
+    return ", ".join(changes) or "the columns changed places"

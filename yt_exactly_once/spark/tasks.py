@@ -1,0 +1,268 @@
+"""What runs inside Spark tasks in the modes that write from there.
+
+A task may be retried, re-run or duplicated by Spark. `InsertTask` accepts that its rows may then be
+there twice (at-least-once), or relies on keys to overwrite them with themselves. `PushTask` numbers its
+rows and lets a queue-producer session drop those it has seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+
+from yt_exactly_once.codec.rows import encode
+from yt_exactly_once.codec.schema import SOURCE_ROW_COLUMN, SOURCE_TABLET_COLUMN
+from yt_exactly_once.errors import NotOneToOneError
+from yt_exactly_once.observability import emitter
+from yt_exactly_once.retrying import run_attempts
+from yt_exactly_once.spark.encode import chunks
+from yt_exactly_once.ytsaurus.rows import ProducerSession, insert_payload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from yt_exactly_once.commit.batch import MicroBatch
+    from yt_exactly_once.config import RetryPolicy
+    from yt_exactly_once.spark.targets import PreparedTarget
+    from yt_exactly_once.ytsaurus.client import Connection
+
+REPORT_SCHEMA = "row_count long, key_hashes binary"
+"""What a task tells the driver, one row per chunk it wrote."""
+
+KEY_HASH_COLUMNS = ("__key_hash_64", "__key_hash_32")
+"""Two hashes of a row's key, 96 bits together, added to the frame by the driver."""
+
+POSITION_BITS = 32
+"""Rows of one batch and partition are numbered `batch_id << POSITION_BITS | position`."""
+
+_REPORT = pa.schema([("row_count", pa.int64()), ("key_hashes", pa.binary())])
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    """What every writing task needs.
+
+    Attributes:
+        names: columns of the batches the task gets, in order.
+        target: where to write.
+        connection: the cluster; opened in the worker.
+        dyn_batch_size: rows per request.
+        retry: how often a request is repeated.
+    """
+
+    names: tuple[str, ...]
+    target: PreparedTarget
+    connection: Connection
+    dyn_batch_size: int
+    retry: RetryPolicy
+
+    def chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Cut the rows of the task into chunks under their real names."""
+        for chunk in chunks(batches, self.dyn_batch_size):
+            yield chunk.rename_columns(list(self.names))
+
+
+@dataclass(frozen=True)
+class InsertTask:
+    """Writes chunks, each in a transaction of its own that the proxy begins and commits.
+
+    Attributes:
+        settings: see there.
+        update: keep the columns that the frame does not have.
+        unique_keys: refuse two rows with one key, as far as this task sees them, and report hashes.
+    """
+
+    settings: TaskSettings
+    update: bool
+    unique_keys: bool
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write all rows of the task; yield one report per chunk."""
+        settings, target = self.settings, self.settings.target
+        tablet = target.placement.tablet(_partition_id())
+        emit = emitter(target=target.path)
+        for chunk in settings.chunks(batches):
+            hashes = key_hashes(chunk) if self.unique_keys else None
+            if hashes is not None:
+                require_unique(hashes, target.path)
+            payload = encode(chunk, target.plan, target.wire, tablet_index=tablet)
+
+            def insert(_: int, payload: bytes = payload) -> None:
+                insert_payload(
+                    settings.connection,
+                    target.path,
+                    payload,
+                    target.wire.value,
+                    update=self.update,
+                )
+
+            run_attempts(insert, settings.retry, emit)
+            yield _report(chunk.num_rows, hashes)
+
+
+@dataclass(frozen=True)
+class PushTask:
+    """Appends rows through queue-producer sessions, each row at most once.
+
+    Rows are numbered by their source (session per queue partition, number = row index there) or by the
+    batch (session per Spark partition). Numbers must grow within a session, so the same rows must come
+    in the same order on a replay: one-to-one flows without a shuffle do.
+
+    Attributes:
+        settings: see there.
+        batch: the micro-batch.
+        producer: path of the producer table.
+        by_source: number rows by their source coordinates.
+    """
+
+    settings: TaskSettings
+    batch: MicroBatch
+    producer: str
+    by_source: bool
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Push all rows of the task; yield one report per chunk."""
+        partition = _partition_id()
+        sessions: dict[str, _NumberedSession] = {}
+        position = self.batch.batch_id << POSITION_BITS
+        for chunk in self.settings.chunks(batches):
+            if self.by_source:
+                parts = _by_source_tablet(chunk)
+            else:
+                numbers = np.arange(position, position + chunk.num_rows, dtype=np.int64)
+                position += chunk.num_rows
+                parts = [(f"partition-{partition}", partition, chunk, numbers)]
+            for name, home, rows, numbers in parts:
+                if name not in sessions:
+                    sessions[name] = _NumberedSession(self, name, home, partition)
+                sessions[name].push(rows, numbers)
+            yield _report(chunk.num_rows, None)
+
+
+class _NumberedSession:
+    """One session of a task: pushes what the session has not seen, and only that."""
+
+    def __init__(self, task: PushTask, name: str, home: int, partition: int) -> None:
+        self._task = task
+        self._target = task.settings.target
+        self._tablet = self._target.placement.tablet(home)
+        self._partition = partition
+        self._session_id = f"{task.batch.query_id}:{self._target.path}:{name}"
+        self._emit = emitter(target=self._target.path, session=self._session_id)
+        self._session: ProducerSession | None = None
+        self._last_seen = -1
+
+    def push(self, rows: pa.RecordBatch, numbers: np.ndarray[Any, Any]) -> None:
+        if len(numbers) == 0:
+            return
+        if numbers[0] <= self._last_seen or (np.diff(numbers) <= 0).any():
+            raise NotOneToOneError(
+                "Rows do not come in the order of their source, each once",
+                remedy="Idempotent mode is for flows that neither shuffle nor multiply rows; use "
+                "mode='transactional'",
+                target=self._target.path,
+                session=self._session_id,
+            )
+        self._last_seen = int(numbers[-1])
+        run_attempts(
+            lambda number: self._attempt(rows, numbers, fresh=number > 1),
+            self._task.settings.retry,
+            self._emit,
+        )
+
+    def _attempt(self, rows: pa.RecordBatch, numbers: np.ndarray[Any, Any], *, fresh: bool) -> None:
+        """Push the rows that the session has not seen; after a lost answer ask it anew."""
+        connection, batch = self._task.settings.connection, self._task.batch
+        if self._session is None or fresh:
+            self._session = ProducerSession.create(
+                connection, self._task.producer, self._target.path, self._session_id
+            )
+            self._require_sole_writer(self._session)
+        skip = int(np.searchsorted(numbers, self._session.sequence_number, side="right"))
+        if skip == len(numbers):
+            return
+        payload = encode(
+            rows.slice(skip),
+            self._target.plan,
+            self._target.wire,
+            tablet_index=self._tablet,
+            sequence_numbers=pa.array(numbers[skip:]),
+        )
+        self._session = self._session.push(
+            connection,
+            payload,
+            self._target.wire.value,
+            int(numbers[-1]),
+            {"run": batch.run_id, "batch": batch.batch_id, "task": self._partition},
+        )
+
+    def _require_sole_writer(self, session: ProducerSession) -> None:
+        """Find out that two tasks of one batch share a session: their rows would drop each other."""
+        left = session.user_meta or {}
+        if left.get("batch") == self._task.batch.batch_id and left.get("task") != self._partition:
+            raise NotOneToOneError(
+                f"Rows of one source partition are in the Spark partitions {left.get('task')} and "
+                f"{self._partition}",
+                remedy="Idempotent mode is for flows that do not shuffle; use mode='transactional'",
+                target=self._target.path,
+                session=self._session_id,
+            )
+
+
+def key_hashes(chunk: pa.RecordBatch) -> np.ndarray[Any, Any]:
+    """Return the keys' hashes, one 12-byte record per row."""
+    wide, narrow = (chunk.column(name).to_numpy() for name in KEY_HASH_COLUMNS)
+    packed = np.empty(chunk.num_rows, dtype=[("wide", "<i8"), ("narrow", "<i4")])
+    packed["wide"], packed["narrow"] = wide, narrow
+    return packed
+
+
+def require_unique(hashes: np.ndarray[Any, Any], target: str) -> None:
+    """Check that no key occurs twice.
+
+    Raises:
+        NotOneToOneError: one does.
+    """
+    repeated = len(hashes) - len(np.unique(hashes))
+    if repeated:
+        raise NotOneToOneError(
+            f"{repeated} rows of the batch have the key of another row of it",
+            remedy="Idempotent mode writes each key once per batch; make the keys unique, or use "
+            "mode='transactional', where the last row of a key wins",
+            target=target,
+        )
+
+
+def unpack_hashes(packed: Iterable[bytes]) -> np.ndarray[Any, Any]:
+    """Return what tasks reported as one array."""
+    return np.frombuffer(b"".join(packed), dtype=[("wide", "<i8"), ("narrow", "<i4")])
+
+
+def _by_source_tablet(
+    chunk: pa.RecordBatch,
+) -> list[tuple[str, int, pa.RecordBatch, np.ndarray[Any, Any]]]:
+    tablets = chunk.column(SOURCE_TABLET_COLUMN)
+    parts = []
+    for tablet in pc.unique(tablets).to_pylist():
+        rows = chunk.filter(pc.equal(tablets, tablet))
+        numbers = rows.column(SOURCE_ROW_COLUMN).to_numpy()
+        parts.append((f"source-{tablet}", int(tablet), rows, numbers))
+    return parts
+
+
+def _partition_id() -> int:
+    context = TaskContext.get()
+    assert context is not None, "runs inside a Spark task"
+    return context.partitionId()
+
+
+def _report(row_count: int, hashes: np.ndarray[Any, Any] | None) -> pa.RecordBatch:
+    packed = None if hashes is None else hashes.tobytes()
+    return pa.RecordBatch.from_arrays(
+        [pa.array([row_count], pa.int64()), pa.array([packed], pa.binary())], schema=_REPORT
+    )
