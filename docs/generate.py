@@ -1,0 +1,143 @@
+"""Writes the reference pages that follow from the code; run it after changing what they show.
+
+Usage: `python docs/generate.py` writes the pages, `python docs/generate.py --check` only compares and
+exits with 1 when one is out of date.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+
+from yt_exactly_once import errors
+from yt_exactly_once.commit.crash_points import CrashPoint
+from yt_exactly_once.local import commands as _commands  # noqa: F401 - fills the registry
+from yt_exactly_once.local.registry import REGISTRY
+from yt_exactly_once.spark.sink import TransactionalSink
+from yt_exactly_once.spark.source_options import SourceOptions
+
+DOCS = Path(__file__).parent
+NOTE = "<!-- Written by docs/generate.py; change the code, not this page. -->\n\n"
+
+
+def pages() -> dict[Path, str]:
+    """Return every generated page."""
+    return {
+        DOCS / "reference/local-commands.md": NOTE + local_commands(),
+        DOCS / "reference/errors.md": NOTE + error_tree(),
+        DOCS / "reference/configuration.md": NOTE + configuration(),
+        DOCS / "explanation/failure-table.md": NOTE + failure_table(),
+    }
+
+
+def local_commands() -> str:
+    """One row per command of the embedded cluster."""
+    rows = [
+        f"| `{command.name}` | {command.input_type} | {command.output_type} | {command.support} "
+        f"| {command.note} |"
+        for command in sorted(REGISTRY.values(), key=lambda command: command.name)
+    ]
+    return "\n".join(
+        [
+            "# Commands of the embedded cluster",
+            "",
+            "A command that is not listed answers with an error envelope: it is not registered.",
+            "",
+            "| command | input | output | support | what is missing |",
+            "|---|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def error_tree() -> str:
+    """Every error with its place in the tree and its meaning."""
+    lines = [
+        "# Errors",
+        "",
+        (
+            "Every error derives from `ExactlyOnceError`. The text names what happened, where, and what to "
+            "do. `TransientError` and what derives from it is retried; everything else stops the query, and "
+            "the batch is replayed when the query is started again."
+        ),
+        "",
+    ]
+
+    def add(kind: type[BaseException], depth: int) -> None:
+        doc = " ".join((inspect.getdoc(kind) or "").split("\n\n")[0].split())
+        lines.append(f"{'  ' * depth}- `{kind.__name__}`: {doc}")
+        for child in kind.__subclasses__():
+            if child.__module__ == errors.__name__:
+                add(child, depth + 1)
+
+    add(errors.ExactlyOnceError, 0)
+    return "\n".join([*lines, ""])
+
+
+def configuration() -> str:
+    """The options of sink and source, from their docstrings."""
+    return "\n".join(
+        [
+            "# Options",
+            "",
+            "## `TransactionalSink`",
+            "",
+            "```text",
+            inspect.getdoc(TransactionalSink) or "",
+            "```",
+            "",
+            '## `spark.readStream.format("yt")`',
+            "",
+            "```text",
+            inspect.getdoc(SourceOptions) or "",
+            "```",
+            "",
+        ]
+    )
+
+
+def failure_table() -> str:
+    """What every crash of the driver leaves behind, and what the restart does with it."""
+    rows = [
+        f"| `{point.name}` | {point.value.moment} | {point.value.cluster_holds} "
+        f"| {point.value.spark_replays} | {point.value.we_do} |"
+        for point in CrashPoint
+    ]
+    return "\n".join(
+        [
+            "# What happens at every crash",
+            "",
+            (
+                "In transactional mode, for a driver that dies within batch N. Every row is a crash test "
+                "(`tests/crash/test_crash_points.py`) that kills a real driver with SIGKILL at that point."
+            ),
+            "",
+            "| crash point | the driver dies | the cluster holds | Spark replays | we do |",
+            "|---|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def main() -> int:
+    """Write the pages, or compare them."""
+    stale = [
+        path
+        for path, text in pages().items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
+    if "--check" in sys.argv:
+        for path in stale:
+            print(f"out of date: {path.relative_to(DOCS)}")  # noqa: T201 - a command line prints
+        return int(bool(stale))
+    for path in stale:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(pages()[path], encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

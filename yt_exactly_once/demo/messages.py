@@ -1,0 +1,83 @@
+"""What parent and child say to each other: one argument down, one line per event up.
+
+It knows neither Spark nor the cluster, so that the parent can listen without loading them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from yt_exactly_once.demo.layout import Query
+    from yt_exactly_once.observability import Listener
+
+EVENT = "event"
+QUERY = "query"
+SESSION_READY = "session.ready"
+"""Told once per life, when Spark is up."""
+QUERY_FAILED = "query.failed"
+"""The last thing a life tells that did not end by a kill; carries the error."""
+ERROR = "error"
+
+_TOLD_FIELDS = ("batch", "rows", "reason")
+
+
+@dataclass(frozen=True)
+class ChildOptions:
+    """What the parent tells the child, as one command line argument.
+
+    Attributes:
+        data_dir: see `DataDir`.
+        proxies: addresses of the cluster.
+        mode: write mode of both sinks.
+        rows_per_partition: rows of a batch from one queue partition.
+        report: file descriptor to tell events on.
+    """
+
+    data_dir: str
+    proxies: list[str]
+    mode: str
+    rows_per_partition: int
+    report: int
+
+    def dump(self) -> str:
+        """Return the argument."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def load(cls, argument: str) -> Self:
+        """Read the argument."""
+        return cls(**json.loads(argument))
+
+
+class Report:
+    """Tells the parent what happens, one JSON object per line.
+
+    Args:
+        descriptor: of the pipe; the JVM does not inherit it, so it closes with this process.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_inheritable(descriptor, False)
+        self._pipe = os.fdopen(descriptor, "w")
+        self._lock = threading.Lock()
+
+    def tell(self, event: str, **fields: Any) -> None:
+        """Send one event; each query tells from a thread of its own."""
+        line = json.dumps({EVENT: event, **fields}) + "\n"
+        with self._lock:
+            self._pipe.write(line)
+            self._pipe.flush()
+
+    def of(self, query: Query) -> Listener:
+        """Return the listener of a query's sink."""
+
+        def listen(event: str, fields: dict[str, Any]) -> None:
+            told = {name: fields[name] for name in _TOLD_FIELDS if name in fields}
+            self.tell(event, **(told | {QUERY: query.name}))
+
+        return listen

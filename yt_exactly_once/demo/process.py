@@ -1,0 +1,187 @@
+"""The child process: started, listened to, and killed with everything it has started.
+
+A Spark driver is several processes: Python, the JVM, and the daemon of the Python workers, which makes
+itself a process group of its own. The session they share is what is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import yt_exactly_once
+from yt_exactly_once.errors import ExactlyOnceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+
+_PROC = Path("/proc")
+_DEATH_SECONDS = 30.0
+_LOOK_SECONDS = 0.02
+_SHOWN_LINES = 25
+_READ_BYTES = 1 << 16
+
+
+class ChildFailedError(ExactlyOnceError):
+    """The child of the demo ended or fell silent by itself."""
+
+
+class Child:
+    """One life of the child.
+
+    Args:
+        module: module to run with this interpreter.
+        argument: makes its argument from the file descriptor to tell events on.
+        log: file that takes its output.
+    """
+
+    def __init__(self, module: str, argument: Callable[[int], str], log: Path) -> None:
+        self._log = log
+        self._lines: deque[bytes] = deque()
+        self._rest = b""
+        self._closed = False
+        self._pipe, report = os.pipe()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._pipe, selectors.EVENT_READ)
+        try:
+            with log.open("ab") as output:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", module, argument(report)],
+                    stdin=subprocess.PIPE,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=_environment(),
+                    pass_fds=[report],
+                    start_new_session=True,
+                )
+        finally:
+            os.close(report)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave no process behind, however the block ended."""
+        self.kill()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._selector.close()
+        os.close(self._pipe)
+
+    @property
+    def pid(self) -> int:
+        """Id of its process, its process group and its session."""
+        return self._process.pid
+
+    def next_event(self, timeout: float) -> dict[str, Any] | None:
+        """Return what the child tells next, or `None` after that many seconds of silence.
+
+        Raises:
+            EOFError: it has ended and told all.
+        """
+        deadline = time.monotonic() + timeout
+        while not self._lines:
+            if self._closed:
+                raise EOFError
+            left = deadline - time.monotonic()
+            if left < 0 or not self._selector.select(left):
+                return None
+            self._receive()
+        event: dict[str, Any] = json.loads(self._lines.popleft())
+        return event
+
+    def _receive(self) -> None:
+        received = os.read(self._pipe, _READ_BYTES)
+        self._closed = not received
+        *lines, self._rest = (self._rest + received).split(b"\n")
+        self._lines.extend(lines)
+
+    def require_success(self) -> None:
+        """Wait for the end of a child that closed its pipe.
+
+        Raises:
+            ChildFailedError: it did not end with exit code 0.
+        """
+        try:
+            code = self._process.wait(_DEATH_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            raise self.failure("The queries ended, and their process did not") from error
+        if code:
+            raise self.failure(f"The queries failed, exit code {code}")
+
+    def failure(self, what: str, error: str | None = None) -> ChildFailedError:
+        """Return an error that shows what the child has said.
+
+        Args:
+            what: what happened.
+            error: the child's own error; `None` shows the end of its log.
+        """
+        if error is None:
+            with self._log.open(errors="replace") as file:
+                error = "".join(deque(file, _SHOWN_LINES))
+        shown = "\n".join(error.rstrip().splitlines()[-_SHOWN_LINES:])
+        return ChildFailedError(what, remedy=f"Its log is {self._log}, its last words:\n{shown}")
+
+    def kill(self) -> None:
+        """End the child and all it has started with SIGKILL, and wait until they are gone.
+
+        Raises:
+            ChildFailedError: a process is still there.
+        """
+        deadline = time.monotonic() + _DEATH_SECONDS
+        if self._process.poll() is None:
+            os.killpg(self.pid, signal.SIGKILL)
+        while members := session_members(self.pid):
+            if time.monotonic() > deadline:
+                raise self.failure(f"Processes survived SIGKILL: {members}")
+            for member in members:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(member, signal.SIGKILL)
+            time.sleep(_LOOK_SECONDS)
+        self._process.wait()
+
+
+def session_members(session: int) -> list[int]:
+    """Return the living processes of a session; none where there is no /proc to tell.
+
+    Without it the daemon of the workers is not found, and ends because the JVM is gone.
+    """
+    members = []
+    for entry in _PROC.glob("[0-9]*/stat"):
+        try:
+            status = entry.read_text()
+        except OSError:
+            # It ended since the directory was listed.
+            continue
+        # The name, in parentheses, may contain anything.
+        state, _parent, _group, its_session = status.rpartition(")")[2].split()[:4]
+        if int(its_session) == session and state != "Z":
+            members.append(int(entry.parent.name))
+    return members
+
+
+def _environment() -> dict[str, str]:
+    """Return an environment in which driver and workers import this very package."""
+    root = str(Path(yt_exactly_once.__file__).parents[1])
+    inherited: Sequence[str] = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join([root, *inherited]),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }

@@ -1,0 +1,205 @@
+"""The child process: two ordinary streaming queries, from the queue to its end.
+
+It is what a user of the package would write, plus one thing: every event of the sinks goes down a pipe
+to the parent, which so knows when to kill it. It never prepares itself for being killed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+
+from yt_exactly_once import TransactionalSink, register_source
+from yt_exactly_once.demo.data import read_airlines
+from yt_exactly_once.demo.layout import (
+    FLIGHTS,
+    QUEUE,
+    QUEUE_SERVICE_COLUMNS,
+    STATISTICS,
+    DataDir,
+    Query,
+)
+from yt_exactly_once.demo.messages import QUERY_FAILED, SESSION_READY, ChildOptions, Report
+from yt_exactly_once.observability import LOGGER_NAME
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_SOURCE_PARTITION = "__spyt_streaming_src_tablet_index"
+_SOURCE_ROW = "__spyt_streaming_src_row_index"
+_SPARK_DETAILS = "\n=== Streaming Query ==="
+_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A JVM that is killed within a minute has no use for its slower compiler."""
+
+_LATE_MINUTES = 15
+_VERY_LATE_MINUTES = 60
+
+
+def main(arguments: list[str]) -> int:
+    """Run both queries to the end of the queue; return the exit code."""
+    _die_with_the_parent()
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger(LOGGER_NAME).setLevel("INFO")
+    options = ChildOptions.load(arguments[0])
+    report = Report(options.report)
+    spark = _session(DataDir(Path(options.data_dir)))
+    register_source(spark)
+    report.tell(SESSION_READY)
+    try:
+        _run_to_the_end(spark, options, report)
+    except StreamingQueryException as error:
+        report.tell(QUERY_FAILED, error=str(error).partition(_SPARK_DETAILS)[0])
+        return 1
+    finally:
+        for query in spark.streams.active:
+            query.stop()
+        spark.stop()
+    return 0
+
+
+def _run_to_the_end(spark: SparkSession, options: ChildOptions, report: Report) -> None:
+    airlines = spark.createDataFrame(read_airlines(), "carrier string, carrier_name string")
+    # Each query talks to a proxy of its own; the two share one store.
+    first, last = options.proxies[0], options.proxies[-1]
+    flights = enrich(_read(spark, FLIGHTS, options, first), airlines)
+    statistics = delays(_read(spark, STATISTICS, options, last))
+    running = [
+        _start(flights, FLIGHTS, options, report, proxy=first, output_mode="append"),
+        _start(statistics, STATISTICS, options, report, proxy=last, output_mode="update"),
+    ]
+    while any(query.isActive for query in running):
+        spark.streams.awaitAnyTermination()
+        spark.streams.resetTerminated()
+    for query in running:
+        # Raises the failure of a query that ended unseen between the two calls above.
+        query.awaitTermination()
+
+
+def enrich(flights: DataFrame, airlines: DataFrame) -> DataFrame:
+    """Return every flight with its identity, its airline's name, a delay class and its speed."""
+    delay = sf.col("dep_delay")
+    delay_class = (
+        sf.when(delay.isNull(), "cancelled")
+        .when(delay <= 0, "on time")
+        .when(delay < _LATE_MINUTES, "a little late")
+        .when(delay < _VERY_LATE_MINUTES, "late")
+        .otherwise("very late")
+    )
+    return (
+        flights.join(sf.broadcast(airlines), "carrier", "left")
+        .withColumn("queue_partition", sf.col(_SOURCE_PARTITION))
+        .withColumn("queue_row", sf.col(_SOURCE_ROW))
+        .withColumn("delay_class", delay_class)
+        .withColumn("speed_mph", sf.col("distance") * sf.lit(60.0) / sf.col("air_time"))
+    )
+
+
+def delays(flights: DataFrame) -> DataFrame:
+    """Return the delays of every carrier and of every route, as whole numbers."""
+    about = sf.explode(
+        sf.array(
+            sf.struct(sf.lit("carrier").alias("kind"), sf.col("carrier").alias("key")),
+            sf.struct(
+                sf.lit("route").alias("kind"),
+                sf.concat_ws("-", sf.col("origin"), sf.col("dest")).alias("key"),
+            ),
+        )
+    ).alias("about")
+    dep_delay = sf.col("dep_delay").cast("bigint")
+    arr_delay = sf.col("arr_delay").cast("bigint")
+    return (
+        flights.select(about, dep_delay.alias("dep_delay"), arr_delay.alias("arr_delay"))
+        .groupBy(sf.col("about.kind").alias("kind"), sf.col("about.key").alias("key"))
+        .agg(
+            sf.count(sf.lit(1)).alias("flights"),
+            sf.count("dep_delay").alias("departed"),
+            sf.sum("dep_delay").alias("dep_delay_sum"),
+            sf.min("dep_delay").alias("dep_delay_min"),
+            sf.max("dep_delay").alias("dep_delay_max"),
+            sf.count("arr_delay").alias("arrived"),
+            sf.sum("arr_delay").alias("arr_delay_sum"),
+            sf.min("arr_delay").alias("arr_delay_min"),
+            sf.max("arr_delay").alias("arr_delay_max"),
+        )
+    )
+
+
+def _session(files: DataDir) -> SparkSession:
+    files.scratch.mkdir(parents=True, exist_ok=True)
+    return (
+        SparkSession.builder.appName("yt-exactly-once demo")
+        .master("local[2]")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.extraJavaOptions", f'{_JVM} "-Djava.io.tmpdir={files.scratch}"')
+        .config("spark.local.dir", str(files.scratch))
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "WARN")
+        .getOrCreate()
+    )
+
+
+def _read(spark: SparkSession, query: Query, options: ChildOptions, proxy: str) -> DataFrame:
+    return (
+        spark.readStream.format("yt")
+        .option("proxy", proxy)
+        .option("consumer_path", query.consumer)
+        .option("max_rows_per_partition", options.rows_per_partition)
+        .option("include_service_columns", "true")
+        .load(QUEUE)
+        .drop(*(column["name"] for column in QUEUE_SERVICE_COLUMNS))
+    )
+
+
+def _start(
+    frame: DataFrame,
+    query: Query,
+    options: ChildOptions,
+    report: Report,
+    *,
+    proxy: str,
+    output_mode: str,
+) -> StreamingQuery:
+    sink = TransactionalSink(
+        query.target,
+        mode=options.mode,
+        proxy=proxy,
+        listener=report.of(query),
+    )
+    return (
+        frame.writeStream.foreachBatch(sink)
+        .queryName(query.name)
+        .outputMode(output_mode)
+        .option("checkpointLocation", str(DataDir(Path(options.data_dir)).checkpoint(query)))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def _die_with_the_parent() -> None:
+    """End this process and its JVM when the parent is gone, which closes our standard input."""
+
+    def watch() -> None:
+        # Nothing is ever sent, so a read that returns has met the end of the file.
+        os.read(sys.stdin.fileno(), 1)
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,288 @@
+"""The demo from end to end: cluster, data, the child and its deaths, the check.
+
+It is the parent process. It restarts the child as often as it has killed it, and takes any other end of
+the child for what it is: a failure of the demo.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.demo import data, expected, verify
+from yt_exactly_once.demo.layout import (
+    DELAYS_KEY,
+    DELAYS_TYPES,
+    ENRICHED_TYPES,
+    FLIGHTS,
+    IDENTITY,
+    PARTITIONS,
+    QUERIES,
+    QUEUE,
+    STATISTICS,
+    DataDir,
+)
+from yt_exactly_once.demo.messages import (
+    ERROR,
+    EVENT,
+    QUERY,
+    QUERY_FAILED,
+    SESSION_READY,
+    ChildOptions,
+)
+from yt_exactly_once.demo.process import Child
+from yt_exactly_once.demo.report import Result
+from yt_exactly_once.demo.schedule import Countdown, moments, rows_per_batch
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.observability import Event
+from yt_exactly_once.spark.java import require_java
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from yt.wrapper import YtClient
+
+    from yt_exactly_once.config import WriteMode
+    from yt_exactly_once.demo.report import Display
+    from yt_exactly_once.demo.schedule import Moment
+
+PROXIES = 2
+SILENCE_SECONDS = 300.0
+"""A child that tells nothing for so long is taken for stuck."""
+
+_CHILD = "yt_exactly_once.demo.queries"
+_LOADING = "flights into the queue"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions:
+    """What the user asks for.
+
+    Attributes:
+        rows: flights to load; `None` loads all.
+        kills: times to kill the queries.
+        seed: of the moments to kill at.
+        mode: write mode of both queries.
+        data_dir: directory to keep; `None` takes a temporary one.
+    """
+
+    rows: int | None
+    kills: int
+    seed: int
+    mode: WriteMode
+    data_dir: Path | None
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        if self.rows is not None and self.rows < 1:
+            raise ConfigError(f"Cannot load {self.rows} rows", remedy="Give a number of at least 1")
+        if self.kills < 0:
+            raise ConfigError(
+                f"Cannot kill {self.kills} times", remedy="Give a number of at least 0"
+            )
+
+
+def run_demo(options: DemoOptions, display: Display) -> Result:
+    """Run the demo and return what the check found.
+
+    Raises:
+        ExactlyOnceError: the demo could not be carried out.
+    """
+    began = time.monotonic()
+    require_java()
+    flights = data.read_flights(options.rows)
+    partition_rows = -(-flights.num_rows // PARTITIONS)
+    batch_rows = rows_per_batch(partition_rows, options.kills)
+    with (
+        _data_dir(options.data_dir) as files,
+        LocalCluster(files.path, proxies=PROXIES) as cluster,
+        display,
+    ):
+        display.say(f"Embedded cluster: {', '.join(cluster.proxy_urls)}; seed {options.seed}")
+        # A tablet transaction lives in one proxy: this client must not look for others.
+        client = cluster.client(proxy={"enable_proxy_discovery": False})
+        data.create_tables(client)
+        display.begin(_LOADING, flights.num_rows)
+        data.load(client, flights, lambda done: display.advance(_LOADING, done))
+        supervision = Supervision(
+            files,
+            cluster.proxy_urls,
+            options.mode,
+            batch_rows,
+            total_batches=-(-partition_rows // batch_rows),
+            display=display,
+        )
+        supervision.run(moments(options.kills, options.seed))
+        display.say("Comparing every row with the data set ...")
+        return _check(client, options.rows, supervision, began)
+
+
+class Supervision:
+    """The lives of the child, one after the other.
+
+    Attributes:
+        kills: lives that ended by our hand.
+        replays: batches that a life found in the ledger already.
+    """
+
+    def __init__(
+        self,
+        files: DataDir,
+        proxies: list[str],
+        mode: WriteMode,
+        batch_rows: int,
+        *,
+        total_batches: int,
+        display: Display,
+    ) -> None:
+        self.kills = 0
+        self.replays = 0
+        self._files = files
+        self._proxies = proxies
+        self._mode = mode
+        self._batch_rows = batch_rows
+        self._total_batches = total_batches
+        self._display = display
+        self._done = {query.name: 0 for query in QUERIES}
+
+    def run(self, deaths: Iterator[Moment]) -> None:
+        """Start the child, kill it at every moment, restart it, and let the last life finish.
+
+        Raises:
+            ChildFailedError: a life ended otherwise.
+        """
+        for query in QUERIES:
+            self._display.begin(_task(query.name), self._total_batches)
+        for moment in deaths:
+            with self._child() as child:
+                self._await_moment(child, Countdown(moment), moment.delay)
+                child.kill()
+            self.kills += 1
+            self._display.say(
+                f"SIGKILL number {self.kills}, {moment.kind.what} "
+                f"(batches done: {', '.join(f'{n} {d}' for n, d in self._done.items())})"
+            )
+        with self._child() as child:
+            self._await_end(child)
+
+    def _child(self) -> Child:
+        def argument(report: int) -> str:
+            return ChildOptions(
+                data_dir=str(self._files.path),
+                proxies=self._proxies,
+                mode=self._mode.value,
+                rows_per_partition=self._batch_rows,
+                report=report,
+            ).dump()
+
+        return Child(_CHILD, argument, self._files.log)
+
+    def _await_moment(self, child: Child, countdown: Countdown, delay: float) -> None:
+        deadline: float | None = None
+        while deadline is None or deadline > time.monotonic():
+            left = SILENCE_SECONDS if deadline is None else deadline - time.monotonic()
+            try:
+                event = child.next_event(left)
+            except EOFError:
+                child.require_success()
+                raise child.failure(
+                    "The queries finished before they could be killed as often as asked"
+                ) from None
+            if event is None:
+                if deadline is None:
+                    raise _stuck(child)
+                return
+            if deadline is None and countdown.starts_with(event[EVENT]):
+                if not delay:
+                    return
+                deadline = time.monotonic() + delay
+            self._note(child, event)
+
+    def _await_end(self, child: Child) -> None:
+        while True:
+            try:
+                event = child.next_event(SILENCE_SECONDS)
+            except EOFError:
+                child.require_success()
+                return
+            if event is None:
+                raise _stuck(child)
+            self._note(child, event)
+
+    def _note(self, child: Child, event: dict[str, Any]) -> None:
+        """Show the progress an event tells of.
+
+        Raises:
+            ChildFailedError: it tells of a failure.
+        """
+        if event[EVENT] == QUERY_FAILED:
+            raise child.failure("The queries failed", event[ERROR])
+        if event[EVENT] == SESSION_READY:
+            self._display.say("Spark is up, the queries run")
+        elif event[EVENT] in {Event.BATCH_COMMITTED, Event.BATCH_SKIPPED}:
+            self.replays += event.get("reason") == "replay"
+            name = event[QUERY]
+            self._done[name] = max(self._done[name], event["batch"] + 1)
+            self._display.advance(_task(name), self._done[name])
+
+
+def _task(query: str) -> str:
+    return f"batches of {query}"
+
+
+def _stuck(child: Child) -> Exception:
+    return child.failure(f"The queries have not told anything for {SILENCE_SECONDS:.0f} s")
+
+
+def _check(client: YtClient, rows: int | None, supervision: Supervision, began: float) -> Result:
+    source = expected.read_source(rows)
+    flights = verify.compare(
+        verify.read_ordered(client, FLIGHTS.target, ENRICHED_TYPES),
+        expected.expected_flights(source),
+        IDENTITY,
+    )
+    statistics = verify.compare(
+        verify.read_sorted(client, STATISTICS.target, DELAYS_TYPES),
+        expected.expected_delays(source),
+        DELAYS_KEY,
+    )
+    return Result(
+        flights=flights,
+        statistics=statistics,
+        consumed=sum(verify.consumer_offsets(client, FLIGHTS.consumer, QUEUE).values()),
+        kills=supervision.kills,
+        replays=supervision.replays,
+        seconds=time.monotonic() - began,
+    )
+
+
+@contextmanager
+def _data_dir(given: Path | None) -> Iterator[DataDir]:
+    if given is None:
+        with tempfile.TemporaryDirectory(
+            prefix="yt-exactly-once-", ignore_cleanup_errors=True
+        ) as path:
+            yield DataDir(Path(path))
+        return
+    try:
+        given.mkdir(parents=True, exist_ok=True)
+        taken = next(given.iterdir(), None)
+    except OSError as error:
+        raise ConfigError(
+            f"The data directory cannot be used: {error.strerror}",
+            remedy="Give a directory that is yours",
+            path=given,
+        ) from error
+    if taken is not None:
+        raise ConfigError(
+            "The data directory is not empty",
+            remedy="Give a new directory; one with a finished demo is served by "
+            f"`yt-exactly-once local --data-dir {given}`",
+            path=given,
+        )
+    yield DataDir(given.resolve())

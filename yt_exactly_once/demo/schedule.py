@@ -1,0 +1,114 @@
+"""When to kill: a seeded list of moments, each certain to come while there is still work to do.
+
+A moment is counted in what the child tells and not in seconds since its start, so that every life of
+the child makes progress and every kill hits work in flight, on a fast machine and on a slow one.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.observability import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MOST_COMMITS = 2
+"""Committed batches, of both queries together, that a life waits for before its moment."""
+
+BATCHES_PER_KILL = 4
+"""Batches of each query per kill; a life uses up fewer, so that work is left for every kill."""
+
+FEWEST_BATCHES = 16
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A sort of moment.
+
+    Attributes:
+        what: for people.
+        trigger: the event that starts the countdown.
+        longest: the longest countdown, in seconds.
+    """
+
+    what: str
+    trigger: Event
+    longest: float
+
+
+KINDS = (
+    Kind("soon after a batch began", Event.BATCH_STARTED, 0.15),
+    Kind("while its rows were being written", Event.TRANSACTION_STARTED, 0.05),
+    Kind("between the commit and Spark's notice of it", Event.BATCH_COMMITTED, 0.0),
+    Kind("at any time", Event.BATCH_STARTED, 0.6),
+)
+"""Every one of them occurs when there are at least as many kills."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When one life of the child ends.
+
+    Attributes:
+        kind: sort of moment.
+        commits: batches that must be committed in this life before the trigger counts.
+        delay: seconds between the trigger and the kill.
+    """
+
+    kind: Kind
+    commits: int
+    delay: float
+
+
+def moments(kills: int, seed: int) -> Iterator[Moment]:
+    """Yield the moments of that many kills; the same seed gives the same ones."""
+    chance = random.Random(seed)  # noqa: S311 - not for secrets
+    kinds: list[Kind] = []
+    for _ in range(kills):
+        if not kinds:
+            kinds = chance.sample(KINDS, len(KINDS))
+        kind = kinds.pop()
+        yield Moment(kind, chance.randint(1, MOST_COMMITS), chance.uniform(0, kind.longest))
+
+
+def rows_per_batch(partition_rows: int, kills: int) -> int:
+    """Return how many rows of a queue partition make a batch, so that there are enough batches.
+
+    Args:
+        partition_rows: rows of the longest partition.
+        kills: kills to come.
+
+    Raises:
+        ConfigError: there are too few rows for so many kills.
+    """
+    batches = max(FEWEST_BATCHES, BATCHES_PER_KILL * (kills + 1))
+    if partition_rows < batches:
+        raise ConfigError(
+            f"{kills} kills need {batches} batches, and the longest queue partition has only "
+            f"{partition_rows} rows",
+            remedy="Load more rows, or kill less often",
+        )
+    return partition_rows // batches
+
+
+class Countdown:
+    """Watches the events of one life for its moment.
+
+    Args:
+        moment: what to wait for.
+    """
+
+    def __init__(self, moment: Moment) -> None:
+        self._moment = moment
+        self._commits = 0
+
+    def starts_with(self, event: str) -> bool:
+        """Take the next event; say whether the delay of the moment begins with it."""
+        enough = self._commits >= self._moment.commits
+        if event == Event.BATCH_COMMITTED:
+            self._commits += 1
+        return enough and event == self._moment.kind.trigger

@@ -1,0 +1,124 @@
+"""The check: every row of a result table against the row it must be, with a plain YTsaurus client.
+
+It reads the tables as anybody would and uses nothing of the package under test. A row is lost when it is
+not there, duplicated when it is there again, and wrong when a value differs or nothing like it should
+exist; every one of them is counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from yt.wrapper import YsonFormat
+
+from yt_exactly_once.demo.expected import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from yt.wrapper import YtClient
+
+ROWS_PER_READ = 50_000
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a comparison found.
+
+    Attributes:
+        expected: rows that must be there.
+        found: rows that are there.
+        lost: rows that are not there.
+        duplicated: copies of a row beyond the first.
+        wrong: rows with a value that differs, and rows nobody asked for.
+    """
+
+    expected: int
+    found: int
+    lost: int
+    duplicated: int
+    wrong: int
+
+    @property
+    def exact(self) -> bool:
+        """Whether every row is there once, as it must be."""
+        return self.lost == self.duplicated == self.wrong == 0
+
+
+def compare(actual: pd.DataFrame, expected: pd.DataFrame, key: Sequence[str]) -> Outcome:
+    """Compare a table with what it must be, both canonical.
+
+    Args:
+        actual: rows found, in any order.
+        expected: rows wanted; no key twice.
+        key: columns that name a row.
+    """
+    names = list(key)
+    values = [name for name in expected.columns if name not in names]
+    joined = actual.merge(
+        expected, on=names, how="outer", suffixes=("", "_expected"), indicator="side"
+    )
+    both = joined[joined["side"] == "both"]
+    differs = pd.Series(data=False, index=both.index)
+    for name in values:
+        differs |= ~_same(both[name], both[f"{name}_expected"])
+    return Outcome(
+        expected=len(expected),
+        found=len(actual),
+        lost=int((joined["side"] == "right_only").sum()),
+        duplicated=len(both) - len(both.drop_duplicates(names)),
+        wrong=int(differs.sum()) + int((joined["side"] == "left_only").sum()),
+    )
+
+
+def _same(left: pd.Series, right: pd.Series) -> pd.Series:
+    return (left == right).fillna(value=False).astype(bool) | (left.isna() & right.isna())
+
+
+def read_ordered(client: YtClient, path: str, types: dict[str, str]) -> pd.DataFrame:
+    """Return every row of an ordered dynamic table."""
+    pages = []
+    for tablet in range(client.get(f"{path}/@tablet_count")):
+        start = 0
+        while True:
+            page = _select(
+                client,
+                f"* from [{path}] where [$tablet_index] = {tablet} "
+                f"and [$row_index] between {start} and {start + ROWS_PER_READ - 1}",
+            )
+            if not page:
+                break
+            pages.append(page)
+            start += ROWS_PER_READ
+    return _frame(iter(pages), types)
+
+
+def read_sorted(client: YtClient, path: str, types: dict[str, str]) -> pd.DataFrame:
+    """Return every row of a sorted dynamic table."""
+    return _frame(iter([_select(client, f"* from [{path}]")]), types)
+
+
+def consumer_offsets(client: YtClient, consumer: str, queue: str) -> dict[int, int]:
+    """Return where a consumer stands, per queue partition."""
+    rows = _select(
+        client,
+        f'partition_index, [offset] from [{consumer}] where queue_path = "{queue}"',
+    )
+    return {int(row["partition_index"]): int(row["offset"]) for row in rows}
+
+
+def _select(client: YtClient, query: str) -> list[dict[str, Any]]:
+    return list(client.select_rows(query, format=YsonFormat()))
+
+
+def _frame(pages: Iterator[list[dict[str, Any]]], types: dict[str, str]) -> pd.DataFrame:
+    frames = [
+        canonical(pd.DataFrame.from_records(page, columns=list(types)), types)
+        for page in pages
+        if page
+    ]
+    if not frames:
+        return canonical(pd.DataFrame(columns=list(types)), types)
+    return pd.concat(frames, ignore_index=True)
