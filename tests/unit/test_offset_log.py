@@ -59,6 +59,12 @@ def test_two_queues_are_told_apart():
     assert [source.moves for source in source_ranges(now, before)] == [False, True]
 
 
+def test_one_queue_twice_with_one_consumer_is_an_error():
+    """The two would move the same offsets."""
+    with pytest.raises(ConfigError, match="twice with the same consumer"):
+        source_ranges([offset("//q", [5]), offset("//q", [7])], [])
+
+
 @pytest.mark.parametrize("text", ["17", '{"logOffset":3}', '{"topic":{"0":4}}', "not json"])
 def test_other_sources_have_no_consumer(text):
     """Rate, file and Kafka offsets are left to the ledger."""

@@ -3,6 +3,7 @@
 import pickle
 
 import pytest
+from yt.common import YtError
 
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import (
@@ -14,6 +15,7 @@ from yt_exactly_once.errors import (
 from yt_exactly_once.spark.source_queue import RemoteQueue
 from yt_exactly_once.ytsaurus import consumers, queues
 from yt_exactly_once.ytsaurus.client import Connection
+from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.tables import TableInfo
 
 QUEUE, CONSUMER = "//home/app/queue", "//home/app/consumer"
@@ -24,13 +26,16 @@ def remote(consumer=CONSUMER):
 
 
 def refuse_pulls(monkeypatch, message):
+    """Let every pull be answered with code 901 and a text, as proxies do."""
+
     def pull_rows(*_arguments):
-        raise AccessError(message)
+        with translated("pull rows"):
+            raise YtError("Pull failed", inner_errors=[YtError(message, code=901)])
 
     monkeypatch.setattr(queues, "pull_rows", pull_rows)
 
 
-NOT_REGISTERED = f'Could not pull rows: Consumer "{CONSUMER}" is not registered for queue "{QUEUE}"'
+NOT_REGISTERED = f'Consumer "{CONSUMER}" is not registered for queue "{QUEUE}"'
 
 
 def test_registration_the_proxy_has_not_heard_of_is_waited_for(monkeypatch):
@@ -56,7 +61,7 @@ def test_registration_that_is_gone_is_an_error(monkeypatch):
 @pytest.mark.parametrize("consumer", [CONSUMER, None])
 def test_missing_permission_is_an_error_at_once(monkeypatch, consumer):
     """It has the same code as a missing registration."""
-    refuse_pulls(monkeypatch, "Could not pull rows: Access denied")
+    refuse_pulls(monkeypatch, "Access denied")
     with pytest.raises(AccessError):
         remote(consumer).pull(0, 0, 1, 1)
 

@@ -130,10 +130,19 @@ def source_ranges(now: Sequence[str], before: Sequence[str]) -> tuple[SourceRang
     Args:
         now: offsets of the batch, one JSON text per source.
         before: offsets of the batch before; empty for the first batch.
+
+    Raises:
+        ConfigError: one queue is there twice with the same consumer.
     """
     starts = {_identity(offset): offset for offset in _queue_offsets(before)}
+    ends = list(_queue_offsets(now))
+    if len({_identity(end) for end in ends}) < len(ends):
+        raise ConfigError(
+            "The query reads one queue twice with the same consumer",
+            remedy="Load the queue once for each use, each time with a consumer of its own",
+        )
     ranges = []
-    for end in _queue_offsets(now):
+    for end in ends:
         start = starts.get(_identity(end))
         # Spark logs no offset before its first one; ours carries where its batch began.
         first = end["start"] if start is None else start["partitions"]

@@ -9,7 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.errors import AccessError, ClusterUnavailableError, TableNotMountedError
+from yt_exactly_once.errors import (
+    ClusterUnavailableError,
+    ConsumerNotRegisteredError,
+    TableNotMountedError,
+)
 from yt_exactly_once.ytsaurus import consumers, queues
 
 if TYPE_CHECKING:
@@ -18,9 +22,6 @@ if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.tables import TableInfo
 
 _UNREADABLE = frozenset({"none", "unmounted", "mounting", "unmounting"})
-
-_NOT_REGISTERED = "is not registered for queue"
-"""Proxies know registrations from a cache and refuse a pull with this text (`registration_manager`)."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,8 @@ class RemoteQueue:
             return queues.pull_rows(
                 self.connection, self.path, self.consumer, partition, offset, max_rows, max_bytes
             )
-        except AccessError as error:
-            if self.consumer is None or _NOT_REGISTERED not in error.what:
-                raise
+        except ConsumerNotRegisteredError as error:
+            assert self.consumer is not None
             consumers.require_registration(self.connection, self.consumer, self.path)
             raise ClusterUnavailableError(
                 "The consumer is registered, and the proxy has not heard of it yet",

@@ -13,6 +13,7 @@ import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from yt.common import update
@@ -75,8 +76,8 @@ class Connection:
         self._local = threading.local()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel as configuration: sockets do not survive pickling."""
-        return Connection, (self.config,)
+        """Travel as configuration; tasks of one worker process share what they open."""
+        return _shared_connection, (self.config,)
 
     @property
     def reader(self) -> YtClient:
@@ -180,6 +181,11 @@ class Connection:
             "dynamic_table_retries": {"enable": False},
         }
         return dict(update(merged, pinned))
+
+
+@lru_cache(maxsize=8)
+def _shared_connection(config: ClusterConfig) -> Connection:
+    return Connection(config)
 
 
 def _milliseconds(duration: timedelta) -> int:

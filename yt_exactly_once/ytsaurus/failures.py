@@ -20,6 +20,7 @@ from yt_exactly_once.errors import (
     BatchTooLargeError,
     ClusterUnavailableError,
     ConflictError,
+    ConsumerNotRegisteredError,
     ExactlyOnceError,
     OffsetConflictError,
     ProducerFencedError,
@@ -119,7 +120,19 @@ def translated(action: str, **where: Any) -> Iterator[None]:
         raise _translate(error, action, where) from error
 
 
+_AUTHORIZATION = 901
+_NOT_REGISTERED = "is not registered for queue"
+"""How a missing registration is told from a missing permission: by text (`registration_manager`)."""
+
+
 def _translate(error: YtError, action: str, where: dict[str, Any]) -> ExactlyOnceError:
+    if _has_code(error, frozenset({_AUTHORIZATION})) and _NOT_REGISTERED in _deepest(error):
+        return ConsumerNotRegisteredError(
+            f"Could not {action}: {_deepest(error)}",
+            remedy="Register it (yt register-queue-consumer QUEUE CONSUMER --vital); proxies hear of "
+            "a registration within seconds",
+            **where,
+        )
     for kind, codes, remedy in _BY_CODE:
         if _has_code(error, codes):
             return kind(f"Could not {action}: {_deepest(error)}", remedy=remedy, **where)

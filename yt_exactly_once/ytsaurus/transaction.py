@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any, Self
 from yt.wrapper import YsonFormat
 from yt.wrapper.format import ArrowFormat
 
-from yt_exactly_once.errors import CommitOutcomeUnknownError, ExactlyOnceError
+from yt_exactly_once.errors import (
+    ClusterUnavailableError,
+    CommitOutcomeUnknownError,
+    ConsumerNotRegisteredError,
+    ExactlyOnceError,
+)
 from yt_exactly_once.ytsaurus.failures import leaves_outcome_unknown, translated
 
 if TYPE_CHECKING:
@@ -105,6 +110,8 @@ class TabletTransaction:
 
         Raises:
             OffsetConflictError: a partition is not at its expected offset.
+            ClusterUnavailableError: the proxy does not know the registration, which was checked
+                before the first batch: it may not have heard of it yet.
         """
 
         def send(client: YtClient, moves: Sequence[tuple[int, int, int]]) -> None:
@@ -117,7 +124,10 @@ class TabletTransaction:
                     )
 
         count = len(self._clients)
-        self._side_by_side(send, [moves[lane::count] for lane in range(min(count, len(moves)))])
+        try:
+            self._side_by_side(send, [moves[lane::count] for lane in range(min(count, len(moves)))])
+        except ConsumerNotRegisteredError as error:
+            raise ClusterUnavailableError(error.what, remedy=error.remedy, **error.where) from error
 
     def commit(self) -> None:
         """Commit; afterwards the transaction is gone, whatever the outcome.

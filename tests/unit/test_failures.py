@@ -1,0 +1,96 @@
+"""From what the client raises to what the package raises, wherever the code hides in the tree."""
+
+import pytest
+from yt.common import YtError
+from yt.packages.requests.exceptions import ConnectionError as TransportError
+from yt.wrapper.errors import YtTokenError
+
+from yt_exactly_once.errors import (
+    AccessError,
+    BatchTooLargeError,
+    ClusterUnavailableError,
+    ConflictError,
+    ConsumerNotRegisteredError,
+    ExactlyOnceError,
+    OffsetConflictError,
+    ProducerFencedError,
+    RequestRefusedError,
+    SchemaMismatchError,
+    TableNotFoundError,
+    TransactionLostError,
+)
+from yt_exactly_once.ytsaurus.failures import leaves_outcome_unknown, translated
+
+
+def nested(code, text="The cause."):
+    cause = YtError(text, code=code)
+    return YtError("Error committing", inner_errors=[YtError("Inner", inner_errors=[cause])])
+
+
+def translation(error):
+    """Return what becomes of an error of the client."""
+    with pytest.raises(ExactlyOnceError) as raised, translated("commit", transaction="1-2-3-4"):
+        raise error
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (1700, ConflictError),
+        (1712, ConflictError),
+        (11000, TransactionLostError),
+        (11003, TransactionLostError),
+        (3100, OffsetConflictError),
+        (3101, ProducerFencedError),
+        (3102, ProducerFencedError),
+        (1717, BatchTooLargeError),
+        (1702, ClusterUnavailableError),
+        (105, ClusterUnavailableError),
+        (901, AccessError),
+        (500, TableNotFoundError),
+        (307, SchemaMismatchError),
+        (1, RequestRefusedError),
+    ],
+)
+def test_code_is_found_wherever_it_is_nested(code, kind):
+    """Commit errors arrive wrapped twice; the message is the cause's own."""
+    error = translation(nested(code))
+    assert type(error) is kind
+    assert str(error).startswith("Could not commit: The cause [transaction=1-2-3-4].")
+    assert isinstance(error.__cause__, YtError)
+
+
+def test_missing_registration_is_told_from_a_missing_permission():
+    """Both have the code 901; only the text differs."""
+    error = translation(nested(901, 'Consumer "//c" is not registered for queue "//q"'))
+    assert type(error) is ConsumerNotRegisteredError
+
+
+def test_no_answer_is_unavailability():
+    """The transport's own exceptions carry no code."""
+    assert type(translation(TransportError("reset"))) is ClusterUnavailableError
+
+
+def test_refused_token_names_the_variable():
+    """The remedy is to pass a token."""
+    error = translation(YtTokenError("denied"))
+    assert type(error) is AccessError
+    assert "YT_TOKEN" in str(error)
+
+
+@pytest.mark.parametrize("code", [3, 100, 105, 11000, 11003, 11004, 11005])
+def test_answers_that_do_not_tell_leave_the_outcome_unknown(code):
+    """Each of these was seen after a commit that had been applied."""
+    assert leaves_outcome_unknown(nested(code))
+
+
+@pytest.mark.parametrize("code", [1, 307, 1700, 1702, 1717, 901])
+def test_refusals_are_certain(code):
+    """A commit that was refused for a reason was not applied."""
+    assert not leaves_outcome_unknown(nested(code))
+
+
+def test_lost_connection_leaves_the_outcome_unknown():
+    """The commit may have been applied before the connection broke."""
+    assert leaves_outcome_unknown(TransportError("reset"))
