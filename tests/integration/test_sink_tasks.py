@@ -9,16 +9,32 @@ from tests.integration.streams import Heard, finish
 from yt_exactly_once import Event, TransactionalSink
 
 
-def interrupted(how):
+def interrupted(how, *, after=0, seen=None):
     """Return a change of a frame whose first task attempts break down in the middle of partition 1.
 
     What travels to the workers is defined inside: they cannot import a test module.
+
+    Args:
+        how: the way to break down.
+        after: Arrow batches that pass before.
+        seen: wait until rows of tablet 1 can be read, given the proxy and the path of the target.
     """
+
+    def wait_for_rows(proxy, path):
+        import threading
+
+        from yt.wrapper import YtClient
+
+        client, pause = YtClient(proxy), threading.Event()
+        while not client.get_tablet_infos(path, [1])["tablets"][0]["total_row_count"]:
+            pause.wait(0.05)
 
     def break_down():
         import os
         import signal
 
+        if seen:
+            wait_for_rows(*seen)
         if how == "worker is killed":
             os.kill(os.getpid(), signal.SIGKILL)
         raise RuntimeError("the task fails once, on purpose")
@@ -28,10 +44,11 @@ def interrupted(how):
             from pyspark import TaskContext
 
             context = TaskContext.get()
-            for batch in batches:
+            for number, batch in enumerate(batches):
                 half = batch.num_rows // 2
                 yield batch.slice(0, half)
-                if context.partitionId() == 1 and context.attemptNumber() == 0:
+                unlucky = context.partitionId() == 1 and context.attemptNumber() == 0
+                if unlucky and number == after:
                     break_down()
                 yield batch.slice(half)
 
@@ -64,7 +81,9 @@ def test_task_broken_down_under_an_aggregation_leaves_its_totals_right(stream):
 
 def test_rows_written_by_the_tasks_themselves_would_be_noticed(stream):
     """What the detour over the driver protects from: a repeated task writes its first rows again."""
-    flow = stream(rows=6_000, rows_per_partition=6_000, change=interrupted("task fails"))
+    flow = stream(rows=50_000, rows_per_partition=50_000)
+    seen = (flow.cluster.proxy_urls[0], flow.target)
+    flow.change = interrupted("task fails", after=3, seen=seen)
     flow.run(mode="at-least-once", dyn_batch_size=300)
     assert flow.wrong().startswith("0 lost, e.g. []; ")
 

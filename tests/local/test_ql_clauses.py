@@ -249,7 +249,7 @@ def test_query_against_the_rules_is_refused(tables: Tables, query: str, message:
 
 def test_composite_columns_are_any(tables: Tables) -> None:
     """A list or a struct is read as the document it is stored as."""
-    schema = [
+    schema: list[dict[str, Any]] = [
         {"name": "k", "type_v3": "int64", "sort_order": "ascending"},
         {"name": "l", "type_v3": {"type_name": "list", "item": "int64"}},
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 @pytest.fixture
 def tables() -> Iterator[Tables]:
     found = Tables()
-    orders = [
+    orders: list[dict[str, Any]] = [
         {"id": 1, "who": 10, "part": 1, "u": 7},
         {"id": 2, "who": 30, "part": 0, "u": 2**63},
         {"id": 3, "who": None, "part": 0},
         {"id": 4, "who": 10, "part": 2, "u": 7},
     ]
-    people = [
+    people: list[dict[str, Any]] = [
         {"who": None, "part": 0, "name": b"nobody"},
         {"who": 10, "part": 1, "name": b"ann"},
         {"who": 10, "part": 2, "name": b"bob"},
@@ -180,8 +180,10 @@ def test_join_without_key_needs_permission(tables: Tables) -> None:
 )
 def test_using_a_column_of_nonsimple_type_is_refused(tables: Tables, kind: object) -> None:
     """USING compares simple types only."""
-    schema = [{"name": "k", "type_v3": "int64", "sort_order": "ascending"}]
-    schema.append({"name": "v", "type_v3": {"type_name": "optional", "item": kind}})
+    schema: list[dict[str, Any]] = [
+        {"name": "k", "type_v3": "int64", "sort_order": "ascending"},
+        {"name": "v", "type_v3": {"type_name": "optional", "item": kind}},
+    ]
     tables.create("//typed", schema)
     error = tables.refusal("k from [//typed] join [//typed] using v")
     assert error.message == 'Cannot join column "v" of nonsimple type'

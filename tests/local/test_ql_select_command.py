@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
 from yt import yson
 from yt.wrapper import YtResponseError
 
 from yt_exactly_once.local.errors import Code
 
+if TYPE_CHECKING:
+    from yt_exactly_once.local import LocalCluster
+
 ROWS = [{"k": k, "v": None if k % 2 else k} for k in range(4)]
 
 
 @pytest.fixture
-def table(client, tmp):
+def table(client: Any, tmp: str) -> str:
     path = f"{tmp}/t"
     schema = [
         {"name": "k", "type": "int64", "sort_order": "ascending"},
@@ -24,21 +29,21 @@ def table(client, tmp):
     return path
 
 
-def test_placeholders_reach_the_query(client, table):
+def test_placeholders_reach_the_query(client: Any, table: str) -> None:
     """Values travel beside the text, lists included."""
     query = f"k from [{table}] where k in {{keys}} and v = {{v}}"
     found = client.select_rows(query, placeholder_values={"keys": [1, 2, 3], "v": 2})
     assert list(found) == [{"k": 2}]
 
 
-def test_unsigned_result_arrives_unsigned(client, table):
+def test_unsigned_result_arrives_unsigned(client: Any, table: str) -> None:
     """The type of a computed column survives the format."""
     ((row),) = client.select_rows(f"uint64(k) - 1u as x from [{table}] where k = 0")
     assert row["x"] == 2**64 - 1
     assert isinstance(row["x"], yson.YsonUint64)
 
 
-def test_canonical_nulls_reach_the_query(client, table):
+def test_canonical_nulls_reach_the_query(client: Any, table: str) -> None:
     """The option is the query's, not the cluster's."""
     query = f"k from [{table}] where v < 1"
     assert [row["k"] for row in client.select_rows(query)] == [0, 1, 3]
@@ -53,7 +58,9 @@ def test_canonical_nulls_reach_the_query(client, table):
         ({"output_row_limit": 3}, Code.QUERY_OUTPUT_ROW_LIMIT_EXCEEDED),
     ],
 )
-def test_limit_is_an_error_with_its_code_unless_allowed(client, table, options, code):
+def test_limit_is_an_error_with_its_code_unless_allowed(
+    client: Any, table: str, options: dict[str, int], code: Code
+) -> None:
     """An incomplete answer must be asked for."""
     query = f"k from [{table}]"
     with pytest.raises(YtResponseError) as caught:
@@ -63,7 +70,7 @@ def test_limit_is_an_error_with_its_code_unless_allowed(client, table, options, 
     assert [row["k"] for row in allowed] == list(range(max(options.values())))[:4]
 
 
-def test_full_scan_can_be_forbidden(client, table):
+def test_full_scan_can_be_forbidden(client: Any, table: str) -> None:
     """The refusal is made before anything is read."""
     with pytest.raises(YtResponseError, match="full scan"):
         client.select_rows(f"k from [{table}] where v = 1", allow_full_scan=False)
@@ -71,7 +78,7 @@ def test_full_scan_can_be_forbidden(client, table):
     assert list(found) == [{"k": 1}]
 
 
-def test_unmounted_table_is_not_read(client, table):
+def test_unmounted_table_is_not_read(client: Any, table: str) -> None:
     """The query language sees only tables that are served."""
     client.unmount_table(table, sync=True)
     with pytest.raises(YtResponseError) as caught:
@@ -79,7 +86,9 @@ def test_unmounted_table_is_not_read(client, table):
     assert caught.value.contains_code(Code.TABLET_NOT_MOUNTED)
 
 
-def test_query_in_a_transaction_reads_its_start(cluster, client, table):
+def test_query_in_a_transaction_reads_its_start(
+    cluster: LocalCluster, client: Any, table: str
+) -> None:
     """Later commits are not seen, with and without a key."""
     inside = cluster.client(proxy={"enable_proxy_discovery": False})
     with inside.Transaction(type="tablet"):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MIN, MAX, UMAX = -(2**63), 2**63 - 1, 2**64 - 1
-ROW = {
+ROW: dict[str, Any] = {
     "i": 7,
     "minus": -7,
     "low": MIN,

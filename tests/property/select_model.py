@@ -94,7 +94,7 @@ def either(left: bool | None, right: bool | None) -> bool | None:
 def order(left: Any, right: Any) -> int:
     if left is None or right is None:
         return (left is not None) - (right is not None)
-    return (left > right) - (left < right)
+    return bool(left > right) - bool(left < right)
 
 
 def holds(operator: str, sign: int) -> bool:
@@ -226,7 +226,7 @@ class _Run:
             group.rows.append(scope.row)
         return list(groups.values())
 
-    def evaluate(self, node: Expression, scope: Scope) -> Value:  # noqa: PLR0911 - a case per node
+    def evaluate(self, node: Expression, scope: Scope) -> Value:  # noqa: C901, PLR0911 - a case per node
         match node:
             case syntax.Literal(kind, data):
                 return Value(kind, data, is_literal=True)
@@ -357,17 +357,32 @@ class _Run:
             }
             return Value(Type.UINT64, len(distinct))
         if name == "avg":
-            kind = Type.DOUBLE if kind is Type.DOUBLE else kind
             total = sum(data) if kind is Type.DOUBLE else wrap(kind, sum(data))
             return Value(Type.DOUBLE, float(total) / len(data) if data else None)
-        if not data:
-            return Value(kind, None)
-        if name == "sum":
-            return Value(kind, sum(data) if kind is Type.DOUBLE else wrap(kind, sum(data)))
-        if name in ("argmin", "argmax"):
-            best = (min if name == "argmin" else max)(known, key=lambda row: row[1].data)
-            return best[0]
-        return Value(kind, {"min": min, "max": max, "first": lambda found: found[0]}[name](data))
+        return Value(kind, _SUMMARIES[name](kind, known) if data else None)
+
+
+def _sum(kind: Type, rows: Sequence[Sequence[Value]]) -> Any:
+    total = sum(row[0].data for row in rows)
+    return total if kind is Type.DOUBLE else wrap(kind, total)
+
+
+def _smallest(_kind: Type, rows: Sequence[Sequence[Value]]) -> Any:
+    return min(rows, key=lambda row: row[-1].data)[0].data
+
+
+def _largest(_kind: Type, rows: Sequence[Sequence[Value]]) -> Any:
+    return max(rows, key=lambda row: row[-1].data)[0].data
+
+
+_SUMMARIES: dict[str, Callable[[Type, Sequence[Sequence[Value]]], Any]] = {
+    "sum": _sum,
+    "min": _smallest,
+    "argmin": _smallest,
+    "max": _largest,
+    "argmax": _largest,
+    "first": lambda _kind, rows: rows[0][0].data,
+}
 
 
 def _if(values: list[Value]) -> Value:

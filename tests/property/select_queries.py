@@ -6,7 +6,7 @@ longer to build than the queries to run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hypothesis import strategies as st
 
@@ -14,6 +14,8 @@ from yt_exactly_once.local.ql.value_types import Type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+Picked = TypeVar("Picked")
 
 INT, UINT, DOUBLE, BOOL, STRING = (
     Type.INT64,
@@ -87,7 +89,7 @@ class Writer:
             for kind in KINDS
         }
 
-    def pick(self, options: Sequence[Any]) -> Any:
+    def pick(self, options: Sequence[Picked]) -> Picked:
         return self._draw(st.sampled_from(options))
 
     def times(self, most: int) -> range:
@@ -103,7 +105,7 @@ class Writer:
         return self.pick(("null", "")) or self.constant(kind)
 
     def expression(self, kind: Type, depth: int) -> str:
-        if depth == 0 or self.pick((0, 1, 2)) == 0:
+        if depth == 0 or self.pick(range(5)) == 0:
             return self.pick(self.columns[kind])
         write: Callable[[Type, int], str] = self.pick(
             (self._conditional, self._known, self._case, *[self._own] * 5)
@@ -162,7 +164,7 @@ class Writer:
                 return f"(-{value})"
         return f"double(length({self.expression(STRING, depth)}))"
 
-    def _integer(self, kind: Type, depth: int) -> str:
+    def _integer(self, kind: Type, depth: int) -> str:  # noqa: PLR0911 - a case per form
         value = self.expression(kind, depth)
         match self.pick(("sum", "quotient", "shift", "minus", "convert", "transform", "length")):
             case "sum":
@@ -175,15 +177,22 @@ class Writer:
             case "minus":
                 return f"({self.pick('-~')}{value})"
             case "transform":
-                default = self.pick(("", f", {value}"))
-                return f"transform({value}, (1, 2, null), (3, 4, 5){default})"
+                keys, results = ("1, 2, null", "3, 4u, 5") if kind is UINT else ("1, 2", "3, null")
+                return f"transform({value}, ({keys}), ({results}){self.pick(('', f', {value}'))})"
             case "length" if kind is INT:
                 return f"length({self.expression(STRING, depth)})"
         return f"{kind.title}({self.expression(UINT if kind is INT else INT, depth)})"
 
     def _boolean(self, depth: int) -> str:
         write = self.pick(
-            (self._relation, self._logic, self._membership, self._tuple, self._text, self._range)
+            (
+                *[self._relation] * 3,
+                self._logic,
+                self._membership,
+                self._tuple,
+                self._text,
+                self._range,
+            )
         )
         return f"({write(depth)})"
 
@@ -226,7 +235,7 @@ class Writer:
             return f"{value} between {self.constant_or_null(INT)} and {self.operand(INT, depth)}"
         return f"{value} between (null and -8, -7 and 1, 5 and 9)"
 
-    def key_condition(self, depth: int = 2) -> str:
+    def key_condition(self, depth: int = 2) -> str:  # noqa: PLR0911 - a case per form
         """Write what key ranges are made from, alone and combined."""
         if depth and self.pick((False, True)):
             left, right = self.key_condition(depth - 1), self.key_condition(depth - 1)
@@ -234,7 +243,9 @@ class Writer:
         first, second = list(self.kinds)[:2]
         kinds, names = (self.kinds[first], self.kinds[second]), (quoted(first), quoted(second))
         pair = f"({names[0]}, {names[1]})"
-        match self.pick(("one", "turned", "in", "pairs", "pair", "range", "prefix", "ranges")):
+        match self.pick(
+            ("one", "turned", "in", "pairs", "pair", "range", "then", "then", "ranges")
+        ):
             case "one":
                 which = self.pick((0, 0, 1))
                 value = self.constant_or_null(kinds[which])
@@ -251,10 +262,15 @@ class Writer:
             case "range":
                 bounds = (self.constant_or_null(kinds[0]), self.constant_or_null(kinds[0]))
                 return f"{names[0]} between {bounds[0]} and {bounds[1]}"
-            case "prefix" if kinds[1] is STRING:
-                start = f"{names[0]} = {self.constant_or_null(kinds[0])}"
-                return f"{start} and is_prefix({self.constant(STRING)}, {names[1]})"
+            case "then":
+                return f"{names[0]} = {self.pick((0, 1, 2))} and {self._rest(names[1], kinds[1])}"
         return f"{names[0]} between (null and 0, 1 and 2, 5 and 9)"
+
+    def _rest(self, name: str, kind: Type) -> str:
+        if kind is STRING and self.pick((False, True)):
+            return f"is_prefix({self.constant(STRING)}, {name})"
+        operator = self.pick(RELATIONS)
+        return f"{name} {operator} {self.pick(('1', '2')) if kind is INT else self.constant(kind)}"
 
     def _pair(self, kinds: Sequence[Type]) -> str:
         return f"({', '.join(self.constant_or_null(kind) for kind in kinds)})"
@@ -294,7 +310,7 @@ def _everything(writer: Writer, source: str) -> str:
 
 
 def _plain(writer: Writer, source: str) -> str:
-    chosen = [writer.of_any_kind(2)[1] for _ in writer.times(3)]
+    chosen = [writer.condition(), *(writer.of_any_kind(2)[1] for _ in writer.times(2))]
     names = [f"c{number}" for number in range(len(chosen))]
     select = ", ".join(f"{text} as {name}" for text, name in zip(chosen, names, strict=True))
     return f"{select} from {source}{writer.tail([*names, *writer.columns[INT]])}"

@@ -43,7 +43,7 @@ def test_wrong_arguments_are_refused_with_usage(capsys, arguments):
     [
         (["--rows", "0"], "Cannot load 0 rows"),
         (["--kills", "-1"], "Cannot kill -1 times"),
-        (["--rows", "50"], "5 kills need 24 batches"),
+        (["--rows", "50"], "5 kills need 30 batches"),
         (["--json", "/nowhere/at/all.json"], "no directory for the numbers"),
     ],
 )

@@ -8,6 +8,7 @@ from yt_exactly_once.demo.schedule import (
     BATCHES_PER_KILL,
     FEWEST_BATCHES,
     KINDS,
+    LAST_CALL,
     MOST_COMMITS,
     Countdown,
     Kind,
@@ -39,7 +40,7 @@ def test_first_moments_are_of_every_kind(seed):
     assert all(0 <= moment.delay <= moment.kind.longest for moment in planned)
 
 
-@pytest.mark.parametrize(("rows", "kills"), [(84_194, 5), (25, 5), (1_000, 20), (16, 0), (84, 20)])
+@pytest.mark.parametrize(("rows", "kills"), [(84_194, 5), (30, 5), (1_000, 20), (16, 0), (105, 20)])
 def test_batches_are_small_enough_for_all_kills(rows, kills):
     """There are more batches than the lives before the last one can use up."""
     batches = -(-rows // rows_per_batch(rows, kills))
@@ -49,23 +50,44 @@ def test_batches_are_small_enough_for_all_kills(rows, kills):
 
 def test_too_few_rows_for_the_kills_are_refused():
     """A demo that could end before its kills is not begun."""
-    with pytest.raises(ConfigError, match="5 kills need 24 batches"):
-        rows_per_batch(23, kills=5)
+    with pytest.raises(ConfigError, match="5 kills need 30 batches"):
+        rows_per_batch(29, kills=5)
 
 
-def _heard(moment, events):
+def _dues(moment, events):
+    """Return when the kill is due after each event; they come a second apart, from 100 on."""
     countdown = Countdown(moment)
-    return [countdown.starts_with(event) for event in events]
+    dues = []
+    for second, event in enumerate(events):
+        countdown.notice(event, 100.0 + second)
+        dues.append(countdown.due)
+    return dues
 
 
 def test_countdown_waits_for_commits_and_then_for_its_event():
-    """A life makes progress before it ends."""
-    moment = Moment(Kind("", Event.BATCH_STARTED, 1.0), commits=1, delay=0.5)
-    events = [Event.BATCH_STARTED, Event.BATCH_COMMITTED, Event.ROWS_WRITTEN, Event.BATCH_STARTED]
-    assert _heard(moment, events) == [False, False, False, True]
+    """A life makes progress before it ends, and a countdown that runs is not begun anew."""
+    moment = Moment(Kind("", Event.BATCH_STARTED, 9.0), commits=1, delay=5.0)
+    events = [Event.BATCH_STARTED, Event.BATCH_COMMITTED, Event.ROWS_WRITTEN]
+    assert _dues(moment, [*events, *[Event.BATCH_STARTED] * 2]) == [None, None, None, 108.0, 108.0]
+    assert _dues(moment, [Event.BATCH_STARTED] * 5) == [None] * 5
 
 
 def test_countdown_on_a_commit_starts_with_the_next_one():
     """The commits waited for come before the one that triggers."""
-    moment = Moment(Kind("", Event.BATCH_COMMITTED, 0.0), commits=2, delay=0)
-    assert _heard(moment, [Event.BATCH_COMMITTED] * 3) == [False, False, True]
+    moment = Moment(Kind("", Event.BATCH_COMMITTED, 0.0), commits=2, delay=0.0)
+    assert _dues(moment, [Event.BATCH_COMMITTED] * 3) == [None, None, 102.0]
+
+
+def test_life_ends_at_the_last_call_when_its_moment_is_too_far_off():
+    """Commits during the countdown count too, so that work is left for the next life."""
+    moment = Moment(Kind("", Event.BATCH_COMMITTED, 99.0), commits=1, delay=99.0)
+    dues = _dues(moment, [Event.BATCH_COMMITTED] * LAST_CALL)
+    assert dues == [None, *[200.0] * (LAST_CALL - 2), 100.0 + LAST_CALL - 1]
+
+
+@pytest.mark.parametrize("kills", [1, 5, 50])
+def test_work_is_left_for_every_kill(kills):
+    """Even if every life committed all it may, and one more batch of each query unheard."""
+    rows = 10_000
+    batches = -(-rows // rows_per_batch(rows, kills))
+    assert kills * (LAST_CALL + 2) < 2 * batches

@@ -135,7 +135,9 @@ class Child:
             with self._log.open(errors="replace") as file:
                 error = "".join(deque(file, _SHOWN_LINES))
         shown = "\n".join(error.rstrip().splitlines()[-_SHOWN_LINES:])
-        return ChildFailedError(what, remedy=f"Its log is {self._log}, its last words:\n{shown}")
+        return ChildFailedError(
+            what, remedy=f"--data-dir keeps the whole log. Its last words:\n{shown}"
+        )
 
     def kill(self) -> None:
         """End the child and all it has started with SIGKILL, and wait until they are gone.

@@ -160,8 +160,7 @@ class Supervision:
             self._display.begin(_task(query.name), self._total_batches)
         for moment in deaths:
             with self._child() as child:
-                self._await_moment(child, Countdown(moment), moment.delay)
-                child.kill()
+                self._kill_in_time(child, Countdown(moment))
             self.kills += 1
             self._display.say(
                 f"SIGKILL number {self.kills}, {moment.kind.what} "
@@ -182,26 +181,28 @@ class Supervision:
 
         return Child(_CHILD, argument, self._files.log)
 
-    def _await_moment(self, child: Child, countdown: Countdown, delay: float) -> None:
-        deadline: float | None = None
-        while deadline is None or deadline > time.monotonic():
-            left = SILENCE_SECONDS if deadline is None else deadline - time.monotonic()
+    def _kill_in_time(self, child: Child, countdown: Countdown) -> None:
+        while not countdown.is_over(time.monotonic()):
+            patience = SILENCE_SECONDS
+            if countdown.due is not None:
+                patience = countdown.due - time.monotonic()
             try:
-                event = child.next_event(left)
+                event = child.next_event(patience)
             except EOFError:
                 child.require_success()
                 raise child.failure(
                     "The queries finished before they could be killed as often as asked"
                 ) from None
-            if event is None:
-                if deadline is None:
-                    raise _stuck(child)
-                return
-            if deadline is None and countdown.starts_with(event[EVENT]):
-                if not delay:
-                    return
-                deadline = time.monotonic() + delay
-            self._note(child, event)
+            if event is not None:
+                now = time.monotonic()
+                countdown.notice(event[EVENT], now)
+                if countdown.is_over(now):
+                    # Before anything is drawn: what it is to hit may take a millisecond.
+                    child.kill()
+                self._note(child, event)
+            elif countdown.due is None:
+                raise _stuck(child)
+        child.kill()
 
     def _await_end(self, child: Child) -> None:
         while True:

@@ -16,11 +16,15 @@ from yt_exactly_once.observability import Event
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MOST_COMMITS = 2
+MOST_COMMITS = 5
 """Committed batches, of both queries together, that a life waits for before its moment."""
 
-BATCHES_PER_KILL = 4
-"""Batches of each query per kill; a life uses up fewer, so that work is left for every kill."""
+LAST_CALL = MOST_COMMITS + 3
+"""Committed batches after which a life is ended at once, whatever its moment was."""
+
+BATCHES_PER_KILL = 5
+"""Batches of each query per kill. A life commits at most `LAST_CALL` and one more of each query that
+nobody has heard of, so that work is left for every kill."""
 
 FEWEST_BATCHES = 16
 
@@ -42,7 +46,7 @@ class Kind:
 
 KINDS = (
     Kind("soon after a batch began", Event.BATCH_STARTED, 0.15),
-    Kind("while its rows were being written", Event.TRANSACTION_STARTED, 0.05),
+    Kind("while its rows were being written", Event.BATCH_COMPUTED, 0.1),
     Kind("between the commit and Spark's notice of it", Event.BATCH_COMMITTED, 0.0),
     Kind("at any time", Event.BATCH_STARTED, 0.6),
 )
@@ -100,15 +104,26 @@ class Countdown:
 
     Args:
         moment: what to wait for.
+
+    Attributes:
+        due: when to kill, by the clock of `notice`; `None` while that is open.
     """
 
     def __init__(self, moment: Moment) -> None:
+        self.due: float | None = None
         self._moment = moment
         self._commits = 0
 
-    def starts_with(self, event: str) -> bool:
-        """Take the next event; say whether the delay of the moment begins with it."""
+    def is_over(self, now: float) -> bool:
+        """Whether it is time to kill."""
+        return self.due is not None and self.due <= now
+
+    def notice(self, event: str, now: float) -> None:
+        """Take the next event, heard now."""
         enough = self._commits >= self._moment.commits
+        if self.due is None and enough and event == self._moment.kind.trigger:
+            self.due = now + self._moment.delay
         if event == Event.BATCH_COMMITTED:
             self._commits += 1
-        return enough and event == self._moment.kind.trigger
+            if self._commits == LAST_CALL:
+                self.due = now

@@ -11,6 +11,8 @@ from yt_exactly_once.local.errors import YtError
 
 _MISSING: Any = object()
 NULL_ID = "0-0-0-0"
+_INT64 = range(-(2**63), 2**63)
+_UINT64 = range(2**64)
 
 
 def text(value: Any, name: str) -> str:
@@ -44,19 +46,26 @@ def flag(parameters: dict[str, Any], name: str, default: bool = False) -> bool:
     raise YtError(f'Error parsing parameter "{name}": expected a boolean')
 
 
-def integer(parameters: dict[str, Any], name: str, default: Any = _MISSING) -> Any:
-    """Return an integer parameter, or the default when it is absent."""
+def integer(
+    parameters: dict[str, Any], name: str, default: Any = _MISSING, *, unsigned: bool = False
+) -> Any:
+    """Return a parameter of type int64, or uint64, or the default when it is absent."""
     value = parameters.get(name)
     if value is None:
         if default is _MISSING:
             raise YtError(f'Missing required parameter "{name}"')
         return default
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise YtError(f'Error parsing parameter "{name}": expected an integer')
-    try:
-        return int(value)
-    except ValueError as error:
-        raise YtError(f'Error parsing parameter "{name}": expected an integer') from error
+    return _number(value, name, _UINT64 if unsigned else _INT64)
+
+
+def integers(value: Any, name: str) -> list[int]:
+    """Return a parameter that is a list of integers."""
+    return [_number(item, name, _INT64) for item in _list(value, name)]
+
+
+def texts(value: Any, name: str) -> list[str]:
+    """Return a parameter that is a list of strings."""
+    return [text(item, name) for item in _list(value, name)]
 
 
 def identifier(parameters: dict[str, Any], name: str) -> str | None:
@@ -66,3 +75,26 @@ def identifier(parameters: dict[str, Any], name: str) -> str | None:
         return None
     given = text(value, name)
     return None if given in {NULL_ID, ""} else given
+
+
+def _list(value: Any, name: str) -> list[Any]:
+    if value is None:
+        raise YtError(f'Missing required parameter "{name}"')
+    if not isinstance(value, list):
+        raise YtError(f'Error parsing parameter "{name}": expected a list')
+    return value
+
+
+def _number(value: Any, name: str, allowed: range) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise YtError(f'Error parsing parameter "{name}": expected an integer')
+    try:
+        number = int(value)
+    except ValueError as error:
+        raise YtError(f'Error parsing parameter "{name}": expected an integer') from error
+    if number not in allowed:
+        raise YtError(
+            f'Error parsing parameter "{name}": {number} is not between {allowed.start}'
+            f" and {allowed.stop - 1}"
+        )
+    return number

@@ -40,7 +40,8 @@ def register_queue_consumer(context: Context) -> dict[str, Any]:
     if parameters.get("vital") is None:
         raise YtError('Missing required parameter "vital"')
     vital = arguments.flag(parameters, "vital")
-    partitions = parameters.get("partitions")
+    given = parameters.get("partitions")
+    partitions = None if given is None else arguments.integers(given, "partitions")
     with context.proxy.store.write() as connection:
         queue, consumer = _places(context, connection)
         registrations.put(
@@ -48,7 +49,7 @@ def register_queue_consumer(context: Context) -> dict[str, Any]:
             queue,
             consumer,
             vital=vital,
-            partitions=None if partitions is None else [int(index) for index in partitions],
+            partitions=partitions,
         )
     return {}
 

@@ -68,7 +68,7 @@ def lock_rows(context: Context) -> dict[str, Any]:
     batch = modifications.lock_batch(
         layout,
         context.read_rows(validation.input_schema(layout, keys_only=True)),
-        [str(name) for name in parameters.get("locks") or []],
+        arguments.texts(parameters.get("locks") or [], "locks"),
         str(parameters.get("lock_type") or "shared_strong"),
         conversions=conversions_of(context),
     )

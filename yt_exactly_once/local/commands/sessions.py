@@ -65,7 +65,7 @@ def read_timestamp(context: Context) -> int | None:
     """Return the moment to read at; a transaction reads at its start, whatever is asked."""
     if arguments.identifier(context.parameters, "transaction_id") is not None:
         return None
-    timestamp: int | None = arguments.integer(context.parameters, "timestamp", None)
+    timestamp: int | None = arguments.integer(context.parameters, "timestamp", None, unsigned=True)
     return timestamp
 
 

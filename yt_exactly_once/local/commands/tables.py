@@ -72,10 +72,9 @@ def reshard_table(context: Context) -> Any:
     first = arguments.integer(parameters, "first_tablet_index", None)
     last = arguments.integer(parameters, "last_tablet_index", None)
     count = arguments.integer(parameters, "tablet_count", None)
-    pivots = parameters.get("pivot_keys")
 
     def change(connection: sqlite3.Connection, _node: Node, layout: TableLayout) -> None:
-        shape.reshard(connection, layout, (first, last), count, pivots)
+        shape.reshard(connection, layout, (first, last), count, parameters)
 
     return _run(context, change, "Cannot reshard a static table")
 
@@ -118,16 +117,14 @@ def trim_rows(context: Context) -> dict[str, Any]:
 @command("get_tablet_infos", volatile=True)
 def get_tablet_infos(context: Context) -> dict[str, Any]:
     """Report row counts of tablets, of what is visible now."""
-    indexes = context.parameters.get("tablet_indexes")
-    if not isinstance(indexes, list):
-        raise YtError('Missing required parameter "tablet_indexes"')
+    indexes = arguments.integers(context.parameters.get("tablet_indexes"), "tablet_indexes")
     with_errors = arguments.flag(context.parameters, "request_errors")
     apply_due(context.proxy.store)
     with context.proxy.store.read() as connection:
         layout = open_table(context.proxy.cypress, connection, context.parameters.get("path"))
         infos = []
         for index in indexes:
-            tablet = tablet_at(layout, int(index))
+            tablet = tablet_at(layout, index)
             total, trimmed, last_write = connection.execute(
                 "SELECT total_rows, trimmed_rows, last_write_ts FROM tablets"
                 " WHERE node_id = ? AND tablet_index = ?",

@@ -189,7 +189,10 @@ class Statement:
             return None
         if any(getattr(item.bound, "source", None) != 0 for item in items):
             return None
-        return " DESC" if directions.pop() else ""
+        if not directions.pop():
+            return ""
+        # Rows that are equal so far keep their order, so only the whole key can be read backwards.
+        return " DESC" if len(names) == len(keys) else None
 
     def _tail(self) -> str:
         # One row more than allowed shows that the answer is incomplete.

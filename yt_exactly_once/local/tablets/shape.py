@@ -16,6 +16,8 @@ from yt_exactly_once.local.tablets.storage import (
     check_pivots,
     create_history_trigger,
     insert_tablet,
+    parse_pivots,
+    parse_trimmed,
     sql_names,
     uniform_pivots,
 )
@@ -55,7 +57,7 @@ def reshard(
     layout: TableLayout,
     bounds: tuple[int | None, int | None],
     count: int | None,
-    pivots: Sequence[Sequence[Any]] | None,
+    parameters: dict[str, Any],
 ) -> None:
     """Replace a range of tablets.
 
@@ -64,21 +66,24 @@ def reshard(
         layout: the table; the range must be unmounted.
         bounds: first and last tablet of the range; None for all.
         count: number of new tablets.
-        pivots: first keys of the new tablets of a sorted table.
+        parameters: with `pivot_keys`, the first keys of the new tablets of a sorted table, or
+            `trimmed_row_counts` and `cumulative_data_weights` of those of an ordered one.
 
     Raises:
         YtError: the request does not fit the table.
     """
     affected = tablet_range(layout, *bounds)
+    raw_pivots = parameters.get("pivot_keys")
     _check_unmounted(layout, "Cannot reshard table", affected)
     if layout.sorted:
+        pivots = None if raw_pivots is None else parse_pivots(raw_pivots)
         _reshard_sorted(connection, layout, affected, count, pivots)
-    elif pivots is not None:
+    elif raw_pivots is not None:
         raise YtError("Table is ordered; must provide tablet count")
     elif count is None:
         raise YtError("Tablet count must be provided to reshard an ordered table")
     else:
-        _reshard_ordered(connection, layout, affected, count)
+        _reshard_ordered(connection, layout, affected, count, parameters)
     touch_layout(connection, layout.node_id)
 
 
@@ -132,8 +137,6 @@ def _reshard_sorted(
         pivots = uniform_pivots(layout.schema, count)
     elif count is not None and count != len(pivots):
         raise YtError(f"Wrong pivot key count: {len(pivots)} instead of {count}")
-    if not pivots:
-        raise YtError("Pivot keys must not be empty")
     check_pivots(layout.schema, pivots, affected.start)
     before = layout.pivot_keys[: affected.start]
     after = layout.pivot_keys[affected.stop :]
@@ -147,7 +150,11 @@ def _reshard_sorted(
 
 
 def _reshard_ordered(
-    connection: sqlite3.Connection, layout: TableLayout, affected: range, count: int
+    connection: sqlite3.Connection,
+    layout: TableLayout,
+    affected: range,
+    count: int,
+    parameters: dict[str, Any],
 ) -> None:
     check_tablet_count(layout.tablet_count - len(affected) + count)
     kept = min(len(affected), count)
@@ -162,9 +169,10 @@ def _reshard_ordered(
                 f"Some chunks of tablet {layout.tablets[index].tablet_id} are not fully trimmed; "
                 "such a tablet cannot participate in resharding"
             )
+    trimmed = parse_trimmed(parameters, count - kept)
     _forget_tablets(connection, layout, joined, count - kept)
-    for offset in range(count - kept):
-        insert_tablet(connection, layout.node_id, affected.start + kept + offset, (), layout.schema)
+    for index, state in enumerate(trimmed, affected.start + kept):
+        insert_tablet(connection, layout.node_id, index, (), layout.schema, state)
 
 
 def _forget_tablets(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt.yson import YsonUint64
 
+from yt_exactly_once.local import arguments
 from yt_exactly_once.local.cypress.ids import CELL_TAG
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tablets import keys, values
@@ -135,6 +136,36 @@ def encode_pivot(schema: TableSchema, pivot: Sequence[Any]) -> bytes:
             raise error
         stored.append(encoded[0])
     return keys.encode_prefix(schema.key_columns, stored)
+
+
+def parse_pivots(raw: Any) -> list[list[Any]]:
+    """Read pivot keys from an attribute or a parameter."""
+    if not isinstance(raw, list) or not all(isinstance(pivot, list) for pivot in raw):
+        raise YtError('Error parsing "pivot_keys": expected a list of keys, each a list of values')
+    if not raw:
+        raise YtError("Pivot keys must not be empty")
+    return [list(pivot) for pivot in raw]
+
+
+def parse_trimmed(given: dict[str, Any], count: int) -> list[tuple[int, int]]:
+    """Read trimmed row counts and data weights of new tablets of an ordered table.
+
+    Args:
+        given: attributes or parameters, with `trimmed_row_counts` and `cumulative_data_weights`.
+        count: how many tablets there will be.
+    """
+    rows, weights = (
+        arguments.integers(given.get(name) or [0] * count, name)
+        for name in ("trimmed_row_counts", "cumulative_data_weights")
+    )
+    if any(number < 0 for number in (*rows, *weights)):
+        raise YtError('"trimmed_row_counts" and "cumulative_data_weights" must not be negative')
+    if not len(rows) == len(weights) == count:
+        raise YtError(
+            f'There are {count} new tablets: "trimmed_row_counts" and "cumulative_data_weights"'
+            " need one item for each"
+        )
+    return list(zip(rows, weights, strict=True))
 
 
 def check_pivots(schema: TableSchema, pivots: Sequence[Sequence[Any]], first_index: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once.local import arguments
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tablets.attributes import table_attributes
 from yt_exactly_once.local.tablets.layout import (
@@ -29,6 +30,8 @@ from yt_exactly_once.local.tablets.storage import (
     create_storage,
     insert_tablet,
     new_tablet_id,
+    parse_pivots,
+    parse_trimmed,
     sql_names,
     uniform_pivots,
 )
@@ -174,13 +177,14 @@ def set_table_attribute(
 def _create_tablets(
     connection: sqlite3.Connection, node_id: str, schema: TableSchema, attributes: dict[str, Any]
 ) -> None:
-    count = attributes.get("tablet_count")
-    pivots = attributes.get("pivot_keys")
+    count = arguments.integer(attributes, "tablet_count", None)
+    raw_pivots = attributes.get("pivot_keys")
+    pivots = None if raw_pivots is None else parse_pivots(raw_pivots)
     if count is not None and pivots is not None:
         raise YtError('Cannot specify both "tablet_count" and "pivot_keys"')
     if pivots is not None and not schema.is_sorted:
         raise YtError("Table is ordered; must provide tablet count")
-    total = len(pivots) if pivots is not None else 1 if count is None else int(count)
+    total = len(pivots) if pivots is not None else 1 if count is None else count
     check_tablet_count(total)
     if schema.is_sorted:
         chosen = uniform_pivots(schema, total) if pivots is None else pivots
@@ -188,14 +192,7 @@ def _create_tablets(
         for index, pivot in enumerate(chosen):
             insert_tablet(connection, node_id, index, pivot, schema)
         return
-    rows = attributes.get("trimmed_row_counts") or [0] * total
-    weights = attributes.get("cumulative_data_weights") or [0] * total
-    if not len(rows) == len(weights) == total:
-        raise YtError(
-            '"tablet_count", "trimmed_row_counts" and "cumulative_data_weights" do not agree'
-        )
-    for index in range(total):
-        trimmed = (int(rows[index]), int(weights[index]))
+    for index, trimmed in enumerate(parse_trimmed(attributes, total)):
         insert_tablet(connection, node_id, index, (), schema, trimmed)
 
 
@@ -227,11 +224,10 @@ def _check_setting(name: str, value: Any) -> None:
 def _check_auto_trim(value: Any) -> None:
     if not isinstance(value, dict):
         raise YtError('Error parsing attribute "auto_trim_config": expected a map')
-    lifetime = value.get("retained_lifetime_duration")
-    if lifetime is not None and int(lifetime) % 1000:
+    lifetime = arguments.integer(value, "retained_lifetime_duration", 0)
+    if lifetime % 1000:
         raise YtError(
             'The value of "retained_lifetime_duration" must be a multiple of 1000 (one second)'
         )
-    rows = value.get("retained_rows")
-    if rows is not None and int(rows) < 0:
+    if arguments.integer(value, "retained_rows", 0) < 0:
         raise YtError('The value of "retained_rows" must not be negative')

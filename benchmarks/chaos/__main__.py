@@ -1,0 +1,88 @@
+"""`python -m benchmarks.chaos`: the command line of the chaos runner."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import secrets
+import signal
+import sys
+from pathlib import Path
+
+from yt.logger import LOGGER
+
+from benchmarks.chaos.campaign import RunOptions, run
+from benchmarks.chaos.plan import Rates
+from benchmarks.chaos.report import say, summary, to_json
+from tests.protections import PROTECTIONS
+from yt_exactly_once.config import WriteMode
+
+ALL = "all"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run chaos; return 1 when a promise was broken."""
+    options = _parse(arguments)
+    # Whoever ends us ends the processes we have stopped as well.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    # What the client warns of is meant.
+    LOGGER.setLevel(logging.CRITICAL)
+    seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
+    modes = tuple(WriteMode) if options.mode == ALL else (WriteMode(options.mode),)
+    verdicts = run(
+        RunOptions(
+            minutes=options.minutes,
+            seed=seed,
+            modes=modes,
+            rates=Rates(options.kills_per_minute, options.stops_per_minute),
+            round_seconds=options.round_seconds,
+            only_round=options.round,
+            parent=options.folder,
+            keep=options.keep,
+            off=options.off,
+        )
+    )
+    report = to_json(seed, verdicts)
+    say("\n" + summary(report))
+    if options.json is not None:
+        options.json.write_text(json.dumps(report, indent=2, default=str) + "\n")
+    violated = [verdict for verdict in verdicts if verdict.violations]
+    for verdict in violated:
+        say(
+            f"\nVIOLATED in round {verdict.plan.seed}; replay it with: python -m benchmarks.chaos "
+            f"--seed {seed} --mode {verdict.plan.mode.value} --round {verdict.plan.number}"
+        )
+        for violation in verdict.violations:
+            say(f"  {violation}")
+    if not violated:
+        say(f"\nEvery promise was kept; seed {seed}")
+    return int(bool(violated))
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="benchmarks.chaos", description=__doc__)
+    rates = Rates()
+    parser.add_argument("--minutes", type=float, default=3.0, help="for all modes together")
+    parser.add_argument("--seed", type=int, help="default: a new one, which is printed")
+    parser.add_argument("--mode", choices=[*WriteMode, ALL], default=ALL)
+    parser.add_argument("--json", type=Path, help="file for the report")
+    parser.add_argument("--kills-per-minute", type=float, default=rates.kills)
+    parser.add_argument("--stops-per-minute", type=float, default=rates.stops)
+    parser.add_argument(
+        "--round-seconds", type=float, default=180.0, help="how long the faults of a round last"
+    )
+    parser.add_argument("--round", type=int, help="run this round of each mode and no other")
+    parser.add_argument("--folder", type=Path, help="where the working folder is made")
+    parser.add_argument("--keep", action="store_true", help="keep the working folder in any case")
+    parser.add_argument(
+        "--off",
+        choices=sorted(PROTECTIONS),
+        default="",
+        help="switch a protection of the package off, to see whether the run notices",
+    )
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""A run: rounds of every mode asked for, one after the other, on one embedded cluster."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.chaos.drivers import Fleet
+from benchmarks.chaos.network import Network
+from benchmarks.chaos.plan import Rates, RoundPlan
+from benchmarks.chaos.report import Progress, say
+from benchmarks.chaos.round import Arena, Round, Verdict
+from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.spark.java import require_java
+
+if TYPE_CHECKING:
+    from yt_exactly_once.config import WriteMode
+
+PROXIES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What to run.
+
+    Attributes:
+        minutes: for the whole run, without the last drain of a mode.
+        seed: of everything that is left to chance.
+        modes: one after the other, in equal shares of the time.
+        rates: of incidents.
+        round_seconds: how long the faults of a round last.
+        only_round: run this round of each mode and no other; `None` runs all.
+        parent: where the working folder is made; `None` is the system's place.
+        keep: keep the working folder of a good run too.
+        off: name of a protection of the package to switch off, to see whether that is noticed.
+    """
+
+    minutes: float
+    seed: int
+    modes: tuple[WriteMode, ...]
+    rates: Rates = field(default_factory=Rates)
+    round_seconds: float = 180.0
+    only_round: int | None = None
+    parent: Path | None = None
+    keep: bool = False
+    off: str = ""
+
+
+def run(options: RunOptions) -> list[Verdict]:
+    """Run all rounds and return their verdicts."""
+    require_java()
+    folder = Path(tempfile.mkdtemp(prefix="yt-chaos-", dir=options.parent))
+    say(f"Seed {options.seed}; working folder {folder}")
+    verdicts: list[Verdict] = []
+    try:
+        _run_in(folder, options, verdicts)
+    finally:
+        bad = [verdict for verdict in verdicts if verdict.violations]
+        if bad or not verdicts or options.keep:
+            say(f"Kept for inspection: {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    return verdicts
+
+
+def _run_in(folder: Path, options: RunOptions, verdicts: list[Verdict]) -> None:
+    fleet = Fleet(folder / "drivers", options.off)
+    with LocalCluster(folder / "cluster", proxies=PROXIES) as cluster:
+        network = Network(cluster, folder / "faults.jsonl")
+        try:
+            arena = Arena(cluster, network, fleet, folder, Progress(), options.keep)
+            for mode in options.modes:
+                _run_mode(arena, mode, options, verdicts)
+        finally:
+            fleet.close()
+            network.close()
+
+
+def _run_mode(arena: Arena, mode: WriteMode, options: RunOptions, verdicts: list[Verdict]) -> None:
+    began, share = time.monotonic(), options.minutes * 60 / len(options.modes)
+    number = options.only_round or 0
+    while (left := began + share - time.monotonic()) > 0:
+        plan = RoundPlan.draw(options.seed, mode, number, options.rates)
+        # Two rounds at least, or one that takes all that is left.
+        seconds = left if left < 1.5 * options.round_seconds else options.round_seconds
+        say(
+            f"Round {plan.seed}: {', '.join(query.name for query in plan.queries)}; "
+            f"{plan.partitions} partitions, {plan.rows_per_partition} rows each per batch"
+        )
+        verdict = Round(arena, plan, seconds).run()
+        verdicts.append(verdict)
+        numbers = verdict.tally.numbers
+        say(
+            f"  {'VIOLATED' if verdict.violations else 'kept'}: {verdict.tally.faults.total()} faults, "
+            f"{numbers['rows_in']} rows in, {numbers['rows_out']} out, {numbers['lost']} lost, "
+            f"{numbers['duplicated']} duplicated, {numbers['wrong']} wrong, "
+            f"{numbers['partial_batches_seen']} partial batches seen"
+        )
+        for violation in verdict.violations:
+            say(f"  {violation}")
+        number += 1
+        if options.only_round is not None:
+            return

@@ -1,0 +1,110 @@
+"""What the runner and its drivers say to each other: commands down, events up, JSON line by line.
+
+It knows neither Spark nor the cluster, so that the runner can speak without loading them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+BATCH_COLUMN = "batch"
+"""Every row of a target carries the batch that wrote it."""
+
+EVENT = "event"
+QUERY = "query"
+ERROR = "error"
+
+SESSION_READY = "session.ready"
+QUERY_STARTED = "query.started"
+QUERY_FAILED = "query.failed"
+DRAINED = "drained"
+NOT_DRAINED = "not.drained"
+
+DO = "do"
+START = "start"
+RESTART = "restart"
+DRAIN = "drain"
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryTask:
+    """One streaming query.
+
+    Attributes:
+        name: names it in events.
+        kind: name of a query of `tests.flows`.
+        queue: path of the queue.
+        consumer: path of the consumer.
+        target: path of the target.
+        checkpoint: its folder.
+        by_source: keep the coordinates of the source in the frame, so that the sink may use them.
+        sink: further arguments of the sink.
+        timeout: seconds a tablet transaction may live.
+    """
+
+    name: str
+    kind: str
+    queue: str
+    consumer: str
+    target: str
+    checkpoint: str
+    by_source: bool
+    sink: dict[str, Any]
+    timeout: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundTask:
+    """What a driver does in one round.
+
+    Attributes:
+        mode: write mode of all sinks.
+        proxy: address of the cluster.
+        rows_per_partition: rows of a batch from each queue partition.
+        trouble: folder where tasks look for orders to fail.
+        conf: settings of the Spark session.
+        queries: run side by side.
+    """
+
+    mode: str
+    proxy: str
+    rows_per_partition: int
+    trouble: str
+    queries: tuple[QueryTask, ...]
+    conf: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as it travels."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, given: dict[str, Any]) -> Self:
+        """Read what has travelled."""
+        queries = tuple(QueryTask(**query) for query in given["queries"])
+        return cls(**{**given, "queries": queries})
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriverOptions:
+    """What a driver is told when it starts.
+
+    Attributes:
+        scratch: folder for temporary files, which a killed JVM leaves behind.
+        report: file descriptor to tell events on.
+        off: name of a protection that is switched off, to see whether the runner notices; or empty.
+    """
+
+    scratch: str
+    report: int
+    off: str = ""
+
+    def dump(self) -> str:
+        """Return the argument."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def load(cls, argument: str) -> Self:
+        """Read the argument."""
+        return cls(**json.loads(argument))

@@ -1,0 +1,68 @@
+"""What a child is told to do: small enough for one command line argument."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryPlan:
+    """One streaming query.
+
+    Attributes:
+        kind: name of a query of `tests.flows`.
+        queue: path of the queue.
+        consumer: path of the consumer.
+        target: path of the target.
+        checkpoint: folder.
+        mode: write mode of the sink.
+        point: name of the crash point; empty to live.
+        batch: the batch to die in.
+        options: further arguments of the sink.
+    """
+
+    kind: str
+    queue: str
+    consumer: str
+    target: str
+    checkpoint: str
+    mode: str = "transactional"
+    point: str = ""
+    batch: int = -1
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One life of a child.
+
+    Attributes:
+        queries: run side by side; the child dies when all of them are at their crash point.
+        proxy: of the cluster.
+        rows_per_partition: rows of a batch from each queue partition.
+        scratch: folder for temporary files, which a killed JVM leaves behind.
+        stop: be stopped instead of killed, to be woken later.
+        off: name of the protection that is switched off.
+        report: file descriptor to tell events on.
+    """
+
+    queries: tuple[QueryPlan, ...]
+    proxy: str
+    rows_per_partition: int
+    scratch: str
+    stop: bool = False
+    off: str = ""
+    report: int = -1
+
+    def dump(self) -> str:
+        """Return the argument."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def load(cls, argument: str) -> Self:
+        """Read the argument."""
+        given = json.loads(argument)
+        queries = tuple(QueryPlan(**query) for query in given.pop("queries"))
+        return cls(queries=queries, **given)

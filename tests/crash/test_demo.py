@@ -1,0 +1,113 @@
+"""The demo in small: killed, restarted, exact; and its directory served afterwards."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from yt.wrapper import YtClient
+
+from yt_exactly_once import cli
+from yt_exactly_once.demo import data, process, verify
+from yt_exactly_once.demo.layout import DELAYS, ENRICHED, QUEUE
+
+_ROWS = 3_000
+
+
+@pytest.fixture
+def serve():
+    """Run `yt-exactly-once local` over a directory, and give clients of it."""
+    running = []
+
+    def serve(data_dir):
+        server = subprocess.Popen(
+            [
+                *[sys.executable, "-m", "yt_exactly_once", "local", "--port", "0"],
+                *["--data-dir", str(data_dir), "--proxies", "2"],
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        running.append(server)
+        proxies = [server.stdout.readline().split() for _ in range(2)]
+        assert [word for word, _ in proxies] == ["proxy", "proxy"]
+        example = server.stdout.readline().split()
+        return server, [url for _, url in proxies], example
+
+    yield serve
+    for server in running:
+        server.kill()
+        server.wait()
+        server.stdout.close()
+
+
+@pytest.mark.timeout(900)
+def test_small_demo_is_exact_after_two_kills_and_its_directory_can_be_served(
+    monkeypatch, tmp_path, capfd, serve
+):
+    """Every flight once and every statistic right, for the demo's own check and for the stock tools."""
+    monkeypatch.setattr(verify, "ROWS_PER_READ", 100)
+    kept, numbers = tmp_path / "kept", tmp_path / "numbers.json"
+    arguments = ["--rows", str(_ROWS), "--kills", "2", "--seed", "11", "--data-dir", str(kept)]
+    code = cli.main(["demo", *arguments, "--json", str(numbers)])
+    output = capfd.readouterr()
+    assert code == 0, output.err
+    assert json.loads(numbers.read_text()) | {"seconds": 0} == {
+        "rows_in": _ROWS,
+        "rows_out": _ROWS,
+        "lost": 0,
+        "duplicated": 0,
+        "wrong": 0,
+        "kills": 2,
+        "seconds": 0,
+    }
+    assert "Exactly once" in output.out
+    assert f"yt-exactly-once local --data-dir {kept}" in output.out
+
+    server, proxies, example = serve(kept)
+    clients = [YtClient(proxy=url, config={"enable_token": False}) for url in proxies]
+    assert len(list(clients[0].select_rows(f"* from [{ENRICHED}]"))) == _ROWS
+    assert sum(row["flights"] for row in clients[1].select_rows(f"* from [{DELAYS}]")) == 2 * _ROWS
+    assert example[:2] == ["try", "yt"]
+    listed = subprocess.run(
+        [str(Path(sys.executable).parent / "yt"), *example[2:]],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "home" in listed.stdout.split()
+
+    server.send_signal(signal.SIGTERM)
+    assert server.wait() == 0
+
+
+@pytest.mark.timeout(300)
+def test_failing_queries_end_the_demo_with_their_own_error(monkeypatch, tmp_path, capfd):
+    """A failure that is not a kill of ours is shown, and leaves no process behind."""
+    started = []
+
+    class Watched(process.Child):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            started.append(self.pid)
+
+    create_tables = data.create_tables
+
+    def create_tables_without_consumers(client):
+        create_tables(client)
+        for consumer in client.list_queue_consumer_registrations(QUEUE):
+            client.unregister_queue_consumer(QUEUE, str(consumer["consumer_path"]))
+
+    monkeypatch.setattr("yt_exactly_once.demo.runner.Child", Watched)
+    monkeypatch.setattr(data, "create_tables", create_tables_without_consumers)
+    numbers = tmp_path / "numbers.json"
+    assert cli.main(["demo", "--rows", "200", "--kills", "1", "--json", str(numbers)]) == 1
+    error = capfd.readouterr().err
+    assert "The queries failed" in error
+    assert "ConsumerNotRegisteredError" in error
+    assert not numbers.exists()
+    assert [process.session_members(pid) for pid in started] == [[]]

@@ -1,0 +1,107 @@
+"""Batches that one transaction cannot carry, and batches that go to several tables in one."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from tests.flows import AGGREGATION, STATELESS, differences, ledger_entries, passed_on
+from tests.integration.streams import QUICK, Heard, finish
+from yt_exactly_once import Event, Target, TransactionalSink
+
+SPLIT = {"split_oversized": True, "rows_per_tablet_limit": 1_500, "dyn_batch_size": 500}
+
+
+class Broken(Exception):  # noqa: N818 - what breaks is the driver
+    """Raised by a listener to end a run."""
+
+
+def broken_after_parts(flow, count):
+    """Break a run off when so many parts of the first batch are committed."""
+    left = [count]
+
+    def break_off(event, _fields):
+        left[0] -= event == Event.TRANSACTION_COMMITTED
+        if not left[0]:
+            raise Broken
+
+    with pytest.raises(StreamingQueryException, match="Broken"):
+        flow.run(break_off, **SPLIT)
+
+
+@pytest.mark.parametrize("is_sorted", [False, True], ids=["ordered", "sorted"])
+def test_oversized_batch_is_written_in_parts_on_request(stream, is_sorted):
+    """All rows once, and the consumer moved with the last part."""
+    flow = stream(rows=8_000, rows_per_partition=4_000, is_sorted=is_sorted)
+    told = flow.run(**SPLIT)
+    assert told.count(Event.BATCH_COMMITTED) == 2
+    assert told.count(Event.TRANSACTION_COMMITTED) == 2 * (8 if is_sorted else 3)
+    flow.assert_exact()
+
+
+@pytest.mark.parametrize("is_sorted", [False, True], ids=["ordered", "sorted"])
+def test_split_batch_broken_off_between_its_parts_is_completed(stream, is_sorted):
+    """The replay leaves out what is there, and the consumer had not moved before."""
+    flow = stream(rows=8_000, rows_per_partition=4_000, is_sorted=is_sorted)
+    parts = 8 if is_sorted else 3
+    broken_after_parts(flow, 2)
+    assert flow.queue.stored() == {}
+    assert 0 < len(flow.found()) < 12_000
+    told = flow.run(**SPLIT)
+    assert told.count(Event.TRANSACTION_COMMITTED) == 2 * parts - 2
+    flow.assert_exact()
+
+
+def test_split_batch_that_is_replayed_differently_is_refused(stream):
+    """Parts that were cut otherwise would leave rows out or double them."""
+    flow = stream(rows=4_000, rows_per_partition=4_000)
+    broken_after_parts(flow, 1)
+    before = flow.found()
+    text = flow.fail("LedgerDivergedError", **SPLIT | {"dyn_batch_size": 499})
+    assert "dyn_batch_size" in text
+    assert flow.found() == before
+    flow.run(**SPLIT)
+    flow.assert_exact()
+
+
+def test_several_targets_are_written_together(stream, client, tmp):
+    """Rows and totals of the batch come with one commit, and a replay changes neither."""
+    flow = stream(rows=6_000)
+    totals = AGGREGATION.create_target(client, f"{tmp}/totals", is_sorted=True)
+
+    def run(act=None):
+        heard = Heard(act=act)
+        targets = [
+            Target(path=flow.target),
+            Target(path=totals, transform=per_batch),
+        ]
+        proxy = flow.cluster.proxy_urls[0]
+        finish(flow.start(TransactionalSink(targets, proxy=proxy, listener=heard, retry=QUICK)))
+        return heard
+
+    def per_batch(frame):
+        return (
+            frame.groupBy((frame["row"] / 1_000).cast("bigint").alias("key"))
+            .agg({"id": "count", "value": "sum"})
+            .selectExpr("key", "`count(id)` as n", "`sum(value)` as total")
+        )
+
+    def break_off(event, fields):
+        if event == Event.TRANSACTION_COMMITTED and fields["batch"] == 2:
+            raise Broken
+
+    with pytest.raises(StreamingQueryException, match="Broken"):
+        run(break_off)
+    assert len(ledger_entries(client, flow.ledger)) == 2
+    run()
+    flow.forget_last_batch()
+    told = run()
+    assert told.count(Event.TRANSACTION_STARTED) == 0
+    assert flow.wrong() == ""
+    values = [
+        sum(row[4] for row in passed_on(flow.queue) if row[1] // 1_000 == key) for key in range(6)
+    ]
+    expected = [(key, 3_000, value, None) for key, value in enumerate(values)]
+    assert differences(AGGREGATION.found(client, totals), expected) == ""
+    assert {entry.batch_id for entry in ledger_entries(client, flow.ledger)} == {5}
+    assert STATELESS.found(client, flow.target) == sorted(passed_on(flow.queue))

@@ -1,0 +1,266 @@
+"""The cluster of the model: sorted rows with versions, snapshots, and first committer wins.
+
+Two halves. The functions on `Rows` are the server: what a commit checks and does. `ModelCluster` is the
+client: it has the interface of `commit.cluster`, and turns every call that touches shared state into a
+request of the script. Calls inside a transaction touch only its snapshot and its own buffer, so they
+are answered on the spot; whether one of them fails was decided when the transaction was begun.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from yt_exactly_once.errors import (
+    ClusterUnavailableError,
+    CommitOutcomeUnknownError,
+    ConflictError,
+    OffsetConflictError,
+    TransactionLostError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import timedelta
+
+    from tests.model.continuations import Script
+    from yt_exactly_once.commit.cluster import Row
+
+CLUSTER = "model"
+CONSUMER = "//consumer"
+LEDGER = "//ledger"
+
+Rows = tuple[tuple[int, str], ...]
+"""Version and value, as JSON, of every row that a sorted table can hold; an empty value is no row."""
+
+Key = tuple[str, tuple[Any, ...]]
+"""Path of a table, and the values of the key columns."""
+
+
+class Put(NamedTuple):
+    """Writes one sorted row."""
+
+    row: int
+    value: str
+
+
+class Append(NamedTuple):
+    """Appends payloads to an ordered table."""
+
+    path: str
+    payloads: tuple[bytes, ...]
+
+
+class Snapshot(NamedTuple):
+    """What a transaction sees.
+
+    Attributes:
+        transaction: id.
+        rows: as they were when it began.
+        failing: number of the call inside it that fails, times the number of ways in which it can, plus
+            the way; negative for none.
+    """
+
+    transaction: str
+    rows: Rows
+    failing: int
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """Reads the newest rows."""
+
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Begins a transaction.
+
+    Attributes:
+        number: how many this program began before.
+    """
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Asks for the commit of everything a transaction has buffered."""
+
+    transaction: str
+    snapshot: Rows
+    writes: tuple[Put | Append, ...]
+
+    @property
+    def guards(self) -> tuple[tuple[int, int], ...]:
+        """Rows that must not have changed since the transaction began, with their versions."""
+        touched = sorted({write.row for write in self.writes if isinstance(write, Put)})
+        return tuple((row, self.snapshot[row][0]) for row in touched)
+
+
+LOCAL_FAILURES = (ClusterUnavailableError, TransactionLostError)
+"""How a call inside a transaction may fail."""
+
+NO_FAILURE = -1
+
+OK = "ok"
+UNAVAILABLE = "unavailable"
+CONFLICT = "conflict"
+UNKNOWN = "unknown"
+
+
+def conflicts(rows: Rows, guards: tuple[tuple[int, int], ...]) -> bool:
+    """Tell whether another transaction changed one of the rows first."""
+    return any(rows[row][0] != version for row, version in guards)
+
+
+def put(rows: Rows, writes: Sequence[Put | Append]) -> Rows:
+    """Return the rows after a commit; the last value of a row wins."""
+    values = {write.row: write.value for write in writes if isinstance(write, Put)}
+    if not values:
+        return rows
+    return tuple(
+        (version + 1, values[number]) if number in values else (version, value)
+        for number, (version, value) in enumerate(rows)
+    )
+
+
+def ledger_key(query: str, target: str) -> Key:
+    """Return the key of a ledger row."""
+    return LEDGER, (query, target)
+
+
+def consumer_key(queue: str, partition: int) -> Key:
+    """Return the key of a consumer row."""
+    return CONSUMER, (CLUSTER, queue, partition)
+
+
+def ledger_value(row: Mapping[str, Any]) -> str:
+    """Return a ledger row as it is kept; its wall time is for people and would tell runs apart."""
+    return json.dumps({**row, "committed_at": "2020-01-01T00:00:00.000+00:00"}, sort_keys=True)
+
+
+def consumer_value(offset: int) -> str:
+    """Return a consumer row as it is kept."""
+    return json.dumps({"offset": offset})
+
+
+def offset_in(rows: Rows, row: int) -> int:
+    """Return where a consumer stands."""
+    value = rows[row][1]
+    return int(json.loads(value)["offset"]) if value else 0
+
+
+class ModelCluster:
+    """The `commit.cluster.Cluster` that the code under test is given.
+
+    Args:
+        script: answers its requests.
+        index: number of every row that can be there.
+    """
+
+    def __init__(self, script: Script, index: Mapping[Key, int]) -> None:
+        self.script = script
+        self.index = index
+        self._begun = 0
+
+    def lookup(self, path: str, keys: Sequence[Row]) -> list[Row | None]:
+        """See `Reader.lookup`."""
+        answer = self.script.ask(Lookup(self.numbers(path, keys)))
+        if answer == UNAVAILABLE:
+            raise ClusterUnavailableError("The model lost a request")
+        return [json.loads(value) if value else None for value in answer]
+
+    def begin(self, timeout: timedelta, lanes: int = 1) -> ModelTransaction:  # noqa: ARG002
+        """See `Cluster.begin`."""
+        answer = self.script.ask(Begin(self._begun))
+        self._begun += 1
+        if answer == UNAVAILABLE:
+            raise ClusterUnavailableError("The model lost a request")
+        return ModelTransaction(self, answer)
+
+    def unpin(self) -> None:
+        """See `Cluster.unpin`; every proxy of the model is as good as another."""
+
+    def numbers(self, path: str, keys: Sequence[Row]) -> tuple[int, ...]:
+        """Return the numbers of rows."""
+        return tuple(self.index[path, tuple(key.values())] for key in keys)
+
+
+class ModelTransaction:
+    """The `commit.cluster.Transaction` of the model.
+
+    Args:
+        cluster: where it lives.
+        snapshot: what it sees.
+    """
+
+    def __init__(self, cluster: ModelCluster, snapshot: Snapshot) -> None:
+        self._cluster = cluster
+        self._snapshot = snapshot
+        self._writes: list[Put | Append] = []
+
+    @property
+    def id(self) -> str:
+        """See `Transaction.id`."""
+        return self._snapshot.transaction
+
+    def lookup(self, path: str, keys: Sequence[Row]) -> list[Row | None]:
+        """See `Reader.lookup`: rows as of the begin."""
+        self._call()
+        values = (self._snapshot.rows[row][1] for row in self._cluster.numbers(path, keys))
+        return [json.loads(value) if value else None for value in values]
+
+    def insert(self, path: str, rows: Sequence[Row]) -> None:
+        """See `Transaction.insert`; only ledgers are written this way."""
+        self._call()
+        for row in rows:
+            number = self._cluster.index[path, (row["query_id"], row["target"])]
+            self._writes.append(Put(number, ledger_value(row)))
+
+    def write(
+        self,
+        path: str,
+        lanes: Sequence[Sequence[bytes]],
+        wire: str,  # noqa: ARG002 - the interface
+        *,
+        update: bool = False,  # noqa: ARG002 - the interface
+    ) -> None:
+        """See `Transaction.write`."""
+        self._call()
+        self._writes.append(Append(path, tuple(payload for lane in lanes for payload in lane)))
+
+    def advance(self, consumer: str, queue: str, moves: Sequence[tuple[int, int, int]]) -> None:
+        """See `Transaction.advance`; the server compares with the begin of the transaction."""
+        self._call()
+        for partition, old, new in moves:
+            row = self._cluster.index[consumer, (CLUSTER, queue, partition)]
+            self._compare(row, old)
+            self._writes.append(Put(row, consumer_value(new)))
+
+    def commit(self) -> None:
+        """See `Transaction.commit`."""
+        snapshot = self._snapshot
+        answer = self._cluster.script.ask(
+            Commit(snapshot.transaction, snapshot.rows, tuple(self._writes))
+        )
+        if answer == CONFLICT:
+            raise ConflictError("The model refused the commit", transaction=self.id)
+        if answer == UNKNOWN:
+            raise CommitOutcomeUnknownError("The model lost the answer", transaction=self.id)
+
+    def abort(self) -> None:
+        """See `Transaction.abort`; what was never sent to be committed leaves no trace."""
+
+    def _compare(self, row: int, old: int) -> None:
+        stands = offset_in(self._snapshot.rows, row)
+        if stands != old:
+            raise OffsetConflictError(f"The model's consumer stands at {stands}, not at {old}")
+
+    def _call(self) -> None:
+        number = self._cluster.script.local()
+        failing, kind = divmod(self._snapshot.failing, len(LOCAL_FAILURES))
+        if number == failing:
+            raise LOCAL_FAILURES[kind]("The model lost a request", transaction=self.id)

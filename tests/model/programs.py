@@ -1,0 +1,295 @@
+"""The code under test, ready to be run against a script: the real sink and the real source.
+
+`ModelSink` is `TransactionalSink` with another cluster, without preparation, and with a frame that
+evaluates in the model; look-up, verdict, skipping, attempts and everything below are the real ones. So is
+the way in which the source moves a consumer.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from structlog.testing import capture_logs
+
+from tests.model.cluster import (
+    CLUSTER,
+    CONFLICT,
+    CONSUMER,
+    LEDGER,
+    UNAVAILABLE,
+    ModelCluster,
+    consumer_key,
+)
+from tests.model.scenario import query_id
+from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
+from yt_exactly_once.commit.parts import Payload, TargetRows
+from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, RetryPolicy
+from yt_exactly_once.errors import (
+    ClusterUnavailableError,
+    DataLossError,
+    ExactlyOnceError,
+    OffsetConflictError,
+)
+from yt_exactly_once.spark.sink import TransactionalSink
+from yt_exactly_once.spark.sink_options import Target
+from yt_exactly_once.spark.source_offsets import QueueOffset
+from yt_exactly_once.spark.source_reader import QueueStreamReader
+
+if TYPE_CHECKING:
+    from tests.model.continuations import Script
+    from tests.model.scenario import Ranges, Scenario
+    from yt_exactly_once.observability import Emitter, Event
+
+TRIMMED = "trimmed"
+STATE_MISSING = "state missing"
+
+_FOREVER = timedelta(days=1)
+
+
+class SinkCall(NamedTuple):
+    """Spark calls a sink.
+
+    Attributes:
+        run: name of the run of the query.
+        checkpoint: number of the query.
+        sink: number of the sink.
+        batch: number of the batch.
+        ranges: its rows.
+        agreed: whether the sink, which lives as long as the run, was called before.
+    """
+
+    run: str
+    checkpoint: int
+    sink: int
+    batch: int
+    ranges: Ranges
+    agreed: bool
+
+
+class SourceCommit(NamedTuple):
+    """Spark tells the sources that it is done with a batch.
+
+    Attributes:
+        ranges: of that batch.
+    """
+
+    ranges: Ranges
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Runs the Spark job of the batch: reads its rows, and folds them into the state."""
+
+    checkpoint: int
+    batch: int
+    ranges: Ranges
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Reads where a consumer stands in all partitions of a queue."""
+
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Advance:
+    """Moves a consumer in one partition, in a transaction of its own."""
+
+    row: int
+    old: int
+    new: int
+
+
+class StateMissingError(Exception):
+    """Spark found no state of the batch before, as a skipped evaluation leaves it."""
+
+
+def run_program(scenario: Scenario, call: Any, script: Script) -> None:
+    """Run the code under test that belongs to a call."""
+    if isinstance(call, SourceCommit):
+        _commit_source(scenario, call, script)
+        return
+    assert isinstance(call, SinkCall)
+    frame = ModelFrame(script, Evaluate(call.checkpoint, call.batch, call.ranges))
+    ModelSink(scenario, call, script)(cast("Any", frame), call.batch)
+
+
+def micro_batch(scenario: Scenario, call: SinkCall) -> MicroBatch:
+    """Return the batch as Spark's offset log tells it."""
+    return MicroBatch(
+        query_id=query_id(call.checkpoint),
+        batch_id=call.batch,
+        run_id=call.run,
+        sources=tuple(
+            SourceRange(
+                CLUSTER,
+                queue,
+                CONSUMER,
+                tuple(PartitionRange(partition, start, end) for partition, start, end in parts),
+            )
+            for queue, parts in by_queue(scenario, call.ranges).items()
+        ),
+        stateful=scenario.stateful,
+    )
+
+
+def by_queue(scenario: Scenario, ranges: Ranges) -> dict[str, list[tuple[int, int, int]]]:
+    """Return partition, first row and end of everything in a batch, per queue."""
+    found: dict[str, list[tuple[int, int, int]]] = {}
+    for (queue, partition), (start, end) in zip(scenario.places, ranges, strict=True):
+        found.setdefault(queue, []).append((partition, start, end))
+    return found
+
+
+class ModelFrame:
+    """What the sink knows of a frame: evaluating it, for its rows or into nothing.
+
+    Args:
+        script: answers.
+        request: what an evaluation asks for.
+    """
+
+    def __init__(self, script: Script, request: Evaluate) -> None:
+        self._script = script
+        self._request = request
+
+    @property
+    def write(self) -> ModelFrame:
+        """See `DataFrame.write`."""
+        return self
+
+    def format(self, name: str) -> ModelFrame:
+        """See `DataFrameWriter.format`."""
+        assert name == "noop"
+        return self
+
+    def mode(self, name: str) -> ModelFrame:
+        """See `DataFrameWriter.mode`."""
+        assert name == "overwrite"
+        return self
+
+    def save(self) -> None:
+        """See `DataFrameWriter.save`."""
+        self.evaluate()
+
+    def evaluate(self) -> tuple[str, ...]:
+        """Run the job and return the effects it is to have on the target."""
+        answer = self._script.ask(self._request)
+        if answer == TRIMMED:
+            raise DataLossError("The model trimmed rows of this batch")
+        if answer == STATE_MISSING:
+            raise StateMissingError
+        return cast("tuple[str, ...]", answer)
+
+
+class ModelSink(TransactionalSink):
+    """The real sink in the model.
+
+    Args:
+        scenario: which world.
+        call: which batch.
+        script: answers.
+    """
+
+    def __init__(self, scenario: Scenario, call: SinkCall, script: Script) -> None:
+        spec = scenario.sinks[call.sink]
+        super().__init__(
+            [Target(path=path) for path in spec.paths],
+            proxy="model",
+            ledger_path=LEDGER,
+            advance_consumer=spec.advances,
+            split_oversized=scenario.split,
+            rows_per_tablet_limit=1 if scenario.split else ROWS_PER_TABLET_LIMIT,
+            retry=RetryPolicy(attempts=scenario.attempts, deadline=_FOREVER),
+        )
+        batch = micro_batch(scenario, call)
+        self._connection = cast("Any", ModelCluster(script, scenario.index))
+        self._offset_log = cast("Any", _Identified(batch))
+        self._agreed = call.run if call.agreed else ""
+
+    def _prepare_run(self, frame: Any, batch: MicroBatch, emit: Emitter) -> None:
+        """Leave out what is checked once per run."""
+
+    def _emitter(self, batch: MicroBatch) -> Emitter:  # noqa: ARG002 - overrides
+        return _silent
+
+    def _compute(self, frame: Any, batch: MicroBatch, emit: Emitter) -> list[TargetRows]:  # noqa: ARG002
+        payloads = [
+            Payload(1, json.dumps([batch.query_id, batch.batch_id, effect]).encode())
+            for effect in frame.evaluate()
+        ]
+        lanes = [[payload] for payload in payloads]
+        return [
+            TargetRows(target.path, lanes, "yson", len(payloads)) for target in self.options.targets
+        ]
+
+
+@dataclass(frozen=True)
+class _Identified:
+    """An offset log that knows one batch."""
+
+    batch: MicroBatch
+
+    def identify(self, frame: Any, batch_id: int) -> MicroBatch:  # noqa: ARG002 - the interface
+        assert batch_id == self.batch.batch_id
+        return self.batch
+
+
+@dataclass(frozen=True)
+class _ModelQueue:
+    """What the source's reader asks of a queue when it moves the consumer."""
+
+    script: Script
+    rows: dict[int, int]
+    path: str
+    consumer: str = CONSUMER
+
+    def stored_offsets(self) -> dict[int, int]:
+        answer = self.script.ask(Stored(tuple(self.rows.values())))
+        if answer == UNAVAILABLE:
+            raise ClusterUnavailableError("The model lost a request")
+        return dict(zip(self.rows, answer, strict=True))
+
+    def advance(self, partition: int, old: int, new: int) -> None:
+        answer = self.script.ask(Advance(self.rows[partition], old, new))
+        if answer == CONFLICT:
+            raise OffsetConflictError("The model's consumer stands elsewhere")
+        if answer == UNAVAILABLE:
+            raise ClusterUnavailableError("The model lost a request")
+
+
+def _commit_source(scenario: Scenario, call: SourceCommit, script: Script) -> None:
+    for path, parts in by_queue(scenario, call.ranges).items():
+        rows = {part: scenario.index[consumer_key(path, part)] for part, _, _ in parts}
+        reader = QueueStreamReader(
+            options=cast("Any", None),
+            queue=cast("Any", _ModelQueue(script, rows, path)),
+            cluster=CLUSTER,
+            info=cast("Any", None),
+            rows=cast("Any", None),
+            sleep=lambda _seconds: None,
+        )
+        with capture_logs():
+            reader.commit(
+                QueueOffset(
+                    CLUSTER,
+                    path,
+                    CONSUMER,
+                    partitions={part: end for part, _, end in parts},
+                    start={part: start for part, start, _ in parts},
+                ).to_json()
+            )
+
+
+def _silent(event: Event, /, **fields: Any) -> None:
+    """Take an event and tell nobody."""
+
+
+def describe_error(error: Exception) -> tuple[str, str]:
+    """Return the name of an error, and the run it blames, if any."""
+    run = str(error.where.get("run", "")) if isinstance(error, ExactlyOnceError) else ""
+    return type(error).__name__, run

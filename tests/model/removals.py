@@ -1,0 +1,419 @@
+"""Single protections of the real code, each with a way to take it away, and what must come of it.
+
+Where taking one away does no harm in a scenario, another protection covers it there; that is said too, so
+that a change in what covers what is seen.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tests.model import network
+from tests.model.cluster import LEDGER, ModelTransaction, conflicts
+from tests.model.invariants import Kind
+from tests.protections import switch_off
+from yt_exactly_once.commit import transactional
+from yt_exactly_once.commit.ledger import CommitLedger, Verdict, judge
+from yt_exactly_once.commit.parts import Part
+from yt_exactly_once.commit.transactional import BatchCommit
+from yt_exactly_once.errors import CommitOutcomeUnknownError, FencedError
+from yt_exactly_once.spark import sink
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from yt_exactly_once.commit.cluster import Row
+
+Put = Callable[[Any, str, Any], None]
+"""`setattr`, or a monkeypatch that undoes it."""
+
+
+@dataclass(frozen=True)
+class Removal:
+    """A protection taken away.
+
+    Attributes:
+        what: the protection.
+        apply: takes it away.
+        found: in which scenarios a violation must be found, and of which kind.
+        covered: in which scenarios none is, because of what.
+        why: what covers it there.
+    """
+
+    what: str
+    apply: Callable[[Put], None]
+    found: dict[str, frozenset[Kind]]
+    covered: tuple[str, ...] = ()
+    why: str = ""
+
+
+def _early_look_up(put: Put) -> None:
+    switch_off("early_look_up", put)
+
+
+def _check_inside(put: Put) -> None:
+    read = CommitLedger.read
+
+    def outside_only(self: CommitLedger, reader: Any) -> Any:
+        return None if isinstance(reader, ModelTransaction) else read(self, reader)
+
+    put(CommitLedger, "read", outside_only)
+
+
+def _done(put: Put) -> None:
+    """Write a batch that another attempt has committed already."""
+    put(BatchCommit, "_is_done", lambda *_: False)
+
+
+def _not_done(put: Put, by: Callable[[str, str], bool]) -> None:
+    """Refuse a batch that is there instead of counting it as done, depending on who wrote it."""
+    is_done = BatchCommit._is_done
+
+    def suspicious(self: BatchCommit, entry: Any, batch: Any, part: Any) -> bool:
+        done = is_done(self, entry, batch, part)
+        if done and by(entry.run_id, batch.run_id):
+            raise FencedError("Taken for a stranger's", run=entry.run_id)
+        return done
+
+    put(BatchCommit, "_is_done", suspicious)
+
+
+def _own_attempt(put: Put) -> None:
+    _not_done(put, operator.eq)
+
+
+def _dead_run(put: Put) -> None:
+    _not_done(put, operator.ne)
+
+
+def _compare_and_set(put: Put) -> None:
+    def blindly(source: Any, current: Any, _before: Any, batch: Any) -> Any:
+        return [
+            (part.partition, current[part.partition], part.start if batch.stateful else part.end)
+            for part in source.partitions
+        ]
+
+    put(transactional, "plan_moves", blindly)
+
+
+def _server_compare(put: Put) -> None:
+    put(ModelTransaction, "_compare", lambda *_: None)
+
+
+def _ledger_row(put: Put) -> None:
+    switch_off("ledger_row", put)
+
+
+def _common_row(put: Put) -> None:
+    def never_on_the_ledger(rows: Any, guards: Any) -> bool:
+        consumers = [guard for guard in guards if not rows[guard[0]][1].count("batch_id")]
+        return conflicts(rows, tuple(consumers))
+
+    put(network, "conflicts", never_on_the_ledger)
+
+
+def _one_transaction(put: Put) -> None:
+    """Record the batch in a transaction of its own, after its rows were committed."""
+    commit = BatchCommit._commit
+
+    def record_later(self: BatchCommit, transaction: Any, *rest: Any) -> None:
+        writes = transaction._writes
+        ledger = [write for write in writes if "batch_id" in getattr(write, "value", "")]
+        transaction._writes = [write for write in writes if write not in ledger]
+        commit(self, transaction, *rest)
+        second = self._cluster.begin(self._timeout)
+        second._writes = ledger  # type: ignore[attr-defined]
+        second.commit()
+
+    put(BatchCommit, "_commit", record_later)
+
+
+def _outcome_look_up(put: Put) -> None:
+    def without(self: BatchCommit, transaction: Any, *_: Any) -> None:  # noqa: ARG001 - a method
+        transaction.commit()
+
+    put(BatchCommit, "_commit", without)
+
+
+def _believed(put: Put) -> None:
+    """Take a commit without an answer for a success."""
+
+    def believing(self: BatchCommit, transaction: Any, *_: Any) -> None:  # noqa: ARG001 - a method
+        try:
+            transaction.commit()
+        except CommitOutcomeUnknownError:
+            return
+
+    put(BatchCommit, "_commit", believing)
+
+
+class _Elsewhere:
+    """A transaction whose reads come from somewhere else."""
+
+    def __init__(self, transaction: Any, lookup: Any) -> None:
+        self.lookup = lookup
+        self._transaction = transaction
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transaction, name)
+
+
+def _late_open(put: Put) -> None:
+    """Read ledger and consumers first, and open the transaction then."""
+    attempt = BatchCommit._attempt
+
+    def early(self: Any, batch: Any, *rest: Any) -> Any:
+        cluster = self._cluster
+        rows = {row: cluster.lookup(*key) for row, key in _read_by(cluster, self._ledger, batch)}
+
+        def lookup(path: str, keys: Sequence[Row]) -> Any:
+            return rows[cluster.numbers(path, keys)]
+
+        self._cluster = _Opening(cluster, lookup)
+        try:
+            return attempt(self, batch, *rest)
+        finally:
+            self._cluster = cluster
+
+    put(BatchCommit, "_attempt", early)
+
+
+def _snapshot(put: Put) -> None:
+    """Read ledger and consumers outside the open transaction."""
+    put(
+        ModelTransaction,
+        "lookup",
+        lambda self, path, keys: self._cluster.lookup(path, keys),
+    )
+
+
+class _Opening:
+    """A cluster whose transactions read from somewhere else."""
+
+    def __init__(self, cluster: Any, lookup: Any) -> None:
+        self._cluster = cluster
+        self._lookup = lookup
+
+    def begin(self, *arguments: Any) -> Any:
+        return _Elsewhere(self._cluster.begin(*arguments), self._lookup)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+
+def _read_by(cluster: Any, ledger: CommitLedger, batch: Any) -> list[tuple[Any, Any]]:
+    """Return what step 5 reads, as arguments of a look-up, with their row numbers."""
+    keys = [
+        (LEDGER, [{"query_id": ledger.query_id, "target": target} for target in ledger.targets])
+    ]
+    keys += [
+        (
+            source.consumer,
+            [
+                {
+                    "queue_cluster": source.cluster,
+                    "queue_path": source.queue,
+                    "partition_index": part.partition,
+                }
+                for part in source.partitions
+            ],
+        )
+        for source in batch.sources
+    ]
+    return [(cluster.numbers(*key), key) for key in keys]
+
+
+def _trim_guard(put: Put) -> None:
+    """Move the consumer of a stateful query to the end of the batch at once."""
+    commit = BatchCommit.commit
+
+    def as_if_stateless(self: BatchCommit, batch: Any, *rest: Any) -> Any:
+        return commit(self, replace(batch, stateful=False), *rest)
+
+    put(BatchCommit, "commit", as_if_stateless)
+
+
+def _state_evaluation(put: Put) -> None:
+    switch_off("state_evaluation", put)
+
+
+def _same_offsets(put: Put) -> None:
+    def by_number(entry: Any, batch: Any, **options: Any) -> Verdict:
+        if entry is not None and entry.batch_id == batch.batch_id:
+            return Verdict.REPLAY
+        return judge(entry, batch, **options)
+
+    put(sink, "judge", by_number)
+
+
+def _never_skip_silently(put: Put) -> None:
+    def skip_older(entry: Any, batch: Any, **options: Any) -> Verdict:
+        if entry is not None and entry.batch_id > batch.batch_id:
+            return Verdict.REPLAY
+        return judge(entry, batch, **options)
+
+    put(sink, "judge", skip_older)
+
+
+def _resumption(put: Put) -> None:
+    """Write a batch that was written in part from its first part on."""
+    commit = BatchCommit.commit
+    put(BatchCommit, "commit", lambda self, batch, parts, _resumed: commit(self, batch, parts))
+
+
+def _part_number(put: Put) -> None:
+    """Take a batch of which a part is there for complete."""
+    is_done = BatchCommit._is_done
+
+    def hasty(self: BatchCommit, entry: Any, batch: Any, part: Any) -> bool:
+        if entry.batch_id == batch.batch_id:
+            entry = replace(entry, part=max(entry.part, part.number))
+        return is_done(self, entry, batch, part)
+
+    put(BatchCommit, "_is_done", hasty)
+
+
+def _last_part(put: Put) -> None:
+    """Move the consumers with the first part."""
+    put(Part, "is_last", property(lambda part: part.number == 1))
+
+
+_STUCK, _BOTH = frozenset({Kind.STUCK}), frozenset({Kind.BOTH_COMMITTED})
+_SELF = frozenset({Kind.SELF_FENCED})
+
+REMOVALS = (
+    Removal(
+        "the look-up before the batch is computed",
+        _early_look_up,
+        {"stateless": _STUCK},
+        covered=("stateful", "no queue"),
+        why="the check inside the transaction finds the batch, and its rows can be read once more",
+    ),
+    Removal(
+        "the ledger check inside the transaction",
+        _check_inside,
+        {"stateful": _BOTH, "no queue": _BOTH, "two drivers, stateful": _BOTH},
+        covered=("stateless", "two drivers"),
+        why="the consumer has moved with the other commit, and is compared",
+    ),
+    Removal(
+        "the check for a batch that is there, inside the transaction",
+        _done,
+        {"stateful": _BOTH, "no queue": _BOTH, "two drivers, no queue": _BOTH},
+        covered=("stateless", "two drivers"),
+        why="the consumer has moved with the other commit, and is compared",
+    ),
+    Removal(
+        "compare and set of the consumer",
+        _compare_and_set,
+        {"two checkpoints, one consumer": frozenset({Kind.TWICE})},
+        covered=("stateless", "two drivers", "two drivers, stateful"),
+        why="within one query the ledger row decides",
+    ),
+    Removal(
+        "the server's comparison of old_offset",
+        _server_compare,
+        {},
+        covered=("stateless", "two drivers", "two checkpoints, one consumer"),
+        why="the code compares in the same snapshot, and the consumer's row conflicts",
+    ),
+    Removal(
+        "the ledger row",
+        _ledger_row,
+        {"stateless": _STUCK, "stateful": _BOTH, "no queue": _BOTH},
+    ),
+    Removal(
+        "the conflict on the ledger row",
+        _common_row,
+        {"stateful": _BOTH, "no queue": _BOTH, "two drivers, stateful": _BOTH},
+        covered=("stateless", "two drivers"),
+        why="every commit of a stateless query conflicts on the consumer's row too",
+    ),
+    Removal(
+        "one transaction for rows and ledger",
+        _one_transaction,
+        {"stateful": _BOTH, "no queue": _BOTH, "stateless": _STUCK},
+    ),
+    Removal(
+        "what an earlier attempt of this run committed counts as done",
+        _own_attempt,
+        {"stateless": _SELF, "stateful": _SELF, "no queue": _SELF},
+    ),
+    Removal(
+        "what an earlier run committed counts as done",
+        _dead_run,
+        {
+            "survivor, stateful": frozenset({Kind.SURVIVOR}),
+            "survivor, no queue": frozenset({Kind.SURVIVOR}),
+        },
+    ),
+    Removal(
+        "the look-up after an unknown outcome",
+        _outcome_look_up,
+        {},
+        covered=("stateless", "stateful", "no queue", "one attempt", "two drivers"),
+        why="the check inside the next attempt, or the look-up of the replay, finds the entry",
+    ),
+    Removal(
+        "an unknown outcome is not believed",
+        _believed,
+        {"stateless": frozenset({Kind.LOST}), "stateful": frozenset({Kind.LOST})},
+    ),
+    Removal(
+        "the transaction opened before its checks",
+        _late_open,
+        {"stateful": _BOTH, "no queue": _BOTH, "two drivers, stateful": _BOTH},
+        covered=("stateless", "two drivers"),
+        why="the server compares the consumer with the snapshot of the transaction",
+    ),
+    Removal(
+        "checks in the snapshot of the transaction",
+        _snapshot,
+        {},
+        covered=("stateless", "stateful", "no queue", "two drivers", "two drivers, stateful"),
+        why="whatever changed after the transaction was opened makes its commit conflict",
+    ),
+    Removal(
+        "the consumer of a stateful query stays at the start",
+        _trim_guard,
+        {"stateful": _STUCK, "two partitions, stateful": _STUCK},
+    ),
+    Removal(
+        "the evaluation of a skipped stateful batch",
+        _state_evaluation,
+        {"stateful": _STUCK, "no queue, stateful": _STUCK},
+    ),
+    Removal(
+        "the resumption of a split batch",
+        _resumption,
+        {},
+        covered=("split", "split, stateful"),
+        why="each part that is there is found inside the transaction",
+    ),
+    Removal(
+        "the number of the part",
+        _part_number,
+        {"split": frozenset({Kind.LOST}), "two drivers, split": frozenset({Kind.LOST})},
+    ),
+    Removal(
+        "the consumer moves with the last part",
+        _last_part,
+        {"split": frozenset({Kind.OFFSETS, Kind.STUCK})},
+    ),
+    Removal(
+        "the comparison of a replay's offsets",
+        _same_offsets,
+        {
+            "checkpoint restored": frozenset({Kind.LOST}),
+            "checkpoint restored, stateful": frozenset({Kind.LOST, Kind.OFFSETS}),
+        },
+    ),
+    Removal(
+        "the refusal of a batch older than the ledger",
+        _never_skip_silently,
+        {"checkpoint restored": frozenset({Kind.LOST})},
+    ),
+)

@@ -1,0 +1,174 @@
+"""What is explored: the batches of a query, who runs it, which faults may strike and how many.
+
+A scenario also knows the expected: which effects the rows of a batch have on a target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from tests.model.cluster import Key, consumer_key, ledger_key
+
+Ranges = tuple[tuple[int, int], ...]
+"""First row and end of a batch, per place."""
+
+SourceRow = tuple[int, int]
+"""Place and index of a row."""
+
+
+@dataclass(frozen=True)
+class SinkSpec:
+    """One sink of the foreachBatch function.
+
+    Attributes:
+        paths: its targets; each has a ledger row.
+        advances: whether it moves the consumers.
+    """
+
+    paths: tuple[str, ...] = ("//out",)
+    advances: bool = True
+
+
+@dataclass(frozen=True)
+class Faults:
+    """Which faults may strike; each costs one of the scenario's budget.
+
+    Attributes:
+        crash: a driver dies, at any point, also right after it sent a commit.
+        requests: a read or a begin is not answered, a call in a transaction fails.
+        refusals: a commit is refused for no reason of ours.
+        unknown: a commit is sent and not answered, applied or not or later.
+        commit_log: together with a crash, the newest entry of Spark's commit log is lost.
+        restore: the checkpoint is put back to an older copy while no driver runs.
+    """
+
+    crash: bool = True
+    requests: bool = True
+    refusals: bool = True
+    unknown: bool = True
+    commit_log: bool = False
+    restore: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """One bounded world.
+
+    Attributes:
+        name: for reports.
+        plans: for each batch, the alternatives that Spark may plan: rows per place, which is a queue or,
+            when `partitioned`, a partition of the one queue. No place at all is a source that is no queue.
+        stateful: whether the query folds all rows into a state.
+        slots: one per driver; its checkpoint, which is also its query. Every driver may be stopped
+            anywhere for any time, so that each is the zombie of the others.
+        budget: how many faults strike at most.
+        faults: of which kinds.
+        attempts: of the retry policy.
+        sinks: called one after another in each batch.
+        split: whether every effect is a part of its own, in a transaction of its own.
+        begins: where an explicit starting offset begins to read, per place; `None` is the consumer.
+        silent: batches whose rows have no effect on the target, such as filtered ones.
+        speaking: batches without rows that have one all the same, such as timeouts.
+        catches_up: the source moves the consumer at the end of a run, as with AvailableNow.
+        exclusive_logs: whether Spark's logs refuse a second writer, as on HDFS.
+        tolerated: errors after which a person decides, so that a query need not come to its end.
+        survivors: whether the newest run of a query must not fail because of what older runs do.
+        unchecked: invariants that are left out, to see what comes of breaking them.
+    """
+
+    name: str
+    plans: tuple[tuple[tuple[int, ...], ...], ...]
+    stateful: bool = False
+    slots: tuple[int, ...] = (0,)
+    budget: int = 2
+    faults: Faults = field(default_factory=Faults)
+    attempts: int = 3
+    sinks: tuple[SinkSpec, ...] = (SinkSpec(),)
+    partitioned: bool = False
+    split: bool = False
+    begins: tuple[int, ...] | None = None
+    silent: frozenset[int] = frozenset()
+    speaking: frozenset[int] = frozenset()
+    catches_up: bool = False
+    exclusive_logs: bool = True
+    tolerated: frozenset[str] = frozenset()
+    survivors: bool = False
+    unchecked: frozenset[str] = frozenset()
+
+    @cached_property
+    def places(self) -> tuple[tuple[str, int], ...]:
+        """Path of the queue and number of the partition of everything that is read."""
+        count = len(self.plans[0][0])
+        if self.partitioned:
+            return tuple(("//queue", partition) for partition in range(count))
+        return tuple((f"//queue{queue}", 0) for queue in range(count))
+
+    @cached_property
+    def paths(self) -> tuple[str, ...]:
+        """All targets."""
+        return tuple(path for sink in self.sinks for path in sink.paths)
+
+    @cached_property
+    def totals(self) -> tuple[int, ...]:
+        """Rows in every place."""
+        first = self.begins or (0,) * len(self.places)
+        return tuple(
+            first[place] + sum(max(plan[place] for plan in plans) for plans in self.plans)
+            for place in range(len(self.places))
+        )
+
+    @cached_property
+    def consumers(self) -> tuple[int, ...]:
+        """The row of the consumer for every place."""
+        return tuple(self.index[consumer_key(*place)] for place in self.places)
+
+    @cached_property
+    def checkpoints(self) -> int:
+        """Number of queries."""
+        return max(self.slots) + 1
+
+    @cached_property
+    def index(self) -> dict[Key, int]:
+        """Number of every sorted row there can be: consumers, then ledgers."""
+        keys = [consumer_key(*place) for place in self.places]
+        keys += [
+            ledger_key(query_id(checkpoint), path)
+            for checkpoint in range(self.checkpoints)
+            for path in self.paths
+        ]
+        return {key: number for number, key in enumerate(keys)}
+
+    def effects(self, batch: int, ranges: Ranges, folded: tuple[SourceRow, ...]) -> tuple[str, ...]:
+        """Return what a batch writes: at least two effects, so that a part of them can be told.
+
+        Args:
+            batch: its number.
+            ranges: its rows.
+            folded: the state after it, of a stateful query.
+        """
+        quiet = not any(start != end for start, end in ranges) and batch not in self.speaking
+        if batch in self.silent or (self.places and quiet):
+            return ()
+        if self.stateful:
+            state = ",".join(f"{place}:{row}" for place, row in folded)
+            return (f"count {batch} {len(folded)}", f"state {batch} {state}")
+        if quiet:
+            return (f"first {batch}", f"second {batch}")
+        return tuple(
+            f"{word} {place}:{row}"
+            for word in ("first", "second")
+            for place, row in rows_of(ranges)
+        )
+
+
+def rows_of(ranges: Ranges) -> tuple[SourceRow, ...]:
+    """Return the rows of a batch."""
+    return tuple(
+        (place, row) for place, (start, end) in enumerate(ranges) for row in range(start, end)
+    )
+
+
+def query_id(checkpoint: int) -> str:
+    """Return the id of the query with that checkpoint."""
+    return f"query{checkpoint}"

@@ -1,0 +1,49 @@
+"""Every protection of the real code, taken away alone: the model must see what comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.model.explore import Explorer
+from tests.model.removals import REMOVALS
+from tests.model.scenarios import named
+
+if TYPE_CHECKING:
+    from tests.model.invariants import Kind
+    from tests.model.removals import Removal
+
+FOUND = [
+    pytest.param(removal, scenario, kinds, id=f"{removal.what}-{scenario}")
+    for removal in REMOVALS
+    for scenario, kinds in removal.found.items()
+]
+COVERED = [
+    pytest.param(removal, scenario, id=f"{removal.what}-{scenario}")
+    for removal in REMOVALS
+    for scenario in removal.covered
+]
+
+
+@pytest.mark.parametrize(("removal", "scenario", "kinds"), FOUND)
+def test_a_protection_taken_away_is_found(
+    removal: Removal, scenario: str, kinds: frozenset[Kind], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model can see the damage that each protection prevents."""
+    removal.apply(monkeypatch.setattr)
+    report = Explorer(named(scenario)).explore()
+    assert report.violation is not None, str(report)
+    assert report.violation.kind in kinds, str(report)
+
+
+@pytest.mark.parametrize(("removal", "scenario"), COVERED)
+def test_a_protection_taken_away_is_covered_by_another(
+    removal: Removal, scenario: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is protected twice stays right with either protection gone, for the reason given."""
+    removal.apply(monkeypatch.setattr)
+    full = named(scenario)
+    report = Explorer(replace(full, plans=full.plans[:2])).explore()
+    assert report.violation is None, f"{removal.why}?\n{report}"

@@ -1,0 +1,173 @@
+"""The state of the model: what the cluster, the checkpoints and the network hold, and the drivers.
+
+Values only, immutable and hashable, so that equal states are found to be equal. A driver inside the code
+under test is its continuation.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from tests.model.cluster import Append, Put, Rows
+    from tests.model.scenario import Ranges, SourceRow
+
+
+class Status(StrEnum):
+    """What a driver process is."""
+
+    READY = "ready"
+    RUNNING = "running"
+    DOWN = "down"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+
+
+class Phase(StrEnum):
+    """Where a running driver is in Spark's loop."""
+
+    PLAN = "plan"
+    LOG_OFFSETS = "log offsets"
+    COMMIT_SOURCE = "commit source"
+    SINK = "sink"
+    LOG_COMMIT = "log commit"
+    CATCH_UP = "catch up"
+
+
+class Calm(IntEnum):
+    """What has disturbed a run, and so whether it must succeed all the same."""
+
+    DISTURBED = 0
+    BY_OLDER = 1
+    UNDISTURBED = 2
+
+
+class Driver(NamedTuple):
+    """One driver.
+
+    Attributes:
+        status: of the process.
+        runs: how often it was started.
+        calm: what has disturbed this run: a fault or a newer run; only older runs; nothing.
+        phase: of Spark's loop.
+        batch: number of the current batch.
+        ranges: its rows; before the first batch, nothing.
+        evaluated: whether this run has evaluated the frame of the batch.
+        agreed: whether this run has called the sinks for a batch before this one.
+        sink: which sink is being called.
+        continuation: of the code under test; -1 outside it.
+    """
+
+    status: Status = Status.READY
+    runs: int = 0
+    calm: Calm = Calm.DISTURBED
+    phase: Phase = Phase.PLAN
+    batch: int = 0
+    ranges: Ranges = ()
+    evaluated: bool = False
+    agreed: bool = False
+    sink: int = 0
+    continuation: int = -1
+
+
+class Checkpoint(NamedTuple):
+    """What Spark keeps of a query.
+
+    Attributes:
+        offsets: the offset log: the ranges of every batch.
+        commits: how many batches the commit log holds.
+        states: the state after every batch; `None` where a batch left none.
+    """
+
+    offsets: tuple[Ranges, ...] = ()
+    commits: int = 0
+    states: tuple[tuple[SourceRow, ...] | None, ...] = ()
+
+
+class InFlight(NamedTuple):
+    """A commit that was sent, not answered, and may land at any time.
+
+    Attributes:
+        transaction: id.
+        guards: rows that must have these versions then.
+        writes: what it does.
+    """
+
+    transaction: str
+    guards: tuple[tuple[int, int], ...]
+    writes: tuple[Put | Append, ...]
+
+
+class Applied(NamedTuple):
+    """One batch in one target, or a part of it when the batch was split.
+
+    Attributes:
+        path: the target.
+        query: who wrote it.
+        batch: number of the batch.
+        part: number of the part, from 1.
+        effects: what can be seen of it.
+    """
+
+    path: str
+    query: str
+    batch: int
+    part: int
+    effects: tuple[str, ...]
+
+
+class World(NamedTuple):
+    """Everything.
+
+    Attributes:
+        rows: of the sorted tables.
+        applied: the targets, in the order of the commits.
+        trimmed: first row left, per queue.
+        checkpoints: per query.
+        drivers: per slot.
+        in_flight: commits that may land.
+        budget: faults that may still strike.
+    """
+
+    rows: Rows
+    applied: tuple[Applied, ...]
+    trimmed: tuple[int, ...]
+    checkpoints: tuple[Checkpoint, ...]
+    drivers: tuple[Driver, ...]
+    in_flight: tuple[InFlight, ...]
+    budget: int
+
+    def with_driver(self, slot: int, driver: Driver) -> World:
+        """Return the world with another driver in a slot."""
+        return self._replace(drivers=(*self.drivers[:slot], driver, *self.drivers[slot + 1 :]))
+
+    def with_checkpoint(self, number: int, checkpoint: Checkpoint) -> World:
+        """Return the world with another checkpoint."""
+        before, after = self.checkpoints[:number], self.checkpoints[number + 1 :]
+        return self._replace(checkpoints=(*before, checkpoint, *after))
+
+    def disturbed(self, cost: int = 0) -> World:
+        """Return the world in which no running driver can be held to succeed any more."""
+        drivers = tuple(
+            driver._replace(calm=Calm.DISTURBED) if driver.calm else driver
+            for driver in self.drivers
+        )
+        return self._replace(drivers=drivers, budget=self.budget - cost)
+
+    def disturbed_by_older(self) -> World:
+        """Return the world in which something that an older run sent has arrived."""
+        drivers = tuple(
+            driver._replace(calm=Calm.BY_OLDER) if driver.calm is Calm.UNDISTURBED else driver
+            for driver in self.drivers
+        )
+        return self._replace(drivers=drivers)
+
+    def others_run(self, slot: int) -> bool:
+        """Tell whether a driver other than the one in the slot runs."""
+        return any(
+            driver.status is Status.RUNNING
+            for number, driver in enumerate(self.drivers)
+            if number != slot
+        )

@@ -1,0 +1,123 @@
+"""The chaos runner's judgement: it must see what is wrong, and draw the same plan from the same seed."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.chaos.oracle import Findings, compare
+from benchmarks.chaos.plan import DRIVER_KINDS, Kind, Rates, RoundPlan
+from benchmarks.chaos.tally import error_name
+from yt_exactly_once.config import WriteMode
+
+FIRST, SECOND, THIRD = (1, 10), (2, 20), (3, 30)
+ROWS = [FIRST, SECOND, THIRD]
+
+
+def amounts(found, every, key=None):
+    """Return how many rows of each sort of difference there are."""
+    return {name: rows.total() for name, rows in compare(found, every, key).items() if rows}
+
+
+@pytest.mark.parametrize("mode", WriteMode)
+@pytest.mark.parametrize("number", [0, 3])
+def test_same_seed_gives_the_same_plan(mode, number):
+    """A failing seed can be replayed."""
+    assert RoundPlan.draw(5, mode, number, Rates()) == RoundPlan.draw(5, mode, number, Rates())
+
+
+def test_other_round_gives_another_plan():
+    """Rounds do not repeat each other."""
+    plans = [RoundPlan.draw(5, WriteMode.TRANSACTIONAL, number, Rates()) for number in (0, 1)]
+    assert plans[0].incidents != plans[1].incidents
+    assert plans[0].weathers != plans[1].weathers
+
+
+def test_rate_of_one_kind_leaves_the_others_alone():
+    """Turning kills off does not turn a failing seed into another one."""
+    usual = RoundPlan.draw(5, WriteMode.TRANSACTIONAL, 0, Rates())
+    gentle = RoundPlan.draw(5, WriteMode.TRANSACTIONAL, 0, Rates(kills=0))
+    assert {item.kind for item in gentle.incidents} == set(Kind) - {Kind.DRIVER_KILL}
+    assert [item for item in usual.incidents if item.kind is not Kind.DRIVER_KILL] == list(
+        gentle.incidents
+    )
+
+
+def test_plan_strikes_the_driver_in_every_way():
+    """No kind of incident is forgotten by the rates."""
+    plan = RoundPlan.draw(5, WriteMode.TRANSACTIONAL, 0, Rates())
+    assert {item.kind for item in plan.incidents} >= DRIVER_KINDS
+
+
+def test_idempotent_rounds_have_stateless_queries_only():
+    """The mode refuses all others."""
+    plan = RoundPlan.draw(5, WriteMode.IDEMPOTENT, 0, Rates())
+    assert {query.kind for query in plan.queries} == {"stateless"}
+
+
+def test_same_rows_in_another_order_differ_in_nothing():
+    """Order is checked elsewhere."""
+    assert amounts([THIRD, FIRST, SECOND], ROWS) == {}
+
+
+def test_missing_row_is_lost():
+    """Also when others are there too often."""
+    assert amounts([FIRST, FIRST, THIRD], ROWS) == {"lost": 1, "duplicated": 1}
+
+
+def test_row_that_was_written_twice_on_purpose_is_no_duplicate():
+    """A row may be equal to another one."""
+    assert amounts([FIRST, FIRST], [FIRST, FIRST]) == {}
+    assert amounts([FIRST, FIRST, FIRST], [FIRST, FIRST]) == {"duplicated": 1}
+
+
+def test_row_nobody_asked_for_is_wrong():
+    """It does not make up for the one that is missing."""
+    assert amounts([FIRST, SECOND, (3, 31)], ROWS) == {"lost": 1, "wrong": 1}
+
+
+def test_later_row_of_a_key_replaces_the_earlier_one():
+    """A table with keys holds the newest row of each."""
+    assert amounts([(1, 11), SECOND], [FIRST, SECOND, (1, 11)], key=1) == {}
+
+
+def test_earlier_row_of_a_key_is_stale():
+    """It stands in the place of the newest, which is not lost besides."""
+    assert amounts([FIRST, SECOND], [FIRST, SECOND, (1, 11)], key=1) == {"stale": 1}
+
+
+def test_wrong_row_of_a_key_is_not_lost_besides():
+    """One mistake counts once."""
+    assert amounts([(1, 12), SECOND], [FIRST, SECOND, (1, 11)], key=1) == {"wrong": 1}
+
+
+def test_missing_key_is_lost():
+    """Also in a table with keys."""
+    assert amounts([SECOND], [FIRST, SECOND, (1, 11)], key=1) == {"lost": 1}
+
+
+@pytest.mark.parametrize("finding", ["duplicated", "stale", "misordered"])
+def test_repeats_break_every_promise_but_at_least_once(finding):
+    """That mode allows them and no more."""
+    findings = Findings(**{finding: 1})
+    broken = {mode for mode in WriteMode if findings.violates(mode)}
+    assert broken == {WriteMode.TRANSACTIONAL, WriteMode.IDEMPOTENT}
+
+
+@pytest.mark.parametrize("finding", [{"lost": 1}, {"wrong": 1}, {"notes": ["the ledger lies"]}])
+def test_losses_break_every_promise(finding):
+    """No mode allows them."""
+    assert all(Findings(**finding).violates(mode) for mode in WriteMode)
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        ("[STREAM_FAILED] x: yt_exactly_once.errors.FencedError: another run", "FencedError"),
+        ("[STREAM_FAILED] x [CONCURRENT_STREAM_LOG_UPDATE] y", "CONCURRENT_STREAM_LOG_UPDATE"),
+        ("[STREAM_FAILED] terminated with exception: Worker crashed. More", "Worker crashed"),
+        ("Something else\nat line 1", "Something else"),
+    ],
+)
+def test_failures_are_counted_by_their_cause(error, name):
+    """Our error, else Spark's, else the first words."""
+    assert error_name(error) == name
