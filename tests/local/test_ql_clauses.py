@@ -112,6 +112,16 @@ def test_order_by_sorts_with_null_first_and_ties_in_table_order(
     assert tables.column(f"k from [//sorted] order by {order} limit 10") == expected
 
 
+def test_descending_order_by_a_key_prefix_keeps_ties_in_table_order(tables: Tables) -> None:
+    """Reading the table backwards would turn the ties around; by the whole key there are none."""
+    pairs = [{"a": a, "b": b} for a in range(2) for b in range(2)]
+    tables.create("//pairs", [*key_columns(a="int64", b="int64"), *columns(v="int64")], pairs)
+    query = "a * 2 + b from [//pairs] order by"
+    assert tables.column(f"{query} a desc limit 9") == [2, 3, 0, 1]
+    assert tables.column(f"{query} a desc, b desc limit 9") == [3, 2, 1, 0]
+    assert tables.column(f"{query} a, b limit 9") == [0, 1, 2, 3]
+
+
 def test_offset_and_limit_cut_the_answer(tables: Tables) -> None:
     """OFFSET passes rows over, LIMIT stops, both may miss the end."""
     assert tables.column("k from [//sorted] offset 2 limit 3") == [2, 3, 4]
