@@ -22,17 +22,9 @@ Patch = tuple[Any, str, Any]
 
 def _ledger_look_up() -> list[Patch]:
     """A replay is not recognised, neither at first nor inside the transaction."""
-    check = transactional.BatchCommit._check
-
-    def blind(self: Any, transaction: Any, _entry: Any, *rest: Any) -> Any:
-        return check(self, transaction, None, *rest)
-
-    def always_new(*_arguments: Any, **_named: Any) -> Verdict:
-        return Verdict.NEW
-
     return [
-        (sink, "judge", always_new),
-        (transactional.BatchCommit, "_check", blind),
+        (sink, "judge", lambda *_, **__: Verdict.NEW),
+        (transactional.BatchCommit, "_is_done", lambda *_: False),
         (transactional, "plan_moves", lambda *_: []),
     ]
 
@@ -83,14 +75,9 @@ def _outcome_look_up() -> list[Patch]:
     return [(CommitLedger, "read", nothing)]
 
 
-def _own_transaction_check() -> list[Patch]:
-    """An entry written by an earlier attempt of this batch is taken for a stranger's."""
-    attempt = transactional.BatchCommit._attempt
-
-    def forgetful(self: Any, batch: Any, part: Any, _tried: Any, number: int) -> Any:
-        return attempt(self, batch, part, [], number)
-
-    return [(transactional.BatchCommit, "_attempt", forgetful)]
+def _committed_check() -> list[Patch]:
+    """An entry for this very batch, left by an earlier attempt, is not recognised."""
+    return [(transactional.BatchCommit, "_is_done", lambda *_: False)]
 
 
 def _room_check() -> list[Patch]:
@@ -108,7 +95,7 @@ PROTECTIONS: dict[str, Callable[[], list[Patch]]] = {
     "compare_and_set": _compare_and_set,
     "ledger_row": _ledger_row,
     "outcome_look_up": _outcome_look_up,
-    "own_transaction_check": _own_transaction_check,
+    "committed_check": _committed_check,
     "room_check": _room_check,
 }
 

@@ -61,12 +61,12 @@ def test_old_commit_landing_before_the_new_one_is_recognised(stream, faults):
     flow.assert_exact()
 
 
-def test_own_transaction_check_off_is_noticed(stream, faults, monkeypatch):
+def test_committed_check_off_is_noticed(stream, faults, monkeypatch):
     """The query would stop, taking itself for somebody else."""
     flow = stream(rows=1_000)
     meet_in_the_middle(faults)
-    switch_off("own_transaction_check", monkeypatch.setattr)
-    flow.fail("FencedError")
+    switch_off("committed_check", monkeypatch.setattr)
+    flow.fail("OffsetConflictError")
 
 
 def test_outcome_look_up_off_is_noticed(stream, faults, monkeypatch):
