@@ -12,6 +12,7 @@ import random
 import signal
 import sys
 import threading
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +23,7 @@ from yt_exactly_once.errors import ConfigError, ExactlyOnceError
 from yt_exactly_once.local import LocalClusterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 DEFAULT_KILLS = 5
 DEFAULT_PORT = 8000
@@ -165,7 +166,8 @@ def _demo(options: argparse.Namespace) -> int:
         data_dir=options.data_dir,
     )
     display = Display()
-    result = run_demo(wanted, display)
+    with _ended_by_sigterm():
+        result = run_demo(wanted, display)
     display.summary(result)
     if options.json is not None:
         options.json.write_text(json.dumps(result.to_json()) + "\n")
@@ -175,6 +177,16 @@ def _demo(options: argparse.Namespace) -> int:
             f"yt-exactly-once local --data-dir {options.data_dir}"
         )
     return 0 if result.exact else _FAILED
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does, so that processes and temporary files go."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _local(options: argparse.Namespace) -> int:

@@ -101,7 +101,7 @@ def assert_complete(subject, left):
     assert left.stored == subject.queue.ends()
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("point", list(DEATHS), ids=named)
 def test_driver_killed_at_crash_point_leaves_whole_batches(history, point, which):
@@ -110,20 +110,20 @@ def test_driver_killed_at_crash_point_leaves_whole_batches(history, point, which
     assert_whole(subject, left, point, DEATHS[point])
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("which", [0, 1])
 def test_query_killed_at_every_crash_point_ends_exactly_right(history, which):
     """After all those deaths on one checkpoint."""
     assert_complete(history.lineage.subjects[which], history.final[which])
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_every_crash_point_is_tried(history):
     """A new crash point needs a batch to die in, here."""
     assert set(history.left) == set(CrashPoint)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("point", FIRST_BATCH_POINTS, ids=named)
 @pytest.mark.parametrize("pair", PAIRS, ids=named)
 def test_driver_killed_in_its_first_batch_only(lineage, pair, point):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -111,3 +112,35 @@ def test_failing_queries_end_the_demo_with_their_own_error(monkeypatch, tmp_path
     assert "ConsumerNotRegisteredError" in error
     assert not numbers.exists()
     assert [process.session_members(pid) for pid in started] == [[]]
+
+
+def _processes_naming(path):
+    """Return the command lines of living processes in which a path occurs."""
+    lines = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = entry.read_text()
+        except OSError:
+            continue
+        if str(path) in line:
+            lines.append(line)
+    return lines
+
+
+@pytest.mark.timeout(300)
+def test_demo_ended_by_sigterm_leaves_nothing_behind(tmp_path):
+    """Neither a process nor its temporary directory outlives the command."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "yt_exactly_once", "demo", "--rows", "200", "--kills", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    ) as demo:
+        assert any("Spark is up" in line for line in demo.stdout)
+        assert any("java" in line for line in _processes_naming(tmp_path))
+        demo.send_signal(signal.SIGTERM)
+        assert demo.wait() == 130
+        assert demo.stderr.read() == "interrupted\n"
+    assert _processes_naming(tmp_path) == []
+    assert list(tmp_path.glob("yt-exactly-once-*")) == []

@@ -171,3 +171,11 @@ def test_circle_of_links_is_an_error(client, tmp):
     with pytest.raises(yt.YtResponseError) as caught:
         client.get(f"{tmp}/a")
     assert caught.value.is_resolve_error()
+
+
+def test_force_excludes_ignore_existing(client, tmp, source):
+    """One replaces what is there, the other leaves it."""
+    client.set(f"{tmp}/taken", 1)
+    with pytest.raises(yt.YtResponseError, match="Cannot specify both"):
+        client.copy(f"{source}/scalar", f"{tmp}/taken", force=True, ignore_existing=True)
+    assert client.get(f"{tmp}/taken") == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import yt.wrapper as yt
 from yt import yson
+from yt.ypath import parse_ypath
 
 
 def _code(call, *args, **kwargs):
@@ -317,3 +318,59 @@ def test_bottomless_value_is_refused(raw, client, tmp, form):
     answer = raw.command("POST", "create", {"path": path, "type": "map_node", "recursive": True})
     assert "Depth limit" in answer.error["message"]
     assert client.get(tmp) == {"d": None}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "//",
+        "//tmp/t",
+        "  //tmp/t ",
+        " <a=b; c=[1u]> //tmp/t",
+        "//tmp/a\\[b] and c{d, e}",
+        "//[abc: (x, #)]",
+        "//tmp/*[#1, #2 : #3 , (a, 1.5):]",
+        "//tmp/t[\x01\x06abc:\x03\x00\x00\x00\x00\x00\x00\x03\x3f,\x05, \x02\x09]",
+        "local://tmp/t{a}",
+        "//tmp/before:2[:(#, 10)]",
+    ],
+)
+def test_rich_path_is_read_like_by_the_client(raw, path):
+    """The client has a parser of its own; both agree on every form."""
+    expected = parse_ypath(path)
+    parameters = {"path": path, "output_format": "yson"}
+    found = raw.command("GET", "parse_ypath", parameters).yson()["path"]
+    assert str(found) == str(expected)
+    assert found.attributes == expected.attributes
+
+
+@pytest.mark.parametrize(
+    "path", ["", "{a}", "[#1]", "tmp", "//t{a", "//t[#1", "//t[\x01", "//t[]x"]
+)
+def test_malformed_rich_path_is_refused(raw, path):
+    """It is an error of the request, whatever is broken."""
+    answer = raw.command("GET", "parse_ypath", {"path": path})
+    assert answer.status == 400
+    assert "Internal error" not in answer.error["message"]
+
+
+def test_names_that_are_no_utf8_are_refused(client, tmp):
+    """Values may hold any bytes, names may not; nothing is left of a refused tree."""
+    client.set(f"{tmp}/value", b"\xff")
+    assert client.get(f"{tmp}/value") == b"\xff"
+    for value in ({b"\xee": 1}, {"a": {b"\xee": 1}}):
+        with pytest.raises(yt.YtResponseError, match="not UTF-8"):
+            client.set(f"{tmp}/tree", value, force=True)
+    assert not client.exists(f"{tmp}/tree")
+
+
+def test_chunks_are_objects(client, tmp):
+    """Tools ask chunks for their codecs and sizes."""
+    client.create("file", f"{tmp}/f", attributes={"compression_codec": "brotli_4"})
+    client.write_file(f"{tmp}/f", b"content")
+    (chunk_id,) = client.get(f"{tmp}/f/@chunk_ids")
+    shown = client.get(f"#{chunk_id}/@", attributes=["compression_codec", "type"])
+    assert shown == {"compression_codec": "brotli_4", "type": "chunk"}
+    assert client.get(f"#{chunk_id}/@uncompressed_data_size") == 7
+    client.remove(f"{tmp}/f")
+    assert not client.exists(f"#{chunk_id}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import uuid
 
@@ -135,7 +136,12 @@ def test_transactions_are_objects(client):
         path = f"#{transaction.transaction_id}"
         assert client.get(f"{path}/@title") == "probe"
         assert client.get(f"{path}/@timeout") > 0
-        assert transaction.transaction_id in client.list("//sys/transactions")
+        wanted = {"attributes": ["title", "type", "unknown"]}
+        listed = client.list("//sys/transactions", **wanted)
+        (found,) = (item for item in listed if str(item) == transaction.transaction_id)
+        assert found.attributes == {"title": "probe", "type": "transaction"}
+        shown = client.get("//sys/transactions", **wanted)[transaction.transaction_id]
+        assert shown.attributes == found.attributes
         assert client.exists(f"//sys/transactions/{transaction.transaction_id}")
     assert not client.exists(path)
 
@@ -330,3 +336,37 @@ def test_impossible_lease_is_refused(raw, timeout):
     """A lease is a positive number of milliseconds."""
     answer = raw.command("POST", "start_transaction", {"type": "master", "timeout": timeout})
     assert 'parameter "timeout"' in answer.error["message"]
+
+
+@pytest.mark.parametrize("spelling", ["2001-02-03T04:05:06.000000Z", "2001-02-03", 981173106000])
+def test_transaction_past_its_deadline_is_gone(client, spelling):
+    """A deadline ends a transaction whatever its lease."""
+    expired = client.start_transaction(timeout=60_000, deadline=spelling)
+    with pytest.raises(yt.YtResponseError, match="No such transaction"):
+        client.ping_transaction(expired)
+    assert not client.exists(f"#{expired}")
+
+
+def test_ping_is_shown(client):
+    """Who watches a transaction sees when it was last alive."""
+    transaction_id = client.start_transaction(timeout=60_000)
+    before = client.get(f"#{transaction_id}/@last_ping_time")
+    client.ping_transaction(transaction_id)
+    assert client.get(f"#{transaction_id}/@last_ping_time") > before
+    client.abort_transaction(transaction_id)
+
+
+def test_ping_does_not_move_the_deadline(client):
+    """A deadline in the future is shown and survives pings."""
+    later = dt.datetime(2100, 1, 2, tzinfo=dt.UTC)
+    transaction_id = client.start_transaction(timeout=60_000, deadline=later.isoformat())
+    client.ping_transaction(transaction_id)
+    assert client.get(f"#{transaction_id}/@deadline") == "2100-01-02T00:00:00.000000Z"
+    client.abort_transaction(transaction_id)
+
+
+@pytest.mark.parametrize("deadline", ["soon", [], 2**63])
+def test_deadline_that_is_no_time_is_refused(client, deadline):
+    """The error names the parameter."""
+    with pytest.raises(yt.YtResponseError, match='"deadline"'):
+        client.start_transaction(deadline=deadline)

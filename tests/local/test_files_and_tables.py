@@ -117,6 +117,15 @@ def test_sorted_table_keeps_its_order(client, tmp):
     assert client.row_count(f"{tmp}/t") == 3
 
 
+def test_key_columns_of_a_sorted_table_are_shown(client, tmp):
+    """Under both names that clients ask for; an unsorted table has only an empty list of them."""
+    client.write_table(yt.TablePath(f"{tmp}/sorted", sorted_by=["a"], client=client), [{"a": 1}])
+    assert client.get(f"{tmp}/sorted/@sorted_by") == client.get(f"{tmp}/sorted/@key_columns")
+    client.write_table(f"{tmp}/plain", [{"a": 1}])
+    assert client.get(f"{tmp}/plain/@key_columns") == []
+    assert not client.exists(f"{tmp}/plain/@sorted_by")
+
+
 def test_unique_keys_are_unique(client, tmp):
     """The second row with a key is refused."""
     schema = yson.to_yson_type(SORTED, attributes={"unique_keys": True})
@@ -270,3 +279,27 @@ def test_many_rows_go_in_chunks(client, tmp):
     assert client.get(f"{tmp}/t/@chunk_count") > 1
     part = [row["n"] for row in client.read_table(f"{tmp}/t[#49998:#50002]")]
     assert part == [49998, 49999, 50000, 50001]
+
+
+def test_rows_of_an_unmounted_dynamic_table_are_read(client, tmp):
+    """Only lookups and queries need mounted tablets."""
+    schema = [{"name": "v", "type": "int64"}]
+    client.create("table", f"{tmp}/q", attributes={"dynamic": True, "schema": schema})
+    client.mount_table(f"{tmp}/q", sync=True)
+    client.insert_rows(f"{tmp}/q", [{"v": 1}])
+    client.unmount_table(f"{tmp}/q", sync=True)
+    assert list(client.read_table(f"{tmp}/q")) == [{"v": 1}]
+
+
+@pytest.mark.parametrize("version", ["v3", "v4"])
+def test_file_that_did_not_change_is_not_sent_again(client, raw, tmp, version):
+    """The tag is the id with the revision; who names it gets no content until the file changes."""
+    client.write_file(f"{tmp}/f", b"first")
+    url = f"/api/{version}/read_file?path={tmp}/f"
+    tag = raw("GET", url).headers["etag"]
+    assert tag == f"{client.get(f'{tmp}/f/@id')}:{client.get(f'{tmp}/f/@revision')}"
+    again = raw("GET", url, {"If-None-Match": tag})
+    assert (again.status, again.body) == (304, b"")
+    client.write_file(f"{tmp}/f", b"second")
+    changed = raw("GET", url, {"If-None-Match": tag})
+    assert (changed.status, changed.body) == (200, b"second")

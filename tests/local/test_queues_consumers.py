@@ -79,13 +79,6 @@ def test_registration_follows_links(client, tmp, queue, consumer):
     assert pull(client, consumer, f"{tmp}/link") == list(range(10))
 
 
-def test_other_clusters_are_unknown(client, queue, consumer):
-    """The embedded cluster is alone."""
-    with pytest.raises(YtResponseError, match="Queue cluster"):
-        pull(client, consumer, f'<cluster="elsewhere">{queue}')
-    assert pull(client, consumer, f'<cluster="local">{queue}') == list(range(10))
-
-
 def test_unregistered_consumer_may_not_pull(client, tmp, queue):
     """The code is that of a missing permission."""
     client.create("queue_consumer", f"{tmp}/c")
@@ -255,3 +248,121 @@ def test_old_command_names_still_work(raw, client, queue, consumer, name):
     else:
         assert raw.command("POST", name, {**parameters, "new_offset": 3}).status == 200
         assert offsets(client, consumer) == {(queue, 0): 3}
+
+
+def test_registrations_are_rows_of_a_table(client, tmp, queue):
+    """Tools read `consumer_registrations` directly, and what is written there holds."""
+    table = "//sys/queue_agents/consumer_registrations"
+    consumer = f"{tmp}/c"
+    client.create("queue_consumer", consumer)
+    client.register_queue_consumer(queue, consumer, vital=True, partitions=[1, 0])
+    query = f"* from [{table}] where queue_path = '{queue}'"
+    (row,) = client.select_rows(query)
+    assert row == {
+        "queue_cluster": "local",
+        "queue_path": queue,
+        "consumer_cluster": "local",
+        "consumer_path": consumer,
+        "vital": True,
+        "partitions": [1, 0],
+    }
+    client.insert_rows(table, [{**row, "vital": False, "partitions": None}])
+    (listed,) = client.list_queue_consumer_registrations(queue_path=queue)
+    assert (listed["vital"], listed["partitions"]) == (False, None)
+    client.unregister_queue_consumer(queue, consumer)
+    assert list(client.select_rows(query)) == []
+
+
+def test_places_on_other_clusters_are_registered_but_not_read(client, queue, consumer):
+    """Clusters are named by attribute or prefix, in short or in full; only this one is at hand."""
+    for path in ("abc://tmp/x", "<cluster=abc>//tmp/x", "<cluster=abc.yt.yandex.net>//tmp/x"):
+        client.register_queue_consumer(path, f"local:{consumer}", vital=False)
+        (listed,) = client.list_queue_consumer_registrations(queue_path="abc://tmp/x")
+        assert listed["queue_path"].attributes == {"cluster": "abc"}
+        assert listed["consumer_path"].attributes == {"cluster": "local"}
+        for offset in (None, 0):
+            with pytest.raises(YtResponseError, match='Queue cluster "abc"'):
+                pull(client, consumer, path, offset)
+        client.unregister_queue_consumer(path, consumer)
+        assert client.list_queue_consumer_registrations(queue_path="abc://tmp/x") == []
+    assert client.list_queue_consumer_registrations(queue_path=f"abc:{queue}") == []
+
+
+def test_rich_parts_of_a_path_do_not_matter_to_registrations(client, queue, consumer):
+    """Ranges and attributes of a path are not part of the key."""
+    rich = {
+        "queue_path": f"<append=%true>{queue}[#10:#100]",
+        "consumer_path": f"<append=%true>local:{consumer}[#20:#200]",
+    }
+    (listed,) = client.list_queue_consumer_registrations(**rich)
+    assert (str(listed["queue_path"]), str(listed["consumer_path"])) == (queue, consumer)
+
+
+NAMED = [
+    {"name": "queue_consumer_name", "type": "string", "required": True, "sort_order": "ascending"},
+    {"name": "queue_cluster", "type": "string", "required": True, "sort_order": "ascending"},
+    {"name": "queue_path", "type": "string", "required": True, "sort_order": "ascending"},
+    {"name": "partition_index", "type": "uint64", "required": True, "sort_order": "ascending"},
+    {"name": "offset", "type": "uint64", "required": True},
+    {"name": "meta", "type": "any"},
+]
+
+
+def test_consumers_of_one_table_are_registered_by_name(client, tmp, queue):
+    """Each has registrations and offsets of its own."""
+    table = f"{tmp}/shared"
+    attributes = {"dynamic": True, "schema": NAMED, "treat_as_queue_consumer": True}
+    client.create("table", table, attributes=attributes)
+    client.mount_table(table, sync=True)
+    first, second = (f"<queue_consumer_name={name}>{table}" for name in ("first", "second"))
+    client.register_queue_consumer(queue, first, vital=True)
+    assert pull(client, first, queue) == list(range(10))
+    with pytest.raises(YtResponseError, match="is not registered"):
+        pull(client, second, queue)
+    (listed,) = client.list_queue_consumer_registrations(consumer_path=first)
+    expected = {"cluster": "local", "queue_consumer_name": "first"}
+    assert listed["consumer_path"].attributes == expected
+    assert client.list_queue_consumer_registrations(consumer_path=second) == []
+    client.register_queue_consumer(queue, second, vital=True)
+    move = {"partition_index": 0, "old_offset": 0, "client_side": False}
+    client.advance_queue_consumer(first, queue, new_offset=4, **move)
+    client.advance_queue_consumer(second, queue, new_offset=7, **move)
+    assert pull(client, first, queue) == [4, 5, 6, 7, 8, 9]
+    assert pull(client, second, queue) == [7, 8, 9]
+
+
+def test_name_of_a_consumer_fits_its_table(client, tmp, queue, consumer):
+    """A registration comes first: who has none hears of that."""
+    shared = f"{tmp}/shared"
+    client.create("table", shared, attributes={"dynamic": True, "schema": NAMED})
+    client.mount_table(shared, sync=True)
+    for path, message in (
+        (shared, "name is required for multi-consumer schema"),
+        (f"<queue_consumer_name=a>{consumer}", "name is not supported for consumer schema"),
+    ):
+        with pytest.raises(YtResponseError, match="is not registered"):
+            pull(client, path, queue)
+        client.register_queue_consumer(queue, path, vital=False)
+        with pytest.raises(YtResponseError, match=message):
+            pull(client, path, queue)
+        with pytest.raises(YtResponseError, match=message):
+            client.advance_queue_consumer(path, queue, 0, 0, 1, client_side=False)
+
+
+def test_what_does_not_exist_is_not_registered(client, tmp, queue, consumer):
+    """Only a registration that is there may outlive its objects."""
+    for places in ((f"{tmp}/none", consumer), (queue, f"{tmp}/none")):
+        with pytest.raises(YtResponseError, match="Failed to get table mount info") as caught:
+            client.register_queue_consumer(*places, vital=False)
+        assert caught.value.contains_code(500)
+    with pytest.raises(YtResponseError, match="Failed to resolve queue path"):
+        client.advance_queue_consumer(consumer, f"{tmp}/none", 0, 0, 1, client_side=False)
+    assert len(client.list_queue_consumer_registrations(consumer_path=consumer)) == 1
+
+
+def test_offset_beyond_the_end_has_no_meta(client, queue, consumer):
+    """Of rows that are not there nothing can be said."""
+    for offset, known in ((10, True), (12, False)):
+        client.advance_queue_consumer(consumer, queue, 0, None, offset, client_side=False)
+        (row,) = client.select_rows(f"meta from [{consumer}]")
+        assert (row["meta"] is not None) == known

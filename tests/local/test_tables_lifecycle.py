@@ -316,3 +316,26 @@ def test_consumer_and_producer_are_mounted_tables_with_fixed_schemas(client, tmp
         assert client.get(f"{path}/@{flag}")
         assert client.get(f"{path}/@tablet_state") == "mounted"
         assert client.get(f"{path}/@key_columns") == columns
+
+
+def test_new_tablets_of_a_queue_begin_at_a_row_of_choice(client, tmp):
+    """At creation as well as when a queue grows, one number for each new tablet."""
+    counts = {"trimmed_row_counts": [10, 20], "tablet_count": 2}
+    path = create(client, f"{tmp}/q", [VALUE], mount=False, **counts)
+    trimmed = lambda: [item["trimmed_row_count"] for item in client.get(f"{path}/@tablets")]  # noqa: E731
+    assert trimmed() == [10, 20]
+    last = {"first_tablet_index": 1, "last_tablet_index": 1, "tablet_count": 3}
+    client.reshard_table(path, trimmed_row_counts=[30, 40], sync=True, **last)
+    assert trimmed() == [10, 20, 30, 40]
+    with pytest.raises(YtResponseError, match="trimmed_row_counts"):
+        client.reshard_table(path, tablet_count=6, trimmed_row_counts=[1], sync=True)
+
+
+def test_part_of_a_setting_with_a_default_is_set(client, tmp):
+    """What tools set without looking: one switch of the balancer; other tables keep the default."""
+    path, other = (create(client, f"{tmp}/{name}", mount=False) for name in "ab")
+    client.set(f"{path}/@tablet_balancer_config/enable_auto_reshard", False)
+    switches = {"enable_auto_reshard": False, "enable_auto_tablet_move": True}
+    assert client.get(f"{path}/@tablet_balancer_config") == switches
+    assert client.get(f"{other}/@tablet_balancer_config/enable_auto_reshard")
+    assert client.get(f"{path}/@user_attribute_keys") == []

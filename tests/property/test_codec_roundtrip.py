@@ -387,7 +387,10 @@ def test_scan_and_parser_find_the_same_columns(table, data):
         assert not rows or any(b"{" in value for row in rows for value in texts(row))
         return
     for name, logical in wanted.items():
-        assert scanned.column(name, logical).equals(parser.column(name, logical))
+        fast, slow = scanned.column(name, logical), parser.column(name, logical)
+        assert fast.type == slow.type
+        # Equality of Arrow arrays holds no NaN equal to itself; their text does.
+        assert repr(fast.to_pylist()) == repr(slow.to_pylist())
 
 
 def texts(row):

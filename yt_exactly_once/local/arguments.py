@@ -5,6 +5,7 @@ As in the real driver, a number or a flag may arrive as a string, since query st
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from yt_exactly_once.local.errors import YtError
@@ -66,6 +67,20 @@ def integers(value: Any, name: str) -> list[int]:
 def texts(value: Any, name: str) -> list[str]:
     """Return a parameter that is a list of strings."""
     return [text(item, name) for item in _list(value, name)]
+
+
+def moment(parameters: dict[str, Any], name: str) -> datetime | None:
+    """Return a time, given as ISO 8601 (UTC without a zone) or in unix milliseconds, or `None`."""
+    value = parameters.get(name)
+    if value is None:
+        return None
+    try:
+        if isinstance(value, str):
+            given = datetime.fromisoformat(str(value))
+            return given if given.tzinfo else given.replace(tzinfo=UTC)
+        return datetime.fromtimestamp(_number(value, name, _UINT64) / 1000, UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise YtError(f'Error parsing parameter "{name}": expected a time') from error
 
 
 def identifier(parameters: dict[str, Any], name: str) -> str | None:

@@ -11,6 +11,8 @@ import sqlite3
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from yt.yson.yson_types import NotUnicodeError
+
 from yt_exactly_once.local import arguments, encodings, formats, messages, parameters, row_formats
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.messages import Answer, Request
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.proxy import Proxy
 
 _LOGGER = logging.getLogger(__name__)
+_NOT_MODIFIED = 304
 _UNSUPPORTED_MEDIA_TYPE = 415
 _BODY_PIECE = 4 << 20
 
@@ -37,6 +40,7 @@ class Call:
     output_encoding: str
     error_format: Format
     header_format: Format
+    known_etag: str | None
 
 
 def prepare(proxy: Proxy, command: Command, request: Request, user: str) -> Call:
@@ -80,6 +84,7 @@ def prepare(proxy: Proxy, command: Command, request: Request, user: str) -> Call
         encodings.choose(headers.get("accept-encoding")),
         error_format(headers),
         header_format,
+        headers.get("if-none-match"),
     )
 
 
@@ -99,6 +104,9 @@ def run(call: Call) -> Answer:
     """Execute a command; every failure becomes an error answer."""
     try:
         result = execute(call.command, call.context)
+        etag = call.context.etag
+        if etag is not None and etag == call.known_etag:
+            return Answer(_NOT_MODIFIED, {"ETag": etag})
         body = _encode(call.command, result, call.output_format)
         answer = Answer(headers={"Content-Type": formats.to_mime(call.output_format)}, body=body)
         if call.command.output_type == "binary":
@@ -106,6 +114,8 @@ def run(call: Call) -> Answer:
         if call.context.response_parameters:
             encoded = formats.dumps(call.context.response_parameters, call.header_format)
             answer.headers["X-YT-Response-Parameters"] = encoded.decode("latin-1")
+        if etag is not None:
+            answer.headers["ETag"] = etag
         if call.output_encoding != encodings.IDENTITY:
             answer.body = encodings.encode(answer.body, call.output_encoding)
         answer.headers["Content-Encoding"] = call.output_encoding
@@ -125,6 +135,10 @@ def as_error(raised: Exception, context: Context | None = None) -> YtError:
         error = raised
     elif isinstance(raised, sqlite3.OperationalError) and "locked" in str(raised):
         error = YtError("The store is busy; try again later", Code.UNAVAILABLE)
+    elif isinstance(raised, NotUnicodeError):
+        error = YtError(
+            "A name or a parameter is not UTF-8; the embedded cluster takes other bytes in values only"
+        )
     else:
         name = context.command if context else "request"
         _LOGGER.error("Internal error in %s", name, exc_info=raised)

@@ -65,6 +65,7 @@ class Context:
         read_rows: parses the body as rows in the input format, see `RowReader`.
         read_bytes: yields the raw body of a binary command.
         response_parameters: what the handler wants to return beside the output.
+        etag: version of the output; a client that names it as known gets no output.
     """
 
     proxy: Proxy
@@ -75,6 +76,7 @@ class Context:
     read_rows: RowReader = _no_rows
     read_bytes: Callable[[], Iterator[bytes]] = lambda: iter(())
     response_parameters: dict[str, Any] = field(default_factory=dict)
+    etag: str | None = None
 
 
 Handler = Callable[[Context], Any]

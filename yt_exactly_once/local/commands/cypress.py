@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.cypress.view import View
 
 
+_PLAIN = "names of nodes and attributes are UTF-8; list nodes hold values, not nodes"
+
+
 def view_of(context: Context, connection: sqlite3.Connection) -> View:
     """Return the tree as the request's transaction sees it."""
     transaction_id = arguments.identifier(context.parameters, "transaction_id")
@@ -42,7 +45,8 @@ def path_of(context: Context, name: str = "path") -> ypath.YPath:
 @command(
     "create",
     volatile=True,
-    partial="no journals, replicas and portals; expiration and access control are not enforced",
+    partial="no journals, replicas and portals; expiration and access control are not enforced; "
+    f"{_PLAIN}",
 )
 def create(context: Context) -> Any:
     """Create a node, or an object without a path."""
@@ -80,7 +84,7 @@ def get(context: Context) -> Any:
         view = view_of(context, connection)
         found = virtual.find(view, path, context.proxy.live_proxies)
         if found is not None:
-            value = found.get()
+            value = found.get(_names(context))
         else:
             value = reading.get(view, path, _names(context), _max_size(context))
     # A bare null would be an empty answer.
@@ -98,7 +102,7 @@ def list_(context: Context) -> Any:
         view = view_of(context, connection)
         found = virtual.find(view, path, context.proxy.live_proxies)
         if found is not None:
-            value = found.children()
+            value = found.children(_names(context))
         else:
             value = reading.list_(view, path, _names(context), _max_size(context))
     if arguments.flag(context.parameters, "return_only_value"):
@@ -117,7 +121,7 @@ def exists(context: Context) -> Any:
     return {"value": value}
 
 
-@command("set", input_type="structured", volatile=True)
+@command("set", input_type="structured", volatile=True, partial=_PLAIN)
 def set_(context: Context) -> Any:
     """Write a scalar, a document, a tree of nodes, an attribute or a part of a value."""
     path = path_of(context)
@@ -133,7 +137,7 @@ def set_(context: Context) -> Any:
     return run_once(context, change)
 
 
-@command("multiset_attributes", input_type="structured", volatile=True)
+@command("multiset_attributes", input_type="structured", volatile=True, partial=_PLAIN)
 def multiset_attributes(context: Context) -> Any:
     """Write several attributes of one node at once."""
     path = path_of(context)
@@ -182,10 +186,14 @@ def move(context: Context) -> Any:
 def _transfer(context: Context, operation: Any) -> Any:
     source = path_of(context, "source_path")
     target = path_of(context, "destination_path")
+    force = arguments.flag(context.parameters, "force")
+    ignore_existing = arguments.flag(context.parameters, "ignore_existing")
+    if force and ignore_existing:
+        raise YtError('Cannot specify both "ignore_existing" and "force" options simultaneously')
     options = copying.Options(
         recursive=arguments.flag(context.parameters, "recursive"),
-        force=arguments.flag(context.parameters, "force"),
-        ignore_existing=arguments.flag(context.parameters, "ignore_existing"),
+        force=force,
+        ignore_existing=ignore_existing,
         preserve=frozenset(
             name.removeprefix("preserve_")
             for name in context.parameters

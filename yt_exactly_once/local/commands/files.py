@@ -68,6 +68,7 @@ def read_file(context: Context) -> Iterator[bytes]:
                 left -= len(found[-1])
                 if left == 0:
                     break
+        context.etag = f"{position.id}:{view.attribute(position.id, 'revision')}"
     context.response_parameters["id"] = position.id
     return iter(found)
 

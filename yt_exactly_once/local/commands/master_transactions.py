@@ -24,16 +24,19 @@ def start(context: Context) -> dict[str, Any]:
     parameters = context.parameters
     timeout = arguments.integer(parameters, "timeout", None)
     given = arguments.mapping(parameters.get("attributes") or {}, "attributes")
-    prerequisites = parameters.get("prerequisite_transaction_ids") or []
+    name = "prerequisite_transaction_ids"
+    prerequisites = arguments.texts(parameters.get(name) or [], name)
+    deadline = arguments.moment(parameters, "deadline")
 
     def change(connection: sqlite3.Connection) -> dict[str, Any]:
         for transaction_id in prerequisites:
-            master_transactions.chain(connection, arguments.text(transaction_id, "prerequisite"))
+            master_transactions.chain(connection, transaction_id)
         return {
             "transaction_id": master_transactions.start(
                 connection,
                 parent_id=arguments.identifier(parameters, "transaction_id"),
                 timeout_ms=timeout,
+                deadline=deadline,
                 attributes=given,
                 owner=context.user,
             )

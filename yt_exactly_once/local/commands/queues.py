@@ -14,7 +14,6 @@ from yt_exactly_once.local.commands.sessions import (
     table_of,
     transaction_of,
 )
-from yt_exactly_once.local.cypress import ypath
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.registry import Rows, command
 from yt_exactly_once.local.tablets import producers, queues, registrations, validation
@@ -43,7 +42,7 @@ def register_queue_consumer(context: Context) -> dict[str, Any]:
     given = parameters.get("partitions")
     partitions = None if given is None else arguments.integers(given, "partitions")
     with context.proxy.store.write() as connection:
-        queue, consumer = _places(context, connection)
+        queue, consumer = _places(context, connection, must_exist=True)
         registrations.put(
             connection,
             queue,
@@ -102,8 +101,8 @@ def pull_queue_consumer(context: Context) -> Rows:
     offset = arguments.integer(context.parameters, "offset", None)
     apply_due(context.proxy.store)
     with context.proxy.store.read() as connection:
-        partition = _partition(context, connection)
         _check_registered(context, connection)
+        partition = _partition(context, connection)
         queue = _open(context, connection, "queue_path")
         if offset is None:
             offset, _ = queues.read_offset(connection, partition)
@@ -123,10 +122,9 @@ def advance_queue_consumer(context: Context) -> dict[str, Any]:
         raise YtError(f"Queue consumer offset {new_offset} cannot be negative")
     apply_due(context.proxy.store)
     with context.proxy.store.read() as connection:
+        queue = None if client_side else _resolved_queue(context, connection)
         partition = _partition(context, connection)
-        if not client_side:
-            _check_registered(context, connection)
-            queue = _open(context, connection, "queue_path")
+        if queue is not None:
             meta = queues.consumer_meta(connection, queue, partition.index, new_offset)
     with transaction_of(context) as transaction:
         queues.advance(transaction, partition, old_offset, new_offset, meta)
@@ -182,12 +180,25 @@ def push_queue_producer(context: Context) -> dict[str, Any]:
         )
 
 
-def _places(context: Context, connection: sqlite3.Connection) -> tuple[Place, Place]:
+def _places(
+    context: Context, connection: sqlite3.Connection, *, must_exist: bool = False
+) -> tuple[Place, Place]:
     cypress, parameters = context.proxy.cypress, context.parameters
-    return (
-        locate(cypress, connection, parameters.get("queue_path"), "queue_path"),
-        locate(cypress, connection, parameters.get("consumer_path"), "consumer_path"),
+    queue, consumer = (
+        locate(cypress, connection, parameters.get(name), name, must_exist=must_exist)
+        for name in ("queue_path", "consumer_path")
     )
+    return queue, consumer
+
+
+def _resolved_queue(context: Context, connection: sqlite3.Connection) -> TableLayout:
+    """Return the queue of a consumer that is registered for it."""
+    try:
+        queue = _open(context, connection, "queue_path")
+    except YtError as error:
+        raise YtError("Failed to resolve queue path", inner=[error]) from error
+    _check_registered(context, connection)
+    return queue
 
 
 def _open(context: Context, connection: sqlite3.Connection, parameter: str) -> TableLayout:
@@ -197,16 +208,14 @@ def _open(context: Context, connection: sqlite3.Connection, parameter: str) -> T
 
 def _partition(context: Context, connection: sqlite3.Connection) -> queues.Partition:
     index = arguments.integer(context.parameters, "partition_index")
-    queue, _ = _places(context, connection)
+    queue, named = _places(context, connection)
     consumer = _open(context, connection, "consumer_path")
-    attributes = ypath.parse(context.parameters.get("consumer_path")).attributes
-    name = attributes.get(queues.CONSUMER_NAME)
-    return queues.partition_of(consumer, None if name is None else str(name), queue, index)
+    return queues.partition_of(consumer, named.consumer_name, queue, index)
 
 
 def _check_registered(context: Context, connection: sqlite3.Connection) -> None:
     lag = float(feature(context, "registration_lag_seconds", 0.0))
-    queues.find_registration(connection, *_places(context, connection), lag)
+    queues.find_registration(connection, *_places(context, connection, must_exist=True), lag)
 
 
 def _pull(
@@ -248,5 +257,5 @@ def _session(context: Context) -> Iterator[producers.Session]:
 
 def _rich(place: Place) -> Any:
     path = YsonUnicode(place.path)
-    path.attributes = {"cluster": place.cluster}
+    path.attributes = dict(place.attributes)
     return path

@@ -9,6 +9,7 @@ from yt_exactly_once.local.commands.sessions import (
     conversions_of,
     read_timestamp,
     reading,
+    retention_timestamp,
     table_of,
     transaction_of,
 )
@@ -81,7 +82,8 @@ def lock_rows(context: Context) -> dict[str, Any]:
     input_type="tabular",
     output_type="tabular",
     heavy=True,
-    partial="a versioned lookup returns the newest version only",
+    partial="a versioned lookup returns the newest version only;"
+    " retention_timestamp hides rows by their last write, not single values",
 )
 def lookup_rows(context: Context) -> Rows:
     """Read rows of a sorted table by key, at the start of the transaction if there is one."""
@@ -99,7 +101,8 @@ def lookup_rows(context: Context) -> Rows:
     read = reads.versioned_lookup if arguments.flag(parameters, "versioned") else reads.lookup
     found: Sequence[Any] = [None] * len(keys)
     with reading(context) as connection:
-        seen = reads.layout_at(connection, layout, read_timestamp(context))
+        moments = read_timestamp(context), retention_timestamp(context)
+        seen = reads.layout_at(connection, layout, *moments)
         if seen is not None:
             found = read(connection, seen, keys, columns)
     keep = arguments.flag(parameters, "keep_missing_rows")
@@ -116,7 +119,7 @@ def _sorted_table(context: Context) -> TableLayout:
 def _chosen_columns(layout: TableLayout, names: Any) -> tuple[Column, ...]:
     if names is None:
         return layout.columns
-    wanted = {str(name) for name in names}
+    wanted = set(arguments.texts(names, "column_names"))
     for name in sorted(wanted):
         if layout.column(name) is None:
             raise YtError(f'No such column "{name}"')

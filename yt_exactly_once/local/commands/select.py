@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.local import arguments, ql
-from yt_exactly_once.local.commands.sessions import read_timestamp, reading
+from yt_exactly_once.local.commands.sessions import read_timestamp, reading, retention_timestamp
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.registry import Rows, command
 from yt_exactly_once.local.tablets import reads
@@ -44,7 +44,7 @@ def select_rows(context: Context) -> Rows:
 
 def _execute(context: Context, connection: sqlite3.Connection, *, snapshot: bool) -> Rows:
     parameters = context.parameters
-    timestamp = read_timestamp(context)
+    moments = read_timestamp(context), retention_timestamp(context)
 
     def resolve(path: str) -> TableLayout:
         with context.proxy.store.read() as newest:
@@ -52,7 +52,7 @@ def _execute(context: Context, connection: sqlite3.Connection, *, snapshot: bool
         check_readable(layout.tablets)
         if snapshot and not layout.sorted:
             raise _ReadsOrderedTable
-        seen = reads.layout_at(connection, layout, timestamp)
+        seen = reads.layout_at(connection, layout, *moments)
         if seen is None:
             raise YtError(f"Table {path} did not exist when the transaction started")
         return seen

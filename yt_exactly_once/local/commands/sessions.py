@@ -69,6 +69,14 @@ def read_timestamp(context: Context) -> int | None:
     return timestamp
 
 
+def retention_timestamp(context: Context) -> int | None:
+    """Return the moment since when rows must have been written to be read."""
+    timestamp: int | None = arguments.integer(
+        context.parameters, "retention_timestamp", None, unsigned=True
+    )
+    return timestamp
+
+
 def conversions_of(context: Context) -> Conversions:
     """Return the conversion switches of the input format."""
     given = context.parameters.get("input_format")

@@ -11,11 +11,19 @@ from yt import yson
 
 from yt_exactly_once.local import arguments, static_rows
 from yt_exactly_once.local.commands.cypress import path_of, view_of
-from yt_exactly_once.local.cypress import chunks, clock, locks, master_transactions, tree, ypath
+from yt_exactly_once.local.cypress import (
+    chunks,
+    clock,
+    locks,
+    master_transactions,
+    rich_path,
+    tree,
+    ypath,
+)
 from yt_exactly_once.local.cypress.mutations import run_once
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.registry import Context, Rows, command
-from yt_exactly_once.local.tablets import access, values
+from yt_exactly_once.local.tablets import values
 from yt_exactly_once.local.tablets.layout import load_layout
 from yt_exactly_once.local.tablets.schema import TableSchema, parse_schema
 
@@ -34,7 +42,7 @@ if TYPE_CHECKING:
     input_type="tabular",
     volatile=True,
     heavy=True,
-    partial="static tables only; codecs and writer options are ignored",
+    partial="static tables only; codecs and writer options are ignored; column names are UTF-8",
 )
 def write_table(context: Context) -> Any:
     """Replace the rows of a static table, or append to it with `<append=%true>`."""
@@ -62,7 +70,8 @@ def write_table(context: Context) -> Any:
     "read_table",
     output_type="tabular",
     heavy=True,
-    partial="answers in YSON, JSON, DSV only, gathered before they are sent (no trailers)",
+    partial="answers in YSON, JSON, DSV only, gathered before they are sent (no trailers);"
+    " of a mounted dynamic table rows are read that a real one might not have flushed yet",
 )
 def read_table(context: Context) -> Any:
     """Read the rows of a table, or the ranges and columns that the path selects."""
@@ -120,9 +129,9 @@ def concatenate(context: Context) -> Any:
 @command("parse_ypath")
 def parse_ypath(context: Context) -> Any:
     """Return a path with its rich parts as attributes."""
-    path = path_of(context)
-    parsed = yson.YsonUnicode(path.text)
-    parsed.attributes = dict(path.attributes)
+    text, attributes = rich_path.split(context.parameters.get("path"), "path")
+    parsed = yson.YsonUnicode(text)
+    parsed.attributes = attributes
     return {"path": parsed}
 
 
@@ -185,7 +194,6 @@ def _read_dynamic(
     connection: sqlite3.Connection, node: Node, path: YPath
 ) -> list[tuple[Range, Sequence[Row]]]:
     layout = load_layout(connection, node.id, node.path)
-    access.check_readable(layout.tablets)
     columns = layout.columns
     listed = ", ".join(layout.sql_column(column.name) for column in columns)
     order = '"$key"' if layout.sorted else '"$tablet_index", "$row_index"'

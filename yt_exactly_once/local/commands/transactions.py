@@ -31,7 +31,7 @@ _MILLISECOND = 1000
 @command(
     "start_transaction",
     volatile=True,
-    partial="no prerequisites and no start_timestamp_override for tablet transactions",
+    partial="no prerequisites, deadline and start_timestamp_override for tablet transactions",
 )
 def start_transaction(context: Context) -> Any:
     """Start a transaction of type `master` (default) or `tablet`."""

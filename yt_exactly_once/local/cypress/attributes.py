@@ -59,7 +59,9 @@ _STORED_SYSTEM = frozenset(
         "schema_mode",
     )
 )
-_OPAQUE = frozenset(("locks", "queue_partitions", "queue_status", "tablets", "user_attributes"))
+_OPAQUE = frozenset(
+    ("chunk_ids", "locks", "queue_partitions", "queue_status", "tablets", "user_attributes")
+)
 """Computed attributes that `@` shows as entities; they are read one by one."""
 
 
@@ -129,6 +131,7 @@ def _chunked(view: View, node: Node) -> Computed:
     size = sum(chunk.size for chunk in listed)
     found: Computed = {
         "chunk_count": lambda: len(listed),
+        "chunk_ids": lambda: [chunk.object_id for chunk in listed],
         "uncompressed_data_size": lambda: size,
         "compressed_data_size": lambda: size,
         "compression_ratio": lambda: 1.0,
@@ -154,6 +157,7 @@ def _chunked(view: View, node: Node) -> Computed:
                 "tablet_state": lambda: "none",
                 "sorted": lambda: bool(keys),
                 "key_columns": lambda: keys,
+                **({"sorted_by": lambda: keys} if keys else {}),
                 "optimize_for": lambda: node.attributes.get("optimize_for", "lookup"),
             }
         )

@@ -7,8 +7,9 @@ lives as long as a list refers to it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once.local.cypress.ids import CELL_TAG, TYPES
 from yt_exactly_once.local.cypress.layout import TRUNK
 from yt_exactly_once.local.cypress.view import APPEND, OVERWRITE, View
 
@@ -24,6 +25,11 @@ class Chunk:
     id: int
     size: int
     row_count: int
+
+    @property
+    def object_id(self) -> str:
+        """Its id as an object of the cluster."""
+        return f"0-{self.id:x}-{CELL_TAG << 16 | TYPES['chunk']:x}-0"
 
 
 def chunks(view: View, node_id: str) -> list[Chunk]:
@@ -44,6 +50,27 @@ def chunks(view: View, node_id: str) -> list[Chunk]:
         if row[0] == OVERWRITE:
             break
     return [chunk for listed in reversed(lists) for chunk in listed]
+
+
+def describe(view: View, object_id: str) -> dict[str, Any] | None:
+    """Return the attributes of a chunk object; its codecs are those of a node that it is in."""
+    number = int(object_id.split("-")[1], 16)
+    found = view.connection.execute(
+        "SELECT size, row_count, node_id FROM chunks JOIN chunk_refs ON id = chunk_id WHERE id = ?",
+        (number,),
+    ).fetchone()
+    if found is None:
+        return None
+    size, row_count, node_id = found
+    codecs = ("compression_codec", "erasure_codec")
+    return {
+        "id": object_id,
+        "type": "chunk",
+        "row_count": row_count,
+        "uncompressed_data_size": size,
+        "compressed_data_size": size,
+        **{name: view.attribute(node_id, name) or "none" for name in codecs},
+    }
 
 
 def read(connection: sqlite3.Connection, chunk: Chunk) -> bytes:

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 def now() -> str:
     """Return the current time as attributes spell it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return spell(datetime.now(UTC))
+
+
+def spell(moment: datetime) -> str:
+    """Return a time as attributes spell it."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def revision(connection: sqlite3.Connection) -> Any:

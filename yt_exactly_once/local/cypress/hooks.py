@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.tablets import tables
-from yt_exactly_once.local.tablets.schema import TableSchema, parse_schema
+from yt_exactly_once.local.tablets import layout, registrations, states, tables
+from yt_exactly_once.local.tablets.schema import REGISTRATIONS_SCHEMA, TableSchema, parse_schema
 
 if TYPE_CHECKING:
     import sqlite3
@@ -30,6 +30,16 @@ def create_table(
 ) -> dict[str, Any]:
     """Create the storage of a dynamic table; return the attributes to store."""
     return tables.create_table(connection, node_id, attributes)
+
+
+def create_system_tables(connection: sqlite3.Connection) -> dict[str, str]:
+    """Create the dynamic tables that a cluster begins with, mounted; return ids by path."""
+    layout.initialize(connection)
+    node_id = registrations.TABLE_ID
+    tables.create_table(connection, node_id, {"schema": REGISTRATIONS_SCHEMA.to_yson()})
+    created = layout.load_layout(connection, node_id, registrations.TABLE_PATH)
+    states.change_state(connection, created, "mounted", {})
+    return {registrations.TABLE_PATH: node_id}
 
 
 def drop_table(connection: sqlite3.Connection, node_id: str) -> None:

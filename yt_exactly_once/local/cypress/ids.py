@@ -11,6 +11,7 @@ import secrets
 TYPES = {
     "transaction": 1,
     "nested_transaction": 4,
+    "chunk": 100,
     "lock": 200,
     "string_node": 300,
     "int64_node": 301,

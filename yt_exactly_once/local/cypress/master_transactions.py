@@ -7,6 +7,7 @@ It owns life cycle and leases. What a transaction changed lives beside it as ver
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.cypress import branches, clock
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT_MS = 15_000
 MAX_TIMEOUT_MS = 10**12
 MAX_DEPTH = 32
+_DEADLINE = "deadline"
 MASTER_TYPES = frozenset((TYPES["transaction"], TYPES["nested_transaction"]))
 
 
@@ -63,6 +65,7 @@ def start(
     *,
     parent_id: str | None,
     timeout_ms: int | None,
+    deadline: datetime | None = None,
     attributes: dict[str, Any],
     owner: str,
 ) -> str:
@@ -72,6 +75,7 @@ def start(
         connection: from `Store.write`.
         parent_id: the enclosing transaction, if any.
         timeout_ms: lease; a ping renews it.
+        deadline: when the transaction ends at the latest, whatever pings it.
         attributes: of the user.
         owner: who starts it.
     """
@@ -84,14 +88,18 @@ def start(
             f'Error parsing parameter "timeout": it must be between 1 and {MAX_TIMEOUT_MS}'
         )
     transaction_id = make_id("transaction" if parent_id is None else "nested_transaction")
+    if _DEADLINE in attributes:
+        raise YtError(f'Builtin attribute "{_DEADLINE}" cannot be set; give it as a parameter')
     stored = {"start_time": clock.now(), "owner": owner, **attributes}
+    if deadline is not None:
+        stored[_DEADLINE] = clock.spell(deadline)
     connection.execute(
         "INSERT INTO master_transactions VALUES (?, ?, ?, ?, ?)",
         (
             transaction_id,
             (parent_id or TRUNK).lower(),
             lease,
-            time.time() + lease / 1000,
+            _expiry(lease, stored),
             dump_yson(stored),
         ),
     )
@@ -102,10 +110,22 @@ def ping(connection: sqlite3.Connection, transaction_id: str, *, ancestors: bool
     """Renew a lease, of the ancestors too on request."""
     for current in chain(connection, transaction_id)[: None if ancestors else 1]:
         if current != TRUNK:
+            lease, stored = connection.execute(
+                "SELECT timeout, attributes FROM master_transactions WHERE id = ?", (current,)
+            ).fetchone()
             connection.execute(
-                "UPDATE master_transactions SET expires = ? + timeout / 1000.0 WHERE id = ?",
-                (time.time(), current),
+                "UPDATE master_transactions SET expires = ? WHERE id = ?",
+                (_expiry(lease, load_yson(stored, "attributes")), current),
             )
+
+
+def _expiry(lease_ms: int, attributes: dict[str, Any]) -> float:
+    """Return the unix time at which a transaction that is alive now ends without a ping."""
+    expires = time.time() + lease_ms / 1000
+    deadline = attributes.get(_DEADLINE)
+    if deadline is None:
+        return expires
+    return min(expires, datetime.fromisoformat(deadline).timestamp())
 
 
 def commit(connection: sqlite3.Connection, transaction_id: str) -> None:
@@ -140,12 +160,14 @@ def describe(connection: sqlite3.Connection, transaction_id: str) -> dict[str, A
     ).fetchone()
     if row is None or row[2] <= time.time():
         return None
-    parent_id, timeout, _, stored = row
+    parent_id, timeout, expires, stored = row
+    pinged = datetime.fromtimestamp(expires - timeout / 1000, UTC)
     return {
         "id": transaction_id.lower(),
         "type": "transaction" if parent_id == TRUNK else "nested_transaction",
         "parent_id": parent_id or "0-0-0-0",
         "timeout": timeout,
+        "last_ping_time": clock.spell(pinged),
         "state": "active",
         "nested_transaction_ids": _nested(connection, transaction_id),
         **load_yson(stored, "attributes"),

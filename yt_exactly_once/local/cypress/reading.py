@@ -79,13 +79,13 @@ def list_(
         raise YtError(f'"List" method is not supported by {position.path} of type {position.type}')
     children = view.children(position.id)
     shown = [
-        _with_attributes(
+        with_attributes(
             name, _attributes_of(view, child_id, f"{position.path}/{name}", names or [])
         )
         for name, child_id in list(children.items())[:max_size]
     ]
     if max_size is not None and len(children) > max_size:
-        incomplete: list[Any] = _with_attributes(shown, {"incomplete": True})
+        incomplete: list[Any] = with_attributes(shown, {"incomplete": True})
         return incomplete
     return shown
 
@@ -129,7 +129,7 @@ def _show(
         shown = view.value(position.id)
     if names:
         wanted = _attributes_of(view, position.id, position.path, names, position.type)
-        return _with_attributes(shown, wanted)
+        return with_attributes(shown, wanted)
     return shown
 
 
@@ -148,7 +148,7 @@ def _show_children(
         )
         shown[name] = _show(view, child, names, None, is_root=False)
     if max_size is not None and len(children) > max_size:
-        return _with_attributes(shown, {"incomplete": True})
+        return with_attributes(shown, {"incomplete": True})
     return shown
 
 
@@ -162,7 +162,8 @@ def _attributes_of(
     return attributes.read_some(view, node, names)
 
 
-def _with_attributes(value: Any, wanted: dict[str, Any]) -> Any:
+def with_attributes(value: Any, wanted: dict[str, Any]) -> Any:
+    """Return a value with attributes beside those that it has."""
     if not wanted:
         return value
     typed = yson.to_yson_type(without_attributes(value))

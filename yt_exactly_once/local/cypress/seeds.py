@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.cypress import clock, layout
+from yt_exactly_once.local.cypress import clock, hooks, layout
 from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.cypress.view import View
 
@@ -43,11 +43,16 @@ def plant(connection: sqlite3.Connection) -> None:
     view = View(connection)
     view.put_attributes(layout.ROOT_ID, clock.birth(connection, "root"))
     known = {"": layout.ROOT_ID}
-    planted: list[tuple[str, str, dict[str, Any]]] = [(path, "map_node", {}) for path in _MAPS]
-    planted += _OBJECTS
-    for path, node_type, attributes in planted:
+    planted: list[tuple[str, str, str, dict[str, Any]]] = [
+        *((path, "map_node", make_id("map_node"), {}) for path in _MAPS),
+        *((path, kind, make_id(kind), attributes) for path, kind, attributes in _OBJECTS),
+        *(
+            (path.removeprefix("//"), "table", node_id, {"dynamic": True})
+            for path, node_id in hooks.create_system_tables(connection).items()
+        ),
+    ]
+    for path, node_type, node_id, attributes in planted:
         parent, _, name = path.rpartition("/")
-        node_id = make_id(node_type)
         view.add_node(node_id, node_type)
         view.put_child(known[parent], name, node_id)
         view.put_attributes(node_id, {**clock.birth(connection, "root"), **attributes})

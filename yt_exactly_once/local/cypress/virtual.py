@@ -1,7 +1,7 @@
-"""Objects that are in the tree but not stored as nodes: transactions, locks, proxies.
+"""Objects that are in the tree but not stored as nodes: transactions, locks, chunks, proxies.
 
-`//sys/transactions`, `//sys/http_proxies` and ids of transactions and locks are answered from what
-the cluster knows; they can be read, never changed.
+`//sys/transactions`, `//sys/http_proxies` and ids of transactions, locks and chunks are answered from
+what the cluster knows; they can be read, never changed.
 """
 
 from __future__ import annotations
@@ -9,13 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.cypress import locks, master_transactions, values
+from yt import yson
+
+from yt_exactly_once.local.cypress import chunks, locks, master_transactions, values
 from yt_exactly_once.local.cypress.ids import TYPES, is_id, type_number
+from yt_exactly_once.local.cypress.reading import with_attributes
 from yt_exactly_once.local.cypress.ypath import Mark, YPath
 from yt_exactly_once.local.errors import Code, YtError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from yt_exactly_once.local.cypress.view import View
     from yt_exactly_once.local.cypress.ypath import Step
@@ -39,28 +42,38 @@ class Virtual:
     steps: tuple[Step, ...]
     text: str
 
-    def get(self) -> Any:
-        """Return what the path leads to."""
+    def get(self, names: Sequence[str] = ()) -> Any:
+        """Return what the path leads to.
+
+        Args:
+            names: attributes that every shown object carries; with `@`, the only ones that are shown.
+        """
         if self.content is None:
             raise self._missing()
         if not self.steps:
-            return dict.fromkeys(self.content)
+            shown = {
+                name: with_attributes(yson.YsonEntity(), _chosen(child, names))
+                for name, child in self.content.items()
+            }
+            return with_attributes(shown, _chosen(self.attributes, names))
         first, *rest = self.steps
         if first is Mark.ATTRIBUTE:
-            return self._attribute(self.attributes, rest)
+            return self._attribute(_only(self.attributes, names), rest)
         child = self._child(first)
         if not rest:
-            return None
+            return with_attributes(yson.YsonEntity(), _chosen(child, names))
         if rest[0] is Mark.ATTRIBUTE:
-            return self._attribute(child, rest[1:])
+            return self._attribute(_only(child, names), rest[1:])
         raise self._missing()
 
-    def children(self) -> list[str]:
-        """Return the names of the children."""
+    def children(self, names: Sequence[str] = ()) -> list[Any]:
+        """Return the names of the children, each with the named attributes."""
         if self.content is None or self.steps:
             value = self.get()
             return values.keys(value, self.text)
-        return list(self.content)
+        return [
+            with_attributes(name, _chosen(child, names)) for name, child in self.content.items()
+        ]
 
     def exists(self) -> bool:
         """Tell whether the path leads to something."""
@@ -88,6 +101,14 @@ class Virtual:
             Code.RESOLVE,
             inner=[YtError("No such object", Code.RESOLVE)],
         )
+
+
+def _chosen(attributes: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: attributes[name] for name in names if name in attributes}
+
+
+def _only(attributes: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return _chosen(attributes, names) if names else attributes
 
 
 def find(view: View, path: YPath, proxies: Callable[[], list[str]]) -> Virtual | None:
@@ -123,6 +144,8 @@ def _by_id(view: View, path: YPath) -> Virtual | None:
     number = type_number(path.root)
     if number in master_transactions.MASTER_TYPES:
         known = _describe_transaction(view, path.root)
+    elif number == TYPES["chunk"]:
+        known = chunks.describe(view, path.root)
     elif number == TYPES["lock"]:
         lock = locks.find(view.connection, path.root)
         known = (

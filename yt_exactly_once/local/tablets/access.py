@@ -11,14 +11,19 @@ from yt_exactly_once.local.cypress import ypath
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.proxy import CLUSTER_NAME
 from yt_exactly_once.local.tablets.layout import READABLE_STATES, find_layout
-from yt_exactly_once.local.tablets.registrations import Place
+from yt_exactly_once.local.tablets.registrations import CONSUMER_NAME, Place
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable
 
     from yt_exactly_once.local.cypress.tree import Cypress, Node
+    from yt_exactly_once.local.cypress.ypath import YPath
     from yt_exactly_once.local.tablets.layout import TableLayout, Tablet
+
+
+_CLUSTER_DOMAIN = ".yt.yandex.net"
+"""Cluster names may be given in full; the real registration manager cuts this too."""
 
 
 def open_table(
@@ -37,6 +42,12 @@ def open_node(
 ) -> tuple[Node, TableLayout]:
     """Return the node of a dynamic table together with its layout."""
     parsed = ypath.parse(path, what)
+    cluster = _cluster(parsed)
+    if cluster != CLUSTER_NAME:
+        raise YtError(
+            f'Queue cluster "{cluster}" was not found for path "{parsed.text}"; '
+            f'the embedded cluster knows only itself, "{CLUSTER_NAME}"'
+        )
     try:
         node = cypress.resolve(connection, parsed.text)
     except YtError as error:
@@ -47,25 +58,43 @@ def open_node(
     return node, layout
 
 
-def locate(cypress: Cypress, connection: sqlite3.Connection, path: Any, what: str) -> Place:
-    """Return the physical place of a queue or a consumer, whether it exists or not.
+def locate(
+    cypress: Cypress,
+    connection: sqlite3.Connection,
+    path: Any,
+    what: str,
+    *,
+    must_exist: bool = False,
+) -> Place:
+    """Return the physical place of a queue or a consumer.
+
+    Places on other clusters, of which nothing is known here, are taken as they are given.
 
     Raises:
-        YtError: it is said to be on another cluster.
+        YtError: 500 inside when there is nothing and there should be something.
     """
     parsed = ypath.parse(path, what)
-    cluster = str(parsed.attributes.get("cluster", CLUSTER_NAME))
+    cluster = _cluster(parsed)
+    name = parsed.attributes.get(CONSUMER_NAME) if what == "consumer_path" else None
+    name = None if name is None else str(name)
     if cluster != CLUSTER_NAME:
-        raise YtError(
-            f'Queue cluster "{cluster}" was not found for path "{parsed.text}"; '
-            f'the embedded cluster knows only itself, "{CLUSTER_NAME}"'
-        )
+        return Place(cluster, parsed.text, name)
     try:
-        return Place(cluster, cypress.resolve(connection, parsed.text).path)
+        return Place(cluster, cypress.resolve(connection, parsed.text).path, name)
     except YtError as error:
         if not error.contains(Code.RESOLVE):
             raise
-        return Place(cluster, parsed.text)
+        if must_exist:
+            raise YtError(
+                "Failed to get table mount info to perform registration manager resolutions for"
+                f' object "{parsed.text}"',
+                inner=[error],
+            ) from error
+        return Place(cluster, parsed.text, name)
+
+
+def _cluster(path: YPath) -> str:
+    return str(path.attributes.get("cluster", CLUSTER_NAME)).removesuffix(_CLUSTER_DOMAIN)
 
 
 def check_readable(tablets: Iterable[Tablet]) -> None:

@@ -5,6 +5,7 @@ Every attribute is computed when it is asked for, from the store alone. It never
 
 from __future__ import annotations
 
+from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ _DEFAULTS: dict[str, Any] = {
     "commit_ordering": "weak",
     "in_memory_mode": "none",
     "optimize_for": "lookup",
+    "tablet_balancer_config": {"enable_auto_reshard": True, "enable_auto_tablet_move": True},
     "tablet_cell_bundle": "default",
 }
 
@@ -56,6 +58,7 @@ def table_attributes(connection: sqlite3.Connection, node: Node) -> Attributes:
         "row_count": lambda: row_count(connection, layout),
         "chunk_row_count": lambda: row_count(connection, layout),
         "chunk_count": lambda: 0,
+        "chunk_ids": list,
         "data_weight": lambda: data_weight(connection, layout),
         "uncompressed_data_size": lambda: data_weight(connection, layout),
         "compressed_data_size": lambda: data_weight(connection, layout),
@@ -63,16 +66,12 @@ def table_attributes(connection: sqlite3.Connection, node: Node) -> Attributes:
         "tablet_error_count": lambda: 0,
     }
     for name, default in _DEFAULTS.items():
-        if name not in node.attributes:
-            attributes[name] = partial(_constant, default)
+        # A copy, since a part of it may be set in place.
+        attributes[name] = partial(deepcopy, node.attributes.get(name, default))
     if layout.sorted:
         attributes["sorted_by"] = attributes["key_columns"]
         attributes["pivot_keys"] = lambda: [list(pivot) for pivot in layout.pivot_keys]
     return attributes | queue_status.queue_attributes(connection, node, layout)
-
-
-def _constant(value: Any) -> Any:
-    return value
 
 
 def row_count(connection: sqlite3.Connection, layout: TableLayout) -> int:

@@ -39,6 +39,7 @@ __all__ = [
     "touch_layout",
 ]
 
+_MAX_TIMESTAMP = 2**63 - 1
 READABLE_STATES = frozenset(("mounted", "freezing", "frozen", "unfreezing"))
 
 _TABLES = """
@@ -98,6 +99,7 @@ class TableLayout:
         tablets: tablets in order.
         options: settings that act on rows, such as `max_rows_per_transaction`.
         read_timestamp: when set, `sql_source` shows the rows of that moment (sorted tables).
+        retention_timestamp: when set, rows not written since then are left out (sorted tables).
     """
 
     node_id: str
@@ -107,6 +109,7 @@ class TableLayout:
     tablets: tuple[Tablet, ...]
     options: dict[str, Any] = field(default_factory=dict)
     read_timestamp: int | None = None
+    retention_timestamp: int = 0
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -160,15 +163,22 @@ class TableLayout:
         """What to put after FROM to read the visible rows."""
         if not self.sorted:
             return quote(self.sql_table)
+        wanted = '"$deleted" = 0'
+        if self.retention_timestamp:
+            wanted += f' AND "$ts" >= {self.retention_timestamp}'
         if self.read_timestamp is None:
-            return f'(SELECT * FROM {quote(self.sql_table)} WHERE "$deleted" = 0)'
+            return f"(SELECT * FROM {quote(self.sql_table)} WHERE {wanted})"
         names = ", ".join(['"$key"', '"$ts"', *map(quote, self.sql_names)])
-        moment = f'"$deleted" = 0 AND "$ts" <= {self.read_timestamp}'
+        moment = f'{wanted} AND "$ts" <= {self.read_timestamp}'
         return (
             f"(SELECT {names} FROM {quote(self.sql_table)} WHERE {moment} "
             f"UNION ALL SELECT {names} FROM {quote(self.history_table)} "
             f'WHERE {moment} AND "$until" > {self.read_timestamp})'
         )
+
+    def since(self, timestamp: int) -> TableLayout:
+        """Return the layout for reads of what was written from a timestamp on."""
+        return replace(self, retention_timestamp=min(timestamp, _MAX_TIMESTAMP))
 
     def at(self, timestamp: int) -> TableLayout:
         """Return the layout for reads at a timestamp."""

@@ -18,6 +18,7 @@ from yt_exactly_once.local.tablets import modifications, reads, registrations, v
 from yt_exactly_once.local.tablets.access import check_readable, open_node, tablet_at
 from yt_exactly_once.local.tablets.appends import apply_due
 from yt_exactly_once.local.tablets.layout import find_layout, quote
+from yt_exactly_once.local.tablets.registrations import CONSUMER_NAME
 from yt_exactly_once.local.tablets.schema import (
     CONSUMER_SCHEMA,
     CUMULATIVE_WEIGHT_COLUMN,
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.tablets.layout import TableLayout
     from yt_exactly_once.local.tablets.registrations import Place
     from yt_exactly_once.local.tablets.transactions import TabletTransaction
-
-CONSUMER_NAME = "queue_consumer_name"
 
 _SHAPE = tuple((column.name, column.wire_type) for column in CONSUMER_SCHEMA.columns)
 _SHAPES = (_SHAPE, _SHAPE[:-1], ((CONSUMER_NAME, "string"), *_SHAPE))
@@ -83,7 +82,7 @@ def partition_of(
         raise YtError("Table schema is not recognized as a valid consumer schema")
     shared = shape[0][0] == CONSUMER_NAME
     if shared and consumer_name is None:
-        raise YtError("Queue consumer name is required for multi consumer schema")
+        raise YtError("Queue consumer name is required for multi-consumer schema")
     if not shared and consumer_name is not None:
         raise YtError("Queue consumer name is not supported for consumer schema")
     return Partition(consumer, consumer_name, queue, index)
@@ -150,7 +149,7 @@ def advance(
 def consumer_meta(
     connection: sqlite3.Connection, queue: TableLayout, index: int, offset: int
 ) -> dict[str, Any] | None:
-    """Describe the rows around an offset; None when the queue has no system columns."""
+    """Describe the rows around an offset; None when nothing is known of them."""
     has_time = queue.column(TIMESTAMP_COLUMN) is not None
     has_weight = queue.column(CUMULATIVE_WEIGHT_COLUMN) is not None
     if not has_time and not has_weight:
@@ -163,7 +162,7 @@ def consumer_meta(
         meta["cumulative_data_weight"] = _cell(
             connection, queue, index, offset - 1, CUMULATIVE_WEIGHT_COLUMN
         )
-    return meta
+    return meta if any(known is not None for known in meta.values()) else None
 
 
 def pull(
@@ -199,7 +198,7 @@ def find_registration(
         YtError: 901 when there is none, or it is younger than the lag.
     """
     found = registrations.find(connection, queue, consumer)
-    if found is None or time.time() - found.since < lag_seconds:
+    if found is None or (lag_seconds and time.time() - found.since < lag_seconds):
         raise YtError(
             f"Consumer {_rich(consumer)} is not registered for queue {_rich(queue)}",
             Code.AUTHORIZATION,
@@ -309,7 +308,7 @@ def _registered_offset(
 ) -> int:
     try:
         _, consumer = open_node(cypress, connection, found.consumer.path)
-        partition = partition_of(consumer, None, found.queue, index)
+        partition = partition_of(consumer, found.consumer.consumer_name, found.queue, index)
     except YtError:
         # A vital consumer that cannot be read might have read nothing.
         return 0
@@ -366,4 +365,5 @@ def _cell(
 
 
 def _rich(place: Place) -> str:
-    return f"<cluster={place.cluster}>{place.path}"
+    attributes = ";".join(f"{name}={value}" for name, value in place.attributes.items())
+    return f"<{attributes}>{place.path}"

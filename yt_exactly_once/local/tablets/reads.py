@@ -35,14 +35,25 @@ INDEX_COLUMNS = tuple(
 
 
 def layout_at(
-    connection: sqlite3.Connection, layout: TableLayout, timestamp: int | None = None
+    connection: sqlite3.Connection,
+    layout: TableLayout,
+    timestamp: int | None = None,
+    retention_timestamp: int | None = None,
 ) -> TableLayout | None:
     """Return a table as a connection sees it, or as it was; None when it is too young to be seen.
+
+    Args:
+        connection: what is seen.
+        layout: the table now.
+        timestamp: the moment to look at, if not the newest.
+        retention_timestamp: rows last written before it are hidden.
 
     Raises:
         YtError: the history of that moment is gone.
     """
     seen = find_layout(connection, layout.node_id, layout.path)
+    if seen is not None and retention_timestamp is not None:
+        seen = seen.since(retention_timestamp)
     if seen is None or timestamp is None or timestamp >= LATEST_TIMESTAMPS_FROM:
         return seen
     retained = retention.retained_from(connection, layout.node_id)

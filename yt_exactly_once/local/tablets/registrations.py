@@ -1,35 +1,51 @@
 """Which consumers are registered for which queues.
 
-Owns the stored registrations and their paths; whoever asks decides what a missing one means. Keys are
-(cluster, path) pairs on both sides, as in `//sys/queue_agents/consumer_registrations`.
+Owns the rows of `//sys/queue_agents/consumer_registrations`, a dynamic table like any other; whoever asks
+decides what a missing one means. It never looks at queues or consumers.
 """
 
 from __future__ import annotations
 
-import json
-import time
+import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.cypress import rich_path
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.formats import dump_yson
+from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
+from yt_exactly_once.local.tablets import commit, modifications, values
+from yt_exactly_once.local.tablets.layout import find_layout
 
 if TYPE_CHECKING:
     import sqlite3
 
-_TABLE = """
-CREATE TABLE IF NOT EXISTS queue_registrations (
-    queue_cluster TEXT NOT NULL, queue_path TEXT NOT NULL,
-    consumer_cluster TEXT NOT NULL, consumer_path TEXT NOT NULL,
-    vital INTEGER NOT NULL, partitions TEXT, since REAL NOT NULL,
-    PRIMARY KEY (queue_cluster, queue_path, consumer_cluster, consumer_path)
-) WITHOUT ROWID
-"""
+    from yt_exactly_once.local.tablets.layout import TableLayout
+
+TABLE_PATH = "//sys/queue_agents/consumer_registrations"
+TABLE_ID = "1-1-10191-1"
+CONSUMER_NAME = "queue_consumer_name"
 
 
 @dataclass(frozen=True)
 class Place:
-    """A queue or a consumer: a physical path on a cluster."""
+    """A queue or a consumer: a physical path on a cluster.
+
+    Attributes:
+        cluster: its short name.
+        path: without links.
+        consumer_name: which of the consumers that share a table.
+    """
 
     cluster: str
     path: str
+    consumer_name: str | None = None
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """What stands around the path in its rich form."""
+        named = {} if self.consumer_name is None else {CONSUMER_NAME: self.consumer_name}
+        return {"cluster": self.cluster, **named}
 
     def __str__(self) -> str:
         return f"{self.cluster}:{self.path}"
@@ -44,19 +60,14 @@ class Registration:
         consumer: who reads.
         vital: whether the queue keeps rows until this consumer has read them.
         partitions: the only partitions that are read; None for all.
-        since: unix time of the registration.
+        since: unix time, after which it has certainly been there.
     """
 
     queue: Place
     consumer: Place
     vital: bool
     partitions: tuple[int, ...] | None
-    since: float
-
-
-def initialize(connection: sqlite3.Connection) -> None:
-    """Create the table; needs a connection of `Store.write`."""
-    connection.execute(_TABLE)
+    since: int
 
 
 def put(
@@ -67,29 +78,20 @@ def put(
     vital: bool,
     partitions: list[int] | None,
 ) -> None:
-    """Add or replace a registration; the age of a replaced one stays."""
+    """Add or replace a registration; the age of one that stays the same stays too."""
     known = find(connection, queue, consumer)
-    connection.execute(
-        "INSERT OR REPLACE INTO queue_registrations VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (
-            queue.cluster,
-            queue.path,
-            consumer.cluster,
-            consumer.path,
-            int(vital),
-            None if partitions is None else json.dumps(partitions),
-            known.since if known is not None else time.time(),
-        ),
-    )
+    wanted = None if partitions is None else tuple(partitions)
+    if known is not None and (known.vital, known.partitions) == (vital, wanted):
+        return
+    row = {**_key(queue, consumer), "vital": vital, "partitions": partitions}
+    _commit(connection, modifications.write_batches(_table(connection), [row]))
 
 
 def remove(connection: sqlite3.Connection, queue: Place, consumer: Place) -> None:
     """Drop a registration if there is one."""
-    connection.execute(
-        "DELETE FROM queue_registrations WHERE queue_cluster = ? AND queue_path = ?"
-        " AND consumer_cluster = ? AND consumer_path = ?",
-        (queue.cluster, queue.path, consumer.cluster, consumer.path),
-    )
+    if find(connection, queue, consumer) is not None:
+        key = _key(queue, consumer)
+        _commit(connection, [modifications.delete_batch(_table(connection), [key])])
 
 
 def find(connection: sqlite3.Connection, queue: Place, consumer: Place) -> Registration | None:
@@ -102,31 +104,61 @@ def listing(
     connection: sqlite3.Connection, queue: Place | None = None, consumer: Place | None = None
 ) -> list[Registration]:
     """Return the registrations of a queue, of a consumer, of both, or all."""
-    conditions: list[str] = []
-    arguments: list[Any] = []
+    table = _table(connection)
+    wanted = _key(queue, consumer)
+    listed = ", ".join(['"$ts"', *(table.sql_column(column.name) for column in table.columns)])
+    conditions = " AND ".join(["1", *(f"{table.sql_column(name)} = ?" for name in wanted)])
+    stored = connection.execute(
+        f'SELECT {listed} FROM {table.sql_source} WHERE {conditions} ORDER BY "$key"',
+        list(wanted.values()),
+    ).fetchall()
+    rows = values.decode_rows(table.columns, [columns for _, *columns in stored])
+    return [
+        _registration(row, timestamp) for row, (timestamp, *_) in zip(rows, stored, strict=True)
+    ]
+
+
+def _registration(row: dict[str, Any], timestamp: int) -> Registration:
+    partitions = row["partitions"]
+    return Registration(
+        _place(row, "queue"),
+        _place(row, "consumer"),
+        bool(row["vital"]),
+        tuple(int(index) for index in partitions) if isinstance(partitions, list) else None,
+        # Timestamps are whole seconds; the end of the second is safely after the registration.
+        (timestamp >> TIMESTAMP_COUNTER_BITS) + 1,
+    )
+
+
+def _place(row: dict[str, Any], kind: str) -> Place:
+    cluster, stored = ((row[f"{kind}_{part}"] or b"").decode() for part in ("cluster", "path"))
+    path, attributes = rich_path.split(stored, f"{kind}_path")
+    return Place(cluster, path, attributes.get(CONSUMER_NAME))
+
+
+def _key(queue: Place | None, consumer: Place | None) -> dict[str, bytes]:
+    key = {}
     for kind, place in (("queue", queue), ("consumer", consumer)):
         if place is not None:
-            conditions.append(f"{kind}_cluster = ? AND {kind}_path = ?")
-            arguments += [place.cluster, place.path]
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    rows = connection.execute(
-        f"SELECT * FROM queue_registrations{where} ORDER BY queue_path, consumer_path", arguments
-    )
-    return [
-        Registration(
-            Place(queue_cluster, queue_path),
-            Place(consumer_cluster, consumer_path),
-            bool(vital),
-            None if partitions is None else tuple(json.loads(partitions)),
-            since,
-        )
-        for (
-            queue_cluster,
-            queue_path,
-            consumer_cluster,
-            consumer_path,
-            vital,
-            partitions,
-            since,
-        ) in rows
-    ]
+            key[f"{kind}_cluster"] = place.cluster.encode()
+            key[f"{kind}_path"] = _stored_path(place).encode()
+    return key
+
+
+def _stored_path(place: Place) -> str:
+    if place.consumer_name is None:
+        return place.path
+    name = dump_yson(place.consumer_name, "text").decode()
+    return f"<{CONSUMER_NAME}={name}>{place.path}"
+
+
+def _table(connection: sqlite3.Connection) -> TableLayout:
+    table = find_layout(connection, TABLE_ID, TABLE_PATH)
+    if table is None:
+        raise YtError(f"Error getting mount info for {TABLE_PATH}", Code.RESOLVE)
+    return table
+
+
+def _commit(connection: sqlite3.Connection, batches: list[modifications.Batch]) -> None:
+    terms = commit.Terms(TABLE_ID, None, "full", random.Random())  # noqa: S311 - no secret
+    commit.apply(connection, batches, terms)

@@ -324,6 +324,14 @@ CONSUMER_SCHEMA = _service_schema(
     ("offset", "uint64", False, True),
     ("meta", "any", False, False),
 )
+REGISTRATIONS_SCHEMA = _service_schema(
+    ("queue_cluster", "string", True, False),
+    ("queue_path", "string", True, False),
+    ("consumer_cluster", "string", True, False),
+    ("consumer_path", "string", True, False),
+    ("vital", "boolean", False, False),
+    ("partitions", "any", False, False),
+)
 PRODUCER_SCHEMA = _service_schema(
     ("queue_cluster", "string", True, True),
     ("queue_path", "string", True, True),

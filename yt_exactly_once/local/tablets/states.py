@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from yt_exactly_once.local import arguments
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import next_timestamp
 from yt_exactly_once.local.tablets.layout import save_layout
@@ -77,9 +78,9 @@ def remount(
 def options_of(attributes: dict[str, Any]) -> dict[str, Any]:
     """Take from the attributes of a node what acts on rows."""
     config = attributes.get("mount_config") or {}
-    limit = attributes.get("max_rows_per_transaction")
-    limit = config.get("max_rows_per_transaction", DEFAULT_MAX_ROWS) if limit is None else limit
+    name = "max_rows_per_transaction"
+    configured = arguments.integer(config, name, DEFAULT_MAX_ROWS)
     return {
-        "max_rows_per_transaction": min(int(limit), HARD_MAX_ROWS),
+        name: min(arguments.integer(attributes, name, configured), HARD_MAX_ROWS),
         "atomicity": str(attributes.get("atomicity", "full")),
     }

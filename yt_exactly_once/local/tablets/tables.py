@@ -85,8 +85,8 @@ def create_table(
 ) -> dict[str, Any]:
     """Create the storage of a new dynamic table.
 
-    Consumers and producers (`treat_as_queue_consumer`, `treat_as_queue_producer`) get their fixed
-    schema when none is given, and are mounted at once.
+    Consumers and producers (`treat_as_queue_consumer`, `treat_as_queue_producer`) for which no schema
+    is given get their fixed one, and are mounted at once.
 
     Args:
         connection: from `Store.write`.
@@ -112,7 +112,7 @@ def create_table(
     create_storage(connection, node_id, schema, names)
     save_layout(connection, node_id, schema, names, options_of(kept))
     _create_tablets(connection, node_id, schema, attributes)
-    if service is not None:
+    if service is not None and raw is None:
         change_state(connection, load_layout(connection, node_id, node_id), "mounted", kept)
     return kept
 

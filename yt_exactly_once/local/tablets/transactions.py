@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.local.cypress.ids import CELL_TAG
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import last_timestamp
-from yt_exactly_once.local.tablets import commit, layout, registrations, retention
+from yt_exactly_once.local.tablets import commit, layout, retention
 
 if TYPE_CHECKING:
     import sqlite3
@@ -176,7 +176,6 @@ class TransactionPool:
         features = features or {}
         with store.write() as connection:
             layout.initialize(connection)
-            registrations.initialize(connection)
             retention.initialize(connection)
         self._store = store
         self._chooser = random.Random(features.get("random_tablet_seed"))  # noqa: S311 - no secret
