@@ -311,7 +311,7 @@ def _windows(queue: Queue, _batch_size: int) -> Rows:
 STATELESS = Query(
     "stateless",
     {
-        "part": "int32",
+        "part": "int64",
         "row": "int64",
         "id": "int64",
         "key": "int64",

@@ -171,13 +171,12 @@ def test_range_larger_than_one_pull_is_complete(queue, read, tmp_path):
 
 
 def test_service_columns_tell_where_a_row_came_from(client, tmp, read, tmp_path):
-    """Under SPYT's names, and of fixed types."""
+    """Under SPYT's names, of its types and in its places."""
     queue = Queue.create(client, tmp, partitions=2)
     queue.append(3, 0)
     queue.append(2, 1)
     frame = read(queue, include_service_columns=True)
-    assert dict(frame.dtypes)[TABLET] == "int"
-    assert dict(frame.dtypes)[ROW] == "bigint"
+    assert frame.dtypes[:2] == [(TABLET, "bigint"), (ROW, "bigint")]
     rows = [row for _, rows in run(frame, tmp_path).seen for row in rows]
     assert sorted((row[TABLET], row[ROW], row.id) for row in rows) == [
         (0, 0, 0),

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from yt_exactly_once.codec.schema import (
+    SERVICE_COLUMNS,
     SOURCE_COLUMNS,
     TableSchema,
     arrow_schema_of,
@@ -154,7 +155,7 @@ def test_read_schema_remembers_what_the_columns_are():
     assert schema.field("at").nullable
     assert not schema.field("id").nullable
     assert field_type(schema.field("at")) == OptionalType(SimpleType("datetime"))
-    assert [row_column(field) for field in schema] == ["at", "id", "$tablet_index", "$row_index"]
+    assert [row_column(field) for field in schema] == ["$tablet_index", "$row_index", "at", "id"]
     assert field_type(pa.field("x", pa.int64(), nullable=False)) == SimpleType("int64")
 
 
@@ -170,7 +171,7 @@ def test_table_for_a_frame_starts_with_its_keys():
     frame = pa.schema(
         [
             pa.field("value", pa.timestamp("us", "UTC")),
-            pa.field(SOURCE_COLUMNS[0], pa.int32()),
+            *(pa.field(name, pa.int64()) for name in SERVICE_COLUMNS),
             pa.field("id", pa.int64(), nullable=False),
         ]
     )
@@ -180,7 +181,7 @@ def test_table_for_a_frame_starts_with_its_keys():
         {"name": "value", "type_v3": optional("timestamp64")},
     ]
     table = TableSchema.from_yt(description)
-    check_frame(frame, table, target="//t", sorted=True, ignore=SOURCE_COLUMNS)
+    check_frame(frame, table, target="//t", sorted=True, ignore=SERVICE_COLUMNS)
 
 
 def test_table_for_a_frame_without_the_key_is_refused():

@@ -102,7 +102,15 @@ def test_limit_that_is_no_positive_number_is_refused(name, value):
 
 
 @pytest.mark.parametrize(
-    "name", ["include_service_columns", "parsing_type_v3", "binary_strings", "fail_on_data_loss"]
+    "name",
+    [
+        "include_service_columns",
+        "include_queue_path",
+        "include_timestamp",
+        "parsing_type_v3",
+        "binary_strings",
+        "fail_on_data_loss",
+    ],
 )
 @pytest.mark.parametrize("value", ["yes", "1", ""])
 def test_flag_that_is_neither_true_nor_false_is_refused(name, value):

@@ -1,10 +1,11 @@
 """From a pull to what Spark expects: columns, types, service columns and row indexes."""
 
+import datetime as dt
 import pickle
 
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import IntegerType, LongType
+from pyspark.sql.types import LongType, StringType, TimestampType
 from yt import yson
 
 from yt_exactly_once.config import ClusterConfig
@@ -13,6 +14,7 @@ from yt_exactly_once.spark.source_options import SourceOptions, StartingPoint
 from yt_exactly_once.spark.source_rows import RowFormat
 
 TABLET, ROW = "__spyt_streaming_src_tablet_index", "__spyt_streaming_src_row_index"
+QUEUE, STAMP = "__spyt_streaming_src_queue_path", "__spyt_streaming_src_timestamp"
 
 COLUMNS = [
     {"name": "id", "type": "int64", "required": True, "type_v3": "int64"},
@@ -75,12 +77,11 @@ def test_empty_pull_has_no_rows():
     assert (indexes, rows.num_rows) == ([], 0)
 
 
-def test_service_columns_follow_the_others():
-    """With the types the sink and SPYT's tables expect."""
+def test_service_columns_come_first():
+    """In the order and with the types that SPYT gives them."""
     made = row_format(include_service_columns=True)
-    assert made.spark_schema.names == ["id", "name", TABLET, ROW]
-    assert made.spark_schema[TABLET].dataType == IntegerType()
-    assert made.spark_schema[ROW].dataType == LongType()
+    assert made.spark_schema.names == [TABLET, ROW, "id", "name"]
+    assert {made.spark_schema[name].dataType for name in (TABLET, ROW)} == {LongType()}
     _, rows = made.decode(pulled(row(5, tablet=3, id=1, name="a")))
     assert rows.to_pylist() == [{"id": 1, "name": "a", TABLET: 3, ROW: 5}]
 
@@ -116,9 +117,49 @@ def test_weight_is_that_of_the_first_row():
 
 
 def test_limit_by_bytes_needs_the_weight_column():
-    """The error names the column and the other option."""
-    with pytest.raises(ConfigError, match=r"\$cumulative_data_weight.*max_rows_per_partition"):
+    """The error names the option and the column."""
+    with pytest.raises(ConfigError, match=r"needs the column \$cumulative_data_weight"):
         row_format(max_bytes_per_partition=10)
+
+
+STAMPED = [*COLUMNS, {"name": "$timestamp", "type": "uint64"}]
+
+
+def test_queue_path_tells_the_rows_of_several_queues_apart():
+    """Every row carries it, behind the coordinates."""
+    made = row_format(include_service_columns=True, include_queue_path=True)
+    assert made.spark_schema.names == [TABLET, ROW, QUEUE, "id", "name"]
+    assert made.spark_schema[QUEUE].dataType == StringType()
+    _, rows = made.decode(pulled(row(5, id=1, name="a"), row(6, id=2, name="b")))
+    assert rows.column(QUEUE).to_pylist() == ["//home/app/queue"] * 2
+
+
+def test_timestamp_is_when_the_row_was_committed():
+    """The cluster counts seconds, and below them the transactions of one second."""
+    made = row_format(STAMPED, include_timestamp=True)
+    assert made.spark_schema.names == [STAMP, "id", "name", "$timestamp"]
+    assert made.spark_schema[STAMP].dataType == TimestampType()
+    stamp = (1_700_000_000 << 30) + 17
+    _, rows = made.decode(pulled(row(5, id=1, name="a", **{"$timestamp": yson.YsonUint64(stamp)})))
+    assert rows.schema.equals(to_arrow_schema(made.spark_schema, timezone="UTC"))
+    (found,) = rows.to_pylist()
+    assert found[STAMP] == dt.datetime.fromtimestamp(1_700_000_000, dt.UTC)
+    assert found["$timestamp"] == stamp
+
+
+def test_timestamp_needs_the_column_of_the_queue():
+    """The error names the column."""
+    with pytest.raises(ConfigError, match=r"include_timestamp needs the column \$timestamp"):
+        row_format(include_timestamp=True)
+
+
+def test_queue_may_hold_service_columns_of_its_own():
+    """It was written by a query that kept them: they are columns like others."""
+    columns = [{"name": TABLET, "type_v3": "int64"}, {"name": ROW, "type_v3": "int64"}]
+    indexes, rows = row_format(columns).decode(pulled(row(5, tablet=2, **{TABLET: 7, ROW: 70})))
+    assert (indexes, rows.to_pylist()) == ([5], [{TABLET: 7, ROW: 70}])
+    with pytest.raises(ConfigError, match=f"adds the column {TABLET}, and the queue has one"):
+        row_format(columns, include_service_columns=True)
 
 
 def test_format_travels_to_tasks():

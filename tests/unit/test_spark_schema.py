@@ -120,15 +120,15 @@ COLUMNS = [
 def test_source_schema_is_the_one_its_batches_have(binary_strings):
     """Spark compares the two and would refuse the batches of a source otherwise."""
     table = TableSchema.from_yt(COLUMNS)
-    options = {"binary_strings": binary_strings, "source_columns": True}
-    spark = spark_schema_of(table, **options)
-    assert to_arrow_schema(spark, timezone="UTC").equals(arrow_schema_of(table, **options))
-    assert arrow_of_spark(spark).equals(arrow_schema_of(table, **options))
+    arrow = arrow_schema_of(table, binary_strings=binary_strings, source_columns=True)
+    spark = spark_schema_of(arrow)
+    assert to_arrow_schema(spark, timezone="UTC").equals(arrow)
+    assert arrow_of_spark(spark).equals(arrow)
 
 
 def test_unsigned_columns_are_read_into_the_next_wider_type():
     """Spark has no unsigned types; a uint64 needs a decimal of twenty digits."""
-    spark = spark_schema_of(TableSchema.from_yt(COLUMNS))
+    spark = spark_schema_of(arrow_schema_of(TableSchema.from_yt(COLUMNS)))
     found = {name: spark[name].dataType.simpleString() for name in ("uint8", "uint16", "uint32")}
     assert found == {"uint8": "smallint", "uint16": "int", "uint32": "bigint"}
     assert spark["uint64"].dataType == DecimalType(20, 0)
@@ -141,5 +141,5 @@ def test_decimal_too_wide_for_spark_is_refused():
     wide = {"type_name": "decimal", "precision": 39, "scale": 0}
     table = TableSchema.from_yt([{"name": "big", "type_v3": wide}])
     with pytest.raises(SchemaMismatchError, match="decimal256") as caught:
-        spark_schema_of(table)
+        spark_schema_of(arrow_schema_of(table))
     assert caught.value.where == {"column": "big"}

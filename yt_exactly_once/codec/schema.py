@@ -35,9 +35,21 @@ SOURCE_ROW_COLUMN = "__spyt_streaming_src_row_index"
 """Frame column with the row index a row had in its queue partition."""
 
 SOURCE_COLUMNS = (SOURCE_TABLET_COLUMN, SOURCE_ROW_COLUMN)
+"""What tells a row of a queue from every other one of it."""
+
+SOURCE_QUEUE_COLUMN = "__spyt_streaming_src_queue_path"
+"""Frame column with the path of the queue a row was read from; SPYT has none like it."""
+
+SOURCE_TIMESTAMP_COLUMN = "__spyt_streaming_src_timestamp"
+"""Frame column with the moment a row was committed to its queue; SPYT has none like it."""
+
+SERVICE_COLUMNS = (*SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN, SOURCE_TIMESTAMP_COLUMN)
+"""Every frame column that the source can add to those of the queue."""
+
+TIMESTAMP_COLUMN = "$timestamp"
 
 # The cluster fills these itself; nobody may write them.
-_FILLED_BY_CLUSTER = ("$timestamp", "$cumulative_data_weight")
+_FILLED_BY_CLUSTER = (TIMESTAMP_COLUMN, "$cumulative_data_weight")
 
 # Field metadata by which `decode` finds its way from a row of YSON to an Arrow field.
 _TYPE_KEY = b"yt_exactly_once.type_v3"
@@ -128,8 +140,12 @@ def arrow_schema_of(
     Args:
         table: the table that is read.
         binary_strings: read `string` columns as bytes, not as text, so that any bytes pass.
-        source_columns: append the two columns that tell where a row came from.
+        source_columns: put the two columns in front that tell where a row came from.
     """
+    coordinates = [
+        pulled_field(SOURCE_TABLET_COLUMN, pa.int64(), "$tablet_index"),
+        pulled_field(SOURCE_ROW_COLUMN, pa.int64(), "$row_index"),
+    ]
     fields = [
         pa.field(
             column.name,
@@ -139,12 +155,12 @@ def arrow_schema_of(
         )
         for column in table.columns
     ]
-    if source_columns:
-        fields += [
-            pa.field(SOURCE_TABLET_COLUMN, pa.int32(), metadata={_COLUMN_KEY: "$tablet_index"}),
-            pa.field(SOURCE_ROW_COLUMN, pa.int64(), metadata={_COLUMN_KEY: "$row_index"}),
-        ]
-    return pa.schema(fields)
+    return pa.schema([*coordinates, *fields] if source_columns else fields)
+
+
+def pulled_field(name: str, arrow: pa.DataType, column: str) -> pa.Field:
+    """Return a field that `decode` fills from another column of the pulled rows."""
+    return pa.field(name, arrow, metadata={_COLUMN_KEY: column})
 
 
 def row_column(field: pa.Field) -> str:
@@ -179,7 +195,7 @@ def _created_type(field: pa.Field) -> LogicalType:
 
 
 def table_schema_for(frame: pa.Schema, key_columns: Collection[str] = ()) -> list[dict[str, Any]]:
-    """Describe a table that takes every row of the frame; the source columns are left out.
+    """Describe a table that takes every row of the frame; service columns are left out.
 
     Args:
         frame: the columns to store.
@@ -188,7 +204,7 @@ def table_schema_for(frame: pa.Schema, key_columns: Collection[str] = ()) -> lis
     Raises:
         SchemaMismatchError: a key column is missing, or a column has no counterpart.
     """
-    names = [name for name in frame.names if name not in SOURCE_COLUMNS]
+    names = [name for name in frame.names if name not in SERVICE_COLUMNS]
     missing = [name for name in key_columns if name not in names]
     if missing:
         raise SchemaMismatchError(

@@ -47,7 +47,7 @@ IDENTITY = ("queue_partition", "queue_row")
 """Columns that name one flight: where it stands in the queue."""
 
 ENRICHED_TYPES = {
-    "queue_partition": "int32",
+    "queue_partition": "int64",
     "queue_row": "int64",
     **FLIGHT_TYPES,
     "carrier_name": "utf8?",

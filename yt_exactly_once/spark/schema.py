@@ -32,7 +32,6 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
-from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
 from yt_exactly_once.errors import SchemaMismatchError
 
 _TO_ARROW: dict[type[DataType], pa.DataType] = {
@@ -75,20 +74,12 @@ _REMEDIES: dict[type[DataType], str] = {
 _REMEDY = "Cast it in the query to a number, a string or a timestamp, or drop it"
 
 
-def spark_schema_of(
-    table: TableSchema, *, binary_strings: bool = False, source_columns: bool = False
-) -> StructType:
-    """Return the schema of a frame read from the table.
-
-    Args:
-        table: the table that is read.
-        binary_strings: read `string` columns as bytes, not as text.
-        source_columns: append the two columns that tell where a row came from.
+def spark_schema_of(arrow: pa.Schema) -> StructType:
+    """Return the schema of a frame whose batches have that Arrow schema.
 
     Raises:
         SchemaMismatchError: a decimal has more digits than Spark's decimals can have.
     """
-    arrow = arrow_schema_of(table, binary_strings=binary_strings, source_columns=source_columns)
     return StructType([_spark_field(field, field.name) for field in arrow])
 
 

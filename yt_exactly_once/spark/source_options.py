@@ -37,6 +37,8 @@ OPTION_NAMES = (
     "max_rows_per_partition",
     "max_bytes_per_partition",
     "include_service_columns",
+    "include_queue_path",
+    "include_timestamp",
     "parsing_type_v3",
     "binary_strings",
     "fail_on_data_loss",
@@ -59,7 +61,12 @@ class SourceOptions:
         max_rows_per_partition: rows of one batch from one queue partition, at most.
         max_bytes_per_partition: data weight of one batch from one queue partition, about at most; one
             row is read even when it is heavier.
-        include_service_columns: add the two columns with the coordinates of a row.
+        include_service_columns: add the coordinates of a row in front of its columns:
+            `__spyt_streaming_src_tablet_index` and `__spyt_streaming_src_row_index`.
+        include_queue_path: add `__spyt_streaming_src_queue_path`, which tells the rows of several
+            queues apart.
+        include_timestamp: add `__spyt_streaming_src_timestamp`, when the row was committed, to the
+            second; the queue must have the column `$timestamp`.
         parsing_type_v3: read columns by `type_v3`; otherwise by the older `type`.
         binary_strings: read YT `string` as binary, for strings that are not UTF-8.
         fail_on_data_loss: fail when rows were trimmed before they were read; otherwise step over them.
@@ -72,6 +79,8 @@ class SourceOptions:
     max_rows_per_partition: int | None = None
     max_bytes_per_partition: int | None = None
     include_service_columns: bool = False
+    include_queue_path: bool = False
+    include_timestamp: bool = False
     parsing_type_v3: bool = True
     binary_strings: bool = False
     fail_on_data_loss: bool = True
@@ -97,6 +106,8 @@ class SourceOptions:
             max_rows_per_partition=_positive(given, "max_rows_per_partition"),
             max_bytes_per_partition=_positive(given, "max_bytes_per_partition"),
             include_service_columns=_boolean(given, "include_service_columns", default=False),
+            include_queue_path=_boolean(given, "include_queue_path", default=False),
+            include_timestamp=_boolean(given, "include_timestamp", default=False),
             parsing_type_v3=_boolean(given, "parsing_type_v3", default=True),
             binary_strings=_boolean(given, "binary_strings", default=False),
             fail_on_data_loss=_boolean(given, "fail_on_data_loss", default=True),

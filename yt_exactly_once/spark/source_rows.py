@@ -7,22 +7,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import (
     SOURCE_COLUMNS,
+    SOURCE_QUEUE_COLUMN,
     SOURCE_ROW_COLUMN,
+    SOURCE_TABLET_COLUMN,
+    SOURCE_TIMESTAMP_COLUMN,
+    TIMESTAMP_COLUMN,
     TableSchema,
     arrow_schema_of,
+    pulled_field,
 )
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.schema import spark_schema_of
 from yt_exactly_once.spark.source_limits import WEIGHT_COLUMN
 
 if TYPE_CHECKING:
-    from pyarrow import RecordBatch
     from pyspark.sql.types import StructType
 
     from yt_exactly_once.spark.source_options import SourceOptions
+
+_SERVICE_TYPES = {
+    SOURCE_TABLET_COLUMN: pa.int64(),
+    SOURCE_ROW_COLUMN: pa.int64(),
+    SOURCE_QUEUE_COLUMN: pa.string(),
+    SOURCE_TIMESTAMP_COLUMN: pa.timestamp("us", tz="UTC"),
+}
+_TIMESTAMP_COUNTER_BITS = 30
+"""Low bits of a YTsaurus timestamp that count within a second; the others are seconds."""
 
 
 class RowFormat:
@@ -37,44 +53,85 @@ class RowFormat:
 
     Raises:
         SchemaMismatchError: a column's type cannot be read.
-        ConfigError: an option needs a column that the queue does not have.
+        ConfigError: an option needs a column that the queue does not have, or adds one that it has.
     """
 
     def __init__(self, columns: list[dict[str, Any]], options: SourceOptions) -> None:
         if options.max_bytes_per_partition is not None:
-            _require_weight(columns, options)
+            _require_column(columns, "max_bytes_per_partition", WEIGHT_COLUMN, "int64", options)
+        if options.include_timestamp:
+            _require_column(columns, "include_timestamp", TIMESTAMP_COLUMN, "uint64", options)
         table = TableSchema.from_yt(columns if options.parsing_type_v3 else _older_types(columns))
-        self._arrow_schema = arrow_schema_of(
-            table, binary_strings=options.binary_strings, source_columns=True
+        own = arrow_schema_of(table, binary_strings=options.binary_strings)
+        self._queue = options.queue
+        self._service = _service_columns(own.names, options)
+        # Found by place from here on: a queue may itself hold columns of these names.
+        hidden = arrow_schema_of(TableSchema(()), source_columns=True)
+        stamp = pulled_field(SOURCE_TIMESTAMP_COLUMN, pa.uint64(), TIMESTAMP_COLUMN)
+        self._pulled = pa.schema([*hidden, *own, *([stamp] if options.include_timestamp else [])])
+        self._own = slice(len(hidden), len(hidden) + len(own))
+        self._given = pa.schema(
+            [*(pa.field(name, _SERVICE_TYPES[name]) for name in self._service), *own]
         )
-        self._include_service_columns = options.include_service_columns
-        self.spark_schema: StructType = spark_schema_of(
-            table,
-            binary_strings=options.binary_strings,
-            source_columns=options.include_service_columns,
-        )
+        self.spark_schema: StructType = spark_schema_of(self._given)
 
-    def decode(self, payload: bytes) -> tuple[list[int], RecordBatch]:
+    def decode(self, payload: bytes) -> tuple[list[int], pa.RecordBatch]:
         """Return the row indexes of a pull, and its rows as Spark expects them."""
-        rows = decode(payload, self._arrow_schema)
-        indexes: list[int] = rows.column(SOURCE_ROW_COLUMN).to_pylist()
-        if not self._include_service_columns:
-            rows = rows.drop_columns(list(SOURCE_COLUMNS))
-        return indexes, rows
+        rows = decode(payload, self._pulled)
+        indexes: list[int] = rows.column(SOURCE_COLUMNS.index(SOURCE_ROW_COLUMN)).to_pylist()
+        service = [self._service_column(name, rows) for name in self._service]
+        columns = [*service, *rows.columns[self._own]]
+        return indexes, pa.RecordBatch.from_arrays(columns, schema=self._given)
 
     def weight(self, payload: bytes) -> int | None:
         """Return the cumulative data weight in the first row of a pull; `None` without rows."""
-        rows = decode(payload, self._arrow_schema)
+        rows = decode(payload, self._pulled)
         return int(rows.column(WEIGHT_COLUMN)[0].as_py()) if rows.num_rows else None
 
+    def _service_column(self, name: str, rows: pa.RecordBatch) -> pa.Array:
+        if name == SOURCE_QUEUE_COLUMN:
+            return pa.repeat(self._queue, rows.num_rows)
+        if name == SOURCE_TIMESTAMP_COLUMN:
+            return _instants(rows.column(rows.num_columns - 1))
+        return rows.column(SOURCE_COLUMNS.index(name))
 
-def _require_weight(columns: list[dict[str, Any]], options: SourceOptions) -> None:
-    if not any(column["name"] == WEIGHT_COLUMN for column in columns):
+
+def _service_columns(own: list[str], options: SourceOptions) -> list[str]:
+    """Return which columns the options add in front of the queue's own."""
+    chosen: dict[str, list[str]] = {
+        "include_service_columns": list(SOURCE_COLUMNS) * options.include_service_columns,
+        "include_queue_path": [SOURCE_QUEUE_COLUMN] * options.include_queue_path,
+        "include_timestamp": [SOURCE_TIMESTAMP_COLUMN] * options.include_timestamp,
+    }
+    for option, names in chosen.items():
+        for name in names:
+            if name in own:
+                raise ConfigError(
+                    f"{option} adds the column {name}, and the queue has one of that name",
+                    remedy="Leave the option out; what wrote this queue has kept where its rows "
+                    "came from",
+                    option=option,
+                    queue=options.queue,
+                )
+    return [name for names in chosen.values() for name in names]
+
+
+def _instants(stamps: pa.Array) -> pa.Array:
+    """Turn the cluster's timestamps into instants, to the second."""
+    seconds = pc.shift_right(stamps, pa.scalar(_TIMESTAMP_COUNTER_BITS, pa.uint64()))
+    moments = seconds.cast(pa.int64()).cast(pa.timestamp("s", tz="UTC"))
+    return moments.cast(_SERVICE_TYPES[SOURCE_TIMESTAMP_COLUMN])
+
+
+def _require_column(
+    columns: list[dict[str, Any]], option: str, name: str, kind: str, options: SourceOptions
+) -> None:
+    if not any(column["name"] == name for column in columns):
         raise ConfigError(
-            f"max_bytes_per_partition needs the column {WEIGHT_COLUMN} of the queue, and there is none",
-            remedy="Use max_rows_per_partition, or create the queue with this int64 column, which "
-            "the cluster fills",
-            option="max_bytes_per_partition",
+            f"{option} needs the column {name} of the queue, and there is none",
+            remedy=f"Leave {option} out, or create the queue with this {kind} column, which the "
+            "cluster fills",
+            option=option,
             queue=options.queue,
         )
 
