@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.config import WriteMode
 from yt_exactly_once.errors import ConfigError, ExactlyOnceError
 from yt_exactly_once.local import LocalClusterError
+from yt_exactly_once.local.fault_text import parse as fault_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -141,6 +142,39 @@ def _add_local(commands: Any) -> None:
         "--proxies", type=int, default=1, metavar="N", help="number of proxies (%(default)s)"
     )
     local.add_argument("--token", metavar="T", help="token that requests must carry (none)")
+    local.add_argument(
+        "--trim-every",
+        type=float,
+        metavar="S",
+        help="trim what vital consumers have read every S seconds (never)",
+    )
+    faults = local.add_argument_group(
+        "faults",
+        "Rules that make commands fail. They replace those that the data directory holds from an "
+        "earlier run; every hit is logged in proxy-N.log there.",
+    )
+    faults.add_argument(
+        "--fault",
+        action="append",
+        default=[],
+        type=fault_rule,
+        metavar="ACTION[,NAME=VALUE]...",
+        help="may be repeated; names: command, count (1; null is for ever), after, probability, "
+        "seed, seconds, code, message, when, proxy, match.PARAMETER. "
+        "Example: lose_answer,command=commit_transaction,probability=0.01,seed=7,count=null",
+    )
+    faults.add_argument(
+        "--replay-faults",
+        type=Path,
+        metavar="FILE",
+        help="make the faults of a recorded plan again",
+    )
+    faults.add_argument(
+        "--record-faults",
+        type=Path,
+        metavar="FILE",
+        help="at the end, write which request met which fault",
+    )
     local.set_defaults(command=_local)
 
 
@@ -193,16 +227,53 @@ def _local(options: argparse.Namespace) -> int:
     require_extra("local")
     from yt_exactly_once.local import LocalCluster  # noqa: PLC0415 - needs the extra
 
+    rules = [*options.fault, *_recorded_faults(options.replay_faults)]
+    record: Path | None = options.record_faults
+    if record is not None and not record.parent.is_dir():
+        raise ConfigError(
+            "There is no directory for the plan of faults",
+            remedy="Create it, or give --record-faults another path",
+            path=record,
+        )
     told_to_stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: told_to_stop.set())
     with LocalCluster(
-        options.data_dir, proxies=options.proxies, port=options.port, token=options.token
+        options.data_dir,
+        proxies=options.proxies,
+        port=options.port,
+        token=options.token,
+        trim_every=options.trim_every,
     ) as cluster:
+        if rules:
+            cluster.clear_faults()
+            cluster.inject_plan(rules)
         for url in cluster.proxy_urls:
             print(f"proxy {url}")
         address = cluster.proxy_urls[0].removeprefix("http://")
         token = "YT_TOKEN=... " if options.token else ""
         print(f"try   {token}yt --proxy {address} list /", flush=True)
         told_to_stop.wait()
+        if record is not None:
+            record.write_text(json.dumps(cluster.fault_plan(), indent=2) + "\n")
     return 0
+
+
+def _recorded_faults(plan: Path | None) -> list[Any]:
+    if plan is None:
+        return []
+    try:
+        rules = json.loads(plan.read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"The plan of faults cannot be read: {error}",
+            remedy="Give --replay-faults a file that --record-faults has written",
+            path=plan,
+        ) from error
+    if not isinstance(rules, list):
+        raise ConfigError(
+            "The plan of faults is no list of rules",
+            remedy="Give --replay-faults a file that --record-faults has written",
+            path=plan,
+        )
+    return rules

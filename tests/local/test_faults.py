@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import threading
 
 import pytest
@@ -214,4 +215,58 @@ def test_malformed_rules_get_an_envelope(cluster, body):
     answer = connection.getresponse()
     assert answer.status == 400
     assert answer.headers["X-YT-Error"]
+    connection.close()
+
+
+def _attempts(client, path, count):
+    """Return which of several changes went through."""
+    pattern = ""
+    for number in range(count):
+        try:
+            client.set(f"{path}/{number}", 1)
+            pattern += "."
+        except Exception:  # noqa: BLE001 - any failure counts
+            pattern += "x"
+    return pattern
+
+
+def test_recorded_plan_hits_the_same_requests_again(cluster, patient, tmp):
+    """What chance did once can be done on purpose."""
+    cluster.inject("error", "set", probability=0.3, seed=4, count=None)
+    cluster.inject("lose_answer", "set", probability=0.2, seed=5, count=None)
+    patient.get(f"{tmp}/@id")
+    first = _attempts(patient, tmp, 20)
+    plan = cluster.fault_plan()
+    assert len(plan) == sum(rule["hits"] for rule in cluster.faults()) >= first.count("x") > 2
+    assert {rule["action"] for rule in plan} == {"error", "lose_answer"}
+    cluster.clear_faults()
+    assert cluster.fault_plan() == []
+    cluster.inject_plan(plan)
+    assert _attempts(patient, tmp, 20) == first
+    assert cluster.fault_plan() == plan
+
+
+def test_plan_keeps_what_a_rule_was_told(cluster, patient, tmp):
+    """Code, text and condition are part of what was injected."""
+    rule = {"action": "error", "command": "set", "code": 901, "match": {"path": f"{tmp}/0"}}
+    cluster.inject(**rule, probability=1.0, count=None)
+    assert _attempts(patient, tmp, 3) == "x.."
+    assert cluster.fault_plan() == [{**rule, "after": 0}]
+
+
+def test_every_hit_is_logged(cluster, patient, tmp):
+    """Whoever looks for the reason of a failure finds it in the log of the proxy."""
+    cluster.inject("error", "set", after=1)
+    assert _attempts(patient, tmp, 3) == ".x."
+    logs = "".join(path.read_text() for path in cluster.data_dir.glob("proxy-*.log"))
+    assert f"Fault {cluster.faults()[0]['id']}: error of set, request 1" in logs
+
+
+def test_unknown_admin_page_is_not_found(cluster):
+    """There is nothing else under the admin path."""
+    connection = http.client.HTTPConnection(cluster.proxy_urls[0].removeprefix("http://"))
+    for method, path in (("GET", "/local/trim"), ("GET", "/local/x"), ("PUT", "/local/faults")):
+        connection.request(method, path)
+        answer = connection.getresponse()
+        assert (answer.status, json.loads(answer.read())["code"]) == (404, 1)
     connection.close()

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
     from typing import IO
 
@@ -50,6 +51,7 @@ class LocalCluster:
         port: port of the first proxy, the next ones count up; 0 lets the system choose.
         token: the only token that is let in; `None` lets everybody in.
         features: behaviours that differ between versions of YTsaurus, by name.
+        trim_every: seconds between two steps of the queue agent; `None` leaves them to `trim_queues`.
 
     Raises:
         LocalClusterError: an impossible argument.
@@ -63,14 +65,18 @@ class LocalCluster:
         port: int = 0,
         token: str | None = None,
         features: dict[str, Any] | None = None,
+        trim_every: float | None = None,
     ) -> None:
         if proxies < 1:
             raise LocalClusterError(f"A cluster needs at least one proxy, not {proxies}")
+        if trim_every is not None and trim_every <= 0:
+            raise LocalClusterError(f"Queues cannot be trimmed every {trim_every} seconds")
         self.token = token
         self._given_dir = None if data_dir is None else Path(data_dir)
         self._count = proxies
         self._port = port
         self._features = dict(features or {})
+        self._trim_every = trim_every
         self._data_dir: Path | None = None
         self._guard: IO[str] | None = None
         self._proxies: list[_ProxyProcess] = []
@@ -197,19 +203,57 @@ class LocalCluster:
             command: to which command.
             **attributes: `count`, `after`, `probability`, `seed`, `match`, `proxy`, `seconds`,
                 `code`, `message`, `when`; see `yt_exactly_once.local.faults.Fault`.
+
+        Raises:
+            LocalClusterError: an unknown action or attribute, or a value that no request could meet.
         """
-        self._admin("POST", [{"action": action, "command": command, **attributes}])
+        self.inject_plan([{"action": action, "command": command, **attributes}])
+
+    def inject_plan(self, plan: Sequence[Mapping[str, Any]]) -> None:
+        """Add fault rules, given as maps; what `fault_plan` returned makes the same faults again.
+
+        Raises:
+            LocalClusterError: as `inject`; then no rule is added.
+        """
+        self._admin("POST", "/local/faults", list(plan))
 
     def clear_faults(self) -> None:
-        """Forget every fault rule."""
-        self._admin("DELETE")
+        """Forget every fault rule, and the plan of what they have done."""
+        self._admin("DELETE", "/local/faults")
 
     def faults(self) -> list[dict[str, Any]]:
         """Return the fault rules, each with how many requests it has `seen` and `hits` among them."""
-        listed: list[dict[str, Any]] = self._admin("GET")
+        listed: list[dict[str, Any]] = self._admin("GET", "/local/faults")
         return listed
 
-    def _admin(self, method: str, body: Any = None) -> Any:
+    def fault_plan(self) -> list[dict[str, Any]]:
+        """Return what was injected, at which request, as rules that do exactly that again."""
+        plan: list[dict[str, Any]] = self._admin("GET", "/local/faults/plan")
+        return plan
+
+    def trim_queues(self) -> dict[str, dict[int, int]]:
+        """Take the step of the queue agent: drop the rows that every vital consumer has read.
+
+        Only queues with `auto_trim_config/enable` and a vital consumer are trimmed.
+
+        Returns:
+            Per queue, the first row that is left in each partition that was trimmed.
+
+        Raises:
+            LocalClusterError: a queue with registrations is gone or is no queue; the others are trimmed.
+        """
+        done: list[dict[str, Any]] = self._admin("POST", "/local/trim")
+        failed = [
+            f"{item['queue']}: {item['error']['message']}" for item in done if "error" in item
+        ]
+        if failed:
+            raise LocalClusterError(f"Not every queue could be trimmed: {'; '.join(failed)}")
+        return {
+            item["queue"]: {int(partition): row for partition, row in item["trimmed"].items()}
+            for item in done
+        }
+
+    def _admin(self, method: str, path: str, body: Any = None) -> Any:
         alive = next((proxy for proxy in self._proxies if proxy.is_alive()), None)
         if alive is None:
             raise LocalClusterError("No proxy of the cluster is alive; call restart_proxy first")
@@ -217,7 +261,7 @@ class LocalCluster:
         headers = {"Authorization": f"OAuth {self.token}"} if self.token else {}
         try:
             payload = None if body is None else json.dumps(body)
-            connection.request(method, "/local/faults", payload, headers)
+            connection.request(method, path, payload, headers)
             answer = connection.getresponse()
             content = json.loads(answer.read())
         finally:
@@ -236,7 +280,11 @@ class LocalCluster:
         return self._proxies[index]
 
     def _launch(self, number: int, port: int) -> _ProxyProcess:
-        return _ProxyProcess(self.data_dir, number, port, self.token, self._features)
+        options = ["--features", json.dumps(self._features)]
+        # One agent is enough, and the first proxy is there in every cluster.
+        if self._trim_every is not None and number == 0:
+            options += ["--trim-every", str(self._trim_every)]
+        return _ProxyProcess(self.data_dir, number, port, self.token, options)
 
 
 class _ProxyProcess:
@@ -248,7 +296,7 @@ class _ProxyProcess:
         number: int,
         port: int,
         token: str | None,
-        features: dict[str, Any],
+        options: Sequence[str],
     ) -> None:
         self.port = port
         self._log_path = data_dir / f"proxy-{number}.log"
@@ -261,8 +309,7 @@ class _ProxyProcess:
             str(data_dir),
             "--port",
             str(port),
-            "--features",
-            json.dumps(features),
+            *options,
         ]
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(

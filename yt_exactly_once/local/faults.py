@@ -1,14 +1,16 @@
 """Faults on request: rules that make a command fail, vanish, wait or kill the proxy.
 
-Rules live in the store, so they hold for every proxy of a cluster and their counts are global. This
-module decides which rule hits; the wire layer carries the action out.
+Rules live in the store, so they hold for every proxy of a cluster and their counts are global. Every
+hit is recorded as a rule of its own that hits that one request; together they are a plan that can be
+replayed. This module decides which rule hits; the wire layer carries the action out.
 """
 
 from __future__ import annotations
 
 import logging
 import random
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import Code, YtError
@@ -100,6 +102,9 @@ class Faults:
                 "CREATE TABLE IF NOT EXISTS faults (id INTEGER PRIMARY KEY AUTOINCREMENT,"
                 " rule BLOB NOT NULL, seen INTEGER NOT NULL, hits INTEGER NOT NULL)"
             )
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS fault_hits (id INTEGER PRIMARY KEY, rule BLOB NOT NULL)"
+            )
 
     def add(self, rules: list[Any]) -> list[int]:
         """Append rules, each given as a map of the attributes of `Fault`; return their ids."""
@@ -115,9 +120,10 @@ class Faults:
         return ids
 
     def clear(self) -> None:
-        """Forget every rule."""
+        """Forget every rule and what it has done."""
         with self._store.write() as connection:
             connection.execute("DELETE FROM faults")
+            connection.execute("DELETE FROM fault_hits")
 
     def rules(self) -> list[dict[str, Any]]:
         """Return the rules with their counts: `seen` matching requests, `hits` among them."""
@@ -126,6 +132,16 @@ class Faults:
                 {"id": number, **asdict(rule), "seen": seen, "hits": hits}
                 for number, rule, seen, hits in _stored(connection)
             ]
+
+    def plan(self) -> list[dict[str, Any]]:
+        """Return every hit, in order, as a rule that hits the same request and no other.
+
+        Requests are counted from the moment that the rule was added: a program that sends its requests
+        in the same order meets the same faults again.
+        """
+        with self._store.read() as connection:
+            rows = connection.execute("SELECT rule FROM fault_hits ORDER BY id").fetchall()
+        return [_brief(_load(rule)) for (rule,) in rows]
 
     def take(self, command: str, parameters: Mapping[str, Any]) -> list[Fault]:
         """Count a request and return the rules that hit it, in the order they were added."""
@@ -142,7 +158,13 @@ class Faults:
                     "UPDATE faults SET seen = seen + 1, hits = hits + ? WHERE id = ?", (hit, number)
                 )
                 if hit:
-                    _LOGGER.warning("Fault %d: %s of %s", number, rule.action, command)
+                    _LOGGER.warning(
+                        "Fault %d: %s of %s, request %d", number, rule.action, command, seen
+                    )
+                    exact = replace(rule, count=1, after=seen, probability=1.0, seed=0)
+                    connection.execute(
+                        "INSERT INTO fault_hits (rule) VALUES (?)", (dump_yson(asdict(exact)),)
+                    )
                     taken.append(rule)
         return taken
 
@@ -177,7 +199,19 @@ def parse(rule: Any) -> Fault:
 
 def _stored(connection: sqlite3.Connection) -> list[tuple[int, Fault, int, int]]:
     rows = connection.execute("SELECT id, rule, seen, hits FROM faults ORDER BY id").fetchall()
-    return [(n, Fault(**load_yson(rule, "fault")), seen, hits) for n, rule, seen, hits in rows]
+    return [(n, _load(rule), seen, hits) for n, rule, seen, hits in rows]
+
+
+@lru_cache(maxsize=4096)
+def _load(rule: bytes) -> Fault:
+    return Fault(**load_yson(rule, "fault"))
+
+
+def _brief(rule: Fault) -> dict[str, Any]:
+    """Return the attributes that are not what they are by default."""
+    usual = asdict(Fault(rule.action))
+    given = {name: value for name, value in asdict(rule).items() if value != usual[name]}
+    return {"action": rule.action, "command": rule.command, "after": rule.after, **given}
 
 
 def _hits(rule: Fault, seen: int, hits: int) -> bool:

@@ -22,6 +22,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from yt_exactly_once.local.proxy import Proxy, Settings
+from yt_exactly_once.local.queue_agent import QueueAgent
 from yt_exactly_once.local.wire import Application
 
 _BACKLOG = 512
@@ -94,9 +95,14 @@ def main(arguments: list[str] | None = None) -> int:
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD)
     server = _Server(config, proxy, port)
+    agent = None if options.trim_every is None else QueueAgent(proxy, options.trim_every)
+    if agent is not None:
+        agent.start()
     if not options.foreground:
         _stop_with_parent(server)
     asyncio.run(server.serve([listener]))
+    if agent is not None:
+        agent.stop()
     proxy.close()
     # Worker threads may still hold a late command; its client is gone.
     sys.stderr.flush()
@@ -109,6 +115,7 @@ def _parse(arguments: list[str] | None) -> Any:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--features", default="{}", help="JSON map")
+    parser.add_argument("--trim-every", type=float, help="seconds between steps of the queue agent")
     parser.add_argument("--foreground", action="store_true", help="ignore standard input")
     return parser.parse_args(arguments)
 

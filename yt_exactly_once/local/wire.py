@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from yt_exactly_once.local import commands, dispatch, formats, legacy, messages, refused
+from yt_exactly_once.local.admin import PREFIX, AdminPages
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.messages import Answer, Request, json_answer, not_found
 from yt_exactly_once.local.registry import REGISTRY
@@ -54,6 +55,7 @@ class Application:
     def __init__(self, proxy: Proxy) -> None:
         started = datetime.now(UTC)
         self._proxy = proxy
+        self._admin = AdminPages(proxy)
         self._in_flight = 0
         self._old_commands = legacy.commands()
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="command")
@@ -104,8 +106,8 @@ class Application:
         if self._in_flight > _MAX_IN_FLIGHT:
             return _come_back(_too_many())
         path = request.path.lower()
-        if path.startswith("/local/"):
-            return await self._in_thread(self._admin, request, path)
+        if path.startswith(PREFIX):
+            return await self._in_thread(self._administer, request, path)
         page = self._pages.get(path.rstrip("/") or "/")
         if page is not None:
             return await self._in_thread(page, request)
@@ -240,20 +242,9 @@ class Application:
             }
         )
 
-    def _admin(self, request: Request, path: str) -> Answer:
-        """Serve `/local/faults`, which no real proxy has."""
+    def _administer(self, request: Request, path: str) -> Answer:
         self._authenticate(request)
-        if path != "/local/faults":
-            return not_found(f'Path "{request.path}" does not exist')
-        if request.method == "POST":
-            rules = formats.loads(request.body, formats.Format("json", {"encode_utf8": False}), "")
-            if not isinstance(rules, list):
-                raise YtError("Fault rules must be a list of maps")
-            return json_answer({"ids": self._proxy.faults.add(rules)})
-        if request.method == "DELETE":
-            self._proxy.faults.clear()
-            return json_answer({})
-        return json_answer(self._proxy.faults.rules())
+        return self._admin.answer(request, path)
 
 
 async def _read(scope: Message, receive: Receive) -> Request | None:

@@ -1,0 +1,116 @@
+"""Faults as flags of `yt-exactly-once local`: given, recorded, replayed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+
+import pytest
+from yt.wrapper import YtClient
+
+from yt_exactly_once import cli
+from yt_exactly_once.local import fault_text
+
+COMMAND = [sys.executable, "-m", "yt_exactly_once", "local", "--port", "0"]
+
+
+@contextlib.contextmanager
+def _served(data_dir, *flags):
+    process = subprocess.Popen(
+        [*COMMAND, "--data-dir", str(data_dir), *map(str, flags)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        url = process.stdout.readline().split()[-1]
+        yield YtClient(
+            proxy=url,
+            config={"token": "", "enable_token": False, "proxy": {"retries": {"enable": False}}},
+        )
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0
+        process.stdout.close()
+
+
+def _pattern(client):
+    found = ""
+    for number in range(16):
+        try:
+            client.set("//tmp/x", number)
+            found += "."
+        except Exception:  # noqa: BLE001 - any failure counts
+            found += "x"
+    return found
+
+
+def test_faults_are_given_recorded_and_replayed(tmp_path):
+    """A failing run can be had again, as a file."""
+    plan = tmp_path / "plan.json"
+    fault = "error,command=set,count=null,probability=0.4,seed=3"
+    with _served(tmp_path / "a", "--fault", fault, "--record-faults", plan) as client:
+        first = _pattern(client)
+    assert {".", "x"} == set(first)
+    recorded = json.loads(plan.read_text())
+    assert [rule["after"] for rule in recorded] == [n for n, c in enumerate(first) if c == "x"]
+    # The directory still holds the rules of the first run; those of the command line replace them.
+    with _served(tmp_path / "a", "--replay-faults", plan) as client:
+        assert _pattern(client) == first
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("delay", {"action": "delay"}),
+        (
+            "error,command=get,code=901,message=Access denied,count=null",
+            {
+                "action": "error",
+                "command": "get",
+                "code": 901,
+                "message": "Access denied",
+                "count": None,
+            },
+        ),
+        (
+            "hold,seconds=0.5,match.path=//tmp/x,match.recursive=true",
+            {"action": "hold", "seconds": 0.5, "match": {"path": "//tmp/x", "recursive": True}},
+        ),
+    ],
+)
+def test_rule_is_read_from_text(text, rule):
+    """Values are JSON where they can be."""
+    assert fault_text.parse(text) == rule
+
+
+@pytest.mark.parametrize("text", ["error,code", "error,=1", "error,"])
+def test_malformed_rule_is_a_usage_error(capsys, tmp_path, text):
+    """It is refused before anything starts."""
+    with pytest.raises(SystemExit) as end:
+        cli.main(["local", "--data-dir", str(tmp_path / "d"), "--fault", text])
+    assert end.value.code == 2
+    assert not (tmp_path / "d").exists()
+    assert "--fault" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [None, "{", "{}"])
+def test_unreadable_plan_is_refused_before_anything_starts(capsys, tmp_path, content):
+    """One line that names the file."""
+    plan = tmp_path / "plan.json"
+    if content is not None:
+        plan.write_text(content)
+    data_dir = tmp_path / "d"
+    arguments = ["local", "--data-dir", str(data_dir), "--replay-faults", str(plan)]
+    assert cli.main(arguments) == 1
+    assert str(plan) in capsys.readouterr().err
+    assert not data_dir.exists()
+
+
+def test_unknown_fault_is_refused(capsys, tmp_path):
+    """The cluster knows which faults there are, and says so."""
+    arguments = ["local", "--data-dir", str(tmp_path / "d"), "--port", "0", "--fault", "explode"]
+    assert cli.main(arguments) == 1
+    assert 'Unknown fault action "explode"; known: delay' in capsys.readouterr().err

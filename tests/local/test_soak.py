@@ -1,0 +1,17 @@
+"""Many clients at once with faults on: the short form of `python -m benchmarks.local_soak`."""
+
+from __future__ import annotations
+
+from benchmarks.local_soak.records import ACKED
+from benchmarks.local_soak.runner import SoakOptions, run
+
+
+def test_many_clients_with_faults_lose_and_double_nothing():
+    """Every acknowledged row is there once, every read is of one moment, and everybody comes back."""
+    verdict = run(SoakOptions(clients=20, seconds=4.0, seed=5, kill_probability=0.005))
+    assert verdict.violations == []
+    # A soak in which nothing happens proves nothing.
+    for kind in ("append", "single", "transfer"):
+        assert verdict.numbers["outcomes"][kind][ACKED] > 0
+    assert verdict.numbers["pushed_rows"] > 0
+    assert sum(verdict.numbers["faults"].values()) > 0

@@ -1,0 +1,56 @@
+"""The admin pages of a proxy, under `/local/`: what a test asks of the cluster and no real one has.
+
+Fault rules, the plan of what they have done, and the step that trims queues. All answers are JSON.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local import formats
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.messages import json_answer, not_found
+from yt_exactly_once.local.tablets import queues
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from yt_exactly_once.local.messages import Answer, Request
+    from yt_exactly_once.local.proxy import Proxy
+
+PREFIX = "/local/"
+
+
+class AdminPages:
+    """The pages of one proxy.
+
+    Args:
+        proxy: which one.
+    """
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+        self._pages: dict[tuple[str, str], Callable[[Request], Any]] = {
+            ("GET", "/local/faults"): lambda _: proxy.faults.rules(),
+            ("POST", "/local/faults"): self._add_faults,
+            ("DELETE", "/local/faults"): lambda _: proxy.faults.clear(),
+            ("GET", "/local/faults/plan"): lambda _: proxy.faults.plan(),
+            ("POST", "/local/trim"): lambda _: queues.trim_all(proxy),
+        }
+
+    def answer(self, request: Request, path: str) -> Answer:
+        """Serve one page.
+
+        Raises:
+            YtError: the page cannot do what was asked.
+        """
+        page = self._pages.get((request.method, path))
+        if page is None:
+            return not_found(f'There is no {request.method} of "{request.path}"')
+        return json_answer(page(request))
+
+    def _add_faults(self, request: Request) -> dict[str, Any]:
+        rules = formats.loads(request.body, formats.Format("json", {"encode_utf8": False}), "")
+        if not isinstance(rules, list):
+            raise YtError("Fault rules must be a list of maps")
+        return {"ids": self._proxy.faults.add(rules)}

@@ -1,0 +1,50 @@
+"""The queue agent of the cluster: a thread that trims queues now and then, when it is asked for.
+
+The step itself belongs to `tablets.queues`; without the thread a test takes the step when it wants.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.local.tablets import queues
+
+if TYPE_CHECKING:
+    from yt_exactly_once.local.proxy import Proxy
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class QueueAgent:
+    """Trims every queue after each period, as long as the process lives.
+
+    Args:
+        proxy: whose store it works on.
+        period: seconds between two steps.
+    """
+
+    def __init__(self, proxy: Proxy, period: float) -> None:
+        self._proxy = proxy
+        self._period = period
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="queue agent", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the step that is running."""
+        self._done.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while not self._done.wait(self._period):
+            try:
+                queues.trim_all(self._proxy)
+            except sqlite3.OperationalError:
+                # The store was busy for very long; the next step does what this one did not.
+                _LOGGER.warning("Queues were not trimmed", exc_info=True)
