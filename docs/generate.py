@@ -12,10 +12,12 @@ from pathlib import Path
 
 from yt_exactly_once import errors
 from yt_exactly_once.commit.crash_points import CrashPoint
+from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.local import commands as _commands  # noqa: F401 - fills the registry
 from yt_exactly_once.local.registry import REGISTRY
 from yt_exactly_once.spark.sink import TransactionalSink
 from yt_exactly_once.spark.source_options import SourceOptions
+from yt_exactly_once.ytsaurus.failures import FAILURES, Failure
 
 DOCS = Path(__file__).parent
 NOTE = "<!-- Written by docs/generate.py; change the code, not this page. -->\n\n"
@@ -27,6 +29,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference/local-commands.md": NOTE + local_commands(),
         DOCS / "reference/errors.md": NOTE + error_tree(),
         DOCS / "reference/configuration.md": NOTE + configuration(),
+        DOCS / "reference/retries.md": NOTE + retries(),
         DOCS / "explanation/failure-table.md": NOTE + failure_table(),
     }
 
@@ -96,6 +99,65 @@ def configuration() -> str:
             "",
         ]
     )
+
+
+def retries() -> str:
+    """Which failure leads to what."""
+    return "\n".join(
+        [
+            "# Failures and retries",
+            "",
+            (
+                "What is repeated is a whole attempt (begin, check, write, advance, record, commit), a read, "
+                "or the request of a task; never a single command of a transaction. A commit whose answer "
+                "does not tell its fate is looked up in the ledger, and counts only when the entry names its "
+                "transaction. The table decides how soon a batch is there, never whether it is there once: "
+                "every attempt checks the ledger first, and all write the same ledger row."
+            ),
+            "",
+            (
+                "The first row that fits an error decides. Codes are searched in the whole error, since "
+                "errors of a commit arrive nested."
+            ),
+            "",
+            "| what has happened | codes | we do | at a commit we do | error |",
+            "|---|---|---|---|---|",
+            *(
+                f"| {failure.meaning} | {_codes(failure)} | {failure.decision} "
+                f"| {failure.decision_at_commit} | `{failure.error.__name__}` |"
+                for failure in FAILURES
+            ),
+            "",
+            "Two decisions follow from where an error happens and not from its code:",
+            "",
+            (
+                "- A consumer that is not registered stops the query when it is checked, once per run; "
+                "inside a transaction, where that check has passed, it leads to a new attempt, since proxies "
+                "hear of a registration late."
+            ),
+            (
+                "- An error that stops a task fails the task. Spark runs it again as often as "
+                "`spark.task.maxFailures` says, and then ends the query."
+            ),
+            "",
+            (
+                "Attempts follow each other after a random wait, at most `first_wait` at first and twice as "
+                "long each time, up to `max_wait`. None is begun when its wait would end after `deadline`. "
+                "Every wait is an event `retry.scheduled`. After the last attempt comes one "
+                "`RetriesExhaustedError` that tells of each attempt what failed and when, and how long was "
+                "waited after it. Spark then ends the query, and replays the batch when it is started again."
+            ),
+            "",
+            "```text",
+            inspect.getdoc(RetryPolicy) or "",
+            "```",
+            "",
+        ]
+    )
+
+
+def _codes(failure: Failure) -> str:
+    return ", ".join(f"{code} {name}" for code, name in sorted(failure.codes.items()))
 
 
 def failure_table() -> str:

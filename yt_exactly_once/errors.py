@@ -31,13 +31,15 @@ class ExactlyOnceError(Exception):
         self.where = {name: value for name, value in where.items() if value is not None}
         super().__init__(what)
 
+    @property
+    def placed(self) -> str:
+        """What happened and where, without the remedy."""
+        place = ", ".join(f"{name}={value}" for name, value in self.where.items())
+        return f"{self.what} [{place}]" if place else self.what
+
     def __str__(self) -> str:
         """Render message, place and remedy."""
-        place = ", ".join(f"{name}={value}" for name, value in self.where.items())
-        parts = [f"{self.what} [{place}]." if place else f"{self.what}."]
-        if self.remedy:
-            parts.append(f"{self.remedy}.")
-        return " ".join(parts)
+        return f"{self.placed}. {self.remedy}." if self.remedy else f"{self.placed}."
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by keyword, which the default protocol cannot do."""
@@ -141,7 +143,7 @@ class CommitOutcomeUnknownError(TransientError):
 
 
 class RetriesExhaustedError(ExactlyOnceError):
-    """Every attempt failed; the last failure is the cause."""
+    """Every attempt failed; tells of each what failed and when, and how long was waited after it."""
 
 
 # A person decides.

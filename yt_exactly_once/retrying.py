@@ -6,6 +6,7 @@ be repeated on their own. Every retry is an event.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, TypeVar
 
 import tenacity
@@ -38,12 +39,25 @@ def run_attempts(
         sleep: waits that many seconds.
 
     Raises:
-        RetriesExhaustedError: the last attempt failed as well; its error is the cause.
+        RetriesExhaustedError: the last attempt failed as well; its error is the cause, and the message
+            tells of all.
         Exception: whatever else an attempt raises, at once.
     """
+    story: list[str] = []
+    began = time.monotonic()
+
+    def numbered() -> T:
+        number = len(story) + 1
+        try:
+            return attempt(number)
+        except TransientError as error:
+            after = time.monotonic() - began
+            story.append(f"{number}) after {after:.1f} s {type(error).__name__}: {error.placed}")
+            raise
 
     def announce(state: tenacity.RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
+        story[-1] += f", waited {state.upcoming_sleep:.1f} s"
         emit(
             Event.RETRY_SCHEDULED,
             attempt=state.attempt_number,
@@ -63,18 +77,11 @@ def run_attempts(
         sleep=sleep,
         reraise=True,
     )
-    number = 0
-
-    def numbered() -> T:
-        nonlocal number
-        number += 1
-        return attempt(number)
-
     try:
         return retrying(numbered)
     except TransientError as error:
         raise RetriesExhaustedError(
-            f"Gave up after {number} attempts, the last one failed: {error.what}",
+            f"Gave up after {len(story)} attempts: {'; '.join(story)}",
             remedy=error.remedy
             or "Spark will replay the batch when the query is restarted; nothing is lost",
             **error.where,

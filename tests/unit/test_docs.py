@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from yt_exactly_once.observability import Event
+from yt_exactly_once.ytsaurus.failures import CODED, FAILURES
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -33,6 +34,16 @@ def test_every_event_is_documented():
     """Operators match on these names."""
     text = (ROOT / "docs/reference/events.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `([a-z_.]+)`", text, re.MULTILINE)) == {e.value for e in Event}
+
+
+def test_every_failure_is_documented():
+    """What is done about a code must not be guessed at three in the morning."""
+    text = (ROOT / "docs/reference/retries.md").read_text(encoding="utf-8")
+    rows = [line.split("|") for line in text.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == len(FAILURES)
+    codes = [int(code) for row in rows for code in re.findall(r"(\d+) [A-Z]", row[2])]
+    assert sorted(codes) == sorted(code for failure in CODED for code in failure.codes)
+    assert [row[5].strip(" `") for row in rows] == [each.error.__name__ for each in FAILURES]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

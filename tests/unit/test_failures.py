@@ -1,25 +1,39 @@
 """From what the client raises to what the package raises, wherever the code hides in the tree."""
 
+import contextlib
+
 import pytest
 from yt.common import YtError
 from yt.packages.requests.exceptions import ConnectionError as TransportError
 from yt.wrapper.errors import YtTokenError
 
+from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import (
     AccessError,
     BatchTooLargeError,
     ClusterUnavailableError,
+    CommitOutcomeUnknownError,
     ConflictError,
     ConsumerNotRegisteredError,
     ExactlyOnceError,
     OffsetConflictError,
     ProducerFencedError,
     RequestRefusedError,
+    RetriesExhaustedError,
     SchemaMismatchError,
     TableNotFoundError,
     TransactionLostError,
 )
-from yt_exactly_once.ytsaurus.failures import leaves_outcome_unknown, translated
+from yt_exactly_once.retrying import run_attempts
+from yt_exactly_once.ytsaurus.failures import (
+    ANYTHING_ELSE,
+    CODED,
+    NO_ANSWER,
+    Decision,
+    leaves_outcome_unknown,
+    translated,
+)
+from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 
 def nested(code, text="The cause."):
@@ -94,3 +108,57 @@ def test_refusals_are_certain(code):
 def test_lost_connection_leaves_the_outcome_unknown():
     """The commit may have been applied before the connection broke."""
     assert leaves_outcome_unknown(TransportError("reset"))
+
+
+EVERY_FAILURE = [
+    *(
+        pytest.param(failure, nested(code), id=str(code))
+        for failure in CODED
+        for code in failure.codes
+    ),
+    pytest.param(NO_ANSWER, TransportError("reset"), id="no answer"),
+    pytest.param(ANYTHING_ELSE, nested(98_765), id="any other"),
+]
+
+
+@pytest.mark.parametrize(("failure", "error"), EVERY_FAILURE)
+def test_what_the_table_says_is_what_is_done(failure, error):
+    """A failure is repeated exactly when its row says so, and raised as its row says."""
+    numbers = []
+
+    def attempt(number):
+        numbers.append(number)
+        with translated("read rows"):
+            raise error
+
+    repeated = failure.decision is Decision.ATTEMPT
+    with pytest.raises(RetriesExhaustedError if repeated else failure.error):
+        run_attempts(attempt, RetryPolicy(attempts=2), lambda *_, **__: None, sleep=lambda _: None)
+    assert numbers == [1, 2][: 1 + repeated]
+
+
+class Refusing:
+    """A client whose commit fails."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def Transaction(self, **_options):  # noqa: N802 - as the client has it
+        return contextlib.nullcontext()
+
+    def commit_transaction(self, _transaction):
+        raise self.error
+
+
+@pytest.mark.parametrize(("failure", "error"), EVERY_FAILURE)
+def test_what_the_table_says_of_a_commit_is_what_is_done(failure, error):
+    """The ledger is asked exactly when the row says so."""
+    looked_up = failure.decision_at_commit is Decision.LOOK_UP
+    with pytest.raises(CommitOutcomeUnknownError if looked_up else failure.error):
+        TabletTransaction("1-2-3-4", [Refusing(error)], "proxy").commit()
+
+
+def test_a_code_is_in_one_row_only():
+    """Otherwise the order of the rows would decide what is done about it."""
+    codes = [code for failure in CODED for code in failure.codes]
+    assert len(codes) == len(set(codes))

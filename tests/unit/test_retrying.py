@@ -1,11 +1,18 @@
 """Attempts: which errors are repeated, how often, and what is told about it."""
 
+import re
+import time
 from datetime import timedelta
 
 import pytest
 
 from yt_exactly_once.config import RetryPolicy
-from yt_exactly_once.errors import ConflictError, FencedError, RetriesExhaustedError
+from yt_exactly_once.errors import (
+    ConflictError,
+    FencedError,
+    RetriesExhaustedError,
+    TransactionLostError,
+)
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
 
@@ -48,13 +55,44 @@ def test_fatal_error_is_raised_at_once():
     assert record.events == []
 
 
-def test_last_failure_is_told_with_its_cause():
-    """After the last attempt one error carries the whole story."""
-    cause = ConflictError("lost the race", target="//t")
-    with pytest.raises(RetriesExhaustedError, match=r"after 3 attempts.*lost the race") as raised:
-        run_attempts(failing(9, cause), RetryPolicy(attempts=3), Recorder(), sleep=lambda _: None)
-    assert raised.value.__cause__ is cause
-    assert raised.value.where["target"] == "//t"
+def test_the_last_error_tells_the_whole_story():
+    """What failed in each attempt and when, where, and how long was waited; the last one is the cause."""
+    lost = TransactionLostError("The lease expired", transaction="1-2-3-4", remedy="Hurry")
+    cause = ConflictError("Lost the race", target="//t")
+    errors = iter([lost, cause, cause])
+
+    def attempt(_number):
+        raise next(errors)
+
+    record, waits = Recorder(), []
+    with pytest.raises(RetriesExhaustedError) as raised:
+        run_attempts(attempt, RetryPolicy(attempts=3), record, sleep=waits.append)
+    error = raised.value
+    assert error.__cause__ is cause
+    assert error.where == {"target": "//t"}
+    assert re.sub(r"after \d\.\d s", "after T", error.what) == (
+        "Gave up after 3 attempts: "
+        f"1) after T TransactionLostError: The lease expired [transaction=1-2-3-4], "
+        f"waited {waits[0]:.1f} s; "
+        f"2) after T ConflictError: Lost the race [target=//t], waited {waits[1]:.1f} s; "
+        "3) after T ConflictError: Lost the race [target=//t]"
+    )
+    assert "nothing is lost" in error.remedy
+    assert len(record.events) == 2
+
+
+def test_waits_are_random_and_grow_up_to_their_limit():
+    """Attempts of many tasks that failed together must not come back together."""
+    policy = RetryPolicy(
+        attempts=40, first_wait=timedelta(milliseconds=100), max_wait=timedelta(seconds=1)
+    )
+    waits = []
+    with pytest.raises(RetriesExhaustedError):
+        run_attempts(failing(99, ConflictError("x")), policy, Recorder(), sleep=waits.append)
+    limits = [min(0.1 * 2**number, 1.0) for number in range(39)]
+    assert all(0 <= wait <= limit for wait, limit in zip(waits, limits, strict=True))
+    assert len(set(waits)) == 39
+    assert max(waits) > 0.5
 
 
 def test_no_attempt_begins_after_the_deadline():
@@ -69,3 +107,17 @@ def test_no_attempt_begins_after_the_deadline():
     with pytest.raises(RetriesExhaustedError, match="after 1 attempts"):
         run_attempts(failing(9, ConflictError("x")), policy, Recorder(), sleep=waits.append)
     assert waits == []
+
+
+def test_the_deadline_counts_the_time_that_attempts_take(monkeypatch):
+    """Three attempts of ten seconds are the most that twenty-five seconds allow to be begun."""
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+
+    def attempt(_number):
+        clock[0] += 10
+        raise ConflictError("slow")
+
+    policy = RetryPolicy(deadline=timedelta(seconds=25))
+    with pytest.raises(RetriesExhaustedError, match=r"after 3 attempts.*2\) after 20\.0 s"):
+        run_attempts(attempt, policy, Recorder(), sleep=lambda _: None)

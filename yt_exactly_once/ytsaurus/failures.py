@@ -1,13 +1,17 @@
-"""One table from what the client raises to what the package raises.
+"""One table of failures: what the client raises, what the package raises, and what is done about it.
 
-Codes are searched anywhere in the error tree, since commit errors arrive nested. Source of the codes:
-the server's `public.h` enums; of the transport exceptions: `yt.wrapper.http_helpers`.
+Codes are searched anywhere in the error tree, since commit errors arrive nested; the first row of the
+table with a code of the tree decides. Source of the codes: the server's `public.h` enums; of the
+transport exceptions: `yt.wrapper.http_helpers`. The table decides how soon a batch is there, never
+whether it is there once: that is left to the ledger.
 """
 
 from __future__ import annotations
 
 import http.client
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from yt.common import YtError
@@ -28,10 +32,11 @@ from yt_exactly_once.errors import (
     SchemaMismatchError,
     TableNotFoundError,
     TransactionLostError,
+    TransientError,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator, Mapping
 
 TRANSPORT_ERRORS = (
     RequestException,
@@ -43,55 +48,196 @@ TRANSPORT_ERRORS = (
 )
 """No answer, or none that could be read: the request may or may not have been executed."""
 
-_BY_CODE: tuple[tuple[type[ExactlyOnceError], frozenset[int], str], ...] = (
-    (
+
+class Decision(StrEnum):
+    """What is done about a failure."""
+
+    ATTEMPT = "a new attempt"
+    LOOK_UP = "look up the ledger, then a new attempt unless it was applied"
+    STOP = "stop"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One row of the table.
+
+    Attributes:
+        meaning: what has happened.
+        error: what the package raises.
+        codes: of the server, with their names there.
+        answered: whether it proves, as the answer to a commit, that nothing was applied.
+        remedy: what a person can do.
+    """
+
+    meaning: str
+    error: type[ExactlyOnceError]
+    codes: Mapping[int, str] = field(default_factory=dict)
+    answered: bool = True
+    remedy: str = ""
+
+    @property
+    def decision(self) -> Decision:
+        """What is done when anything but a commit fails in this way."""
+        return Decision.ATTEMPT if issubclass(self.error, TransientError) else Decision.STOP
+
+    @property
+    def decision_at_commit(self) -> Decision:
+        """What is done when a commit that was sent fails in this way."""
+        return self.decision if self.answered else Decision.LOOK_UP
+
+
+REFUSED_TOKEN = Failure(
+    "the proxy refuses the token (HTTP 401)",
+    AccessError,
+    remedy="Pass a valid token= or set the environment variable YT_TOKEN",
+)
+"""Told by an exception of the client."""
+
+NO_ANSWER = Failure(
+    "no answer, or none that can be read: connection refused or reset, timeout, HTTP 500 or 503",
+    ClusterUnavailableError,
+    answered=False,
+    remedy="Check the proxy address and that the cluster is up",
+)
+"""Told by `TRANSPORT_ERRORS`."""
+
+NOT_REGISTERED = Failure(
+    "the consumer is not registered for the queue (code 901, told by its text)",
+    ConsumerNotRegisteredError,
+    remedy="Register it (yt register-queue-consumer QUEUE CONSUMER --vital); proxies hear of "
+    "a registration within seconds",
+)
+"""Shares its code with a missing permission."""
+
+CODED = (
+    Failure(
+        "the user may not do this",
         AccessError,
-        frozenset({109, 111, 900, 901, 902, 903}),
-        "Check the token and the permissions of its user",
+        {
+            109: "AuthenticationError",
+            111: "InvalidCredentials",
+            900: "AuthenticationError",
+            901: "AuthorizationError",
+            902: "AccountLimitExceeded",
+            903: "UserBanned",
+        },
+        remedy="Check the token and the permissions of its user",
     ),
-    (
+    Failure(
+        "the consumer is not where it was expected",
         OffsetConflictError,
-        frozenset({3100}),
-        "Somebody else moves this consumer; give each query a consumer of its own",
+        {3100: "ConsumerOffsetConflict"},
+        remedy="Somebody else moves this consumer; give each query a consumer of its own",
     ),
-    (
+    Failure(
+        "a newer attempt owns the producer session",
         ProducerFencedError,
-        frozenset({3101, 3102}),
-        "A newer attempt owns the producer session; this one must stop",
+        {3101: "InvalidEpoch", 3102: "ZombieEpoch"},
+        remedy="A newer attempt owns the producer session; this one must stop",
     ),
-    (
+    Failure(
+        "more rows than a transaction may bring to a tablet",
         BatchTooLargeError,
-        frozenset({1717}),
-        "Lower max_rows_per_partition of the source or give the target more tablets",
+        {1717: "TooManyRowsInTransaction"},
+        remedy="Lower max_rows_per_partition of the source or give the target more tablets",
     ),
-    (ConflictError, frozenset({1700, 1712, 1713, 1729}), ""),
-    (TransactionLostError, frozenset({11000, 11003}), ""),
-    (
+    Failure(
+        "another transaction changed or holds a row",
+        ConflictError,
+        {
+            1700: "TransactionLockConflict",
+            1712: "RowIsBlocked",
+            1713: "BlockedRowWaitTimeout",
+            1729: "CannotCheckConflictsAgainstChunkStore",
+        },
+    ),
+    Failure(
+        "the transaction is gone: lease expired, proxy restarted, or ended before",
+        TransactionLostError,
+        {11000: "NoSuchTransaction", 11003: "InvalidTransactionState"},
+        answered=False,
+    ),
+    Failure(
+        "a server did not answer another one, or is overloaded",
         ClusterUnavailableError,
-        # Timeouts, overload, and tablets that are moving or not mounted at the moment.
-        frozenset(
-            {3, 100, 102, 105, 108, 116, 118, 119, 904, 1701, 1702, 1704, 1706, 1707, 1721}
-            | {1725, 1735, 1736, 1737, 1739, 1744, 1745, 1746, 1747, 1900, 2100, 11004, 11005}
-        ),
-        "",
+        {
+            3: "Timeout",
+            100: "TransportError",
+            105: "Unavailable",
+            108: "RequestQueueSizeLimitExceeded",
+            116: "TransientFailure",
+            118: "Overloaded",
+            119: "SslError",
+            120: "RequestMemoryPressure",
+            122: "ResponseMemoryPressure",
+            904: "RequestQueueSizeLimitExceeded",
+            11004: "ParticipantFailedToPrepare",
+            11005: "SomeParticipantsAreDown",
+        },
+        answered=False,
     ),
-    (TableNotFoundError, frozenset({500}), "Check the path"),
-    (
+    Failure(
+        "a proxy or a tablet does not serve at the moment: banned, moving, not mounted",
+        ClusterUnavailableError,
+        {
+            102: "NoSuchService",
+            1701: "NoSuchTablet",
+            1702: "TabletNotMounted",
+            1704: "InvalidMountRevision",
+            1706: "InvalidTabletState",
+            1707: "TableMountInfoNotReady",
+            1721: "NoSuchCell",
+            1725: "RequestThrottled",
+            1735: "ChunkIsNotPreloaded",
+            1736: "NoInSyncReplicas",
+            1737: "CellHasNoAssignedPeers",
+            1739: "BundleIsBanned",
+            1740: "TabletServantIsNotActive",
+            1744: "TabletIsInIntermediateState",
+            1745: "HunkTabletStoreToggleConflict",
+            1746: "HunkStoreAllocationFailed",
+            1747: "TabletResharded",
+            1900: "TooManyConcurrentRequests",
+            2100: "ProxyBanned",
+        },
+    ),
+    Failure(
+        "nothing at the path", TableNotFoundError, {500: "ResolveError"}, remedy="Check the path"
+    ),
+    Failure(
+        "a row does not fit the table",
         SchemaMismatchError,
-        frozenset({301, 306, 307, 308, 320, 321, 322, 323, 325, 326}),
-        "Compare the frame with the table's schema",
+        {
+            301: "SortOrderViolation",
+            306: "UniqueKeyViolation",
+            307: "SchemaViolation",
+            308: "RowWeightLimitExceeded",
+            320: "TooManyColumnsInKey",
+            321: "TooManyValuesInRow",
+            322: "DuplicateColumnInSchema",
+            323: "MissingRequiredColumnInSchema",
+            325: "KeyCannotBeNaN",
+            326: "StringLikeValueLengthLimitExceeded",
+        },
+        remedy="Compare the frame with the table's schema",
     ),
 )
+"""Told by a code; the first row that knows a code of the error tree decides."""
 
-UNKNOWN_OUTCOME_CODES = frozenset({3, 100, 105, 108, 904, 11000, 11003, 11004, 11005})
-"""Answers to a commit that do not say whether it was applied."""
+ANYTHING_ELSE = Failure("any other code", RequestRefusedError)
+"""Told by nothing: repeating what is not understood could do harm."""
+
+FAILURES = (REFUSED_TOKEN, NO_ANSWER, NOT_REGISTERED, *CODED, ANYTHING_ELSE)
+"""The whole table, in the order in which its rows are tried."""
+
+_UNANSWERED = frozenset(code for failure in CODED if not failure.answered for code in failure.codes)
 
 
 def leaves_outcome_unknown(error: BaseException) -> bool:
     """Tell whether a failed commit may have been applied nevertheless."""
     if isinstance(error, TRANSPORT_ERRORS):
-        return True
-    return isinstance(error, YtError) and _has_code(error, UNKNOWN_OUTCOME_CODES)
+        return not NO_ANSWER.answered
+    return isinstance(error, YtError) and _has_code(error, _UNANSWERED)
 
 
 @contextmanager
@@ -105,41 +251,33 @@ def translated(action: str, **where: Any) -> Iterator[None]:
     try:
         yield
     except YtTokenError as error:
-        raise AccessError(
-            f"Could not {action}: the proxy refused the token",
-            remedy="Pass a valid token= or set the environment variable YT_TOKEN",
-            **where,
-        ) from error
+        raise _error(REFUSED_TOKEN, action, "the proxy refused the token", where) from error
     except TRANSPORT_ERRORS as error:
-        raise ClusterUnavailableError(
-            f"Could not {action}: no usable answer from the proxy ({_short(error)})",
-            remedy="Check the proxy address and that the cluster is up",
-            **where,
-        ) from error
+        detail = f"no usable answer from the proxy ({type(error).__name__})"
+        raise _error(NO_ANSWER, action, detail, where) from error
     except YtError as error:
-        raise _translate(error, action, where) from error
+        raise _error(find_failure(error), action, _deepest(error), where) from error
 
 
-_AUTHORIZATION = 901
-_NOT_REGISTERED = "is not registered for queue"
+_NO_REGISTRATION = "is not registered for queue"
 """How a missing registration is told from a missing permission: by text (`registration_manager`)."""
 
 
-def _translate(error: YtError, action: str, where: dict[str, Any]) -> ExactlyOnceError:
-    if _has_code(error, frozenset({_AUTHORIZATION})) and _NOT_REGISTERED in _deepest(error):
-        return ConsumerNotRegisteredError(
-            f"Could not {action}: {_deepest(error)}",
-            remedy="Register it (yt register-queue-consumer QUEUE CONSUMER --vital); proxies hear of "
-            "a registration within seconds",
-            **where,
-        )
-    for kind, codes, remedy in _BY_CODE:
-        if _has_code(error, codes):
-            return kind(f"Could not {action}: {_deepest(error)}", remedy=remedy, **where)
-    return RequestRefusedError(f"Could not {action}: {_deepest(error)}", **where)
+def find_failure(error: YtError) -> Failure:
+    """Return the row of the table that an error of the cluster belongs to."""
+    for failure in CODED:
+        if _has_code(error, failure.codes):
+            if failure.error is AccessError and _NO_REGISTRATION in _deepest(error):
+                return NOT_REGISTERED
+            return failure
+    return ANYTHING_ELSE
 
 
-def _has_code(error: YtError, codes: frozenset[int]) -> bool:
+def _error(failure: Failure, action: str, detail: str, where: dict[str, Any]) -> ExactlyOnceError:
+    return failure.error(f"Could not {action}: {detail}", remedy=failure.remedy, **where)
+
+
+def _has_code(error: YtError, codes: Container[int]) -> bool:
     return error.find_matching_error(predicate=lambda inner: int(inner.code) in codes) is not None
 
 
@@ -155,7 +293,3 @@ def _deepest(error: YtError) -> str:
         current = inner[0]
     message = current.message if isinstance(current, YtError) else current.get("message", "")
     return str(message).strip().rstrip(".")
-
-
-def _short(error: BaseException) -> str:
-    return type(error).__name__
