@@ -15,6 +15,7 @@ from yt_exactly_once.commit.crash_points import CrashPoint
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.local import commands as _commands  # noqa: F401 - fills the registry
 from yt_exactly_once.local.registry import REGISTRY
+from yt_exactly_once.spark.create_table import create_table
 from yt_exactly_once.spark.sink import TransactionalSink
 from yt_exactly_once.spark.source_options import SourceOptions
 from yt_exactly_once.ytsaurus.failures import FAILURES, Failure
@@ -80,7 +81,7 @@ def error_tree() -> str:
 
 
 def configuration() -> str:
-    """The options of sink and source, from their docstrings."""
+    """The options of sink, source and `create_table`, from their docstrings."""
     return "\n".join(
         [
             "# Options",
@@ -95,6 +96,14 @@ def configuration() -> str:
             "",
             "```text",
             inspect.getdoc(SourceOptions) or "",
+            "```",
+            "",
+            "## `create_table`",
+            "",
+            "Also as a command: `yt-exactly-once create-table --help`.",
+            "",
+            "```text",
+            inspect.getdoc(create_table) or "",
             "```",
             "",
         ]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.config import ClusterConfig, RetryPolicy, WriteMode
     from yt_exactly_once.errors import ExactlyOnceError
     from yt_exactly_once.observability import Event
+    from yt_exactly_once.spark.create_table import create_table
     from yt_exactly_once.spark.java import require_java
     from yt_exactly_once.spark.sink import TransactionalSink
     from yt_exactly_once.spark.sink_options import Target
@@ -26,6 +27,7 @@ __all__ = [
     "Target",
     "TransactionalSink",
     "WriteMode",
+    "create_table",
     "register_source",
     "require_java",
 ]
@@ -38,6 +40,7 @@ _HOMES = {
     "Target": "spark.sink_options",
     "TransactionalSink": "spark.sink",
     "WriteMode": "config",
+    "create_table": "spark.create_table",
     "register_source": "spark.source",
     "require_java": "spark.java",
 }

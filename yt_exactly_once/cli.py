@@ -80,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_create_table(commands)
     _add_demo(commands)
     _add_local(commands)
     return parser
@@ -90,6 +91,35 @@ def _version() -> str:
         return version("yt-exactly-once")
     except PackageNotFoundError:
         return "(not installed)"
+
+
+def _add_create_table(commands: Any) -> None:
+    create = commands.add_parser(
+        "create-table",
+        help="create and mount a dynamic table that a frame fits",
+        description="Creates and mounts a dynamic table: ordered, or sorted with --key. One that is "
+        "there and fits is left as it is; one that does not is an error. The token comes from YT_TOKEN.",
+    )
+    create.add_argument("path", help="path of the table")
+    schema = create.add_mutually_exclusive_group(required=True)
+    schema.add_argument(
+        "--like", metavar="PATH", help="with the columns of a queue or of another dynamic table"
+    )
+    schema.add_argument(
+        "--schema",
+        metavar="TEXT",
+        help="with the columns of a frame: the JSON of frame.schema.json(), a DDL string such as "
+        "'id bigint, name string' (starts Spark), or @FILE with either",
+    )
+    create.add_argument(
+        "--key",
+        action="append",
+        metavar="COLUMN",
+        help="a key column; may be given several times (with --like: the key of that table)",
+    )
+    create.add_argument("--tablets", type=int, metavar="N", help="number of tablets (1)")
+    create.add_argument("--proxy", metavar="HOST:PORT", help="address of a proxy (YT_PROXY)")
+    create.set_defaults(command=_create_table)
 
 
 def _add_demo(commands: Any) -> None:
@@ -176,6 +206,28 @@ def _add_local(commands: Any) -> None:
         help="at the end, write which request met which fault",
     )
     local.set_defaults(command=_local)
+
+
+def _create_table(options: argparse.Namespace) -> int:
+    # Spark takes seconds to import, and only this command needs it.
+    from yt_exactly_once.spark.create_table import (  # noqa: PLC0415
+        create_table,
+        parse_schema,
+        schema_like,
+    )
+
+    schema: Any
+    keys: list[str]
+    if options.like is None:
+        schema, keys = parse_schema(options.schema), []
+    else:
+        schema, keys = schema_like(options.like, proxy=options.proxy)
+    keys = options.key or keys
+    created = create_table(
+        options.path, schema, key_columns=keys, tablet_count=options.tablets, proxy=options.proxy
+    )
+    print(f"{'created' if created else 'there already, and fits'}: {options.path}")
+    return 0
 
 
 def _demo(options: argparse.Namespace) -> int:

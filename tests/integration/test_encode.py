@@ -44,7 +44,7 @@ def payloads(frame, *, wire=WireFormat.YSON, size=1000, placement=None, columns=
     """Encode for a table of the frame's own columns, or of those given."""
     schema = arrow_of_spark(frame.schema)
     table = TableSchema.from_yt(columns or table_schema_for(schema))
-    plan = check_frame(schema, table, target="//t", sorted=False, ignore=SOURCE_COLUMNS)
+    plan = check_frame(schema, table, target="//t", sorted=False)
     encoded = encode_frame(
         frame, plan, wire=wire, dyn_batch_size=size, placement=placement or Fixed()
     )

@@ -30,7 +30,7 @@ def encoded(array, description, wire=WireFormat.YSON, **more):
     table = TableSchema.from_yt([{"name": "c", "type_v3": description}])
     sources = {name: pa.array(range(70, 70 + len(array))) for name in SOURCE_COLUMNS}
     batch = pa.RecordBatch.from_pydict({"c": array, **sources})
-    plan = check_frame(batch.schema, table, target="//t", sorted=False, ignore=SOURCE_COLUMNS)
+    plan = check_frame(batch.schema, table, target="//t", sorted=False)
     return encode(batch, plan, wire, **more)
 
 

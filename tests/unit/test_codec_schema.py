@@ -12,6 +12,7 @@ from yt_exactly_once.codec.schema import (
     arrow_schema_of,
     check_frame,
     field_type,
+    keyed,
     row_column,
     table_schema_for,
 )
@@ -27,9 +28,9 @@ def optional(item):
     return {"type_name": "optional", "item": item}
 
 
-def checked(frame, *columns, is_sorted=False, ignore=()):
+def checked(frame, *columns, is_sorted=False):
     table = TableSchema.from_yt(columns)
-    return check_frame(pa.schema(frame), table, target="//t", sorted=is_sorted, ignore=ignore)
+    return check_frame(pa.schema(frame), table, target="//t", sorted=is_sorted)
 
 
 def refusal(frame, *columns, **more):
@@ -102,8 +103,6 @@ def test_every_difference_is_told_at_once():
         ({"k": pa.int64()}, [column("k", sort_order="ascending"), column("v", optional("int64"))],
          True, "a column besides the key"),
         ({"x": pa.int64()}, [column("v", optional("int64"))], False, "drop it from the frame"),
-        ({"v": pa.int64(), "$timestamp": pa.int64()}, [column("v"), column("$timestamp", "uint64")],
-         False, "the cluster fills it"),
         ({"v": pa.int64(), "h": pa.int64()}, [column("v"), column("h", expression="v + 1")],
          False, "the cluster fills it"),
         ({"s": pa.struct([("a", pa.int64())])},
@@ -125,16 +124,31 @@ def test_duplicate_frame_column_is_refused():
 def test_frame_without_any_column_of_the_table_is_refused():
     """A table of nullable columns does not take rows of nothing."""
     frame = dict.fromkeys(SOURCE_COLUMNS, pa.int64())
-    text = refusal(frame, column("v", optional("int64")), ignore=SOURCE_COLUMNS)
+    text = refusal(frame, column("v", optional("int64")))
     assert "a column of the table" in text
 
 
 def test_source_columns_are_left_out_unless_the_table_has_them():
     """They tell where a row came from; a table may keep that."""
     frame = {"v": pa.int64(), **dict.fromkeys(SOURCE_COLUMNS, pa.int64())}
-    assert checked(frame, column("v"), ignore=SOURCE_COLUMNS).names == ("v",)
-    kept = checked(frame, column("v"), column(SOURCE_COLUMNS[1]), ignore=SOURCE_COLUMNS)
+    assert checked(frame, column("v")).names == ("v",)
+    kept = checked(frame, column("v"), column(SOURCE_COLUMNS[1]))
     assert kept.names == ("v", SOURCE_COLUMNS[1])
+
+
+@pytest.mark.parametrize("name", ["$timestamp", "$cumulative_data_weight"])
+def test_system_columns_of_a_queue_are_left_out(name):
+    """Whether the table has none of that name, or one of its own, which the cluster fills."""
+    frame = {"v": pa.int64(), name: pa.int64()}
+    assert checked(frame, column("v")).names == ("v",)
+    assert checked(frame, column("v"), column(name, "uint64")).names == ("v",)
+
+
+def test_system_column_that_clients_may_write_is_written():
+    """`$ttl` of a sorted table is one."""
+    frame = {"k": pa.int64(), "v": pa.int64(), "$ttl": pa.uint64()}
+    columns = [column("k", sort_order="ascending"), column("v"), column("$ttl", "uint64")]
+    assert checked(frame, *columns, is_sorted=True).names == ("k", "v", "$ttl")
 
 
 def test_interval64_column_stands_in_the_way_of_arrow():
@@ -181,7 +195,29 @@ def test_table_for_a_frame_starts_with_its_keys():
         {"name": "value", "type_v3": optional("timestamp64")},
     ]
     table = TableSchema.from_yt(description)
-    check_frame(frame, table, target="//t", sorted=True, ignore=SERVICE_COLUMNS)
+    check_frame(frame, table, target="//t", sorted=True)
+
+
+def test_table_for_a_frame_has_no_service_columns():
+    """They belong to the rows of the queue that was read."""
+    frame = pa.schema(
+        [("v", pa.int64()), ("$timestamp", pa.int64()), (SOURCE_COLUMNS[0], pa.int32())]
+    )
+    assert [one["name"] for one in table_schema_for(frame)] == ["v"]
+
+
+def test_table_with_another_key_keeps_its_types():
+    """A sorted copy of a queue: the columns that only queues have are gone."""
+    queue = [
+        column("v", "uint8", expression="k + 1"),
+        column("k", "utf8"),
+        column("$timestamp", "uint64"),
+    ]
+    assert keyed(queue, ["k"]) == [column("k", "utf8", sort_order="ascending"), queue[0]]
+    assert keyed(keyed(queue, ["k"]), []) == [queue[1], queue[0]]
+    assert keyed(queue, []) == queue
+    with pytest.raises(SchemaMismatchError, match="besides the key"):
+        keyed(queue, ["k", "v"])
 
 
 def test_table_for_a_frame_without_the_key_is_refused():

@@ -51,6 +51,8 @@ TIMESTAMP_COLUMN = "$timestamp"
 # The cluster fills these itself; nobody may write them.
 _FILLED_BY_CLUSTER = (TIMESTAMP_COLUMN, "$cumulative_data_weight")
 
+_SYSTEM_PREFIX = "$"
+
 # Field metadata by which `decode` finds its way from a row of YSON to an Arrow field.
 _TYPE_KEY = b"yt_exactly_once.type_v3"
 _COLUMN_KEY = b"yt_exactly_once.column"
@@ -132,6 +134,14 @@ def _text(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
+def is_service_column(name: str) -> bool:
+    """Tell whether a frame column says something about a row of a queue, and is none of its values.
+
+    Such a column is written only where the table has a column of that name that clients may write.
+    """
+    return name in SERVICE_COLUMNS or name.startswith(_SYSTEM_PREFIX)
+
+
 def arrow_schema_of(
     table: TableSchema, *, binary_strings: bool = False, source_columns: bool = False
 ) -> pa.Schema:
@@ -202,21 +212,46 @@ def table_schema_for(frame: pa.Schema, key_columns: Collection[str] = ()) -> lis
         key_columns: names of the key, in its order; empty for an ordered table.
 
     Raises:
-        SchemaMismatchError: a key column is missing, or a column has no counterpart.
+        SchemaMismatchError: a key column is missing, nothing is left besides the key, or a column has no
+            counterpart.
     """
-    names = [name for name in frame.names if name not in SERVICE_COLUMNS]
-    missing = [name for name in key_columns if name not in names]
+    columns = [
+        {"name": field.name, "type_v3": render_type(_created_type(field))}
+        for field in frame
+        if not is_service_column(field.name)
+    ]
+    return keyed(columns, key_columns)
+
+
+def keyed(
+    columns: Sequence[Mapping[str, Any]], key_columns: Collection[str]
+) -> list[dict[str, Any]]:
+    """Describe a table with these columns and another key.
+
+    Args:
+        columns: as in `@schema`.
+        key_columns: names of the key, in its order; empty for an ordered table.
+
+    Raises:
+        SchemaMismatchError: a key column is missing, or nothing is left besides the key.
+    """
+    bare = {
+        str(column["name"]): {name: value for name, value in column.items() if name != "sort_order"}
+        for column in columns
+        if not (key_columns and column["name"] in _FILLED_BY_CLUSTER)
+    }
+    missing = [name for name in key_columns if name not in bare]
     if missing:
         raise SchemaMismatchError(
             f"The frame has no column {', '.join(missing)} to use as a key",
-            remedy=f"Choose from: {', '.join(names)}",
+            remedy=f"Choose from: {', '.join(bare)}",
         )
-    keys = list(key_columns)
-    description = []
-    for name in keys + [name for name in names if name not in keys]:
-        column = {"name": name, "type_v3": render_type(_created_type(frame.field(name)))}
-        description.append({**column, "sort_order": "ascending"} if name in keys else column)
-    return description
+    if len(bare) == len(key_columns):
+        raise SchemaMismatchError(
+            "No column is left besides the key", remedy="A table needs one that is no key"
+        )
+    keys = [{**bare.pop(name), "sort_order": "ascending"} for name in key_columns]
+    return [*keys, *bare.values()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,26 +303,25 @@ def check_frame(
     *,
     target: str,
     sorted: bool,  # noqa: A002 - the word the table's own attribute uses
-    ignore: Collection[str] = (),
 ) -> WritePlan:
     """Compare a frame with the table it is written to.
 
     A column of the table that takes null may be missing from the frame; nulls are then written.
     A frame column that may hold nulls fits a required one: each value is checked when encoded.
+    Service columns of the frame are not written unless the table has them, for clients to write.
 
     Args:
         frame: the frame's columns.
         table: the table's columns.
         target: the table's path, for messages.
         sorted: whether the table has keys.
-        ignore: frame columns that are not written unless the table has them.
 
     Raises:
         SchemaMismatchError: every difference at once, each with its remedy.
     """
     columns = [column for column in table.writable_columns if column.name in frame.names]
     differences = [
-        *_unknown_columns(frame, table, ignore),
+        *_unknown_columns(frame, table),
         *_missing_columns(frame, table),
         *(found for column in columns for found in _wrong_type(frame, column)),
     ]
@@ -303,18 +337,18 @@ def check_frame(
     return WritePlan(target, tuple(columns))
 
 
-def _unknown_columns(
-    frame: pa.Schema, table: TableSchema, ignore: Collection[str]
-) -> list[_Difference]:
+def _unknown_columns(frame: pa.Schema, table: TableSchema) -> list[_Difference]:
     found, seen = [], set()
     for field in frame:
         column = table.find(field.name)
+        if is_service_column(field.name) and not (column and column.writable):
+            continue
         if field.name in seen:
             found.append(_Difference(field.name, str(field.type), _ABSENT, "drop the duplicate"))
         elif column is not None and not column.writable:
             remedy = "the cluster fills it: drop it from the frame"
             found.append(_Difference(field.name, str(field.type), str(column.type), remedy))
-        elif column is None and field.name not in ignore:
+        elif column is None:
             remedy = _remedy_for_unknown(field.name, table)
             found.append(_Difference(field.name, str(field.type), _ABSENT, remedy))
         seen.add(field.name)

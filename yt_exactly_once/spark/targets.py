@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.codec.rows import WireFormat, encode_empty
-from yt_exactly_once.codec.schema import SERVICE_COLUMNS, TableSchema, check_frame
+from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.errors import (
     BatchTooLargeError,
     ConfigError,
@@ -126,7 +126,6 @@ def prepare_target(
         TableSchema.from_yt(info.schema),
         target=target.path,
         sorted=info.is_sorted,
-        ignore=SERVICE_COLUMNS,
     )
     return PreparedTarget(
         path=target.path,

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from yt.yson import YsonUint64
+
 from yt_exactly_once.errors import (
     RequestRefusedError,
     TableNotDynamicError,
@@ -70,7 +72,10 @@ def describe_table(connection: Connection, path: str) -> TableInfo:
     with translated("describe the table", path=path):
         if not connection.reader.exists(path):
             raise TableNotFoundError(
-                "There is no such table", remedy="Check the path or create the table", path=path
+                "There is no such table",
+                remedy="Check the path, or create the table: yt_exactly_once.create_table(path, "
+                "frame.schema, ...) or yt-exactly-once create-table",
+                path=path,
             )
         attributes = connection.reader.get(f"{path}/@", attributes=None)
     if attributes["type"] != "table":
@@ -80,7 +85,8 @@ def describe_table(connection: Connection, path: str) -> TableInfo:
     if not attributes["dynamic"]:
         raise TableNotDynamicError(
             "The table is static, and only dynamic tables take part in tablet transactions",
-            remedy=f"Run: yt alter-table {path} --dynamic, or create a dynamic table",
+            remedy=f"Run: yt alter-table {path} --dynamic, or create a dynamic table: yt-exactly-once "
+            "create-table",
             path=path,
         )
     return TableInfo(
@@ -127,6 +133,11 @@ def ensure_table(
         with translated("mount the table", path=path):
             client.mount_table(path, sync=True)
     return created
+
+
+def unsigned(number: int) -> Any:
+    """Return a number that the cluster takes for an unsigned one."""
+    return YsonUint64(number)
 
 
 def ensure_producer(connection: Connection, path: str) -> None:

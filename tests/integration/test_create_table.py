@@ -1,0 +1,245 @@
+"""Tables made for a frame, by function and by command: they fit it, and stay as they are."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import DecimalType, LongType, StringType, StructType
+
+from tests.flows import STATELESS, columns, create_table
+from tests.integration.streams import finish
+from yt_exactly_once import cli
+from yt_exactly_once import create_table as make
+from yt_exactly_once.errors import (
+    ConfigError,
+    RequestRefusedError,
+    SchemaMismatchError,
+    TableNotDynamicError,
+    TableNotFoundError,
+)
+
+FRAME = (
+    StructType()
+    .add("id", LongType(), nullable=False)
+    .add("name", StringType())
+    .add("price", DecimalType(10, 2))
+)
+
+
+@pytest.fixture
+def create(cluster, tmp):
+    """Create a table for a frame in a folder of its own."""
+
+    def create(schema=FRAME, name="table", **options):
+        return make(f"{tmp}/{name}", schema, proxy=cluster.proxy_urls[0], **options)
+
+    return create
+
+
+def test_table_for_a_frame_is_there_and_mounted(create, client, tmp):
+    """Ordered unless it has keys; attributes are handed on."""
+    assert create(tablet_count=3, attributes={"in_memory_mode": "compressed"})
+    table = f"{tmp}/table"
+    assert client.get(f"{table}/@tablet_state") == "mounted"
+    assert client.get(f"{table}/@tablet_count") == 3
+    assert client.get(f"{table}/@in_memory_mode") == "compressed"
+    found = {column["name"]: column["type_v3"] for column in client.get(f"{table}/@schema")}
+    assert found["id"] == "int64"
+    assert found["name"] == {"type_name": "optional", "item": "string"}
+    decimal = {"type_name": "decimal", "precision": 10, "scale": 2}
+    assert found["price"] == {"type_name": "optional", "item": decimal}
+
+
+@pytest.mark.parametrize("keys", [[], ["id"]], ids=["ordered", "sorted"])
+def test_second_call_changes_nothing(create, client, tmp, keys):
+    """Whoever comes first creates it; it is mounted when it is not, and keeps its rows and tablets."""
+    assert create(key_columns=keys, tablet_count=2)
+    table = f"{tmp}/table"
+    client.insert_rows(table, [{"id": 1, "name": "a"}])
+    client.unmount_table(table, sync=True)
+    assert not create(key_columns=keys, tablet_count=5)
+    assert client.get(f"{table}/@tablet_count") == 2
+    assert [row["name"] for row in client.select_rows(f"name from [{table}]")] == ["a"]
+
+
+def test_tablets_of_a_sorted_table_share_the_range_of_the_first_key(create, client, tmp):
+    """Signed and unsigned numbers."""
+    create(key_columns=["id"], tablet_count=4)
+    assert client.get(f"{tmp}/table/@pivot_keys") == [[], [-(2**62)], [0], [2**62]]
+    unsigned = columns({"hash": "uint64", "value": "int64"}, ["hash"])
+    create(unsigned, "unsigned", key_columns=["hash"], tablet_count=2)
+    assert client.get(f"{tmp}/unsigned/@pivot_keys") == [[], [2**63]]
+    client.insert_rows(f"{tmp}/unsigned", [{"hash": 2**63 + 5, "value": 1}])
+
+
+def test_pivot_keys_cut_a_sorted_table(create, client, tmp):
+    """By any column."""
+    create(key_columns=["name", "id"], pivot_keys=[[], ["m"], ["m", 7]])
+    assert client.get(f"{tmp}/table/@pivot_keys") == [[], ["m"], ["m", 7]]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"key_columns": ["name"], "tablet_count": 2}, "cannot be cut into 2 tablets"),
+        ({"tablet_count": 0}, "tablet_count is 0"),
+        ({"pivot_keys": [[]]}, "pivot_keys are for sorted tables"),
+        ({"key_columns": ["id"], "tablet_count": 2, "pivot_keys": [[]]}, "pivot_keys are for"),
+    ],
+)
+def test_impossible_shape_is_refused(create, client, tmp, options, message):
+    """Before anything is created."""
+    with pytest.raises(ConfigError, match=message):
+        create(**options)
+    assert client.list(tmp) == []
+
+
+def test_pivot_keys_the_cluster_refuses_are_an_error(create, client, tmp):
+    """What only the cluster can tell; no table is left behind."""
+    with pytest.raises(RequestRefusedError):
+        create(key_columns=["id"], pivot_keys=[[], [7], [3]])
+    assert client.list(tmp) == []
+
+
+@pytest.mark.parametrize(
+    ("there", "keys", "message"),
+    [
+        ({"id": "int64", "name": "utf8?", "price": "double?"}, [], "fit the table in one place"),
+        ({"id": "int64", "name": "utf8?"}, [], "drop it from the frame, or add it"),
+        (
+            {"id": "int64", "name": "utf8?", "price": "decimal"},
+            ["id"],
+            "the key id instead of no key",
+        ),
+    ],
+)
+def test_table_of_another_schema_is_refused_and_left_alone(
+    create, client, tmp, there, keys, message
+):
+    """It is neither altered nor mounted."""
+    table = f"{tmp}/table"
+    there = columns(there, keys)
+    for column in there:
+        if column["type_v3"] == "decimal":
+            column["type_v3"] = {"type_name": "decimal", "precision": 10, "scale": 2}
+    client.create("table", table, attributes={"dynamic": True, "schema": there})
+    with pytest.raises(SchemaMismatchError, match=message):
+        create()
+    assert client.get(f"{table}/@tablet_state") == "unmounted"
+
+
+def test_table_that_is_wider_than_the_frame_fits(create, client, tmp):
+    """What takes null may be missing from the frame; computed and system columns are no matter."""
+    wider = columns({"id": "int64", "name": "string?", "price": "utf8", "note": "yson?"})
+    wider[2]["type_v3"] = {"type_name": "optional", "item": {
+        "type_name": "decimal", "precision": 12, "scale": 2}}  # fmt: skip
+    create_table(client, f"{tmp}/table", [*wider, *columns({"$timestamp": "uint64"})])
+    assert not create()
+
+
+def test_something_else_at_the_path_is_refused(create, client, tmp):
+    """A folder, or a static table."""
+    client.create("map_node", f"{tmp}/folder")
+    with pytest.raises(TableNotFoundError, match="map_node, not a table"):
+        create(name="folder")
+    client.create("table", f"{tmp}/static")
+    with pytest.raises(TableNotDynamicError):
+        create(name="static")
+
+
+def test_missing_target_says_how_to_create_it(stream):
+    """The remedy names the function and the command."""
+    flow = stream(rows=10)
+    flow.client.remove(flow.target)
+    text = flow.fail("TableNotFoundError")
+    assert "yt_exactly_once.create_table(path, frame.schema" in text
+    assert "yt-exactly-once create-table" in text
+
+
+@pytest.mark.parametrize("is_sorted", [False, True], ids=["ordered", "sorted"])
+def test_frame_of_a_query_is_written_into_the_table_made_for_it(stream, cluster, is_sorted):
+    """With the service columns in the frame, which are no columns of the table."""
+    flow = stream(rows=200, is_sorted=is_sorted)
+    flow.client.remove(flow.target)
+
+    def frame():
+        return flow.frame().selectExpr("*", "part as __spyt_streaming_src_tablet_index")
+
+    keys = STATELESS.keys if is_sorted else ()
+    options = {"key_columns": keys, "tablet_count": 3, "proxy": cluster.proxy_urls[0]}
+    assert make(flow.target, frame().schema, **options)
+    finish(
+        frame()
+        .writeStream.foreachBatch(flow.sink())
+        .option("checkpointLocation", str(flow.checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    flow.assert_exact()
+
+
+@pytest.mark.parametrize("own", [{}, {"$timestamp": "uint64"}], ids=["none", "its own"])
+def test_system_columns_of_a_queue_pass_by(stream, client, own):
+    """A frame that has them fits a target without them, and one that fills its own."""
+    flow = stream(rows=100)
+    client.remove(flow.target)
+    create_table(client, flow.target, columns(STATELESS.types | own), tablet_count=3)
+    finish(
+        flow.frame()
+        .selectExpr("*", "1L as `$timestamp`", "2L as `$cumulative_data_weight`")
+        .writeStream.foreachBatch(flow.sink())
+        .option("checkpointLocation", str(flow.checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    flow.assert_exact()
+    if own:
+        stamps = {
+            row["$timestamp"] for row in client.select_rows(f"[$timestamp] from [{flow.target}]")
+        }
+        assert 1 not in stamps
+
+
+def command(cluster, capsys, *arguments):
+    code = cli.main(["create-table", *arguments, "--proxy", cluster.proxy_urls[0]])
+    return code, "".join(capsys.readouterr())
+
+
+def test_command_creates_a_table_like_a_queue(cluster, client, capsys, tmp):
+    """With the types of the queue; sorted by a key it has no columns that only queues have."""
+    queue = columns({"id": "uint16", "at": "timestamp?", "$timestamp": "uint64"})
+    create_table(client, f"{tmp}/queue", queue)
+    arguments = [f"{tmp}/copy", "--like", f"{tmp}/queue", "--tablets", "4"]
+    assert command(cluster, capsys, *arguments) == (0, f"created: {tmp}/copy\n")
+    assert command(cluster, capsys, *arguments) == (0, f"there already, and fits: {tmp}/copy\n")
+    assert client.get(f"{tmp}/copy/@tablet_count") == 4
+    assert [one["name"] for one in client.get(f"{tmp}/copy/@schema")] == ["id", "at", "$timestamp"]
+    arguments[0] = f"{tmp}/sorted"
+    assert command(cluster, capsys, *arguments, "--key", "id")[0] == 0
+    assert client.get(f"{tmp}/sorted/@pivot_keys") == [[], [2**14], [2**15], [3 * 2**14]]
+    assert [one["name"] for one in client.get(f"{tmp}/sorted/@schema")] == ["id", "at"]
+    # And like that one, with its key.
+    assert command(cluster, capsys, f"{tmp}/third", "--like", f"{tmp}/sorted")[0] == 0
+    assert client.get(f"{tmp}/third/@key_columns") == ["id"]
+    code, text = command(cluster, capsys, f"{tmp}/copy", "--like", f"{tmp}/queue", "--key", "id")
+    assert code == 1
+    assert "no key instead of the key id" in text
+
+
+def test_command_creates_a_table_for_a_frame(spark, cluster, client, capsys, tmp, tmp_path):
+    """From JSON, from a file, and from DDL, all the same."""
+    (tmp_path / "schema.json").write_text(FRAME.json())
+    ddl = "id BIGINT NOT NULL, name STRING, price DECIMAL(10, 2)"
+    for number, text in enumerate((FRAME.json(), f"@{tmp_path}/schema.json", ddl)):
+        path = f"{tmp}/table-{number}"
+        assert command(cluster, capsys, path, "--schema", text, "--key", "id")[0] == 0
+        assert client.get(f"{path}/@schema") == client.get(f"{tmp}/table-0/@schema")
+    assert spark.range(1).count() == 1
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '{"type": "struct"}', "id thing", "@/nowhere"])
+def test_command_refuses_what_is_no_schema(spark, cluster, client, capsys, tmp, text):  # noqa: ARG001
+    """Saying what is one."""
+    code, told = command(cluster, capsys, f"{tmp}/table", "--schema", text)
+    assert code == 1
+    assert "schema" in told
+    assert client.list(tmp) == []

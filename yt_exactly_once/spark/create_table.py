@@ -1,0 +1,209 @@
+"""`create_table`: a dynamic table that a frame fits, created and mounted, or found to be there.
+
+Asked again it changes nothing. A table that is there and does not fit is an error, never altered.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import ParseException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from yt_exactly_once.codec.schema import (
+    TableSchema,
+    arrow_schema_of,
+    check_frame,
+    keyed,
+    table_schema_for,
+)
+from yt_exactly_once.codec.types import INTEGER_RANGES, SIGNED, UNSIGNED, SimpleType, required
+from yt_exactly_once.config import ClusterConfig
+from yt_exactly_once.errors import ConfigError, SchemaMismatchError, TableNotFoundError
+from yt_exactly_once.spark.java import require_java
+from yt_exactly_once.spark.schema import arrow_of_spark
+from yt_exactly_once.spark.sink_options import check_path, check_positive
+from yt_exactly_once.ytsaurus.client import Connection
+from yt_exactly_once.ytsaurus.tables import describe_table, ensure_table, unsigned
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from yt_exactly_once.codec.schema import ColumnSchema
+    from yt_exactly_once.ytsaurus.tables import TableInfo
+
+
+def create_table(
+    path: str,
+    schema: StructType | Sequence[Mapping[str, Any]],
+    *,
+    key_columns: Sequence[str] = (),
+    tablet_count: int | None = None,
+    pivot_keys: Sequence[Sequence[Any]] | None = None,
+    attributes: Mapping[str, Any] | None = None,
+    proxy: str | None = None,
+    token: str | None = None,
+    client_config: Mapping[str, Any] | None = None,
+) -> bool:
+    """Create and mount a dynamic table that takes every row of a frame.
+
+    A table that is there already is mounted if need be and left as it is otherwise, provided that the
+    frame fits it and that it has the same key. Service columns of a source are no columns of the table.
+
+    Args:
+        path: where; missing parents are created.
+        schema: `frame.schema`, or columns as in the `@schema` of another table.
+        key_columns: key of a sorted table, in its order; without it the table is ordered.
+        tablet_count: number of tablets. Those of a sorted table share the range of its first key column
+            evenly, which must then be of an integer type.
+        pivot_keys: first keys of the tablets of a sorted table, beginning with `[]`.
+        attributes: further attributes, such as `tablet_cell_bundle` or `primary_medium`.
+        proxy: `host:port` or URL of a proxy; default: `YT_PROXY`.
+        token: OAuth token; default: `YT_TOKEN`.
+        client_config: laid over the configuration of `ytsaurus-client`.
+
+    Returns:
+        Whether this call created the table.
+
+    Raises:
+        ConfigError: an argument is impossible.
+        SchemaMismatchError: a column has no counterpart, a key column is missing, or the table is there
+            and does not fit.
+        TableError: there is something else at the path, or a static table.
+    """
+    columns: list[dict[str, Any]]
+    if isinstance(schema, StructType):
+        frame = arrow_of_spark(schema)
+        columns = table_schema_for(frame, key_columns)
+    else:
+        columns = keyed(schema, key_columns)
+        writable = TableSchema(TableSchema.from_yt(columns).writable_columns)
+        frame = arrow_schema_of(writable, binary_strings=True)
+    check_path(path, "path")
+    shape = _shape(path, columns, tablet_count, pivot_keys)
+    connection = Connection(
+        ClusterConfig.resolve(proxy, token, client_config=dict(client_config or {}))
+    )
+    try:
+        _require_fit(describe_table(connection, path), columns, frame)
+    except TableNotFoundError:
+        created = ensure_table(connection, path, columns, {**(attributes or {}), **shape})
+        # Somebody else may have been faster.
+        _require_fit(describe_table(connection, path), columns, frame)
+        return created
+    ensure_table(connection, path, columns, {})
+    return False
+
+
+def schema_like(path: str, *, proxy: str | None = None) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the columns of a dynamic table, as in its `@schema`, and the names of its key.
+
+    Raises:
+        TableError: there is no such table, or it is static.
+    """
+    check_path(path, "path")
+    info = describe_table(Connection(ClusterConfig.resolve(proxy)), path)
+    return info.schema, [column["name"] for column in info.schema if column.get("sort_order")]
+
+
+def parse_schema(text: str) -> StructType:
+    """Return the schema of a frame given as JSON, as DDL, or as `@` and the file with either.
+
+    Raises:
+        ConfigError: it is none of them.
+    """
+    if text.startswith("@"):
+        try:
+            text = Path(text[1:]).read_text(encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(
+                f"The file with the schema cannot be read: {error.strerror}",
+                remedy="Check its path",
+                path=text[1:],
+            ) from error
+    try:
+        return StructType.fromJson(json.loads(text)) if _is_json(text) else _parse_ddl(text)
+    except (ValueError, KeyError, TypeError, ParseException) as error:
+        raise ConfigError(
+            "This is no schema of a frame",
+            remedy="Give the output of frame.schema.json(), or DDL such as 'id bigint, name string'",
+        ) from error
+
+
+def _is_json(text: str) -> bool:
+    return text.lstrip().startswith("{")
+
+
+def _parse_ddl(text: str) -> StructType:
+    """Only the JVM knows the language."""
+    require_java()
+    SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    schema = StructType.fromDDL(text)
+    assert isinstance(schema, StructType), "a lone type becomes a struct of one field"
+    return schema
+
+
+def _shape(
+    path: str,
+    columns: Sequence[Mapping[str, Any]],
+    tablet_count: int | None,
+    pivot_keys: Sequence[Sequence[Any]] | None,
+) -> dict[str, Any]:
+    """Return the attributes that cut a table into tablets."""
+    key_columns = TableSchema.from_yt(columns).key_columns
+    if pivot_keys is not None and (tablet_count is not None or not key_columns):
+        raise ConfigError(
+            "pivot_keys are for sorted tables, and say how many tablets there are",
+            remedy="Leave out tablet_count, and give key_columns",
+            path=path,
+        )
+    if pivot_keys is not None:
+        return {"pivot_keys": [_pivot(key, key_columns) for key in pivot_keys]}
+    if tablet_count is None:
+        return {}
+    check_positive(tablet_count, "tablet_count")
+    if not key_columns:
+        return {"tablet_count": tablet_count}
+    first = required(key_columns[0].type)
+    if not isinstance(first, SimpleType) or first.name not in (*SIGNED, *UNSIGNED):
+        raise ConfigError(
+            f"The range of {key_columns[0].type} cannot be cut into {tablet_count} tablets",
+            remedy="Give pivot_keys, or begin the key with a column of an integer type",
+            path=path,
+            column=key_columns[0].name,
+        )
+    low, high = INTEGER_RANGES[first.name]
+    cuts = [low + (high - low + 1) * number // tablet_count for number in range(1, tablet_count)]
+    return {"pivot_keys": [[], *(_pivot([cut], key_columns) for cut in cuts)]}
+
+
+def _pivot(key: Sequence[Any], key_columns: Sequence[ColumnSchema]) -> list[Any]:
+    """Return a first key as the cluster wants it, which tells signed from unsigned numbers."""
+    return [
+        unsigned(value)
+        if isinstance(value, int) and str(required(column.type)) in UNSIGNED
+        else value
+        for value, column in zip(key, key_columns, strict=False)
+    ]
+
+
+def _require_fit(info: TableInfo, columns: Sequence[Mapping[str, Any]], frame: pa.Schema) -> None:
+    have, want = TableSchema.from_yt(info.schema), TableSchema.from_yt(columns)
+    keys = [column.name for column in have.key_columns if column.writable]
+    wanted = [column.name for column in want.key_columns if column.writable]
+    if keys != wanted:
+        raise SchemaMismatchError(
+            f"The table is there, with {_named(keys)} instead of {_named(wanted)}",
+            remedy="Choose another path or the same key; a table is never altered here",
+            path=info.path,
+        )
+    check_frame(frame, have, target=info.path, sorted=info.is_sorted)
+
+
+def _named(keys: Sequence[str]) -> str:
+    return f"the key {', '.join(keys)}" if keys else "no key"
