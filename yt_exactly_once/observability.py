@@ -38,6 +38,7 @@ class Event(StrEnum):
     COMMIT_OUTCOME_RESOLVED = "commit.outcome_resolved"
     RETRY_SCHEDULED = "retry.scheduled"
     SOURCE_ROWS_SKIPPED = "source.rows_skipped"
+    SOURCE_QUEUE_REPLACED = "source.queue_replaced"
 
 
 _LEVELS = {
@@ -49,6 +50,7 @@ _LEVELS = {
     Event.COMMIT_OUTCOME_UNKNOWN: "warning",
     Event.COMMIT_OUTCOME_RESOLVED: "warning",
     Event.SOURCE_ROWS_SKIPPED: "warning",
+    Event.SOURCE_QUEUE_REPLACED: "warning",
 }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 
+from yt_exactly_once import TransactionalSink
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.source import register_source
 
@@ -63,6 +64,13 @@ class Queue:
         self.client.unmount_table(self.path, sync=True)
         self.client.reshard_table(self.path, tablet_count=partitions, sync=True)
         self.client.mount_table(self.path, sync=True)
+
+    def create_anew(self):
+        """Put another queue in the place of this one."""
+        self.client.remove(self.path)
+        self.client.create("table", self.path, attributes={"dynamic": True, "schema": SCHEMA})
+        self.client.mount_table(self.path, sync=True)
+        self.written.clear()
 
     def stored(self):
         """Where the consumer stands, per partition it was moved in."""
@@ -213,6 +221,7 @@ def test_progress_shows_self_describing_offsets(queue, read, tmp_path):
     assert {
         "cluster": "local",
         "queue": queue.path,
+        "queue_id": queue.client.get(f"{queue.path}/@id"),
         "consumer": queue.consumer,
         "partitions": {"0": 5},
         "start": {"0": 0},
@@ -452,13 +461,49 @@ def test_queue_created_anew_is_found_out(queue, read, tmp_path):
     queue.append(5)
     with running(read(queue), tmp_path) as (query, _):
         query.processAllAvailable()
-        queue.client.remove(queue.path)
-        attributes = {"dynamic": True, "schema": SCHEMA}
-        queue.client.create("table", queue.path, attributes=attributes)
-        queue.client.mount_table(queue.path, sync=True)
-        queue.written.clear()
+        queue.create_anew()
         queue.append(9)
         fails("DataLossError", "created anew", query.processAllAvailable)
+
+
+def test_queue_created_anew_between_two_runs_is_a_loss(queue, read, tmp_path):
+    """Although it has grown beyond the logged offset; nothing of it is given out."""
+    queue.append(5)
+    run(read(queue), tmp_path)
+    queue.create_anew()
+    queue.append(9)
+    batches = Batches()
+    text = fails("DataLossError", "created anew", lambda: run(read(queue), tmp_path, batches))
+    assert "fail_on_data_loss" in text
+    assert batches.seen == []
+
+
+@pytest.mark.parametrize("mode", ["transactional", "idempotent"])
+def test_queue_created_anew_is_read_from_its_beginning_when_asked_to(
+    queue, client, read, tmp_path, cluster, mode
+):
+    """Every row of both queues is written once, and the consumer follows the new one."""
+    target = f"{queue.path}_target"
+    client.create("table", target, attributes={"dynamic": True, "schema": SCHEMA})
+    client.mount_table(target, sync=True)
+    sink = TransactionalSink(target, proxy=cluster.proxy_urls[0], mode=mode)
+
+    def deliver():
+        options = {"fail_on_data_loss": False, "include_service_columns": True}
+        run(read(queue, max_rows_per_partition=6, **options), tmp_path, sink)
+
+    first = queue.append(10)
+    deliver()
+    queue.create_anew()
+    second = queue.append(15)
+    deliver()
+    last = max(int(file.name) for file in (tmp_path / "commits").iterdir() if file.name.isdigit())
+    forget_commit(tmp_path, last)
+    third = queue.append(4)
+    deliver()
+    rows = client.select_rows(f"id from [{target}]")
+    assert [row["id"] for row in rows] == first + second + third
+    assert queue.stored() == {0: 19}
 
 
 def test_schema_changed_under_a_running_query_is_an_error(queue, read, tmp_path):

@@ -19,9 +19,9 @@ from yt_exactly_once.errors import (
 )
 
 
-def batch(number, *ranges, stateful=False, consumer="//c"):
+def batch(number, *ranges, stateful=False, consumer="//c", queue_id=""):
     parts = tuple(PartitionRange(index, start, end) for index, (start, end) in enumerate(ranges))
-    sources = (SourceRange("local", "//q", consumer, parts),) if ranges else ()
+    sources = (SourceRange("local", "//q", consumer, parts, queue_id),) if ranges else ()
     return MicroBatch("query", number, "run", sources, stateful)
 
 
@@ -55,6 +55,22 @@ def test_same_batch_with_same_offsets_is_a_replay():
 def test_next_batch_that_continues_is_new():
     """Consecutive ranges are the normal case."""
     assert verdict(entry(batch(3, (0, 5), (7, 7))), batch(4, (5, 9), (7, 8))) is Verdict.NEW
+
+
+def test_queue_created_anew_is_another_queue():
+    """Its rows are counted from 0 again, and its consumer may stand anywhere up to its start."""
+    before, after = batch(3, (0, 90), queue_id="a"), batch(4, (2, 7), queue_id="b")
+    assert verdict(entry(before), after) is Verdict.NEW
+    assert plan_moves(after.sources[0], {0: 2}, entry(before), after) == [(0, 2, 7)]
+    assert LedgerEntry.from_row(entry(after).to_row()) == entry(after)
+
+
+def test_entry_without_the_id_of_the_queue_stays_readable():
+    """It was written before ids were."""
+    row = entry(batch(3, (0, 90))).to_row()
+    for source in row["offsets"]:
+        del source["queue_id"]
+    assert LedgerEntry.from_row(row) == entry(batch(3, (0, 90)))
 
 
 def test_partition_that_appears_later_is_new():
@@ -115,13 +131,13 @@ def test_idle_queue_is_recorded_where_its_consumer_stands(stateful):
     """A queue without new rows keeps what the entry before said of it."""
     before = entry(batch(3, (0, 5), stateful=True))
     idle = offsets_of(batch(4, (5, 5), stateful=stateful), before)
-    assert idle["local", "//q", "//c"][0].left == 0
+    assert idle["local", "//q", "//c", ""][0].left == 0
 
 
 def test_sink_that_does_not_advance_records_no_move():
     """Another sink of the same function moves the consumer."""
     recorded = offsets_of(batch(4, (5, 9)), None, moved=False)
-    assert recorded["local", "//q", "//c"][0].left == 0
+    assert recorded["local", "//q", "//c", ""][0].left == 0
 
 
 def moves(now, stands, before=None):

@@ -40,6 +40,14 @@ def test_batch_without_new_rows_does_not_move():
     assert not source_ranges([resting], [resting])[0].moves
 
 
+def test_queue_created_anew_begins_where_its_own_offset_says():
+    """The offset before counts rows of a queue that is gone."""
+    before, now = (json.loads(offset("//q", [end], starts=[2])) for end in (90, 5))
+    now["queue_id"], before["queue_id"] = "b", "a"
+    (found,) = source_ranges([json.dumps(now)], [json.dumps(before)])
+    assert found == SourceRange("local", "//q", "//q_c", (PartitionRange(0, 2, 5),), "b")
+
+
 def test_partition_that_appears_begins_at_zero():
     """A queue that was resharded has new, so far unread partitions."""
     ranges = source_ranges([offset("//q", [5, 4])], [offset("//q", [5])])

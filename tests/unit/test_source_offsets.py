@@ -14,7 +14,8 @@ CONSUMER = "//home/app/consumer"
 
 
 def offset(partitions, start=None):
-    return QueueOffset("local", QUEUE, CONSUMER, partitions, partitions if start is None else start)
+    started = partitions if start is None else start
+    return QueueOffset("local", QUEUE, CONSUMER, partitions, started, "1-2-3-4")
 
 
 def bounds(*pairs):
@@ -26,6 +27,7 @@ def test_offset_describes_itself_and_both_ends_of_its_batch():
     assert offset({1: 7, 0: 12}, start={0: 10, 1: 7}).to_json() == {
         "cluster": "local",
         "queue": QUEUE,
+        "queue_id": "1-2-3-4",
         "consumer": CONSUMER,
         "partitions": {"0": 12, "1": 7},
         "start": {"0": 10, "1": 7},
@@ -36,6 +38,16 @@ def test_offset_survives_the_log():
     """What comes back from Spark's log is what went in."""
     written = offset({0: 12, 10: 1, 2: 5}, start={0: 1, 2: 5, 10: 0})
     assert QueueOffset.from_json(json.loads(json.dumps(written.to_json()))) == written
+
+
+def test_offset_without_the_id_of_its_queue_stays_readable():
+    """It was written before ids were; any queue at the path is then taken for the one it was of."""
+    older = offset({0: 12}).to_json()
+    del older["queue_id"]
+    read = QueueOffset.from_json(older)
+    assert read.partitions == {0: 12}
+    assert read.is_of("5-6-7-8")
+    assert not offset({0: 12}).is_of("5-6-7-8")
 
 
 def test_equal_offsets_give_equal_text():
@@ -55,7 +67,7 @@ def test_offset_of_another_source_is_refused(foreign):
 
 def test_advanced_offset_starts_where_the_last_one_ended():
     """A partition seen for the first time starts at 0."""
-    new = offset({0: 5}, start={0: 2}).advanced({0: 9, 1: 4})
+    new = offset({0: 5}, start={0: 2}).advanced({0: 9, 1: 4}, "1-2-3-4")
     assert new.start == {0: 5, 1: 0}
     assert new.ranges() == [(0, 5, 9), (1, 0, 4)]
 
@@ -76,7 +88,7 @@ def test_partition_without_rows_in_the_batch_has_no_range():
 def test_checkpoint_of_another_source_is_refused(logged, name):
     """Row indexes of one queue mean nothing in another."""
     with pytest.raises(ConfigError, match=f"belongs to the {name}.*new checkpoint"):
-        QueueOffset(*logged, {}, {}).require_same_source("local", QUEUE, CONSUMER)
+        QueueOffset(*logged, {}, {}, "").require_same_source("local", QUEUE, CONSUMER)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from yt_exactly_once.errors import (
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark import source_range
 from yt_exactly_once.spark.source_range import QueueRange, RangeReader
-from yt_exactly_once.ytsaurus.queues import PartitionBounds
+from yt_exactly_once.ytsaurus.queues import PartitionBounds, QueueState
 
 
 class Rows(list):
@@ -47,8 +47,8 @@ class FakeQueue:
         first = max(offset, self.lower)
         return list(range(first, min(first + min(step, max_rows), self.upper)))
 
-    def bounds(self):
-        return [PartitionBounds(self.lower, self.upper)] * self.count
+    def state(self):
+        return QueueState("1-2-3-4", [PartitionBounds(self.lower, self.upper)] * self.count)
 
 
 class Log:

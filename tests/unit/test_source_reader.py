@@ -15,7 +15,7 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.spark.source_options import SourceOptions, StartingPoint
 from yt_exactly_once.spark.source_reader import IDLE_INTERVAL, QueueStreamReader
-from yt_exactly_once.ytsaurus.queues import PartitionBounds
+from yt_exactly_once.ytsaurus.queues import PartitionBounds, QueueState
 from yt_exactly_once.ytsaurus.tables import TableInfo
 
 QUEUE = "//home/app/queue"
@@ -27,6 +27,9 @@ def table(schema=("id",), table_id="1-2-3-4"):
     return TableInfo(
         QUEUE, table_id, is_sorted=False, tablet_count=1, tablet_state="mounted", schema=columns
     )
+
+
+ANOTHER = table(table_id="5-6-7-8")
 
 
 class FakeQueue:
@@ -44,9 +47,10 @@ class FakeQueue:
         self.info = table()
         self.looks = 0
 
-    def bounds(self):
+    def state(self):
         self.looks += 1
-        return [PartitionBounds(*pair) for pair in zip(self.lowers, self.uppers, strict=True)]
+        bounds = [PartitionBounds(*pair) for pair in zip(self.lowers, self.uppers, strict=True)]
+        return QueueState(self.info.id, bounds)
 
     def describe(self):
         return self.info
@@ -82,6 +86,7 @@ class Clock:
 
 
 def reader(queue, clock=None, **options):
+    """A reader of a query that is defined over the queue as it is now."""
     clock = clock or Clock()
     return QueueStreamReader(
         SourceOptions(
@@ -92,7 +97,7 @@ def reader(queue, clock=None, **options):
         ),
         queue,
         "local",
-        table(),
+        queue.info,
         # Every row weighs 10.
         SimpleNamespace(weight=lambda rows: (rows[0] + 1) * 10),
         clock=clock,
@@ -324,9 +329,75 @@ def test_queue_created_anew_under_the_query_is_a_loss():
     source = reader(queue)
     start = source.initialOffset()
     end = everything(source, start)
-    queue.info = table(table_id="5-6-7-8")
+    queue.info = ANOTHER
+    for call in (lambda: source.partitions(start, end), lambda: everything(source, end)):
+        with pytest.raises(DataLossError, match="created anew"):
+            call()
+
+
+def read_before(queue):
+    """Return the last offset of an earlier run, the consumer standing at its end."""
+    source = reader(queue)
+    end = everything(source, source.initialOffset())
+    source.commit(end)
+    return end
+
+
+def test_queue_created_anew_between_two_runs_is_a_loss():
+    """Although it has grown beyond the offset, and its rows could be read."""
+    queue = FakeQueue(10)
+    end = read_before(queue)
+    queue.info, queue.uppers = ANOTHER, [30]
+    with pytest.raises(DataLossError, match=r"created anew.*set fail_on_data_loss to false"):
+        everything(reader(queue), end)
+
+
+def test_queue_created_anew_is_read_from_its_beginning_when_asked_to():
+    """The consumer goes back too: a vital one would let unread rows be trimmed."""
+    queue = FakeQueue(10, 4)
+    end = read_before(queue)
+    queue.info, queue.uppers, queue.lowers = ANOTHER, [30], [3]
+    source = reader(queue, fail_on_data_loss=False)
+    new = everything(source, end)
+    assert ranges(source.partitions(end, new)) == [(0, 3, 30)]
+    assert new["queue_id"] == ANOTHER.id
+    assert queue.stored == {0: 3, 1: 4}
+    source.commit(end)
+    assert queue.stored[0] == 3
+    source.commit(new)
+    assert queue.stored[0] == 30
+
+
+def test_queue_created_anew_and_empty_makes_no_batch():
+    """The old offset stays until there are rows."""
+    queue = FakeQueue(10)
+    end = read_before(queue)
+    queue.info, queue.uppers = ANOTHER, [0]
+    assert everything(reader(queue, fail_on_data_loss=False), end) is end
+    assert queue.stored == {0: 10}
+
+
+def test_replayed_batch_of_a_removed_queue_is_a_loss():
+    """Its rows are gone; with losses allowed it is an empty batch."""
+    queue = FakeQueue(10)
+    end = read_before(queue)
+    queue.info = ANOTHER
     with pytest.raises(DataLossError, match="created anew"):
-        source.partitions(start, end)
+        reader(queue).partitions({}, end)
+    assert reader(queue, fail_on_data_loss=False).partitions({}, end) == []
+
+
+def test_offset_without_the_id_of_its_queue_is_read_on():
+    """It was written before ids were; the next one has it."""
+    queue = FakeQueue(10)
+    older = read_before(queue)
+    del older["queue_id"]
+    assert everything(reader(queue), older) is older
+    queue.uppers = [12]
+    source = reader(queue)
+    new = everything(source, older)
+    assert new["queue_id"] == queue.info.id
+    assert ranges(source.partitions(older, new)) == [(0, 10, 12)]
 
 
 def test_commit_moves_a_consumer_that_is_behind():

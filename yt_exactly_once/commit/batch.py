@@ -29,12 +29,20 @@ class SourceRange:
         queue: path of the queue.
         consumer: path of the consumer; `None` when the query reads without one.
         partitions: sorted by partition, including those that do not move.
+        queue_id: object id of the queue's table, empty when not known; a queue that was created anew
+            under the same path counts its rows from 0 again.
     """
 
     cluster: str
     queue: str
     consumer: str | None
     partitions: tuple[PartitionRange, ...]
+    queue_id: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What tells this source from the others of the query, and from those that were removed."""
+        return self.cluster, self.queue, self.consumer or "", self.queue_id
 
     @property
     def moves(self) -> bool:

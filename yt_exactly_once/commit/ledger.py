@@ -60,8 +60,8 @@ class PartitionOffset:
     left: int
 
 
-Offsets = dict[tuple[str, str, str], dict[int, PartitionOffset]]
-"""Per (cluster, queue, consumer or empty), per partition."""
+Offsets = dict[tuple[str, str, str, str], dict[int, PartitionOffset]]
+"""Per `SourceRange.key`, per partition."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,7 @@ class LedgerEntry:
 
     def offset(self, source: SourceRange, partition: int) -> PartitionOffset | None:
         """Return where the batch left a partition, if it knew it."""
-        key = (source.cluster, source.queue, source.consumer or "")
-        return self.offsets.get(key, {}).get(partition)
+        return self.offsets.get(source.key, {}).get(partition)
 
     @classmethod
     def from_row(cls, row: Row) -> Self:
@@ -165,7 +164,7 @@ def offsets_of(
             queue without new rows stays where it is.
     """
     return {
-        (source.cluster, source.queue, source.consumer or ""): {
+        source.key: {
             part.partition: PartitionOffset(
                 part.start,
                 part.end,
@@ -284,7 +283,7 @@ def judge(
     for key, (start, _) in now.items():
         if key in then and then[key][1] != start:
             raise LedgerDivergedError(
-                f"Partition {key[3]} of {key[1]} starts at {start}, and the ledger ends at "
+                f"Partition {key[-1]} of {key[1]} starts at {start}, and the ledger ends at "
                 f"{then[key][1]}",
                 remedy="The checkpoint is not the one that wrote the ledger: bring that one back",
                 **where,
@@ -292,7 +291,10 @@ def judge(
     return Verdict.NEW
 
 
-def _ranges(offsets: Offsets) -> dict[tuple[str, str, str, int], tuple[int, int]]:
+_Place = tuple[str, str, str, str, int]
+
+
+def _ranges(offsets: Offsets) -> dict[_Place, tuple[int, int]]:
     return {
         (*source, partition): (part.start, part.end)
         for source, parts in offsets.items()
@@ -300,8 +302,8 @@ def _ranges(offsets: Offsets) -> dict[tuple[str, str, str, int], tuple[int, int]
     }
 
 
-def _render(ranges: dict[tuple[str, str, str, int], tuple[int, int]]) -> str:
-    return json.dumps({f"{key[1]}[{key[3]}]": list(value) for key, value in ranges.items()})
+def _render(ranges: dict[_Place, tuple[int, int]]) -> str:
+    return json.dumps({f"{key[1]}[{key[-1]}]": list(value) for key, value in ranges.items()})
 
 
 def _offsets_to(offsets: Offsets) -> list[dict[str, Any]]:
@@ -309,19 +311,25 @@ def _offsets_to(offsets: Offsets) -> list[dict[str, Any]]:
         {
             "cluster": cluster,
             "queue": queue,
+            "queue_id": queue_id,
             "consumer": consumer,
             "partitions": {
                 str(partition): [part.start, part.end, part.left]
                 for partition, part in sorted(parts.items())
             },
         }
-        for (cluster, queue, consumer), parts in offsets.items()
+        for (cluster, queue, consumer, queue_id), parts in offsets.items()
     ]
 
 
 def _offsets_from(rows: Sequence[Any]) -> Offsets:
     return {
-        (str(row["cluster"]), str(row["queue"]), str(row["consumer"])): {
+        (
+            str(row["cluster"]),
+            str(row["queue"]),
+            str(row["consumer"]),
+            str(row.get("queue_id", "")),
+        ): {
             int(partition): PartitionOffset(*(int(number) for number in numbers))
             for partition, numbers in row["partitions"].items()
         }

@@ -144,7 +144,7 @@ def source_ranges(now: Sequence[str], before: Sequence[str]) -> tuple[SourceRang
     ranges = []
     for end in ends:
         start = starts.get(_identity(end))
-        # Spark logs no offset before its first one; ours carries where its batch began.
+        # Spark logs no offset before the first one of a queue; ours carries where its batch began.
         first = end["start"] if start is None else start["partitions"]
         ranges.append(
             SourceRange(
@@ -157,13 +157,14 @@ def source_ranges(now: Sequence[str], before: Sequence[str]) -> tuple[SourceRang
                         end["partitions"].items(), key=lambda item: int(item[0])
                     )
                 ),
+                queue_id=end.get("queue_id", ""),
             )
         )
     return tuple(ranges)
 
 
 def _identity(offset: dict[str, Any]) -> tuple[Any, ...]:
-    return offset["cluster"], offset["queue"], offset.get("consumer")
+    return offset["cluster"], offset["queue"], offset.get("consumer"), offset.get("queue_id", "")
 
 
 def _queue_offsets(texts: Sequence[str]) -> Iterator[dict[str, Any]]:

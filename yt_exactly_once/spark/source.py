@@ -6,6 +6,7 @@ queue, consumer and registration. What it found travels with it to the processes
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
@@ -26,12 +27,23 @@ if TYPE_CHECKING:
 
 FORMAT_NAME = "yt"
 
+_ENVIRONMENT = ("YT_PROXY", "YT_TOKEN")
+"""What Spark must hand on: its Python workers have the environment of the JVM, not that of the driver."""
+
 
 def register_source(spark: SparkSession) -> None:
     """Make `spark.readStream.format("yt")` known to a session.
 
     The package must be installed wherever Spark starts Python: on the driver and on every executor.
+    The source takes `YT_PROXY` and `YT_TOKEN` as they are now, also when Spark was started before
+    they were set.
     """
+    # Spark Connect has no context: there the workers have what the server gives them.
+    environment = getattr(getattr(spark, "sparkContext", None), "environment", {})
+    for name in _ENVIRONMENT:
+        environment.pop(name, None)
+        if name in os.environ:
+            environment[name] = os.environ[name]
     spark.dataSource.register(QueueDataSource)
 
 

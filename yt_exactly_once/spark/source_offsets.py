@@ -1,6 +1,7 @@
 """Offsets of the source: what Spark keeps in its log, and how the next one is planned.
 
-An offset describes itself (cluster, queue, consumer) and carries both ends of the batch that it closes.
+An offset describes itself (cluster, queue, consumer, and the id of the queue's table, since a path may
+get another table) and carries both ends of the batch that it closes.
 The start is there because Spark does not log where the first batch of a query begins: it asks the source
 again on a replay, when the consumer may have moved on. Everything here is arithmetic; nothing talks to a
 cluster.
@@ -8,7 +9,7 @@ cluster.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from yt_exactly_once.errors import ConfigError, DataLossError
@@ -32,6 +33,7 @@ class QueueOffset:
         consumer: path of the consumer; `None` when the query reads without one.
         partitions: first unread row of every queue partition.
         start: first row of the batch that ends here, of every queue partition.
+        queue_id: object id of the queue; empty in offsets of a version that did not write it.
     """
 
     cluster: str
@@ -39,6 +41,7 @@ class QueueOffset:
     consumer: str | None
     partitions: dict[int, int]
     start: dict[int, int]
+    queue_id: str
 
     @classmethod
     def from_json(cls, offset: Mapping[str, Any]) -> Self:
@@ -54,6 +57,7 @@ class QueueOffset:
                 consumer=offset["consumer"],
                 partitions=_by_partition(offset["partitions"]),
                 start=_by_partition(offset["start"]),
+                queue_id=str(offset.get("queue_id", "")),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(
@@ -66,15 +70,20 @@ class QueueOffset:
         return {
             "cluster": self.cluster,
             "queue": self.queue,
+            "queue_id": self.queue_id,
             "consumer": self.consumer,
             "partitions": {str(key): self.partitions[key] for key in sorted(self.partitions)},
             "start": {str(key): self.start[key] for key in sorted(self.start)},
         }
 
-    def advanced(self, partitions: dict[int, int]) -> Self:
+    def advanced(self, partitions: dict[int, int], queue_id: str) -> Self:
         """Return the offset that closes the batch from here to `partitions`."""
         start = {partition: self.partitions.get(partition, 0) for partition in partitions}
-        return type(self)(self.cluster, self.queue, self.consumer, partitions, start)
+        return replace(self, partitions=partitions, start=start, queue_id=queue_id)
+
+    def is_of(self, queue_id: str) -> bool:
+        """Tell whether this is a position in that very queue, as far as is known."""
+        return self.queue_id in ("", queue_id)
 
     def ranges(self) -> list[tuple[int, int, int]]:
         """Return partition, first row and end of everything in the batch that ends here."""
@@ -185,6 +194,16 @@ def check_reachable(
             )
         if position < bound.lower and fail_on_data_loss:
             raise trimmed_rows(offset.queue, offset.consumer, partition, position, bound.lower)
+
+
+def created_anew(queue: str, consumer: str | None, remedy: str) -> DataLossError:
+    """Return the error for a queue that is not the one the offsets count rows of."""
+    return DataLossError(
+        "The queue was created anew: its rows are not the ones that the offsets count",
+        remedy=remedy,
+        queue=queue,
+        consumer=consumer,
+    )
 
 
 def trimmed_rows(

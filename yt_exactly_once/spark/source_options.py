@@ -165,7 +165,7 @@ def _cluster(given: Mapping[str, str]) -> ClusterConfig:
         raise ConfigError(
             error.what,
             remedy="Give option('proxy', 'host:port') or set the environment variable YT_PROXY "
-            "before Spark starts",
+            "before register_source(spark)",
             option="proxy",
         ) from error
 

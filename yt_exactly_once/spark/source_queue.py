@@ -18,7 +18,7 @@ from yt_exactly_once.ytsaurus import consumers, queues
 
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
-    from yt_exactly_once.ytsaurus.queues import PartitionBounds
+    from yt_exactly_once.ytsaurus.queues import QueueState
     from yt_exactly_once.ytsaurus.tables import TableInfo
 
 _UNREADABLE = frozenset({"none", "unmounted", "mounting", "unmounting"})
@@ -65,9 +65,9 @@ class RemoteQueue:
         """Return the name of the cluster."""
         return consumers.cluster_name(self.connection)
 
-    def bounds(self) -> list[PartitionBounds]:
-        """Return which rows every partition holds now."""
-        return queues.partition_bounds(self.connection, self.path)
+    def state(self) -> QueueState:
+        """Return which queue it is now, and which rows every partition holds."""
+        return queues.queue_state(self.connection, self.path)
 
     def stored_offsets(self) -> dict[int, int]:
         """Return where the consumer stands; a partition it was never moved in is absent."""

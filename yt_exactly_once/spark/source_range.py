@@ -117,7 +117,7 @@ class RangeReader:
 
     def _first_available(self, wanted: QueueRange, position: int) -> int:
         """Tell trimmed rows from late ones, when a pull brought nothing."""
-        bounds = self.queue.bounds()
+        bounds = self.queue.state().partitions
         upper = bounds[wanted.partition].upper if wanted.partition < len(bounds) else 0
         if upper < wanted.end:
             raise DataLossError(

@@ -24,17 +24,17 @@ from pyspark.sql.streaming.datasource import (
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
     ConflictError,
-    DataLossError,
     OffsetConflictError,
     SchemaMismatchError,
 )
-from yt_exactly_once.observability import emitter
+from yt_exactly_once.observability import Event, emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.source_limits import end_within
 from yt_exactly_once.spark.source_offsets import (
     NEW_QUERY,
     QueueOffset,
     check_reachable,
+    created_anew,
     first_positions,
 )
 from yt_exactly_once.spark.source_options import StartingPoint
@@ -107,7 +107,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             committed = starting is StartingPoint.COMMITTED
             positions = first_positions(
                 starting,
-                self._patiently(self._queue.bounds),
+                self._look(),
                 self._patiently(self._queue.stored_offsets) if committed else {},
                 queue=self._queue.path,
             )
@@ -124,7 +124,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Note where the queue ends now: this run reads no further."""
-        self._target = [bound.upper for bound in self._patiently(self._queue.bounds)]
+        self._target = [bound.upper for bound in self._look()]
 
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, Any], limit: ReadLimit
@@ -133,11 +133,14 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             ConfigError: the checkpoint belongs to another queue, consumer or cluster.
-            DataLossError: rows from `start` on are gone.
+            DataLossError: rows from `start` on are gone, or the queue was created anew.
         """
         here = self._logged(start)
         self._wait_when_idle()
-        bounds = self._bounds = self._patiently(self._queue.bounds)
+        bounds = self._bounds = self._look()
+        is_anew = not here.is_of(self._info.id)
+        if is_anew:
+            here = self._at_the_beginning(bounds)
         check_reachable(here, bounds, fail_on_data_loss=self._options.fail_on_data_loss)
         limited = not isinstance(limit, ReadAllAvailable)
         ends = {
@@ -154,7 +157,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._catch_up(here)
             return start
         self._idle_since = None
-        return here.advanced(ends).to_json()
+        if is_anew:
+            self._begin_anew(self._logged(start), here)
+        return here.advanced(ends, self._info.id).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Return where the queue ended when it was last looked at, for the query's progress."""
@@ -176,9 +181,13 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if start == end:
             return []
-        ranges = self._logged(end).ranges()
+        logged = self._logged(end)
+        if not logged.is_of(self._info.id):
+            # A batch that was planned before the queue was removed: nothing of it is left.
+            self._require_loss_is_allowed()
+            return []
         self._require_unchanged()
-        return [QueueRange(partition, first, last) for partition, first, last in ranges]
+        return [QueueRange(partition, first, last) for partition, first, last in logged.ranges()]
 
     def read(self, partition: QueueRange) -> Iterator[RecordBatch]:  # type: ignore[override]
         """Yield the rows of one range, in order, each once; see `RangeReader.read`."""
@@ -196,11 +205,46 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             OffsetConflictError: somebody else keeps moving the consumer, and it is still behind.
         """
-        self._catch_up(QueueOffset.from_json(end))
+        offset = QueueOffset.from_json(end)
+        if offset.is_of(self._info.id):
+            self._catch_up(offset)
 
     def _offset(self, positions: dict[int, int]) -> QueueOffset:
-        queue = self._queue
-        return QueueOffset(self._cluster, queue.path, queue.consumer, positions, positions)
+        path, consumer = self._queue.path, self._queue.consumer
+        return QueueOffset(self._cluster, path, consumer, positions, positions, self._info.id)
+
+    def _look(self) -> list[PartitionBounds]:
+        """Return the bounds of the queue that the query was defined over.
+
+        Raises:
+            DataLossError: another queue has taken its place since.
+        """
+        state = self._patiently(self._queue.state)
+        self._require_same_queue(state.id)
+        return state.partitions
+
+    def _at_the_beginning(self, bounds: Sequence[PartitionBounds]) -> QueueOffset:
+        """Return the first position in a queue that took the place of the one that was read."""
+        self._require_loss_is_allowed()
+        return self._offset({index: bound.lower for index, bound in enumerate(bounds)})
+
+    def _begin_anew(self, left: QueueOffset, here: QueueOffset) -> None:
+        """Tell of the change, and take the consumer back from where it stood in the old queue.
+
+        Left there, a vital consumer would let the new queue trim rows that nobody has read.
+        """
+        emitter()(
+            Event.SOURCE_QUEUE_REPLACED,
+            queue=self._queue.path,
+            old_id=left.queue_id,
+            new_id=here.queue_id,
+            left=left.partitions,
+            begins=here.partitions,
+        )
+        stored = self._patiently(self._queue.stored_offsets)
+        for partition, row in here.partitions.items():
+            if stored.get(partition, 0) > row:
+                self._patiently(partial(self._queue.advance, partition, stored[partition], row))
 
     def _logged(self, offset: dict[str, Any]) -> QueueOffset:
         logged = QueueOffset.from_json(offset)
@@ -253,12 +297,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _require_unchanged(self) -> None:
         now = self._patiently(self._queue.describe)
-        if now.id != self._info.id:
-            raise DataLossError(
-                "The queue was created anew under the running query",
-                remedy=f"Its rows are not the ones the offsets count. {NEW_QUERY}",
-                queue=self._queue.path,
-            )
+        self._require_same_queue(now.id)
         if now.schema != self._info.schema:
             raise SchemaMismatchError(
                 "The queue's schema changed under the running query: "
@@ -266,6 +305,20 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 remedy="Restart the query; the batch is read with the new schema",
                 queue=self._queue.path,
             )
+
+    def _require_same_queue(self, queue_id: str) -> None:
+        if queue_id != self._info.id:
+            remedy = (
+                NEW_QUERY
+                if self._options.fail_on_data_loss
+                else "Restart the query; it then begins at the first row of the new queue"
+            )
+            raise created_anew(self._queue.path, self._queue.consumer, remedy)
+
+    def _require_loss_is_allowed(self) -> None:
+        if self._options.fail_on_data_loss:
+            remedy = f"{NEW_QUERY}; or set fail_on_data_loss to false to go on at its first row"
+            raise created_anew(self._queue.path, self._queue.consumer, remedy)
 
     def _catch_up(self, offset: QueueOffset) -> None:
         if self._queue.consumer is None:

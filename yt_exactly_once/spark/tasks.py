@@ -132,7 +132,7 @@ class PushTask:
         position = self.batch.batch_id << POSITION_BITS
         for chunk in self.settings.chunks(batches):
             if self.by_source:
-                parts = _by_source_tablet(chunk)
+                parts = _by_source_tablet(chunk, self.batch.sources[0].queue_id)
             else:
                 numbers = np.arange(position, position + chunk.num_rows, dtype=np.int64)
                 position += chunk.num_rows
@@ -244,14 +244,16 @@ def unpack_hashes(packed: Iterable[bytes]) -> np.ndarray[Any, Any]:
 
 
 def _by_source_tablet(
-    chunk: pa.RecordBatch,
+    chunk: pa.RecordBatch, queue_id: str
 ) -> list[tuple[str, int, pa.RecordBatch, np.ndarray[Any, Any]]]:
     tablets = chunk.column(SOURCE_TABLET_COLUMN)
     parts = []
     for tablet in pc.unique(tablets).to_pylist():
         rows = chunk.filter(pc.equal(tablets, tablet))
         numbers = rows.column(SOURCE_ROW_COLUMN).to_numpy()
-        parts.append((f"source-{tablet}", int(tablet), rows, numbers))
+        # A queue that was created anew counts its rows from 0 again, in a session of its own.
+        name = "-".join(filter(None, ("source", queue_id, str(tablet))))
+        parts.append((name, int(tablet), rows, numbers))
     return parts
 
 

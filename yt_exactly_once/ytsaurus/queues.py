@@ -32,6 +32,19 @@ class PartitionBounds:
     upper: int
 
 
+@dataclass(frozen=True)
+class QueueState:
+    """A queue at one moment.
+
+    Attributes:
+        id: object id of the table; another one when the queue was created anew.
+        partitions: bounds of every partition.
+    """
+
+    id: str
+    partitions: list[PartitionBounds]
+
+
 def describe_queue(connection: Connection, path: str) -> TableInfo:
     """Describe a queue, see `describe_table`.
 
@@ -48,25 +61,17 @@ def describe_queue(connection: Connection, path: str) -> TableInfo:
     return info
 
 
-def partition_bounds(
-    connection: Connection, path: str, partition_count: int | None = None
-) -> list[PartitionBounds]:
-    """Return the bounds of every partition, from the tablets themselves.
-
-    Args:
-        connection: the cluster.
-        path: the queue.
-        partition_count: saves one request when known.
-    """
+def queue_state(connection: Connection, path: str) -> QueueState:
+    """Return what a queue is now: its id, and the bounds as the tablets themselves tell them."""
     with translated("read the queue's bounds", queue=path):
         client = connection.reader
-        if partition_count is None:
-            partition_count = int(client.get(f"{path}/@tablet_count"))
-        infos = client.get_tablet_infos(path, list(range(partition_count)))["tablets"]
-    return [
+        found = client.get(path, attributes=["id", "tablet_count"]).attributes
+        infos = client.get_tablet_infos(path, list(range(int(found["tablet_count"]))))["tablets"]
+    bounds = [
         PartitionBounds(lower=int(info["trimmed_row_count"]), upper=int(info["total_row_count"]))
         for info in infos
     ]
+    return QueueState(str(found["id"]), bounds)
 
 
 def pull_rows(
