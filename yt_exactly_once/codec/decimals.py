@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from yt_exactly_once.codec.buffers import scalar, to_numpy
 from yt_exactly_once.codec.scalars import UnfitValueError, validated
 
 _WIDTHS = ((9, 4), (18, 8), (38, 16), (76, 32))
@@ -41,18 +42,19 @@ def from_stored(array: pa.Array, target: pa.DataType) -> pa.Array:
         UnfitValueError: a value has another width, or is NaN or infinite, which Arrow has not.
     """
     width = stored_width(target.precision)
-    lengths = pc.fill_null(pc.binary_length(array), width)
-    odd = np.flatnonzero(np.asarray(lengths) != width)
+    lengths = pc.fill_null(pc.binary_length(array), scalar(width, pa.int32()))
+    odd = np.flatnonzero(to_numpy(lengths) != width)
     if len(odd):
         raise UnfitValueError(int(odd[0]), f"a {target} has {width} bytes")
     valid = array.is_valid() if array.null_count else None
-    filled = pc.fill_null(array, bytes([_SIGN] + [0] * (width - 1))).cast(pa.binary(width))
+    zero = scalar(bytes([_SIGN] + [0] * (width - 1)), pa.binary())
+    filled = pc.fill_null(array, zero).cast(pa.binary(width))
     raw = np.frombuffer(filled.buffers()[1], np.uint8, len(array) * width, filled.offset * width)
     decoded = pa.Array.from_buffers(
         target, len(array), [None, pa.py_buffer(_widened(raw.reshape(-1, width), target))]
     )
     validated(decoded)
-    return decoded if valid is None else pc.if_else(valid, decoded, pa.scalar(None, target))
+    return decoded if valid is None else pc.if_else(valid, decoded, scalar(None, target))
 
 
 def _widened(stored: npt.NDArray[np.uint8], target: pa.DataType) -> npt.NDArray[np.uint8]:

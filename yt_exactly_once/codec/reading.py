@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from yt_exactly_once.codec import decimals
+from yt_exactly_once.codec.buffers import scalar, to_numpy
 from yt_exactly_once.codec.pairs import struct_fields
 from yt_exactly_once.codec.scalars import (
     SECONDS,
@@ -35,7 +36,7 @@ from yt_exactly_once.codec.types import (
     untagged,
 )
 
-_MICROSECONDS = pa.scalar(1_000_000, pa.int64())
+_MICROSECONDS = scalar(1_000_000, pa.int64())
 
 
 def present(plain: pa.Array, logical: LogicalType, asked: pa.DataType) -> pa.Array:  # noqa: PLR0911 - a case per kind
@@ -126,5 +127,5 @@ def _items(plain: pa.Array, parts: list[Part]) -> list[pa.Array]:
     try:
         return [_part(*part) for part in parts]
     except UnfitValueError as error:
-        row = int(np.searchsorted(np.asarray(plain.offsets), error.row, side="right")) - 1
+        row = int(np.searchsorted(to_numpy(plain.offsets), error.row, side="right")) - 1
         raise error.within(row, "") from error

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from yt_exactly_once.codec.buffers import scalar
 from yt_exactly_once.codec.reading import present
 from yt_exactly_once.codec.scalars import (
     NOT_UTF8,
@@ -120,7 +121,7 @@ def _as_arrow(
         arrays.append(sequence_numbers)
     if tablet_index is not None:
         fields.append(pa.field(TABLET_INDEX, pa.int64()))
-        arrays.append(pa.repeat(pa.scalar(tablet_index, pa.int64()), batch.num_rows))
+        arrays.append(pa.repeat(scalar(tablet_index, pa.int64()), batch.num_rows))
     return _stream(fields, arrays)
 
 
@@ -180,7 +181,8 @@ def _plain(array: pa.Array, logical: LogicalType) -> pa.Array:
 def _stored(array: pa.Array, logical: LogicalType) -> pa.Array:
     """Encode as the cluster keeps such values; there, null is no value but its absence."""
     stored = fragments(array, logical, Shape.POSITIONAL).cast(pa.binary())
-    return pc.if_else(pc.equal(stored, b"#"), pa.scalar(None, pa.binary()), stored)
+    is_null = pc.equal(stored, scalar(b"#", pa.binary()))
+    return pc.if_else(is_null, scalar(None, pa.binary()), stored)
 
 
 def _named(array: pa.Array, logical: LogicalType) -> pa.Array:

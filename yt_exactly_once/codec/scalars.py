@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from yt_exactly_once.codec.buffers import scalar
 from yt_exactly_once.codec.types import (
     INTEGER_RANGES,
     TEXT,
@@ -103,8 +104,8 @@ def to_plain(array: pa.Array, logical: SimpleType | DecimalType) -> pa.Array:
 
 def first_true(mask: pa.Array) -> int | None:
     """Return the position of the first true in a mask, nulls counting as false."""
-    place = pc.index(mask, pa.scalar(True)).as_py()
-    return None if place < 0 else int(place)
+    places = pc.indices_nonzero(mask)
+    return int(places[0].as_py()) if len(places) else None
 
 
 def check_nulls(array: pa.Array, logical: LogicalType, whole: pa.Array | None = None) -> None:
@@ -164,11 +165,11 @@ def _ticks(array: pa.Array, name: str) -> pa.Array:
         return _coarser(ticks, have // want, name)
     factor = want // have
     _check_range(ticks, name, factor)
-    return pc.multiply(ticks, pa.scalar(factor, pa.int64()))
+    return pc.multiply(ticks, scalar(factor, pa.int64()))
 
 
 def _coarser(ticks: pa.Array, divisor: int, name: str) -> pa.Array:
-    step = pa.scalar(divisor, pa.int64())
+    step = scalar(divisor, pa.int64())
     whole = pc.divide(ticks, step)
     cut = first_true(pc.not_equal(pc.multiply(whole, step), ticks))
     if cut is not None:
@@ -230,7 +231,8 @@ def require_utf8(array: pa.Array) -> pa.Array:
 
 
 def _uuids(array: pa.Array) -> pa.Array:
-    short = first_true(pc.not_equal(pc.binary_length(array), UUID_BYTES))
+    length = pc.binary_length(array)
+    short = first_true(pc.not_equal(length, scalar(UUID_BYTES, length.type)))
     if short is not None:
         raise UnfitValueError(short, f"a uuid has {UUID_BYTES} bytes")
     return array.cast(pa.binary())

@@ -13,11 +13,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from yt_exactly_once.codec.buffers import scalar, to_numpy
+
 BYTES = pa.large_binary()
-ENTITY = pa.scalar(b"#", BYTES)
-_NOTHING = pa.scalar(b"", BYTES)
-_TRUE = pa.scalar(b"\x05", BYTES)
-_FALSE = pa.scalar(b"\x04", BYTES)
+ENTITY = scalar(b"#", BYTES)
+_NOTHING = scalar(b"", BYTES)
+_TRUE = scalar(b"\x05", BYTES)
+_FALSE = scalar(b"\x04", BYTES)
 _STRING = 0x01
 _INT64 = 0x02
 _DOUBLE = 0x03
@@ -27,13 +29,13 @@ _GROUP = 7
 
 def join(*parts: pa.Array | bytes) -> pa.Array:
     """Concatenate row by row; bytes stand for the same bytes in every row."""
-    scalars = [pa.scalar(part, BYTES) if isinstance(part, bytes) else part for part in parts]
+    scalars = [scalar(part, BYTES) if isinstance(part, bytes) else part for part in parts]
     return pc.binary_join_element_wise(*scalars, _NOTHING)
 
 
 def constant(fragment: bytes, rows: int) -> pa.Array:
     """Repeat one fragment."""
-    return pa.repeat(pa.scalar(fragment, BYTES), rows)
+    return pa.repeat(scalar(fragment, BYTES), rows)
 
 
 def or_entity(fragments: pa.Array, source: pa.Array) -> pa.Array:
@@ -78,14 +80,14 @@ def doubles(array: pa.Array) -> pa.Array:
 
 
 def booleans(array: pa.Array) -> pa.Array:
-    """Encode booleans."""
-    return pc.if_else(pc.fill_null(array, False), _TRUE, _FALSE)
+    """Encode booleans; null stays null."""
+    return pc.if_else(array, _TRUE, _FALSE)
 
 
 def strings(array: pa.Array) -> pa.Array:
     """Encode byte strings and texts."""
-    filled = pc.fill_null(array.cast(BYTES), b"")
-    lengths = np.asarray(pc.binary_length(filled)).astype(np.int64)
+    filled = pc.fill_null(array.cast(BYTES), _NOTHING)
+    lengths = to_numpy(pc.binary_length(filled)).astype(np.int64)
     return join(_varints(_zigzag(lengths), _STRING), filled)
 
 
@@ -114,8 +116,8 @@ def _bounds(fragments: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _numbers(array: pa.Array, kind: Any) -> npt.NDArray[Any]:
-    filled = pc.fill_null(array, 0) if array.null_count else array
-    return np.asarray(filled).astype(kind, copy=False)
+    filled = pc.fill_null(array, scalar(0, array.type)) if array.null_count else array
+    return to_numpy(filled).astype(kind, copy=False)
 
 
 def _zigzag(values: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from yt_exactly_once.codec.buffers import from_numpy
 from yt_exactly_once.codec.types import is_simple
 from yt_exactly_once.codec.yson_reader import wire_type
 
@@ -190,15 +190,14 @@ class _Scan:
         if marker is None:
             return self._flag(markers, null, kind)
         _require(bool((null | (markers == marker)).all()))
-        mask = null if bool(null.any()) else None
         if marker == _DOUBLE:
             self._advance(self._places + np.where(null, 1, 9))
-            return pa.array(window[:, 1:9].copy().view("<f8")[:, 0], mask=mask)
+            return from_numpy(window[:, 1:9].copy().view("<f8")[:, 0], null)
         numbers, sizes = _varints(window, ~null)
         if marker == _STRING:
             return self._strings(numbers, sizes, null)
         self._advance(self._places + np.where(null, 1, 1 + sizes))
-        return pa.array(numbers if marker == _UINT64 else _unzigzag(numbers), mask=mask)
+        return from_numpy(numbers if marker == _UINT64 else _unzigzag(numbers), null)
 
     def _flag(self, markers: Bytes, null: Mask, kind: pa.DataType) -> pa.Array:
         """Read what is all marker: booleans, and columns that hold nothing."""
@@ -206,7 +205,7 @@ class _Scan:
         known = null if pa.types.is_null(kind) else null | true | (markers == _FALSE)
         _require(bool(known.all()))
         self._advance(self._places + 1)
-        return pa.nulls(len(null)) if pa.types.is_null(kind) else pa.array(true, mask=null)
+        return pa.nulls(len(null)) if pa.types.is_null(kind) else from_numpy(true, null)
 
     def _strings(self, numbers: Numbers, sizes: Places, null: Mask) -> pa.Array:
         starts = self._places + np.where(null, 1, 1 + sizes)
@@ -218,10 +217,7 @@ class _Scan:
         bounds[0:-1:2], bounds[1::2], bounds[-1] = starts, self._places, self._size
         buffers = [None, pa.py_buffer(bounds), pa.py_buffer(self._data)]
         turns = pa.Array.from_buffers(pa.large_binary(), 2 * len(starts), buffers)
-        values = turns.take(pa.array(np.arange(0, 2 * len(starts), 2))).cast(pa.binary())
-        if not null.any():
-            return values
-        return pc.if_else(pa.array(null), pa.scalar(None, pa.binary()), values)
+        return turns.take(from_numpy(np.arange(0, 2 * len(starts), 2), null)).cast(pa.binary())
 
     def _skip(self, window: Bytes) -> None:
         """Step over simple values of whatever type."""

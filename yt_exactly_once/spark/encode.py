@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 from pyspark import TaskContext
 
+from yt_exactly_once.codec.buffers import single
 from yt_exactly_once.codec.rows import WireFormat, encode
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, WritePlan
 from yt_exactly_once.errors import EncodingError
@@ -105,7 +106,7 @@ class _EncodingTask:
             payload = encode(rows, self.plan, self.wire, tablet_index=tablet)
             values = (partition, position, tablet, rows.num_rows, payload)
             arrays = [
-                pa.array([value], field.type)
+                single(value, field.type)
                 for value, field in zip(values, _ARROW_SCHEMA, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW_SCHEMA)
