@@ -10,12 +10,38 @@ import inspect
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+from pyspark.sql import types as spark
+
 from yt_exactly_once import errors
+from yt_exactly_once.codec.arrow_types import arrow_type_of, logical_type_of
+from yt_exactly_once.codec.pairs import Fit, judge
+from yt_exactly_once.codec.types import (
+    FLOATING,
+    INTEGER_RANGES,
+    NOTHING,
+    SIGNED,
+    TEXT,
+    UNSIGNED,
+    ZONED,
+    DecimalType,
+    DictType,
+    ListType,
+    LogicalType,
+    Member,
+    OptionalType,
+    SimpleType,
+    StructType,
+    TaggedType,
+    TupleType,
+    VariantType,
+)
 from yt_exactly_once.commit.crash_points import CrashPoint
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.local import commands as _commands  # noqa: F401 - fills the registry
 from yt_exactly_once.local.registry import REGISTRY
 from yt_exactly_once.spark.create_table import create_table
+from yt_exactly_once.spark.schema import arrow_of_spark, spark_schema_of
 from yt_exactly_once.spark.sink import TransactionalSink
 from yt_exactly_once.spark.source_options import SourceOptions
 from yt_exactly_once.ytsaurus.failures import FAILURES, Failure
@@ -31,6 +57,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference/errors.md": NOTE + error_tree(),
         DOCS / "reference/configuration.md": NOTE + configuration(),
         DOCS / "reference/retries.md": NOTE + retries(),
+        DOCS / "reference/types.md": NOTE + types(),
         DOCS / "explanation/failure-table.md": NOTE + failure_table(),
     }
 
@@ -167,6 +194,171 @@ def retries() -> str:
 
 def _codes(failure: Failure) -> str:
     return ", ".join(f"{code} {name}" for code, name in sorted(failure.codes.items()))
+
+
+_SPARK_TYPES: tuple[spark.DataType, ...] = (
+    spark.BooleanType(),
+    spark.ByteType(),
+    spark.ShortType(),
+    spark.IntegerType(),
+    spark.LongType(),
+    spark.FloatType(),
+    spark.DoubleType(),
+    spark.DecimalType(20, 0),
+    spark.StringType(),
+    spark.BinaryType(),
+    spark.DateType(),
+    spark.TimestampType(),
+    spark.DayTimeIntervalType(),
+    spark.NullType(),
+)
+_FOREIGN_TYPES: tuple[spark.DataType, ...] = (
+    spark.TimestampNTZType(),
+    spark.YearMonthIntervalType(),
+    spark.CalendarIntervalType(),
+    spark.VariantType(),
+)
+_SIMPLE: tuple[LogicalType, ...] = (
+    *(SimpleType(name) for name in (*SIGNED, *UNSIGNED, *FLOATING, "bool", "string", *TEXT)),
+    *(SimpleType(name) for name in ("uuid", "date", "datetime", "timestamp", "interval")),
+    *(SimpleType(name) for name in ("date32", "datetime64", "timestamp64", "interval64")),
+    DecimalType(20, 0),
+    OptionalType(SimpleType("yson")),
+    *(SimpleType(name) for name in (*ZONED, *NOTHING)),
+)
+_PARTS = (Member("a", SimpleType("int64")), Member("b", OptionalType(SimpleType("utf8"))))
+_COMPOSITE: tuple[LogicalType, ...] = (
+    OptionalType(SimpleType("int64")),
+    OptionalType(OptionalType(SimpleType("int64"))),
+    ListType(OptionalType(SimpleType("int64"))),
+    StructType(_PARTS),
+    TupleType(tuple(part.type for part in _PARTS)),
+    VariantType(_PARTS, named=True),
+    VariantType(tuple(Member(f"_{n}", one.type) for n, one in enumerate(_PARTS, 1)), named=False),
+    DictType(SimpleType("utf8"), SimpleType("int64")),
+    TaggedType("label", SimpleType("int64")),
+    DecimalType(12, 3),
+    OptionalType(SimpleType("yson")),
+)
+
+
+def types() -> str:
+    """How every type is read, written and created."""
+    foreign = [f"`{one.simpleString()}` ({_foreign_remedy(one)})" for one in _FOREIGN_TYPES]
+    return _TYPES.format(
+        simple="\n".join(map(_simple_row, _SIMPLE)),
+        foreign="; ".join(foreign),
+        composite="\n".join(f"| `{one}` | `{_read_as(one)}` |" for one in _COMPOSITE),
+        created="\n".join(
+            f"| `{one.simpleString()}` | {_created_as(one)} |" for one in _SPARK_TYPES
+        ),
+    )
+
+
+_TYPES = """\
+# Types
+
+A frame is compared with its table before the first row. Every pair of types is one of:
+
+- **exact**: the same values;
+- **widening**: every value fits, in a wider type;
+- **checked**: each value is checked as it is encoded; one that does not fit is an `EncodingError` that names
+  column and row, never the value;
+- **refused**: a `SchemaMismatchError` that names what to do.
+
+Nothing is ever rounded, cut or wrapped. NaN and the infinities pass in `float` and `double`, not as a key.
+Both wire formats carry the same values, bit for bit.
+
+## Simple types
+
+| YTsaurus | range | read as | written: exact | widening | checked | refused: any other |
+|---|---|---|---|---|---|---|
+{simple}
+
+- `string` is read as `binary` with the option `binary_strings`, for strings that are not UTF-8.
+- Dates and timestamps before 1970 need the types with 32 and 64 in their names.
+- A decimal of more than 38 digits has no type in Spark and is refused.
+- SPYT reads `uuid` as text and `interval` as `bigint`. What else stock Spark has a type for is read alike.
+
+These types of Spark fit no column: {foreign}.
+
+## Composite types
+
+Each is read as the type beside it, and written from the same; their parts follow the table above.
+
+| YTsaurus | Spark |
+|---|---|
+{composite}
+
+- A variant has one field per alternative, of which exactly one is not null.
+- An optional inside an optional is a struct of one field, so that its two nulls differ.
+- `yson` (`any`) is read as the bytes of its binary YSON. Numbers, strings, arrays, maps and structs are
+  written into it as plain YSON.
+- Without `parsing_type_v3` a column is read by its older `type`, where composites are `any`.
+
+## Tables made for a frame
+
+| Spark | YTsaurus |
+|---|---|
+{created}
+
+A nullable column is `optional`. Arrays become lists, maps dicts, structs structs.
+"""
+
+
+def _simple_row(logical: LogicalType) -> str:
+    fits: dict[Fit, list[str]] = {fit: [] for fit in Fit}
+    for one, arrow in zip(_SPARK_TYPES, _arrow(*_SPARK_TYPES), strict=True):
+        verdict = judge(arrow, logical)
+        if not isinstance(one, spark.NullType):
+            found = f"`{one.simpleString()}`" if verdict.fit is not Fit.REFUSED else verdict.remedy
+            fits[verdict.fit].append(found)
+    remedies = dict.fromkeys(remedy.replace("{x}", "x") for remedy in fits.pop(Fit.REFUSED))
+    shown = [", ".join(found) or "-" for found in fits.values()]
+    cells = (
+        f"`{logical}`",
+        _range(logical),
+        f"`{_read_as(logical)}`",
+        *shown,
+        "; ".join(remedies) or "-",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _range(logical: LogicalType) -> str:
+    if not isinstance(logical, SimpleType) or logical.name not in INTEGER_RANGES:
+        return ""
+    name, (low, high) = logical.name, INTEGER_RANGES[logical.name]
+    if name.lstrip("u").startswith("int") and "interval" not in name:
+        bits = int(name.lstrip("u").removeprefix("int"))
+        return f"0 to 2^{bits} - 1" if low == 0 else f"-2^{bits - 1} to 2^{bits - 1} - 1"
+    unit = "days" if name.startswith("date") and "time" not in name else "µs"
+    unit = "s" if name.startswith("datetime") else unit
+    return f"{low} to {high} {unit}"
+
+
+def _read_as(logical: LogicalType) -> str:
+    return str(
+        spark_schema_of(pa.schema([("c", arrow_type_of(logical))]))["c"].dataType.simpleString()
+    )
+
+
+def _arrow(*types: spark.DataType) -> list[pa.DataType]:
+    fields = [spark.StructField(f"c{n}", one) for n, one in enumerate(types)]
+    return list(arrow_of_spark(spark.StructType(fields)).types)
+
+
+def _created_as(one: spark.DataType) -> str:
+    logical = logical_type_of(_arrow(one)[0], nullable=False)
+    return "refused: only nulls fit" if logical is None else f"`{logical}`"
+
+
+def _foreign_remedy(one: spark.DataType) -> str:
+    try:
+        arrow_of_spark(spark.StructType([spark.StructField("x", one)]))
+    except errors.SchemaMismatchError as error:
+        return error.remedy[0].lower() + error.remedy[1:]
+    raise AssertionError(f"{one} has found a counterpart")
 
 
 def failure_table() -> str:
