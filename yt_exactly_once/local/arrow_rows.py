@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from yt import yson
 
+from yt_exactly_once.local.columnar import ColumnarRows
 from yt_exactly_once.local.errors import YtError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _WIDE = Context(prec=80)
 Values = list[Any]
 
 
-def loads(data: bytes, schema: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
+def loads(data: bytes, schema: Sequence[Mapping[str, Any]] | None) -> ColumnarRows:
     """Parse one IPC stream.
 
     Args:
@@ -49,8 +50,7 @@ def loads(data: bytes, schema: Sequence[Mapping[str, Any]] | None) -> list[dict[
     """
     table = _read(data)
     known = None if schema is None else {str(column["name"]): column for column in schema}
-    names: list[str] = []
-    columns: list[Values] = []
+    columns: dict[str, Values] = {}
     for field, column in zip(table.schema, table.columns, strict=True):
         if known is not None and field.name not in known:
             continue
@@ -60,11 +60,8 @@ def loads(data: bytes, schema: Sequence[Mapping[str, Any]] | None) -> list[dict[
             raise YtError(f'Failed to parse column "{field.name}"', inner=[error]) from error
         except (pa.ArrowException, ValueError, OverflowError) as error:
             raise YtError(f'Failed to parse column "{field.name}": {error}') from error
-        names.append(field.name)
-        columns.append(values)
-    if not names:
-        return [{} for _ in range(table.num_rows)]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        columns[field.name] = values
+    return ColumnarRows(columns, table.num_rows)
 
 
 def _read(data: bytes) -> Any:

@@ -189,7 +189,9 @@ class _Body:
     def value(self) -> Any:
         return formats.loads(self._decoded(), self._format, "request body")
 
-    def rows(self, schema: Sequence[Mapping[str, Any]] | None = None, /) -> list[dict[str, Any]]:
+    def rows(
+        self, schema: Sequence[Mapping[str, Any]] | None = None, /
+    ) -> Sequence[dict[str, Any]]:
         return row_formats.loads(self._decoded(), self._format, schema)
 
     def pieces(self) -> Iterator[bytes]:

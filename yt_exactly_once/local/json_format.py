@@ -17,7 +17,7 @@ from yt import yson
 from yt_exactly_once.local.errors import Code, YtError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 _INT64_MIN = -(2**63)
 _INT64_MAX = 2**63 - 1
@@ -25,6 +25,9 @@ _MAX_DEPTH = 200
 """YSON parsers stop at 256 levels; what cannot be read back must not be written."""
 _UINT64_MAX = 2**64 - 1
 _NO_SPACE = re.compile(r"\S")
+_AS_THEY_ARE = frozenset((int, bool, type(None)))
+"""Types whose values are the same in JSON."""
+_ALWAYS_PLAIN = frozenset((float, bool, type(None)))
 _SPECIAL_KEYS = frozenset(("$value", "$attributes", "$type", "$incomplete"))
 
 
@@ -41,8 +44,10 @@ def loads(data: bytes, attributes: Mapping[str, Any], what: str) -> Any:
     return _Decoder(attributes, what).decode(parsed)
 
 
-def load_fragment(data: bytes, attributes: Mapping[str, Any], what: str) -> Iterator[Any]:
+def load_rows(data: bytes, attributes: Mapping[str, Any], what: str) -> Iterator[Any]:
     """Yield the values of a sequence, which may have white space between them or nothing.
+
+    Names of columns are `str`, and every other string inside a row is `bytes`.
 
     Raises:
         YtError: as `loads`.
@@ -54,7 +59,7 @@ def load_fragment(data: bytes, attributes: Mapping[str, Any], what: str) -> Iter
         position = _skip_space(text, 0)
         while position < len(text):
             value, position = parser.raw_decode(text, position)
-            yield decoder.decode(value)
+            yield decoder.decode_row(value)
             position = _skip_space(text, position)
     except (ValueError, RecursionError) as error:
         raise YtError(f"Error parsing {what} as JSON: {error}") from error
@@ -66,16 +71,29 @@ def dumps(value: Any, attributes: Mapping[str, Any]) -> bytes:
     Raises:
         YtError: the value has no JSON form under these attributes.
     """
+    return _writer(attributes).encode(_Encoder(attributes).encode(value)).encode()
+
+
+def dump_rows(rows: Iterable[Any], attributes: Mapping[str, Any]) -> Iterator[bytes]:
+    """Encode rows, each on a line of its own.
+
+    Raises:
+        YtError: as `dumps`.
+    """
     encoder = _Encoder(attributes)
+    write = _writer(attributes).encode
+    for row in rows:
+        yield write(encoder.encode_row(row)).encode() + b"\n"
+
+
+def _writer(attributes: Mapping[str, Any]) -> json.JSONEncoder:
     pretty = str(attributes.get("format", "text")) == "pretty"
-    separators = None if pretty else (",", ":")
-    return json.dumps(
-        encoder.encode(value),
+    return json.JSONEncoder(
         indent=4 if pretty else None,
-        separators=separators,
+        separators=None if pretty else (",", ":"),
         ensure_ascii=False,
         allow_nan=bool(attributes.get("support_infinity", False)),
-    ).encode()
+    )
 
 
 def encode_bytes(value: bytes, *, encode_utf8: bool) -> str:
@@ -88,6 +106,17 @@ def encode_bytes(value: bytes, *, encode_utf8: bool) -> str:
         raise YtError(
             "A string that is not UTF-8 cannot be written as JSON with encode_utf8=false"
         ) from error
+
+
+def _to_bytes(value: Any) -> Any:
+    """Turn every string inside a value into bytes."""
+    if isinstance(value, str | yson.YsonStringProxy):
+        return yson.get_bytes(value)
+    if isinstance(value, dict):
+        return {_to_bytes(key): _to_bytes(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_to_bytes(item) for item in value]
+    return value
 
 
 def _skip_space(text: str, position: int) -> int:
@@ -115,6 +144,25 @@ class _Decoder:
         if not self._plain and "$value" in value and value.keys() <= _SPECIAL_KEYS:
             return self._wrapped(value, depth + 1)
         return {self._key(key): self.decode(item, depth + 1) for key, item in value.items()}
+
+    def decode_row(self, value: Any) -> Any:
+        """Return a row, with less work for its plain values."""
+        if type(value) is not dict or (not self._plain and "$value" in value):
+            decoded = self.decode(value)
+            if not isinstance(decoded, dict):
+                return decoded
+            return {str(name): _to_bytes(item) for name, item in decoded.items()}
+        row = {}
+        for name, item in value.items():
+            kind = type(item)
+            if kind is str and item.isascii():
+                shown = item.encode()
+            elif kind in _ALWAYS_PLAIN:
+                shown = item
+            else:
+                shown = _to_bytes(self.decode(item, 1))
+            row[name if name.isascii() and name[:1] != "$" else str(self._key(name))] = shown
+        return row
 
     def _wrapped(self, value: dict[str, Any], depth: int) -> Any:
         inner = value["$value"]
@@ -179,6 +227,27 @@ class _Encoder:
         self._annotate = bool(attributes.get("annotate_with_types", False))
         self._attributes_mode = str(attributes.get("attributes_mode", "on_demand"))
         self._support_infinity = bool(attributes.get("support_infinity", False))
+        # Scalars without attributes are then what they look like.
+        self._direct = not (self._stringify or self._annotate or self._attributes_mode == "always")
+        self._keys: dict[str, str] = {}
+
+    def encode_row(self, row: Any) -> Any:
+        """Return the JSON of a row, as `encode` does, with less work for its plain values."""
+        if type(row) is not dict or not self._direct:
+            return self.encode(row)
+        shown = {}
+        for name, value in row.items():
+            key = self._keys.get(name)
+            if key is None:
+                key = self._keys[name] = self._key(name)
+            kind = type(value)
+            if kind is bytes and self._encode_utf8:
+                shown[key] = value.decode("latin-1")
+            elif kind in _AS_THEY_ARE:
+                shown[key] = value
+            else:
+                shown[key] = self.encode(value)
+        return shown
 
     def encode(self, value: Any) -> Any:
         body, name = self._body(value)

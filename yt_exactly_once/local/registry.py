@@ -35,7 +35,7 @@ class RowReader(Protocol):
 
     def __call__(
         self, schema: Sequence[Mapping[str, Any]] | None = None, /
-    ) -> list[dict[str, Any]]:
+    ) -> Sequence[dict[str, Any]]:
         """Return the rows of the body, in order.
 
         Args:

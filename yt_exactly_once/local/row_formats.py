@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from yt import yson
 
 from yt_exactly_once.local import json_format
+from yt_exactly_once.local.columnar import ColumnarRows
 from yt_exactly_once.local.errors import Code, YtError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 def loads(
     data: bytes, source: Format, schema: Sequence[Mapping[str, Any]] | None = None
-) -> list[dict[str, Any]]:
+) -> Sequence[dict[str, Any]]:
     """Parse rows.
 
     Args:
@@ -66,13 +67,13 @@ def dumps(rows: Iterable[dict[str, Any] | None], target: Format) -> bytes:
         )
         return encoded
     if target.name == "json":
-        return b"".join(json_format.dumps(row, target.attributes) + b"\n" for row in rows)
+        return b"".join(json_format.dump_rows(rows, target.attributes))
     if target.name in {"schemaful_dsv", "dsv"}:
         return _dumps_dsv(rows, target)
     raise YtError(f'Unsupported output format "{target.name}"', Code.INVALID_FORMAT)
 
 
-def _loads_yson(data: bytes) -> list[dict[str, Any]]:
+def _loads_yson(data: bytes) -> Sequence[dict[str, Any]]:
     try:
         parsed = list(
             yson.loads(
@@ -81,21 +82,18 @@ def _loads_yson(data: bytes) -> list[dict[str, Any]]:
         )
     except (yson.YsonError, ValueError, TypeError, RecursionError) as error:
         raise YtError(f"Error parsing rows as YSON: {error}", Code.YSON_PARSE) from error
+    if set(map(type, parsed)) == {dict} and len(set(map(tuple, parsed))) == 1:
+        try:
+            columns = {name.decode(): [row[name] for row in parsed] for name in parsed[0]}
+        except UnicodeDecodeError as error:
+            raise YtError("Column names must be UTF-8") from error
+        return ColumnarRows(columns, len(parsed))
+    return _rename(parsed)
+
+
+def _rename(rows: list[Any]) -> list[dict[str, Any]]:
+    """Give the columns of every row `str` names."""
     names: dict[bytes, str] = {}
-    try:
-        return _rename(parsed, names)
-    except (KeyError, AttributeError, TypeError, UnicodeDecodeError):
-        return _rename_slowly(parsed, names)
-
-
-def _rename(rows: list[Any], names: dict[bytes, str]) -> list[dict[str, Any]]:
-    """Give columns `str` names, assuming that later rows have the columns of the first."""
-    for name in rows[0] if rows else ():
-        names[name] = name.decode()
-    return [{names[name]: value for name, value in row.items()} for row in rows]
-
-
-def _rename_slowly(rows: list[Any], names: dict[bytes, str]) -> list[dict[str, Any]]:
     renamed = []
     for row in rows:
         if not isinstance(row, dict):
@@ -116,22 +114,11 @@ def _name(raw: bytes, names: dict[bytes, str]) -> str:
 
 def _loads_json(data: bytes, attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = []
-    for number, row in enumerate(json_format.load_fragment(data, attributes, "rows")):
+    for number, row in enumerate(json_format.load_rows(data, attributes, "rows")):
         if not isinstance(row, dict):
             raise YtError(f"Invalid row format, map expected in row {number}")
-        rows.append({str(name): _to_bytes(value) for name, value in row.items()})
+        rows.append(row)
     return rows
-
-
-def _to_bytes(value: Any) -> Any:
-    """Turn every string inside a value into bytes."""
-    if isinstance(value, str | yson.YsonStringProxy):
-        return yson.get_bytes(value)
-    if isinstance(value, dict):
-        return {_to_bytes(key): _to_bytes(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_to_bytes(item) for item in value]
-    return value
 
 
 def _separator(form: Format, name: str, default: str) -> str:

@@ -96,7 +96,7 @@ def lookup_rows(context: Context) -> Rows:
         raise encoded.error
     encoded = modifications.with_computed_keys(layout, encoded)
     keys = layout.encode_keys(encoded.data)
-    check_readable({layout.tablet_of(key) for key in keys})
+    check_readable(layout.tablets_of(keys))
     columns = _chosen_columns(layout, parameters.get("column_names"))
     read = reads.versioned_lookup if arguments.flag(parameters, "versioned") else reads.lookup
     found: Sequence[Any] = [None] * len(keys)

@@ -53,7 +53,7 @@ def write_table(context: Context) -> Any:
         stored = static_rows.schema_of(_static(view, path).attributes)
     schema = _wanted_schema(path, stored)
     columns = [column.to_yson() for column in schema.columns]
-    rows = context.read_rows(columns or None)
+    rows = list(context.read_rows(columns or None))
     with context.proxy.store.write() as connection:
         master_transactions.expire(connection)
         view = view_of(context, connection)

@@ -32,6 +32,7 @@ _KINDS: dict[type, Kind] = {
     int: "int64",
     yson.YsonInt64: "int64",
     yson.YsonUint64: "uint64",
+    values.PlainUint64: "uint64",
     float: "double",
     yson.YsonDouble: "double",
     bool: "boolean",

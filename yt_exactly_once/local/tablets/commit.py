@@ -136,7 +136,7 @@ def _choose_tablets(target: _Target, terms: Terms) -> None:
         )
     for batch in target.batches:
         if layout.sorted:
-            for tablet in _touched(layout, batch.keys):
+            for tablet in layout.tablets_of(batch.keys):
                 _check_mounted(layout, tablet)
             target.tablets.append(None)
         else:
@@ -158,12 +158,6 @@ def _choose(
             )
         _check_mounted(layout, layout.tablets[index])
     return [fallback if index is None else index for index in batch.tablet_indexes]
-
-
-def _touched(layout: TableLayout, keys: list[bytes]) -> list[Tablet]:
-    if layout.tablet_count == 1:
-        return list(layout.tablets) if keys else []
-    return [layout.tablets[index] for index in sorted({layout.tablet_of(k).index for k in keys})]
 
 
 def _check_mounted(layout: TableLayout, tablet: Tablet) -> None:
@@ -252,7 +246,7 @@ def _write_sorted(
         writer.check_read_locks(batch)
     for batch in target.batches:
         writer.write(batch)
-    tablets = {t.index for batch in target.batches for t in _touched(target.layout, batch.keys)}
+    tablets = {t.index for batch in target.batches for t in target.layout.tablets_of(batch.keys)}
     connection.executemany(
         "UPDATE tablets SET last_write_ts = ? WHERE node_id = ? AND tablet_index = ?",
         [(timestamp, target.layout.node_id, index) for index in tablets],

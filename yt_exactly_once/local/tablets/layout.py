@@ -216,6 +216,12 @@ class TableLayout:
         """Return the tablet of a sorted table that holds an encoded key."""
         return self.tablets[bisect_right(self._pivots, key) - 1]
 
+    def tablets_of(self, keys: Sequence[bytes]) -> list[Tablet]:
+        """Return the tablets of a sorted table that hold encoded keys, in order."""
+        if self.tablet_count == 1:
+            return list(self.tablets) if keys else []
+        return [self.tablets[index] for index in sorted({self.tablet_of(k).index for k in keys})]
+
     @cached_property
     def encode_keys(self) -> Any:
         """Function from stored key columns to encoded keys, see `keys.key_encoder`."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
+from yt_exactly_once.local.columnar import any_has
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tablets import computed, validation
 from yt_exactly_once.local.tablets.columns import DEFAULT_CONVERSIONS, Conversions
@@ -100,7 +101,7 @@ def append_batch(
     conversions: Conversions = DEFAULT_CONVERSIONS,
 ) -> Batch:
     """Encode rows for the end of an ordered table."""
-    given = any(validation.TABLET_INDEX in row for row in rows)
+    given = any_has(rows, validation.TABLET_INDEX)
     extras = (validation.TABLET_INDEX,) if given else ()
     encoded = validation.encode_write(layout, rows, extras=extras, conversions=conversions)
     batch = Batch("write", layout, encoded)

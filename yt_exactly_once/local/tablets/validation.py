@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once.local.columnar import ColumnarRows
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tablets.columns import (
     DEFAULT_CONVERSIONS,
@@ -176,6 +177,8 @@ def _collect(
             Code.TOO_MANY_ROWS_IN_ROWSET,
         )
     names = [column.name for column in columns] + list(extras)
+    if isinstance(rows, ColumnarRows):
+        return _collect_columns(rows, names)
     found = 0
     result = []
     for name in names:
@@ -192,6 +195,14 @@ def _collect(
         unknown = next(name for row in rows for name in row if name not in known)
         raise YtError(f'No column "{unknown}" in table schema', Code.SCHEMA_VIOLATION)
     return result
+
+
+def _collect_columns(rows: ColumnarRows, names: list[str]) -> list[list[Any]]:
+    known = set(names)
+    unknown = next((name for name in rows.columns if name not in known), None)
+    if unknown is not None and rows:
+        raise YtError(f'No column "{unknown}" in table schema', Code.SCHEMA_VIOLATION)
+    return [rows.columns[name] if name in rows.columns else [None] * len(rows) for name in names]
 
 
 def _encode(

@@ -1,0 +1,57 @@
+"""Rows of one request kept by columns, which is how they are checked and stored.
+
+Most requests carry rows that all have the same columns; making a map per row for them costs more than
+everything else that happens to the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Row = dict[str, Any]
+
+
+class ColumnarRows(Sequence[Row]):
+    """Rows with the same columns in the same order; a row becomes a map only when it is looked at.
+
+    Args:
+        columns: values by column name, all of one length.
+        count: number of rows.
+    """
+
+    def __init__(self, columns: dict[str, list[Any]], count: int) -> None:
+        self.columns = columns
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> ColumnarRows: ...
+
+    def __getitem__(self, index: int | slice) -> Row | ColumnarRows:
+        if isinstance(index, slice):
+            chosen = {name: values[index] for name, values in self.columns.items()}
+            return ColumnarRows(chosen, len(range(*index.indices(self._count))))
+        return {name: values[index] for name, values in self.columns.items()}
+
+    def __iter__(self) -> Iterator[Row]:
+        if not self.columns:
+            return iter([{} for _ in range(self._count)])
+        names = tuple(self.columns)
+        values = zip(*self.columns.values(), strict=True)
+        return (dict(zip(names, row, strict=True)) for row in values)
+
+
+def any_has(rows: Sequence[Row], name: str) -> bool:
+    """Tell whether a row mentions a column."""
+    if isinstance(rows, ColumnarRows):
+        return name in rows.columns and bool(rows)
+    return any(name in row for row in rows)
