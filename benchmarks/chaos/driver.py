@@ -36,6 +36,7 @@ from benchmarks.chaos.messages import (
     QueryTask,
     RoundTask,
 )
+from benchmarks.chaos.nursery import open_nursery
 from benchmarks.chaos.trouble import Trouble
 from tests.flows import PARTITION_COLUMN, QUERIES, ROW_COLUMN, read_queue
 from tests.protections import switch_off
@@ -51,11 +52,13 @@ if TYPE_CHECKING:
     from yt_exactly_once.observability import Listener
 
 RETRY = RetryPolicy(
-    attempts=25,
+    attempts=60,
     deadline=timedelta(seconds=60),
-    first_wait=timedelta(milliseconds=30),
-    max_wait=timedelta(seconds=1),
+    first_wait=timedelta(milliseconds=10),
+    max_wait=timedelta(milliseconds=200),
 )
+
+_AT_ONCE = {"backoff": {"policy": "constant_time", "constant_time": 50}}
 
 _CLIENT = {
     "proxy": {
@@ -63,8 +66,11 @@ _CLIENT = {
         "request_timeout": 4_000,
         "heavy_request_timeout": 4_000,
         "proxy_ban_timeout": 2_000,
-    }
+        "retries": _AT_ONCE,
+    },
+    "dynamic_table_retries": _AT_ONCE,
 }
+_LANES = 2
 _TOLD = ("batch", "rows", "reason", "attempt", "attempts", "transaction", "verdict")
 _ERROR_LENGTH = 3_000
 
@@ -136,6 +142,7 @@ class Queries:
             proxy=task.proxy,
             retry=RETRY,
             transaction_timeout=timedelta(seconds=query.timeout),
+            connections=_LANES,
             client_config=_CLIENT,
             listener=self._listener(query.name),
             **query.sink,
@@ -174,9 +181,12 @@ def main(arguments: list[str]) -> int:
     options = DriverOptions.load(arguments[0])
     if options.off:
         switch_off(options.off)
+    scratch = Path(options.scratch)
+    scratch.mkdir(parents=True, exist_ok=True)
+    os.environ["PYSPARK_PYTHON"] = str(open_nursery(scratch, options.report))
     commands = _commands()
     report = Report(options.report)
-    spark = _session(Path(options.scratch))
+    spark = _session(scratch)
     register_source(spark)
     report.tell(SESSION_READY)
     queries: Queries | None = None
@@ -216,7 +226,6 @@ def _commands() -> Iterator[dict[str, Any]]:
 
 
 def _session(scratch: Path) -> SparkSession:
-    scratch.mkdir(parents=True, exist_ok=True)
     return (
         SparkSession.builder.appName("chaos")
         # Tasks that are made to fail are tried again.

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.chaos.messages import DO, DRAIN, QUERY, RESTART, START, DriverOptions
+from benchmarks.chaos.nursery import NAME
 from yt_exactly_once.demo.process import Child, session_members
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 _MODULE = "benchmarks.chaos.driver"
 _LISTEN_SECONDS = 3600.0
 _PROC = Path("/proc")
-_PYTHON_OF_SPARK = b"pyspark."
 
 Inbox = queue.SimpleQueue[tuple["Driver", dict[str, Any] | None]]
 """What drivers told; `None` for one that has ended."""
@@ -56,6 +56,11 @@ class Driver(Child):
         self._inbox = inbox
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not ended by itself."""
+        return self._process.poll() is None
 
     def start(self, task: RoundTask) -> None:
         """Let it run the queries of a round, as soon as it can."""
@@ -90,8 +95,7 @@ class Driver(Child):
         found = []
         for member in session_members(self.pid):
             with contextlib.suppress(OSError):
-                command = Path(_PROC, str(member), "cmdline").read_bytes()
-                if _PYTHON_OF_SPARK in command and b"java" not in command.split(b"\0")[0]:
+                if Path(_PROC, str(member), "comm").read_text().strip() == NAME:
                     found.append(member)
         return sorted(found)
 

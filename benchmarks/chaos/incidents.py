@@ -9,13 +9,19 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections import Counter, deque
 from typing import TYPE_CHECKING
 
+from benchmarks.chaos.checkpoint import copy, is_usable, keep_true_one, twin
 from benchmarks.chaos.plan import DRIVER_KINDS, Incident, Kind
 from benchmarks.chaos.trouble import FAIL, KILL, Trouble
+from benchmarks.chaos.weather import LONGEST_HOLD
+from tests.flows import ledger_entries
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from yt.wrapper import YtClient
 
     from benchmarks.chaos.agenda import Agenda
@@ -29,7 +35,7 @@ _TRIGGER_PATIENCE = 8.0
 _LIFE_PATIENCE = 90.0
 """Seconds after which a driver is struck although it has not committed anything since the last time."""
 
-_TAKEOVER_PATIENCE = 20.0
+_SUCCESSOR_PATIENCE = 20.0
 _ZOMBIE_SECONDS = 6.0
 _RIVAL_SECONDS = 3.0
 _LOOK_SECONDS = 0.25
@@ -69,12 +75,14 @@ class Incidents:
         self._network = network
         self._client = client
         self._task = stage.task(proxy)
+        self._task_on_copies = stage.task(proxy, copies=True)
         self._agenda = agenda
         self._trouble = Trouble(str(stage.trouble))
         self._waiting: deque[Incident] = deque()
         self._struck = 0.0
         self._ready: float | None = None
         self._busy = False
+        self._duel: tuple[Driver, Driver] | None = None
         self._unmounted: set[str] = set()
 
     def begin(self) -> None:
@@ -110,12 +118,17 @@ class Incidents:
             return
         self._waiting.popleft()
         self._ready, driver.commits = None, 0
+        if incident.kind is Kind.COPY and not self._has_checkpoints():
+            return
         self._strike(incident, driver)
         self._struck = self._agenda.now
 
     def lost(self, driver: Driver) -> None:
         """Replace a driver that has ended by itself."""
         self._network.note("driver ended", driver=driver.number)
+        if self._duel is not None and driver in self._duel:
+            self._end_duel(self._duel)
+            return
         was_at_work = driver is self._fleet.current
         self._fleet.dismiss(driver)
         if was_at_work:
@@ -125,6 +138,11 @@ class Incidents:
         """Undo what can be undone, and return the one driver that goes on."""
         self._waiting.clear()
         self._agenda.clear()
+        if self._duel is not None:
+            self._separate(self._duel)
+        if any(twin(one.checkpoint).exists() for one in self._stage.subjects):
+            time.sleep(LONGEST_HOLD)
+            self._keep_true_checkpoints()
         self._fleet.dismiss_replaced()
         if self._fleet.current is not None:
             self._fleet.current.wake()
@@ -145,6 +163,9 @@ class Incidents:
         self.counts[incident.kind] += 1
         self._network.note(incident.kind.value, planned=round(incident.at, 3), **details)
 
+    def _has_checkpoints(self) -> bool:
+        return all(is_usable(one.checkpoint) for one in self._stage.subjects)
+
     def _strike(self, incident: Incident, driver: Driver) -> None:
         self._count(incident, driver=driver.number, trigger=incident.trigger)
         if incident.kind is Kind.DRIVER_KILL:
@@ -162,26 +183,45 @@ class Incidents:
             driver.stop()
             self._fleet.replace()
             successor = self._employ()
-            self._await_successor(driver, successor, self._agenda.now + _TAKEOVER_PATIENCE)
-        else:
+            self._await_successor(successor, lambda: self._wake_replaced(driver))
+        elif incident.kind is Kind.RIVAL:
             self._busy = True
             self._fleet.replace()
             rival = self._employ()
             loser = driver if incident.choice < 0.5 else rival
-            seconds = _RIVAL_SECONDS * (1 + incident.seconds)
-            self._agenda.after(seconds, lambda: self._end_rivalry(driver, rival, loser))
+            self._rival(incident, rival, lambda: self._end_rivalry(driver, rival, loser))
+        else:
+            self._busy = True
+            driver.stop()
+            for one in self._stage.subjects:
+                copy(one.checkpoint)
+            self._fleet.replace()
+            rival = self._fleet.employ(self._task_on_copies)
+            driver.wake()
+            self._duel = duel = (driver, rival)
+            self._rival(incident, rival, lambda: self._end_duel(duel))
 
     def _wake(self, driver: Driver) -> None:
         driver.wake()
         self._busy = False
 
-    def _await_successor(self, sleeper: Driver, successor: Driver, patience: float) -> None:
-        """Wake the one that was replaced once the other one has got on."""
-        if not successor.commits and self._agenda.now < patience:
-            self._agenda.after(
-                _LOOK_SECONDS, lambda: self._await_successor(sleeper, successor, patience)
-            )
-            return
+    def _rival(self, incident: Incident, rival: Driver, end: Callable[[], None]) -> None:
+        seconds = _RIVAL_SECONDS * (1 + incident.seconds)
+        self._await_successor(rival, lambda: self._agenda.after(seconds, end))
+
+    def _await_successor(self, successor: Driver, then: Callable[[], None]) -> None:
+        """Do something once another driver has got on, or has had its time."""
+        deadline = self._agenda.now + _SUCCESSOR_PATIENCE
+
+        def look() -> None:
+            if successor.commits or self._agenda.now > deadline:
+                then()
+            else:
+                self._agenda.after(_LOOK_SECONDS, look)
+
+        look()
+
+    def _wake_replaced(self, sleeper: Driver) -> None:
         sleeper.wake()
         self._agenda.after(_ZOMBIE_SECONDS, lambda: self._end_takeover(sleeper))
 
@@ -200,6 +240,33 @@ class Incidents:
             self._fleet.reinstate(old)
             for query in self._task.queries:
                 old.restart(query.name)
+
+    def _end_duel(self, duel: tuple[Driver, Driver]) -> None:
+        """Kill both, and go on from the checkpoints that the ledgers speak of."""
+        if self._duel is not duel:
+            return
+        self._separate(duel)
+        # A commit that was held back may still decide for one of them.
+        self._agenda.after(LONGEST_HOLD, self._go_on)
+
+    def _separate(self, duel: tuple[Driver, Driver]) -> None:
+        for driver in duel:
+            self.kills += driver.is_alive
+            self._fleet.dismiss(driver)
+        self._duel = None
+
+    def _go_on(self) -> None:
+        self._keep_true_checkpoints()
+        self._employ()
+        self._busy = False
+
+    def _keep_true_checkpoints(self) -> None:
+        for path in list(self._unmounted):
+            self._mount(path)
+        for one in self._stage.subjects:
+            entry = next(iter(ledger_entries(self._client, one.ledger)), None)
+            won = keep_true_one(one.checkpoint, self._stage.queue.path, entry)
+            self._network.note("checkpoint kept", query=one.name, copy=won)
 
     def _kill_worker(self, incident: Incident) -> None:
         driver = self._fleet.current

@@ -6,26 +6,22 @@ of `tests.flows`; nothing of the package under test.
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.chaos.checkpoint import Ends, read_cuts
 from benchmarks.chaos.messages import BATCH_COLUMN
 from tests.flows import Queue, Row, ledger_entries
 from yt_exactly_once.config import WriteMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from yt.wrapper import YtClient
 
     from benchmarks.chaos.stage import Stage, Subject
     from tests.flows import Rows
-
-Ends = dict[int, int]
-"""First row after a batch, per partition of the queue."""
 
 _SHOWN = 5
 
@@ -220,21 +216,3 @@ def compare(found: Rows, every: Rows, key: int | None) -> dict[str, Counter[tupl
         taken = {row[:key] for row in [*wrong, *stale]}
         lost = Counter({row: count for row, count in lost.items() if row[:key] not in taken})
     return {"lost": lost, "duplicated": copies, "stale": stale, "wrong": wrong}
-
-
-def read_cuts(checkpoint: Path) -> list[Ends]:
-    """Return where each batch ends, from the offset log of a checkpoint; batches count from 0."""
-    files = sorted(
-        (path for path in (checkpoint / "offsets").iterdir() if path.name.isdecimal()),
-        key=lambda path: int(path.name),
-    )
-    numbers = [int(path.name) for path in files]
-    if numbers != list(range(len(numbers))):
-        raise RuntimeError(f"The offset log of {checkpoint} has gaps: {numbers}")
-    return [_ends(path.read_text().splitlines()) for path in files]
-
-
-def _ends(lines: list[str]) -> Ends:
-    # First the version, then the metadata, then one line per source.
-    offset: dict[str, Any] = json.loads(lines[2])
-    return {int(partition): int(row) for partition, row in offset["partitions"].items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.chaos.checkpoint import twin
 from benchmarks.chaos.messages import BATCH_COLUMN, QueryTask, RoundTask
 from benchmarks.chaos.plan import target_path
 from tests.flows import QUERIES, Query, Queue, columns, create_table
@@ -91,8 +92,13 @@ class Stage:
             tables += [f"{one.target}_producer" for one in self.subjects if not one.plan.is_sorted]
         return tables
 
-    def task(self, proxy: str) -> RoundTask:
-        """Return what a driver has to do."""
+    def task(self, proxy: str, *, copies: bool = False) -> RoundTask:
+        """Return what a driver has to do.
+
+        Args:
+            proxy: address of the cluster.
+            copies: go on from the copies of the checkpoints.
+        """
         plan = self.plan
         return RoundTask(
             mode=plan.mode.value,
@@ -107,7 +113,7 @@ class Stage:
                     queue=self.queue.path,
                     consumer=one.consumer,
                     target=one.target,
-                    checkpoint=str(one.checkpoint),
+                    checkpoint=str(twin(one.checkpoint) if copies else one.checkpoint),
                     by_source=one.plan.by_source,
                     timeout=one.plan.timeout,
                     sink={

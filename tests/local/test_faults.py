@@ -143,6 +143,22 @@ def test_rule_counts_and_skips(cluster, patient, tmp):
     assert (rule["seen"], rule["hits"]) == (5, 2)
 
 
+def test_request_meets_one_end_only(cluster, patient, tmp):
+    """A rule behind the one that ended the request did nothing, and does not count a hit."""
+    cluster.inject("delay", "set", count=None)
+    cluster.inject("error", "set", count=None)
+    cluster.inject("lose_answer", "set", count=None)
+    _failure(patient.set, f"{tmp}/x", 1)
+    assert [(rule["seen"], rule["hits"]) for rule in cluster.faults()] == [(1, 1), (1, 1), (1, 0)]
+
+
+def test_only_requests_of_a_transaction_can_lose_it(cluster, patient, tmp):
+    """A lease that nobody has cannot expire."""
+    cluster.inject("expire_transaction", "set", count=None)
+    patient.set(f"{tmp}/x", 1)
+    assert cluster.faults()[0]["seen"] == 0
+
+
 def test_counts_are_shared_by_all_proxies(cluster, tmp):
     """One rule hits once, whichever proxy meets it."""
     cluster.inject("error", "set")

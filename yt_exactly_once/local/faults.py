@@ -35,6 +35,9 @@ ACTIONS = {
     "hold": "reset the connection at once and execute after `seconds`",
 }
 
+_PASSING = frozenset({"delay", "expire_transaction"})
+"""Actions after which a request goes on; any other one is the last that a request meets."""
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -144,16 +147,20 @@ class Faults:
         return [_brief(_load(rule)) for (rule,) in rows]
 
     def take(self, command: str, parameters: Mapping[str, Any]) -> list[Fault]:
-        """Count a request and return the rules that hit it, in the order they were added."""
+        """Count a request and return the rules that hit it, in the order they were added.
+
+        A rule that ends the request is the last one; those behind it have seen it and not hit it.
+        """
         with self._store.read() as connection:
             if not any(self._matches(r, command, parameters) for _, r, _, _ in _stored(connection)):
                 return []
-        taken = []
+        taken: list[Fault] = []
         with self._store.write() as connection:
             for number, rule, seen, hits in _stored(connection):
                 if not self._matches(rule, command, parameters):
                     continue
-                hit = _hits(rule, seen, hits)
+                ended = bool(taken) and taken[-1].action not in _PASSING
+                hit = not ended and _hits(rule, seen, hits)
                 connection.execute(
                     "UPDATE faults SET seen = seen + 1, hits = hits + ? WHERE id = ?", (hit, number)
                 )
@@ -172,6 +179,7 @@ class Faults:
         return (
             rule.command in {"*", command}
             and rule.proxy in {"", self._address}
+            and (rule.action != "expire_transaction" or "transaction_id" in parameters)
             and all(parameters.get(name) == value for name, value in rule.match.items())
         )
 

@@ -1,0 +1,75 @@
+"""Checkpoints as files: where batches end, and copies that a second driver goes on from."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.flows import Entry
+
+Ends = dict[int, int]
+"""First row after a batch, per partition of the queue."""
+
+
+def read_cuts(checkpoint: Path) -> list[Ends]:
+    """Return where each batch ends, from the offset log of a checkpoint; batches count from 0."""
+    files = sorted(
+        (path for path in (checkpoint / "offsets").iterdir() if path.name.isdecimal()),
+        key=lambda path: int(path.name),
+    )
+    numbers = [int(path.name) for path in files]
+    if numbers != list(range(len(numbers))):
+        raise RuntimeError(f"The offset log of {checkpoint} has gaps: {numbers}")
+    return [_ends(path) for path in files]
+
+
+def is_usable(checkpoint: Path) -> bool:
+    """Tell whether a query that goes on from there is the same query."""
+    return (checkpoint / "metadata").exists()
+
+
+def twin(checkpoint: Path) -> Path:
+    """Return where the copy of a checkpoint is."""
+    return checkpoint.with_name(f"{checkpoint.name}-copy")
+
+
+def copy(checkpoint: Path) -> None:
+    """Copy a checkpoint that nobody writes at the moment."""
+    shutil.copytree(checkpoint, twin(checkpoint))
+
+
+def keep_true_one(checkpoint: Path, queue: str, entry: Entry | None) -> bool:
+    """Keep, of a checkpoint and its copy, the one that the ledger speaks of; tell if it was the copy.
+
+    Args:
+        checkpoint: the original; the kept one will be there.
+        queue: path of the queue.
+        entry: what the ledger holds.
+
+    Raises:
+        RuntimeError: neither of them has planned the batch that is in the ledger.
+    """
+    copied = twin(checkpoint)
+    if entry is None or _has_planned(checkpoint, queue, entry):
+        shutil.rmtree(copied)
+        return False
+    if not _has_planned(copied, queue, entry):
+        raise RuntimeError(f"Nobody has planned the batch that is in the ledger: {entry}")
+    shutil.rmtree(checkpoint)
+    copied.rename(checkpoint)
+    return True
+
+
+def _has_planned(checkpoint: Path, queue: str, entry: Entry) -> bool:
+    path = checkpoint / "offsets" / str(entry.batch_id)
+    return path.exists() and _ends(path) == entry.ends[queue]
+
+
+def _ends(path: Path) -> Ends:
+    # First the version, then the metadata, then one line per source.
+    offset: dict[str, Any] = json.loads(path.read_text().splitlines()[2])
+    return {int(partition): int(row) for partition, row in offset["partitions"].items()}
