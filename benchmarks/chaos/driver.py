@@ -70,6 +70,7 @@ _CLIENT = {
     },
     "dynamic_table_retries": _AT_ONCE,
 }
+_SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-BytecodeVerificationRemote"
 _LANES = 2
 _TOLD = ("batch", "rows", "reason", "attempt", "attempts", "transaction", "verdict")
 _ERROR_LENGTH = 3_000
@@ -183,7 +184,8 @@ def main(arguments: list[str]) -> int:
         switch_off(options.off)
     scratch = Path(options.scratch)
     scratch.mkdir(parents=True, exist_ok=True)
-    os.environ["PYSPARK_PYTHON"] = str(open_nursery(scratch, options.report))
+    interpreter = str(open_nursery(scratch, options.report))
+    os.environ |= {"PYSPARK_PYTHON": interpreter, "PYSPARK_DRIVER_PYTHON": interpreter}
     commands = _commands()
     report = Report(options.report)
     spark = _session(scratch)
@@ -233,9 +235,7 @@ def _session(scratch: Path) -> SparkSession:
         .config("spark.driver.memory", "1g")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config(
-            "spark.driver.extraJavaOptions", f'"-Djava.io.tmpdir={scratch}" -XX:TieredStopAtLevel=1'
-        )
+        .config("spark.driver.extraJavaOptions", f'"-Djava.io.tmpdir={scratch}" {_SHORT_LIVED_JVM}')
         .config("spark.local.dir", str(scratch))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
