@@ -21,10 +21,10 @@ from tests.flows import ledger_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from sched import scheduler
 
     from yt.wrapper import YtClient
 
-    from benchmarks.chaos.agenda import Agenda
     from benchmarks.chaos.drivers import Driver, Fleet
     from benchmarks.chaos.network import Network
     from benchmarks.chaos.stage import Stage
@@ -50,7 +50,7 @@ class Incidents:
         network: the cluster under the weather.
         client: for the runner's own requests.
         proxy: address given to drivers.
-        agenda: for what must follow later.
+        agenda: for what must follow later; its time is that of the round.
 
     Attributes:
         counts: incidents carried out, by kind.
@@ -65,7 +65,7 @@ class Incidents:
         network: Network,
         client: YtClient,
         proxy: str,
-        agenda: Agenda,
+        agenda: scheduler,
     ) -> None:
         self.counts: Counter[str] = Counter()
         self.kills = 0
@@ -109,7 +109,7 @@ class Incidents:
         driver = self._fleet.current
         if not self._waiting or self._busy or driver is None:
             return
-        incident, now = self._waiting[0], self._agenda.now
+        incident, now = self._waiting[0], self._agenda.timefunc()
         if not driver.commits and not incident.early and now - self._struck < _LIFE_PATIENCE:
             return
         if self._ready is None:
@@ -121,7 +121,7 @@ class Incidents:
         if incident.kind is Kind.COPY and not self._has_checkpoints():
             return
         self._strike(incident, driver)
-        self._struck = self._agenda.now
+        self._struck = self._agenda.timefunc()
 
     def lost(self, driver: Driver) -> None:
         """Replace a driver that has ended by itself."""
@@ -137,7 +137,8 @@ class Incidents:
     def settle(self) -> Driver:
         """Undo what can be undone, and return the one driver that goes on."""
         self._waiting.clear()
-        self._agenda.clear()
+        for event in self._agenda.queue:
+            self._agenda.cancel(event)
         if self._duel is not None:
             self._separate(self._duel)
         if any(twin(one.checkpoint).exists() for one in self._stage.subjects):
@@ -176,7 +177,7 @@ class Incidents:
             self.stops += 1
             self._busy = True
             driver.stop()
-            self._agenda.after(incident.seconds, lambda: self._wake(driver))
+            self._agenda.enter(incident.seconds, 0, lambda: self._wake(driver))
         elif incident.kind is Kind.TAKEOVER:
             self.stops += 1
             self._busy = True
@@ -207,23 +208,23 @@ class Incidents:
 
     def _rival(self, incident: Incident, rival: Driver, end: Callable[[], None]) -> None:
         seconds = _RIVAL_SECONDS * (1 + incident.seconds)
-        self._await_successor(rival, lambda: self._agenda.after(seconds, end))
+        self._await_successor(rival, lambda: self._agenda.enter(seconds, 0, end))
 
     def _await_successor(self, successor: Driver, then: Callable[[], None]) -> None:
         """Do something once another driver has got on, or has had its time."""
-        deadline = self._agenda.now + _SUCCESSOR_PATIENCE
+        deadline = self._agenda.timefunc() + _SUCCESSOR_PATIENCE
 
         def look() -> None:
-            if successor.commits or self._agenda.now > deadline:
+            if successor.commits or self._agenda.timefunc() > deadline:
                 then()
             else:
-                self._agenda.after(_LOOK_SECONDS, look)
+                self._agenda.enter(_LOOK_SECONDS, 0, look)
 
         look()
 
     def _wake_replaced(self, sleeper: Driver) -> None:
         sleeper.wake()
-        self._agenda.after(_ZOMBIE_SECONDS, lambda: self._end_takeover(sleeper))
+        self._agenda.enter(_ZOMBIE_SECONDS, 0, lambda: self._end_takeover(sleeper))
 
     def _end_takeover(self, sleeper: Driver) -> None:
         if sleeper in self._fleet.replaced:
@@ -247,7 +248,7 @@ class Incidents:
             return
         self._separate(duel)
         # A commit that was held back may still decide for one of them.
-        self._agenda.after(LONGEST_HOLD, self._go_on)
+        self._agenda.enter(LONGEST_HOLD, 0, self._go_on)
 
     def _separate(self, duel: tuple[Driver, Driver]) -> None:
         for driver in duel:
@@ -297,7 +298,7 @@ class Incidents:
         self._client.unmount_table(path, sync=True)
         self._unmounted.add(path)
         self._count(incident, path=path)
-        self._agenda.after(incident.seconds * 0.3, lambda: self._mount(path))
+        self._agenda.enter(incident.seconds * 0.3, 0, lambda: self._mount(path))
 
     def _mount(self, path: str) -> None:
         self._client.mount_table(path, sync=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import queue
+import sched
 import shutil
 import time
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.chaos.agenda import Agenda
 from benchmarks.chaos.feeder import Feeder
 from benchmarks.chaos.incidents import Incidents
 from benchmarks.chaos.messages import (
@@ -122,7 +122,8 @@ class Round:
         self._feeder = Feeder(
             self._stage, arena.client(repeats=False), arena.client(), self._watcher.slowest
         )
-        self._agenda = Agenda()
+        began = time.monotonic()
+        self._agenda = sched.scheduler(lambda: time.monotonic() - began)
         self._incidents = Incidents(
             self._stage,
             arena.fleet,
@@ -148,7 +149,7 @@ class Round:
     @property
     def elapsed(self) -> float:
         """Seconds since the round began."""
-        return self._agenda.now
+        return self._agenda.timefunc()
 
     def run(self) -> Verdict:
         """Run it to its verdict."""
@@ -170,7 +171,7 @@ class Round:
         verdict = self._judge()
         numbers = self.tally.numbers
         numbers["rounds"] = 1
-        numbers["seconds"] = round(self._agenda.now)
+        numbers["seconds"] = round(self._agenda.timefunc())
         numbers["kills"], numbers["stops"] = self._incidents.kills, self._incidents.stops
         numbers["drivers_started"] = self._arena.fleet.started - started
         self.tally.faults.update(network.faults + self._incidents.counts)
@@ -183,20 +184,20 @@ class Round:
     def _suffer(self) -> None:
         for incident in self.plan.incidents:
             if incident.at < self._seconds:
-                self._agenda.at(incident.at, partial(self._incidents.happen, incident))
+                self._agenda.enterabs(incident.at, 0, partial(self._incidents.happen, incident))
         moment = 0.0
         for weather in self.plan.weathers:
             if moment >= self._seconds:
                 break
-            self._agenda.at(moment, partial(self._arena.network.change, weather))
+            self._agenda.enterabs(moment, 0, partial(self._arena.network.change, weather))
             moment += weather.seconds
-        self._listen(lambda: self._agenda.now >= self._seconds)
+        self._listen(lambda: self._agenda.timefunc() >= self._seconds)
 
     def _drain(self) -> None:
         driver = self._incidents.settle()
         driver.drain()
-        deadline = self._agenda.now + DRAIN_SECONDS
-        self._listen(lambda: self._drained or self._agenda.now > deadline, draining=True)
+        deadline = self._agenda.timefunc() + DRAIN_SECONDS
+        self._listen(lambda: self._drained or self._agenda.timefunc() > deadline, draining=True)
         self.tally.numbers["stuck"] = int(not self._drained)
         if self._drained:
             self._arena.fleet.rest()
@@ -208,10 +209,11 @@ class Round:
         """Take what drivers tell and do what is due, until something is the case."""
         inbox = self._arena.fleet.inbox
         while not done():
-            self._agenda.run_due()
+            left = self._agenda.run(blocking=False)
             self._incidents.told("")
+            turn = _TURN_SECONDS if left is None else min(left, _TURN_SECONDS)
             try:
-                driver, event = inbox.get(timeout=self._agenda.seconds_left(_TURN_SECONDS))
+                driver, event = inbox.get(timeout=turn)
             except queue.Empty:
                 self._arena.progress(self)
                 continue
@@ -225,7 +227,7 @@ class Round:
 
     def _hear(self, driver: Driver, event: dict[str, Any], *, draining: bool) -> None:
         name = event[EVENT]
-        moment = round(self._agenda.now, 3)
+        moment = round(self._agenda.timefunc(), 3)
         self._events.write(json.dumps({"at": moment, "driver": driver.number, **event}) + "\n")
         if name == SESSION_READY:
             return
@@ -239,10 +241,12 @@ class Round:
         elif name == QUERY_FAILED:
             self._arena.network.note("query failed", driver=driver.number, at_work=at_work, **event)
             if at_work and not draining:
-                self._agenda.after(_RESTART_SECONDS, partial(self._restart, driver, event[QUERY]))
+                self._agenda.enter(
+                    _RESTART_SECONDS, 0, partial(self._restart, driver, event[QUERY])
+                )
         elif name == NOT_DRAINED and at_work:
             self._drain_error = event[ERROR]
-            self._agenda.after(_RESTART_SECONDS, driver.drain)
+            self._agenda.enter(_RESTART_SECONDS, 0, driver.drain)
         elif name == DRAINED and at_work:
             self._drained = True
         if at_work:
