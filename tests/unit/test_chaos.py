@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from benchmarks.chaos.checkpoint import copy, keep_true_one, read_cuts
 from benchmarks.chaos.oracle import Findings, compare
 from benchmarks.chaos.plan import DRIVER_KINDS, Kind, Rates, RoundPlan
 from benchmarks.chaos.tally import error_name
+from tests.flows import Entry
 from yt_exactly_once.config import WriteMode
 
 FIRST, SECOND, THIRD = (1, 10), (2, 20), (3, 30)
@@ -46,6 +50,13 @@ def test_plan_strikes_the_driver_in_every_way():
     """No kind of incident is forgotten by the rates."""
     plan = RoundPlan.draw(5, WriteMode.TRANSACTIONAL, 0, Rates())
     assert {item.kind for item in plan.incidents} >= DRIVER_KINDS
+
+
+@pytest.mark.parametrize("mode", [WriteMode.AT_LEAST_ONCE, WriteMode.IDEMPOTENT])
+def test_checkpoints_are_copied_only_where_a_transaction_guards_them(mode):
+    """Two checkpoints may cut batches unlike, which the other modes do not promise to sort out."""
+    plan = RoundPlan.draw(5, mode, 0, Rates())
+    assert {item.kind for item in plan.incidents} == set(Kind) - {Kind.COPY}
 
 
 def test_idempotent_rounds_have_stateless_queries_only():
@@ -121,3 +132,50 @@ def test_losses_break_every_promise(finding):
 def test_failures_are_counted_by_their_cause(error, name):
     """Our error, else Spark's, else the first words."""
     assert error_name(error) == name
+
+
+def plan_batches(checkpoint, *ends):
+    """Write an offset log as Spark does, for one partition."""
+    log = checkpoint / "offsets"
+    log.mkdir(parents=True, exist_ok=True)
+    for number, end in enumerate(ends):
+        (log / str(number)).write_text(f"v1\n{{}}\n{json.dumps({'partitions': {'0': end}})}")
+
+
+def entry(batch, end):
+    """Return the ledger entry of a batch."""
+    return Entry(batch, {}, {"//queue": {0: end}}, {}, "t", 0)
+
+
+@pytest.fixture
+def doubled(tmp_path):
+    """A checkpoint and its copy, which have gone on from the first batch on their own."""
+    checkpoint = tmp_path / "checkpoint"
+    plan_batches(checkpoint, 10)
+    copy(checkpoint)
+    plan_batches(checkpoint, 10, 15)
+    plan_batches(tmp_path / "checkpoint-copy", 10, 18, 20)
+    return checkpoint
+
+
+@pytest.mark.parametrize(
+    ("held", "cuts", "copied"),
+    [
+        (None, [10, 15], False),
+        (entry(0, 10), [10, 15], False),
+        (entry(1, 15), [10, 15], False),
+        (entry(1, 18), [10, 18, 20], True),
+        (entry(2, 20), [10, 18, 20], True),
+    ],
+)
+def test_checkpoint_that_the_ledger_speaks_of_is_kept(doubled, held, cuts, copied):
+    """Of two drivers with checkpoints of their own, the one that has committed goes on."""
+    assert keep_true_one(doubled, "//queue", held) is copied
+    assert read_cuts(doubled) == [{0: end} for end in cuts]
+    assert [path.name for path in doubled.parent.iterdir()] == [doubled.name]
+
+
+def test_batch_that_nobody_has_planned_is_noticed(doubled):
+    """A ledger that speaks of neither checkpoint is broken."""
+    with pytest.raises(RuntimeError, match="Nobody has planned"):
+        keep_true_one(doubled, "//queue", entry(1, 17))
