@@ -53,8 +53,8 @@ class Network:
                 self.note("weather", name=self._weather.name, hits=hits)
             self._admin(self._cluster.clear_faults)
             self._weather = weather
-            for rule in weather.rules if weather else ():
-                self._admin(lambda rule=rule: self._cluster.inject(**rule))
+            if weather is not None:
+                self._admin(lambda: self._cluster.inject_plan(weather.rules))
 
     def kill_proxy(self, choice: float) -> int:
         """Kill one proxy; it is revived soon. Return its number."""

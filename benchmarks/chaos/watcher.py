@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from benchmarks.chaos.stage import Stage, Subject
     from tests.flows import Entry
 
-_PAUSE_SECONDS = 0.15
+_PAUSE_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
