@@ -75,7 +75,6 @@ def _common(view: View, node: Node) -> Computed:
     found: Computed = {
         "id": lambda: node.id,
         "type": lambda: node.type,
-        "key": lambda: node.name,
         "path": lambda: node.path,
         "parent_id": lambda: node.parent_id or "0-0-0-0",
         "builtin": lambda: False,
@@ -98,13 +97,15 @@ def _common(view: View, node: Node) -> Computed:
     }
     found |= _constants({k: v for k, v in defaults.items() if k not in stored})
     found |= _constants({"effective_acl": []})
+    if node.name:
+        found["key"] = lambda: node.name
     found["resource_usage"] = lambda: _resource_usage(view, node)
     found["recursive_resource_usage"] = lambda: _resource_usage(view, node)
     return found
 
 
 def _by_type(view: View, node: Node) -> Computed:
-    if node.type == "map_node":
+    if node.type in {"map_node", "list_node"}:
         count = lambda: len(view.children(node.id))  # noqa: E731
         return {"count": count, "recursive_resource_usage": lambda: _resource_usage(view, node)}
     if node.type == "link":

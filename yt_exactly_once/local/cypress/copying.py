@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.local.cypress import chunks, clock, hooks, nodes, tree
+from yt_exactly_once.local.cypress import chunks, clock, hooks, lists, nodes, tree
 from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.cypress.layout import ROOT_ID
 from yt_exactly_once.local.errors import YtError
@@ -125,7 +125,9 @@ def _copy_node(view: View, source_id: str, copy_id: str, node_type: str, options
         hooks.copy_table(view.connection, source_id, copy_id)
     elif node_type in {"table", "file"}:
         chunks.share(view, source_id, copy_id)
-    elif node_type == "map_node":
+    elif node_type in nodes.COMPOSITE:
+        if node_type == lists.LIST:
+            view.put_value(copy_id, view.value(source_id))
         for name, child_id in view.children(source_id).items():
             child_type = view.node_type(child_id) or "map_node"
             child_copy = make_id(child_type)

@@ -261,7 +261,7 @@ def _has_changes(view: View, node_id: str) -> bool:
 
 def _freeze(view: View, node_id: str) -> None:
     """Copy what a view sees of a node into versions of its own transaction."""
-    if view.node_type(node_id) == "map_node":
+    if view.node_type(node_id) in {"map_node", "list_node"}:
         view.freeze_children(node_id)
     attributes = view.attributes(node_id)
     value = view.value(node_id)

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
-from yt_exactly_once.local.cypress import attributes, branches, clock, hooks, locks, tree, values
+from yt_exactly_once.local.cypress import (
+    attributes,
+    branches,
+    clock,
+    hooks,
+    lists,
+    locks,
+    tree,
+    values,
+)
 from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.cypress.layout import ROOT_ID, TRUNK
 from yt_exactly_once.local.cypress.ypath import Mark, YPath
@@ -28,11 +37,14 @@ SCALAR_DEFAULTS: dict[str, Any] = {
     "double_node": 0.0,
     "boolean_node": False,
 }
+COMPOSITE = frozenset(("map_node", lists.LIST))
+"""Nodes that have children."""
+
 CREATABLE = frozenset(
     (
         *SCALAR_DEFAULTS,
-        *tree.VALUE_TYPES,
-        "map_node",
+        *COMPOSITE,
+        tree.DOCUMENT,
         "table",
         "file",
         "link",
@@ -98,16 +110,29 @@ def place(
     view: View, position: Position, node_id: str, *, recursive: bool, owner: str = "root"
 ) -> None:
     """Lead a path to a node: make missing parents, take locks, and unlink what was there."""
+    index: int | None = None
     if not position.rest:
         found = view.place(position.id)
         if found is None:
             raise YtError(f"{position.path} has no place in the tree to put a node at")
         parent_id, name = found
+        if view.node_type(parent_id) == lists.LIST:
+            index = view.order(parent_id).index(name)
         unlink(view, position.id)
+    elif position.type == lists.LIST:
+        parent_id, name = position.id, ""
+        index = lists.place_for(view, parent_id, position.rest, position.path)
+        if index is None:
+            raise position.missing()
+        if recursive:
+            raise lists.refuse_recursive(position.path)
     else:
         parent_id, name = _make_parents(view, position, recursive=recursive, owner=owner)
-    locks.acquire(view, parent_id, locks.SHARED, child_key=name)
-    view.put_child(parent_id, name, node_id)
+    if index is None:
+        locks.acquire(view, parent_id, locks.SHARED, child_key=name)
+        view.put_child(parent_id, name, node_id)
+    else:
+        lists.insert(view, parent_id, index, node_id)
     clock.touch(view, parent_id, "content")
 
 
@@ -156,11 +181,12 @@ def _initial(wish: Creation) -> tuple[str, dict[str, Any]]:
 
 def _fill(view: View, node_id: str, node_type: str, given: dict[str, Any]) -> None:
     """Give a new node its content and attributes."""
-    value = given.pop("value", None) if node_type in tree.VALUE_TYPES else None
     if node_type in SCALAR_DEFAULTS:
         view.put_value(node_id, SCALAR_DEFAULTS[node_type])
-    elif node_type in tree.VALUE_TYPES:
-        view.put_value(node_id, [] if value is None and node_type == "list_node" else value)
+    elif node_type == tree.DOCUMENT:
+        view.put_value(node_id, given.pop("value", None))
+    elif node_type == lists.LIST:
+        view.put_value(node_id, [])
     elif node_type == "link":
         view.put_value(node_id, _link_target(given.pop("target_path", None)))
     elif node_type == "table" and given.get("dynamic"):
@@ -213,9 +239,12 @@ def unlink(view: View, node_id: str) -> None:
 
 
 def detach(view: View, parent_id: str, name: str) -> None:
-    """Take a name out of a map, leaving the node that it led to."""
-    locks.acquire(view, parent_id, locks.SHARED, child_key=name)
-    view.put_child(parent_id, name, None)
+    """Take a child out of its map or list, leaving the node."""
+    if view.node_type(parent_id) == lists.LIST:
+        lists.drop(view, parent_id, name)
+    else:
+        locks.acquire(view, parent_id, locks.SHARED, child_key=name)
+        view.put_child(parent_id, name, None)
     clock.touch(view, parent_id, "content")
 
 
@@ -249,7 +278,7 @@ def remove(view: View, path: YPath, *, recursive: bool, force: bool) -> None:
         attributes.delete(view, node, position.rest[1:], force=force)
     elif position.is_inner:
         _remove_inner(view, position, force=force)
-    elif position.rest == (Mark.ASTERISK,) and position.type == "map_node":
+    elif position.rest == (Mark.ASTERISK,) and position.type in COMPOSITE:
         for child_id in view.children(position.id).values():
             _check_empty(view, child_id, recursive=recursive)
             unlink(view, child_id)
@@ -314,18 +343,27 @@ def _plant(view: View, node_id: str, node_type: str, value: Any, owner: str) -> 
     view.add_node(node_id, node_type)
     given = {str(k): v for k, v in (getattr(value, "attributes", None) or {}).items()}
     view.put_attributes(node_id, {**clock.birth(view.connection, owner), **given})
-    if node_type != "map_node":
+    if node_type in COMPOSITE:
+        _plant_children(view, node_id, node_type, value, owner)
+    else:
         view.put_value(node_id, without_attributes(value))
-        return
-    for name, item in value.items():
+
+
+def _plant_children(view: View, node_id: str, node_type: str, value: Any, owner: str) -> None:
+    if node_type == lists.LIST:
+        named = {lists.new_key(): item for item in value}
+        view.put_value(node_id, list(named))
+    else:
+        named = {str(name): item for name, item in value.items()}
+    for name, item in named.items():
         child_type = type_of(item)
         child_id = make_id(child_type)
-        view.put_child(node_id, str(name), child_id)
+        view.put_child(node_id, name, child_id)
         _plant(view, child_id, child_type, item, owner)
 
 
 def _set_self(view: View, position: Position, value: Any, *, force: bool, owner: str) -> None:
-    if position.type in tree.VALUE_TYPES:
+    if position.type == tree.DOCUMENT:
         locks.acquire(view, position.id)
         view.put_value(position.id, value)
     elif position.type in SCALAR_DEFAULTS:
@@ -337,18 +375,14 @@ def _set_self(view: View, position: Position, value: Any, *, force: bool, owner:
             )
         locks.acquire(view, position.id)
         view.put_value(position.id, without_attributes(value))
-    elif position.type == "map_node" and isinstance(value, dict):
+    elif position.type in COMPOSITE and type_of(value) == position.type:
         values.check_depth(value, position.path.count("/"), position.path)
         if not force and position.id == ROOT_ID:
             raise YtError("Cannot replace the root")
         locks.acquire(view, position.id)
         for child_id in view.children(position.id).values():
             unlink(view, child_id)
-        for name, item in value.items():
-            child_type = type_of(item)
-            child_id = make_id(child_type)
-            view.put_child(position.id, str(name), child_id)
-            _plant(view, child_id, child_type, item, owner)
+        _plant_children(view, position.id, position.type, value, owner)
     else:
         raise YtError(
             f'"Set" method is not supported for {position.path} of type "{position.type}"'
@@ -380,7 +414,7 @@ def type_of(value: Any) -> str:
 
 
 def without_attributes(value: Any) -> Any:
-    """Return a scalar or list without its own attributes."""
+    """Return a value without its own attributes."""
     if not getattr(value, "attributes", None):
         return value
     if isinstance(value, yson.YsonUint64):

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
-from yt_exactly_once.local.cypress import attributes, tree, values
-from yt_exactly_once.local.cypress.nodes import SCALAR_DEFAULTS, without_attributes
+from yt_exactly_once.local.cypress import attributes, lists, tree, values
+from yt_exactly_once.local.cypress.nodes import COMPOSITE, SCALAR_DEFAULTS, without_attributes
 from yt_exactly_once.local.errors import Code, YtError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def list_(
         if len(position.rest) == 1:
             return attributes.names(view, node)
         return values.keys(_get_attribute(view, position, None), position.given)
-    if position.is_inner or (not position.rest and position.type in tree.VALUE_TYPES):
+    if position.is_inner or (not position.rest and position.type == tree.DOCUMENT):
         inner = values.get(view.value(position.id), position.rest, position.path)
         return values.keys(inner, position.given)
     if position.rest:
@@ -120,12 +120,10 @@ def _show(
     is_root: bool,
 ) -> Any:
     shown: Any = yson.YsonEntity()
-    if position.type == "map_node":
+    if position.type in COMPOSITE:
         if is_root or not view.attribute(position.id, "opaque"):
             shown = _show_children(view, position, names, max_size)
-    elif position.type in {*SCALAR_DEFAULTS, "list_node"} or (
-        is_root and position.type in tree.VALUE_TYPES
-    ):
+    elif position.type in SCALAR_DEFAULTS or (is_root and position.type == tree.DOCUMENT):
         shown = view.value(position.id)
     if names:
         wanted = _attributes_of(view, position.id, position.path, names, position.type)
@@ -137,16 +135,16 @@ def _show_children(
     view: View, position: Position, names: Sequence[str], max_size: int | None
 ) -> Any:
     children = view.children(position.id)
+    in_list = position.type == lists.LIST
+    keys = view.order(position.id) if in_list else list(children)[:max_size]
     shown: dict[str, Any] = {}
-    for name, child_id in list(children.items())[:max_size]:
-        child = tree.Position(
-            child_id,
-            view.node_type(child_id) or "",
-            f"{position.path}/{name}",
-            (),
-            position.given,
-        )
+    for index, name in enumerate(keys):
+        where = f"{position.path}/{index if in_list else name}"
+        child_type = view.node_type(children[name]) or ""
+        child = tree.Position(children[name], child_type, where, (), position.given)
         shown[name] = _show(view, child, names, None, is_root=False)
+    if in_list:
+        return list(shown.values())
     if max_size is not None and len(children) > max_size:
         return with_attributes(shown, {"incomplete": True})
     return shown

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.cypress import layout, master_transactions, seeds, ypath
+from yt_exactly_once.local.cypress import layout, lists, master_transactions, seeds, ypath
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.cypress.ypath import Mark, Step, YPath
 from yt_exactly_once.local.errors import Code, YtError
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.store import Store
 
 _MAX_LINKS = 32
-VALUE_TYPES = frozenset(("document", "list_node"))
-"""Nodes whose content is one value that a path may reach into."""
+DOCUMENT = "document"
+"""The type of nodes whose content is one value that a path may reach into."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Node:
         id: object id.
         type: object type, such as `map_node` or `table`.
         parent_id: id of the parent; `None` for the root and for objects without a path.
-        name: key in the parent.
+        name: key in the parent; empty in a list.
         path: the one path without links that leads here; `#id` for objects without a path.
         attributes: every stored attribute, system and user.
     """
@@ -71,7 +71,7 @@ class Position:
     @property
     def is_inner(self) -> bool:
         """Whether the path leads into the value of a document."""
-        return bool(self.rest) and self.type in VALUE_TYPES and not self.is_attribute
+        return bool(self.rest) and self.type == DOCUMENT and not self.is_attribute
 
     def missing(self) -> YtError:
         """Return the error for a path that does not exist."""
@@ -79,6 +79,8 @@ class Position:
         name = step.value if isinstance(step, Mark) else step
         if self.type == "map_node":
             reason = f'Node {self.path} has no child with key "{name}"'
+        elif self.type == lists.LIST:
+            reason = f"Node {self.path} has no child with index {name}"
         else:
             reason = f"{self.path} cannot have children"
         return YtError(
@@ -161,15 +163,32 @@ def _walk(view: View, path: YPath, links_left: int, *, follow_last: bool) -> Pos
         if rest and rest[0] is Mark.AMPERSAND:
             rest = rest[1:]
             continue
-        if not rest or not isinstance(rest[0], str) or node_type != "map_node":
+        child = _child(view, node_id, node_type, rest[0], where) if rest else None
+        if child is None:
             break
-        child_id = view.child(node_id, rest[0])
-        child_type = view.node_type(child_id) if child_id else None
-        if child_id is None or child_type is None:
-            break
-        where = f"{where}/{ypath.escape(rest[0])}"
-        node_id, node_type, rest = child_id, child_type, rest[1:]
+        node_id, node_type, where = child
+        rest = rest[1:]
     return Position(node_id, node_type, where, rest, path.text)
+
+
+def _child(
+    view: View, node_id: str, node_type: str, step: Step, where: str
+) -> tuple[str, str, str] | None:
+    """Return id, type and path of the child that a step leads to."""
+    if not isinstance(step, str):
+        return None
+    if node_type == "map_node":
+        name, shown = step, ypath.escape(step)
+    elif node_type == lists.LIST:
+        index = lists.find(view, node_id, step, where)
+        if index is None:
+            return None
+        name, shown = view.order(node_id)[index], str(index)
+    else:
+        return None
+    child_id = view.child(node_id, name)
+    child_type = view.node_type(child_id) if child_id else None
+    return (child_id, child_type, f"{where}/{shown}") if child_id and child_type else None
 
 
 def _start(view: View, path: YPath) -> tuple[str, str, str]:
@@ -203,6 +222,8 @@ def load(view: View, position: Position) -> Node:
     """Return the node at a position."""
     place = view.place(position.id)
     parent_id, name = place or (None, "")
+    if parent_id is not None and view.node_type(parent_id) == lists.LIST:
+        name = ""
     return Node(
         position.id, position.type, parent_id, name, position.path, view.attributes(position.id)
     )

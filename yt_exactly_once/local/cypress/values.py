@@ -64,7 +64,10 @@ def set_(
     if isinstance(holder, dict) and isinstance(last, str):
         holder[last] = new
     elif isinstance(holder, list) and isinstance(last, str):
-        _set_item(holder, last, new, where)
+        if is_insertion(last):
+            holder.insert(insertion_index(holder, last, where), new)
+        else:
+            holder[item_index(holder, last, where)] = new
     else:
         raise _no_children(where)
     return value
@@ -98,7 +101,7 @@ def remove(value: Any, steps: Sequence[Step], where: str, *, force: bool = False
     if isinstance(holder, dict):
         del holder[last]
     else:
-        del holder[_index(holder, str(last), where)]
+        del holder[item_index(holder, str(last), where)]
     return value
 
 
@@ -117,7 +120,7 @@ def _child(value: Any, step: Step, where: str) -> Any:
             return value[step]
         raise YtError(f'Node {where} has no child with key "{step}"', Code.RESOLVE)
     if isinstance(value, list) and isinstance(step, str):
-        return value[_index(value, step, where)]
+        return value[item_index(value, step, where)]
     raise _no_children(where)
 
 
@@ -125,28 +128,49 @@ def _no_children(where: str) -> YtError:
     return YtError(f"{where} cannot have children", Code.RESOLVE)
 
 
-def _index(value: list[Any], step: str, where: str) -> int:
-    try:
-        index = int(step)
-    except ValueError as error:
-        raise YtError(f'"{step}" is not a valid list index in {where}', Code.RESOLVE) from error
-    found = index + len(value) if index < 0 else index
-    if not 0 <= found < len(value):
+def item_index(items: Sequence[Any], step: str, where: str) -> int:
+    """Return the index of the item that a step names; negative ones count from the end.
+
+    Raises:
+        YtError: with code 500 when there is no such item.
+    """
+    index = parse_index(step, where)
+    found = index + len(items) if index < 0 else index
+    if not 0 <= found < len(items):
         raise YtError(
-            f"Node {where} has no child with index {index}: it has {len(value)} items",
+            f"Node {where} has no child with index {index}: it has {len(items)} items",
             Code.RESOLVE,
         )
     return found
 
 
-def _set_item(items: list[Any], step: str, new: Any, where: str) -> None:
+def parse_index(step: str, where: str) -> int:
+    """Read a list index.
+
+    Raises:
+        YtError: with code 500 when it is none.
+    """
+    try:
+        return int(step)
+    except ValueError as error:
+        raise YtError(f'"{step}" is not a valid list index in {where}', Code.RESOLVE) from error
+
+
+def is_insertion(step: str) -> bool:
+    """Tell whether a step names a place between the items of a list."""
+    return step in {_BEGIN, _END} or step.startswith((_BEFORE, _AFTER))
+
+
+def insertion_index(items: Sequence[Any], step: str, where: str) -> int:
+    """Return the index that an item put at such a place gets.
+
+    Raises:
+        YtError: with code 500 when the item beside it is not there.
+    """
     if step == _BEGIN:
-        items.insert(0, new)
-    elif step == _END:
-        items.append(new)
-    elif step.startswith(_BEFORE):
-        items.insert(_index(items, step.removeprefix(_BEFORE), where), new)
-    elif step.startswith(_AFTER):
-        items.insert(_index(items, step.removeprefix(_AFTER), where) + 1, new)
-    else:
-        items[_index(items, step, where)] = new
+        return 0
+    if step == _END:
+        return len(items)
+    if step.startswith(_BEFORE):
+        return item_index(items, step.removeprefix(_BEFORE), where)
+    return item_index(items, step.removeprefix(_AFTER), where) + 1

@@ -78,7 +78,7 @@ class View:
         return child
 
     def children(self, parent_id: str) -> dict[str, str]:
-        """Return the children of a map node by name, in the order of names."""
+        """Return the children of a map or list node by name, in the order of names."""
         frozen = self._frozen_in(parent_id)
         if frozen is not None and len(self.chain) > 1:
             return replace(self, chain=(frozen,)).children(parent_id)
@@ -91,8 +91,12 @@ class View:
         seen = {name: self._nearest(found, None) for name, found in versions.items()}
         return {name: child_id for name, child_id in seen.items() if child_id is not None}
 
+    def order(self, list_id: str) -> list[str]:
+        """Return the names of the children of a list node in their order."""
+        return [str(name) for name in self.value(list_id)]
+
     def freeze_children(self, parent_id: str) -> None:
-        """Keep the children of a map node as they are now, in this transaction."""
+        """Keep the children of a map or list node as they are now, in this transaction."""
         for name, child_id in self.children(parent_id).items():
             self.put_child(parent_id, name, child_id)
         self.put_child(parent_id, _FROZEN, None)
@@ -126,7 +130,8 @@ class View:
             if place is None:
                 return f"#{node_id}"
             current, name = place
-            names.append(escape(name))
+            in_list = self.node_type(current) == "list_node"
+            names.append(str(self.order(current).index(name)) if in_list else escape(name))
         return "/" + "".join("/" + name for name in reversed(names))
 
     def put_child(self, parent_id: str, name: str, child_id: str | None) -> None:
@@ -199,7 +204,7 @@ class View:
         )
 
     def value(self, node_id: str) -> Any:
-        """Return the content of a scalar, a document or a link."""
+        """Return the content of a scalar, a document or a link, or the order of a list."""
         found = self.connection.execute(
             "SELECT tx, value FROM cypress_contents WHERE node_id = ?", (node_id,)
         )

@@ -1,0 +1,152 @@
+"""List nodes: items are nodes of their own, found by their index."""
+
+from __future__ import annotations
+
+import pytest
+import yt.wrapper as yt
+from yt import yson
+
+
+@pytest.fixture
+def items(client, tmp):
+    path = f"{tmp}/list"
+    client.set(path, ["a", {"k": [1, 2]}, 3])
+    return path
+
+
+def test_items_have_types_and_attributes(client, items):
+    """What `get` and `set` say of nodes holds for items too."""
+    types = [item.attributes["type"] for item in client.get(items, attributes=["type"])]
+    assert types == ["string_node", "map_node", "int64_node"]
+    assert client.get(f"{items}/@count") == 3
+    assert client.get(f"{items}/1/k/-1") == 2
+    assert client.get(f"{items}/-2/@path") == f"{items}/1"
+    assert not client.exists(f"{items}/1/@key")
+    client.set(f"{items}/0/@color", "red")
+    client.set(f"{items}/begin", 0)
+    assert client.get(f"{items}/1/@color") == "red"
+
+
+def test_attributes_of_items_come_with_the_value(client, tmp):
+    """As those of the children of a map do."""
+    client.set(f"{tmp}/list", [yson.to_yson_type(1, {"unit": "ms"})])
+    assert client.get(f"{tmp}/list/0/@unit") == "ms"
+    assert client.get(f"{tmp}/list") == [1]
+
+
+def test_items_are_put_at_places(client, items):
+    """Before the first, after the last, beside another."""
+    client.set(f"{items}/begin", "first")
+    client.set(f"{items}/end", "last")
+    client.set(f"{items}/before:1", "left")
+    client.set(f"{items}/after:-1", "more")
+    client.set(f"{items}/after:0", "right")
+    wanted = ["first", "right", "left", "a", {"k": [1, 2]}, 3, "last", "more"]
+    assert client.get(items) == wanted
+
+
+def test_item_of_another_type_is_not_set(client, items):
+    """An item is a node: it keeps its type."""
+    client.set(f"{items}/2", 4)
+    with pytest.raises(yt.YtResponseError, match="types must match"):
+        client.set(f"{items}/2", "four")
+    assert client.get(f"{items}/2") == 4
+
+
+def test_list_is_replaced_by_a_list_only(client, items):
+    """With everything below."""
+    client.set(items, ["x"], force=True)
+    assert client.get(items) == ["x"]
+    with pytest.raises(yt.YtResponseError):
+        client.set(items, {"x": 1}, force=True)
+
+
+@pytest.mark.parametrize("step", ["3", "-4", "before:3", "after:9", "word"])
+def test_place_that_is_not_there_is_missing(client, items, step):
+    """For reading as for writing."""
+    for call in (lambda: client.get(f"{items}/{step}"), lambda: client.set(f"{items}/{step}", 1)):
+        with pytest.raises(yt.YtResponseError) as caught:
+            call()
+        assert caught.value.contains_code(500)
+    assert client.get(f"{items}/@count") == 3
+
+
+def test_lists_hold_any_node(client, items):
+    """Tables too; a search sees them."""
+    client.create("table", f"{items}/end")
+    client.write_table(f"{items}/3", [{"x": 1}])
+    assert list(client.read_table(f"{items}/3")) == [{"x": 1}]
+    assert list(client.search(items, node_type="table")) == [f"{items}/3"]
+    with pytest.raises(yt.YtResponseError, match="recursive"):
+        client.create("table", f"{items}/end", recursive=True)
+    assert client.get(f"{items}/@count") == 4
+
+
+def test_items_are_removed(client, items):
+    """The others move up; a list with items needs `recursive`."""
+    table = client.create("table", f"{items}/begin")
+    client.remove(f"{items}/0")
+    assert not client.exists(f"#{table}")
+    client.remove(f"{items}/-1")
+    assert client.get(items) == ["a", {"k": [1, 2]}]
+    with pytest.raises(yt.YtResponseError) as caught:
+        client.remove(items)
+    assert caught.value.contains_code(506)
+    client.remove(f"{items}/*", recursive=True)
+    assert client.get(items) == []
+    client.remove(items)
+
+
+def test_item_replaced_keeps_its_place(client, items):
+    """`create` with `force` puts the new node where the old one was."""
+    client.create("map_node", f"{items}/0", force=True)
+    assert client.get(items) == [{}, {"k": [1, 2]}, 3]
+
+
+def test_lists_are_copied_and_items_moved(client, tmp, items):
+    """Between lists and maps, and inside a list."""
+    client.copy(items, f"{tmp}/copy")
+    client.set(f"{tmp}/copy/end", "only here")
+    assert client.get(items) == ["a", {"k": [1, 2]}, 3]
+    client.move(f"{items}/1", f"{tmp}/map")
+    client.move(f"{items}/0", f"{items}/end")
+    client.copy(f"{tmp}/map", f"{items}/begin")
+    assert client.get(items) == [{"k": [1, 2]}, 3, "a"]
+    assert client.get(f"{tmp}/map/@key") == "map"
+    assert client.get(f"{tmp}/copy") == ["a", {"k": [1, 2]}, 3, "only here"]
+
+
+def test_change_of_a_list_belongs_to_its_transaction(client, items):
+    """It locks the whole list; nobody else sees it before the commit."""
+    with client.Transaction(timeout=60_000) as transaction:
+        client.set(f"{items}/end", 4)
+        client.remove(f"{items}/0")
+        with client.Transaction(transaction_id="0-0-0-0", ping=False):
+            assert client.get(items) == ["a", {"k": [1, 2]}, 3]
+            with pytest.raises(yt.YtResponseError) as caught:
+                client.set(f"{items}/end", 5)
+            assert caught.value.contains_code(402)
+        assert client.get(items) == [{"k": [1, 2]}, 3, 4]
+        assert client.get(f"#{transaction.transaction_id}/@lock_ids")
+    assert client.get(items) == [{"k": [1, 2]}, 3, 4]
+
+
+def test_aborted_change_of_a_list_is_undone(client, aborted, items):
+    """Items put, moved and removed."""
+    with aborted(client):
+        client.set(f"{items}/end", 4)
+        client.move(f"{items}/0", f"{items}/end")
+        client.remove(f"{items}/0", recursive=True)
+        assert client.get(items) == [3, 4, "a"]
+    assert client.get(items) == ["a", {"k": [1, 2]}, 3]
+
+
+def test_snapshot_keeps_items(client, items):
+    """As it keeps the children of a map."""
+    with client.Transaction(timeout=60_000):
+        client.lock(items, mode="snapshot")
+        with client.Transaction(transaction_id="0-0-0-0", ping=False):
+            client.remove(f"{items}/0")
+            client.set(f"{items}/end", 4)
+        assert client.get(items) == ["a", {"k": [1, 2]}, 3]
+    assert client.get(items) == [{"k": [1, 2]}, 3, 4]
