@@ -242,3 +242,149 @@ def test_session_is_created_outside_of_the_transaction(client, sticky, producer,
         member.create_queue_producer_session(producer, queue, "s")
     member.abort_transaction(transaction_id)
     assert client.create_queue_producer_session(producer, queue, "s")["epoch"] == 1
+
+
+def stored(client, producer):
+    """Return every session: its key, number, epoch and meta."""
+    return {
+        (row["queue_path"], row["session_id"]): (
+            row["sequence_number"],
+            row["epoch"],
+            row["user_meta"],
+        )
+        for row in client.select_rows(f"* from [{producer}]")
+    }
+
+
+def test_producer_is_a_mounted_table_of_its_schema(client, producer):
+    """Creating one is creating a table."""
+    assert client.get(f"{producer}/@type") == "table"
+    assert client.get(f"{producer}/@dynamic")
+    assert client.get(f"{producer}/@treat_as_queue_producer")
+    assert client.get(f"{producer}/@tablet_state") == "mounted"
+    schema = client.get(f"{producer}/@schema")
+    assert schema.attributes == {"strict": True, "unique_keys": True}
+    assert [(c["name"], c["type"], c["required"], c.get("sort_order")) for c in schema] == [
+        ("queue_cluster", "string", True, "ascending"),
+        ("queue_path", "string", True, "ascending"),
+        ("session_id", "string", True, "ascending"),
+        ("sequence_number", "int64", True, None),
+        ("epoch", "int64", True, None),
+        ("user_meta", "any", False, None),
+        ("system_meta", "any", False, None),
+    ]
+
+
+def test_session_goes_on_from_what_its_row_says(client, producer, queue, open_session):
+    """Until it is removed; then epochs begin again."""
+    meta = {"foo": [1, 2, 3], "bar": {"baz": True}}
+    assert open_session(user_meta=meta)["user_meta"] == meta
+    row = {"queue_cluster": "local", "queue_path": queue, "session_id": "s"}
+    client.insert_rows(producer, [{**row, "sequence_number": 100, "epoch": 200}], update=True)
+    answer = open_session(user_meta=[1, 2, 3])
+    assert answer == {"sequence_number": 100, "epoch": 201, "user_meta": [1, 2, 3]}
+    assert stored(client, producer) == {(queue, "s"): (100, 201, [1, 2, 3])}
+    assert open_session()["epoch"] == 202
+    client.remove_queue_producer_session(producer, queue, "s")
+    assert stored(client, producer) == {}
+    assert open_session() == {"sequence_number": -1, "epoch": 0, "user_meta": None}
+
+
+def test_sessions_of_other_names_and_queues_are_apart(client, tmp, producer, queue):
+    """Each has epochs, meta and an end of its own."""
+    other = f"{tmp}/other"
+    client.create("table", other, attributes={"dynamic": True, "schema": [VALUE]})
+    client.mount_table(other, sync=True)
+    sessions = {(queue, "a"): 1, (other, "a"): 3, (queue, "b"): 2}
+    for path, name in sessions:
+        client.create_queue_producer_session(producer, path, name, user_meta=f"{path} {name}")
+    for (path, name), times in sessions.items():
+        for epoch in range(1, times + 1):
+            answer = client.create_queue_producer_session(producer, path, name)
+            assert answer["epoch"] == epoch
+    assert stored(client, producer) == {
+        (path, name): (-1, times, f"{path} {name}") for (path, name), times in sessions.items()
+    }
+    while sessions:
+        client.remove_queue_producer_session(producer, *sessions.popitem()[0])
+        assert stored(client, producer).keys() == sessions.keys()
+
+
+def test_session_created_twice_by_one_mutation_is_created_once(raw, producer, queue, open_session):
+    """The answer is that of the first; another mutation raises the epoch."""
+    assert open_session()["epoch"] == 0
+    for mutation_id, epoch in (("1-1-1-1", 1), ("1-1-1-1", 1), ("1-1-1-2", 2)):
+        parameters = {"producer_path": producer, "queue_path": queue, "session_id": "s"}
+        parameters["mutation_id"] = mutation_id
+        answer = raw.command("POST", "create_queue_producer_session", parameters)
+        assert answer.json()["epoch"] == epoch
+
+
+def test_refused_push_leaves_session_and_queue_alone(client, producer, queue, open_session):
+    """Whatever was wrong with it."""
+    open_session()
+    client.push_queue_producer(producer, queue, "s", 0, numbered(6, 10))
+    for rows in ([{"v": "11"}], [*numbered(17), {"v": "18"}], numbered(17, 17)):
+        with pytest.raises(YtResponseError) as caught:
+            client.push_queue_producer(producer, queue, "s", 0, rows)
+        assert caught.value.contains_code(3103)
+    assert stored(client, producer) == {(queue, "s"): (10, 0, None)}
+    assert values(client, queue) == [6, 10]
+
+
+def test_new_epoch_goes_on_with_the_numbers_of_the_old(client, producer, queue, open_session):
+    """What was pushed before stays skipped."""
+    open_session()
+    client.push_queue_producer(producer, queue, "s", 0, numbered(0))
+    assert open_session() == {"sequence_number": 0, "epoch": 1, "user_meta": None}
+    answer = client.push_queue_producer(producer, queue, "s", 1, numbered(0, 1))
+    assert answer == {"last_sequence_number": 1, "skipped_row_count": 1}
+    assert values(client, queue) == [0, 1]
+
+
+def test_transactions_of_two_sessions_both_commit(client, sticky, producer, queue, open_session):
+    """Their session rows are not the same row."""
+    members = {}
+    for name in ("left", "right"):
+        open_session(name)
+        members[name] = sticky()
+    transactions = [member.Transaction(type="tablet") for member in members.values()]
+    for transaction in transactions:
+        transaction.__enter__()
+    for number, (name, member) in enumerate(members.items()):
+        member.push_queue_producer(producer, queue, name, 0, numbered(number))
+    for transaction in transactions:
+        transaction.__exit__(None, None, None)
+    assert stored(client, producer) == {
+        (queue, "left"): (0, 0, None),
+        (queue, "right"): (1, 0, None),
+    }
+    assert values(client, queue) == [0, 1]
+
+
+def test_two_sessions_push_in_one_transaction(client, sticky, producer, queue, open_session):
+    """Each with numbers of its own."""
+    member = sticky()
+    for name in ("first", "second"):
+        open_session(name)
+    with member.Transaction(type="tablet"):
+        for name, number in (("first", 3), ("second", 1)):
+            answer = member.push_queue_producer(producer, queue, name, 0, numbered(number))
+            assert answer["last_sequence_number"] == number
+        assert values(client, queue) == []
+    assert stored(client, producer) == {
+        (queue, "first"): (3, 0, None),
+        (queue, "second"): (1, 0, None),
+    }
+    assert values(client, queue) == [1, 3]
+
+
+def test_one_push_reaches_several_tablets(client, producer, queue, open_session):
+    """Where every row says it belongs."""
+    open_session()
+    rows = [{**row, "$tablet_index": index} for index, row in enumerate(numbered(0, 2))]
+    answer = client.push_queue_producer(producer, queue, "s", 0, rows)
+    assert answer == {"last_sequence_number": 2, "skipped_row_count": 0}
+    for tablet, value in enumerate(("0", "2")):
+        (row,) = client.select_rows(f"v from [{queue}] where [$tablet_index] = {tablet}")
+        assert row["v"] == value

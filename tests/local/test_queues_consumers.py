@@ -213,6 +213,18 @@ def test_table_that_is_no_consumer_is_refused(client, tmp, queue):
         pull(client, f"{tmp}/p", queue)
 
 
+@pytest.mark.parametrize("change", [{"required": False}, {"type": "int64"}, {"name": "queue"}])
+def test_consumer_has_exactly_its_schema(client, tmp, queue, change):
+    """Nearly right is not enough."""
+    first, *others = NAMED[1:]
+    attributes = {"dynamic": True, "schema": [{**first, **change}, *others]}
+    client.create("table", f"{tmp}/near", attributes=attributes)
+    client.mount_table(f"{tmp}/near", sync=True)
+    client.register_queue_consumer(queue, f"{tmp}/near", vital=False)
+    with pytest.raises(YtResponseError, match="not recognized as a valid consumer schema"):
+        client.advance_queue_consumer(f"{tmp}/near", queue, 0, None, 1)
+
+
 def test_consumers_that_share_a_table_have_names(client, tmp, queue):
     """The name is an attribute of the path, required by that schema and by no other."""
     schema = [
@@ -366,3 +378,149 @@ def test_offset_beyond_the_end_has_no_meta(client, queue, consumer):
         client.advance_queue_consumer(consumer, queue, 0, None, offset, client_side=False)
         (row,) = client.select_rows(f"meta from [{consumer}]")
         assert (row["meta"] is not None) == known
+
+
+def listed(client, **wanted):
+    """Return the registrations that match as plain tuples."""
+    return {
+        (
+            str(found["queue_path"]).rpartition("/")[2],
+            str(found["consumer_path"]).rpartition("/")[2],
+            found["vital"],
+            tuple(found["partitions"]) if isinstance(found["partitions"], list) else None,
+        )
+        for found in client.list_queue_consumer_registrations(**wanted)
+    }
+
+
+@pytest.mark.parametrize("suffix", ["", "-link"])
+def test_registrations_are_listed_by_queue_and_consumer(client, tmp, suffix):
+    """By links as by the paths they stand for; the tables may be of any kind."""
+    schema = {"dynamic": True, "schema": [VALUE]}
+    for name in ("q1", "q2", "c1", "c2"):
+        client.create("table", f"{tmp}/{name}", attributes=schema)
+        client.link(f"{tmp}/{name}", f"{tmp}/{name}-link")
+    at = {name: f"{tmp}/{name}{suffix}" for name in ("q1", "q2", "c1", "c2")}
+    client.register_queue_consumer(at["q1"], at["c1"], vital=True)
+    client.register_queue_consumer(at["q1"], at["c2"], vital=False)
+    client.register_queue_consumer(at["q2"], at["c1"], vital=True, partitions=[1, 5, 4, 3])
+    first, second = ("q1", "c1", True, None), ("q1", "c2", False, None)
+    third = ("q2", "c1", True, (1, 5, 4, 3))
+    both = {"queue_path": at["q1"], "consumer_path": at["c1"]}
+    assert listed(client, **both) == {first}
+    assert listed(client, queue_path=at["q1"]) == {first, second}
+    assert listed(client, consumer_path=at["c1"]) == {first, third}
+    assert listed(client, consumer_path=f"local:{at['c2']}") == {second}
+    assert listed(client) >= {first, second, third}
+    assert listed(client, queue_path=f"remote_0:{at['q1']}") == set()
+    for queue, consumer in (("q1", "c1"), ("q1", "c2"), ("q2", "c1")):
+        client.unregister_queue_consumer(at[queue], at[consumer])
+    assert listed(client, queue_path=at["q1"]) == listed(client, queue_path=at["q2"]) == set()
+
+
+@pytest.mark.parametrize(("queue_end", "consumer_end"), [("-link", ""), ("", "-link")])
+def test_registration_by_a_link_is_one_of_its_target(
+    client, queue, consumer, queue_end, consumer_end
+):
+    """It is found and dropped either way."""
+    client.unregister_queue_consumer(queue, consumer)
+    client.link(queue, f"{queue}-link")
+    client.link(consumer, f"{consumer}-link")
+    client.register_queue_consumer(queue + queue_end, consumer + consumer_end, vital=True)
+    assert listed(client, queue_path=queue, consumer_path=consumer) == {("q", "c", True, None)}
+    client.unregister_queue_consumer(queue + consumer_end, consumer + queue_end)
+    assert listed(client, queue_path=queue) == set()
+
+
+def test_registration_of_a_removed_queue_can_be_dropped(client, queue, consumer):
+    """And until then it is listed."""
+    client.remove(queue)
+    assert listed(client, consumer_path=consumer) == {("q", "c", True, None)}
+    client.unregister_queue_consumer(queue, consumer)
+    assert listed(client, consumer_path=consumer) == set()
+
+
+@pytest.mark.parametrize("shape", ["", "-link"])
+def test_consumer_pulls_what_a_reader_of_the_queue_pulls(client, queue, consumer, shape):
+    """With the same limits and refusals, by links too."""
+    client.link(queue, f"{queue}-link")
+    client.link(consumer, f"{consumer}-link")
+    queue, consumer = queue + shape, consumer + shape
+    rows = list(client.pull_queue(queue, 0, 0))
+    assert list(client.pull_queue_consumer(consumer, queue, 0, 0)) == rows
+    for limits in ({"max_row_count": 1}, {"max_data_weight": 5}):
+        assert list(client.pull_queue(queue, 0, 0, **limits)) == rows[:1]
+        assert list(client.pull_queue_consumer(consumer, queue, 0, 0, **limits)) == rows[:1]
+    for offset in (None, 0):
+        with pytest.raises(YtResponseError, match="Invalid tablet index for table") as caught:
+            pull(client, consumer, queue, offset, partition=2)
+        assert caught.value.contains_code(1701)
+
+
+@pytest.mark.parametrize("with_meta", [True, False])
+def test_consumer_may_lack_the_meta_column(client, tmp, queue, with_meta):
+    """It then keeps offsets only; a link to it does not matter."""
+    schema = [column for column in NAMED[1:] if with_meta or column["name"] != "meta"]
+    attributes = {"dynamic": True, "schema": schema, "treat_as_queue_consumer": True}
+    client.create("table", f"{tmp}/plain", attributes=attributes)
+    client.mount_table(f"{tmp}/plain", sync=True)
+    client.link(f"{tmp}/plain", f"{tmp}/link")
+    client.register_queue_consumer(queue, f"{tmp}/link", vital=False)
+
+    def advance(old, new):
+        client.advance_queue_consumer(f"{tmp}/link", queue, 0, old, new, client_side=False)
+        ((row,),) = [client.select_rows(f"* from [{tmp}/plain]")]
+        assert row["offset"] == new
+        return (row.get("meta") or {}).get("cumulative_data_weight")
+
+    # A row weighs eighteen: one letter, two numbers and its own overhead.
+    assert advance(None, 3) == (54 if with_meta else None)
+    with pytest.raises(YtResponseError) as caught:
+        advance(4, 5)
+    assert caught.value.contains_code(3100)
+    assert advance(3, 5) == (90 if with_meta else None)
+    assert advance(None, 12) is None
+
+
+def test_one_transaction_moves_offsets_of_several_queues(client, sticky, tmp, consumer):
+    """All are seen at its commit, none before."""
+    paths = [f"{tmp}/q{number}" for number in range(2)]
+    for path in paths:
+        client.create("table", path, attributes={"dynamic": True, "schema": [VALUE]})
+        client.mount_table(path, sync=True)
+        client.register_queue_consumer(path, consumer, vital=False)
+    member = sticky()
+    with member.Transaction(type="tablet"):
+        for path in paths:
+            member.advance_queue_consumer(consumer, path, 0, None, 1543, client_side=False)
+        assert offsets(client, consumer) == {}
+    assert offsets(client, consumer) == {(path, 0): 1543 for path in paths}
+
+
+@pytest.mark.parametrize(
+    "moves",
+    [
+        [("a", 0, 1), ("b", 0, 1), ("a", 1, 2), ("b", 1, 2), ("a", 0, 3), ("b", 0, 3)],
+        [("b", 0, 2), ("a", 1, 1), ("b", 1, 3), ("a", 0, 2), ("b", 0, 3), ("a", 1, 3)],
+    ],
+)
+def test_named_consumers_move_apart_from_each_other(client, tmp, queue, moves):
+    """In every partition, in any order."""
+    client.insert_rows(queue, [{"v": f"{index}", "$tablet_index": 1} for index in range(10)])
+    table = f"{tmp}/shared"
+    client.create("table", table, attributes={"dynamic": True, "schema": NAMED})
+    client.mount_table(table, sync=True)
+    at = {name: f"<queue_consumer_name={name}>{table}" for name in ("a", "b")}
+    expected = {(name, partition): 0 for name in at for partition in range(2)}
+    for path in at.values():
+        client.register_queue_consumer(queue, path, vital=False)
+        for partition in range(2):
+            client.advance_queue_consumer(path, queue, partition, None, 0, client_side=False)
+    for name, partition, offset in moves:
+        client.advance_queue_consumer(at[name], queue, partition, None, offset, client_side=False)
+        expected[name, partition] = offset
+        rows = client.select_rows(f"* from [{table}]")
+        kept = {(row["queue_consumer_name"], row["partition_index"]): row["offset"] for row in rows}
+        assert kept == expected
+        for (reader, index), first in expected.items():
+            assert pull(client, at[reader], queue, partition=index) == list(range(first, 10))

@@ -27,16 +27,24 @@ from yt_exactly_once.local.tablets.schema import (
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Iterable
 
     from yt_exactly_once.local.cypress.tree import Cypress
     from yt_exactly_once.local.proxy import Proxy
     from yt_exactly_once.local.store import Store
     from yt_exactly_once.local.tablets.layout import TableLayout
     from yt_exactly_once.local.tablets.registrations import Place
+    from yt_exactly_once.local.tablets.schema import Column
     from yt_exactly_once.local.tablets.transactions import TabletTransaction
 
-_SHAPE = tuple((column.name, column.wire_type) for column in CONSUMER_SCHEMA.columns)
-_SHAPES = (_SHAPE, _SHAPE[:-1], ((CONSUMER_NAME, "string"), *_SHAPE))
+
+def _shape(columns: Iterable[Column]) -> tuple[tuple[Any, ...], ...]:
+    return tuple((c.name, c.wire_type, c.required, c.sort_order) for c in columns)
+
+
+_SHAPE = _shape(CONSUMER_SCHEMA.columns)
+_NAME = (CONSUMER_NAME, "string", True, "ascending")
+_SHAPES = (_SHAPE, _SHAPE[:-1], (_NAME, *_SHAPE))
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,7 @@ def partition_of(
     Raises:
         YtError: the table is no consumer, or its kind does not fit the name.
     """
-    shape = tuple((column.name, column.wire_type) for column in consumer.columns)
+    shape = _shape(consumer.columns)
     if shape not in _SHAPES:
         raise YtError("Table schema is not recognized as a valid consumer schema")
     shared = shape[0][0] == CONSUMER_NAME
