@@ -70,7 +70,10 @@ _CLIENT = {
     },
     "dynamic_table_retries": _AT_ONCE,
 }
-_SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-BytecodeVerificationRemote"
+_SHORT_LIVED_JVM = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 _LANES = 2
 _TOLD = ("batch", "rows", "reason", "attempt", "attempts", "transaction", "verdict")
 _ERROR_LENGTH = 3_000

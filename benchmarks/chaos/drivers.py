@@ -40,18 +40,22 @@ class Driver(Child):
 
     Attributes:
         commits: batches it has committed or skipped in this round.
+        ready: whether its session has come up.
         wanted: whether its end would be a surprise.
+        log: takes its output.
     """
 
     def __init__(self, number: int, folder: Path, inbox: Inbox, off: str) -> None:
         self.number = number
         self.commits = 0
+        self.ready = False
         self.wanted = True
+        self.log = folder / f"driver-{number:04}.log"
         scratch = str(folder / "scratch")
         super().__init__(
             _MODULE,
             lambda report: DriverOptions(scratch=scratch, report=report, off=off).dump(),
-            folder / f"driver-{number:04}.log",
+            self.log,
         )
         self._inbox = inbox
         self._listener = threading.Thread(target=self._listen, daemon=True)

@@ -124,8 +124,14 @@ class Incidents:
         self._struck = self._agenda.timefunc()
 
     def lost(self, driver: Driver) -> None:
-        """Replace a driver that has ended by itself."""
+        """Replace a driver that has ended by itself.
+
+        Raises:
+            RuntimeError: it never came up, so the next one would not either.
+        """
         self._network.note("driver ended", driver=driver.number)
+        if not driver.ready:
+            raise RuntimeError(f"A driver could not start a session, see {driver.log}")
         if self._duel is not None and driver in self._duel:
             self._end_duel(self._duel)
             return

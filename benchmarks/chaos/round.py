@@ -230,6 +230,7 @@ class Round:
         moment = round(self._agenda.timefunc(), 3)
         self._events.write(json.dumps({"at": moment, "driver": driver.number, **event}) + "\n")
         if name == SESSION_READY:
+            driver.ready = True
             return
         self.tally.hear(event)
         at_work = driver is self._arena.fleet.current
