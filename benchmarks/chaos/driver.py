@@ -245,6 +245,7 @@ def _session(scratch: Path) -> SparkSession:
         # The comparison at the end needs the offsets of every batch.
         .config("spark.sql.streaming.minBatchesToRetain", "1000000")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )

@@ -114,7 +114,7 @@ def _run(arguments: list[str]) -> int:
     ]
     flag, module, *rest = arguments
     if flag != "-m":
-        raise ValueError(f"Spark has started Python in an unknown way: {arguments}")
+        os.execv(sys.executable, [sys.executable, *arguments])
     sys.argv = [module, *rest]
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
