@@ -71,24 +71,24 @@ class Rates:
     """Incidents per minute.
 
     Attributes:
-        kills: of drivers.
-        stops: of drivers, those included that are replaced while they sleep.
+        kills: of drivers, in whatever way; each costs the boot of another one.
+        stops: of drivers, for a while.
     """
 
     kills: float = 1.0
-    stops: float = 7.0
+    stops: float = 8.0
 
     def of(self, kind: Kind) -> float:
         """Return the rate of a kind."""
         return {
-            Kind.DRIVER_KILL: self.kills,
-            Kind.DRIVER_STOP: self.stops * 0.95,
-            Kind.TAKEOVER: self.stops * 0.05,
-            Kind.RIVAL: 0.25,
-            Kind.COPY: 0.25,
-            Kind.WORKER_KILL: 3.0,
-            Kind.TASK_FAILURE: 4.0,
-            Kind.TASK_KILL: 3.0,
+            Kind.DRIVER_KILL: self.kills * 0.55,
+            Kind.TAKEOVER: self.kills * 0.15,
+            Kind.RIVAL: self.kills * 0.15,
+            Kind.COPY: self.kills * 0.15,
+            Kind.DRIVER_STOP: self.stops,
+            Kind.WORKER_KILL: 2.0,
+            Kind.TASK_FAILURE: 3.0,
+            Kind.TASK_KILL: 2.0,
             Kind.PROXY_KILL: 1.5,
             Kind.UNMOUNT: 2.0,
             Kind.TRIM: 6.0,

@@ -109,20 +109,20 @@ class Sky:
 def _drizzle(sky: Sky) -> Iterator[Rule]:
     commands = (INSERT, *sky.writes, *READS)
     for action in ("lose_answer", "lose_request", "unavailable"):
-        yield from sky.several(action, tuple(sky.chance.sample(commands, 3)), 0.08)
+        yield from sky.several(action, tuple(sky.chance.sample(commands, 3)), 0.12)
     slow = sky.chance.choice(commands)
     yield from sky.rules("delay", slow, 0.2, seconds=round(sky.chance.uniform(0.02, 0.3), 3))
 
 
 def _lost_answers(sky: Sky) -> Iterator[Rule]:
-    yield from sky.rules("lose_answer", COMMIT, 0.6)
+    yield from sky.rules("lose_answer", COMMIT, 0.8)
     others = tuple(name for name in sky.writes if name != COMMIT)
-    yield from sky.several("lose_answer", (INSERT, *others), 0.25)
+    yield from sky.several("lose_answer", (INSERT, *others), 0.35)
     yield from sky.several("lose_answer", READS, 0.15)
 
 
 def _lost_requests(sky: Sky) -> Iterator[Rule]:
-    yield from sky.rules("lose_request", COMMIT, 0.6)
+    yield from sky.rules("lose_request", COMMIT, 0.8)
     yield from sky.several("lose_request", (INSERT, *READS), 0.2)
 
 
@@ -130,14 +130,14 @@ def _late_landings(sky: Sky) -> Iterator[Rule]:
     """Requests whose client has given up, and that are carried out all the same."""
     for command in sky.writes[1:]:
         seconds = sky.chance.uniform(0.05, 0.8 if command == COMMIT else LONGEST_HOLD)
-        share = 0.5 if command == COMMIT else 0.2
+        share = 0.7 if command == COMMIT else 0.3
         yield from sky.rules("hold", command, share, seconds=round(seconds, 3))
     yield from sky.rules("hold", INSERT, 0.15, seconds=round(sky.chance.uniform(0.05, 2), 3))
 
 
 def _conflicts(sky: Sky) -> Iterator[Rule]:
     conflict = {"code": CONFLICT, "message": "Row lock conflict"}
-    yield from sky.rules("error", COMMIT, 0.7, **conflict)
+    yield from sky.rules("error", COMMIT, 0.85, **conflict)
     if sky.mode is not WriteMode.TRANSACTIONAL:
         yield from sky.rules("error", INSERT, 0.4, **conflict)
     if sky.mode is WriteMode.IDEMPOTENT:
@@ -145,22 +145,23 @@ def _conflicts(sky: Sky) -> Iterator[Rule]:
 
 
 def _overload(sky: Sky) -> Iterator[Rule]:
-    yield from sky.several("unavailable", (START, *READS), 0.25)
-    yield from sky.rules("error", INSERT, 0.15, code=OVERLOAD)
-    yield from sky.rules("error", COMMIT, 0.3, code=UNAVAILABLE)
-    yield from sky.rules("error", COMMIT, 0.2, code=NOT_MOUNTED)
+    yield from sky.rules("unavailable", START, 0.4)
+    yield from sky.several("unavailable", READS, 0.25)
+    yield from sky.rules("error", INSERT, 0.25, code=OVERLOAD)
+    yield from sky.rules("error", COMMIT, 0.5, code=UNAVAILABLE)
+    yield from sky.rules("error", COMMIT, 0.4, code=NOT_MOUNTED)
 
 
 def _slowness(sky: Sky) -> Iterator[Rule]:
     for command in (INSERT, *sky.writes, *READS):
         seconds = round(sky.chance.uniform(0.02, 0.25), 3)
-        yield from sky.rules("delay", command, 0.4, seconds=seconds)
+        yield from sky.rules("delay", command, 0.5, seconds=seconds)
 
 
 def _expiring_leases(sky: Sky) -> Iterator[Rule]:
     late = round(sky.lease * sky.chance.uniform(1.1, 1.5), 3)
     yield from sky.several("delay", (INSERT, ADVANCE), 0.03, seconds=late)
-    yield from sky.several("expire_transaction", (COMMIT, ADVANCE, INSERT), 0.25)
+    yield from sky.several("expire_transaction", (COMMIT, ADVANCE, INSERT), 0.4)
 
 
 def _dying_proxies(sky: Sky) -> Iterator[Rule]:
@@ -170,12 +171,7 @@ def _dying_proxies(sky: Sky) -> Iterator[Rule]:
         yield {**rule, "count": 1}
 
 
-def _calm(_sky: Sky) -> Iterator[Rule]:
-    yield from ()
-
-
 _MENU: dict[str, Callable[[Sky], Iterator[Rule]]] = {
-    "calm": _calm,
     "conflicts": _conflicts,
     "dying proxies": _dying_proxies,
     "expiring leases": _expiring_leases,
