@@ -72,7 +72,7 @@ _CLIENT = {
 }
 _LANES = 2
 _TOLD = ("batch", "rows", "reason", "attempt", "attempts", "transaction", "verdict")
-_ERROR_LENGTH = 3_000
+_ERROR_LENGTH = 30_000
 
 
 class Queries:
