@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from yt.yson.yson_types import NotUnicodeError
@@ -17,9 +18,10 @@ from yt_exactly_once.local import arguments, encodings, formats, messages, param
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.messages import Answer, Request
 from yt_exactly_once.local.registry import REGISTRY, Command, Context, Rows
+from yt_exactly_once.local.streams import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from yt_exactly_once.local.formats import Format
     from yt_exactly_once.local.proxy import Proxy
@@ -28,6 +30,8 @@ _LOGGER = logging.getLogger(__name__)
 _NOT_MODIFIED = 304
 _UNSUPPORTED_MEDIA_TYPE = 415
 _BODY_PIECE = 4 << 20
+_ROWS_PER_PIECE = 1000
+_HEAD_PIECES = 2
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class Call:
     error_format: Format
     header_format: Format
     known_etag: str | None
+    announce_trailers: bool
 
 
 def prepare(proxy: Proxy, command: Command, request: Request, user: str) -> Call:
@@ -85,6 +90,7 @@ def prepare(proxy: Proxy, command: Command, request: Request, user: str) -> Call
         error_format(headers),
         header_format,
         headers.get("if-none-match"),
+        announce_trailers="x-yt-omit-trailers" not in headers,
     )
 
 
@@ -106,22 +112,55 @@ def run(call: Call) -> Answer:
         result = execute(call.command, call.context)
         etag = call.context.etag
         if etag is not None and etag == call.known_etag:
+            if isinstance(result, Stream):
+                result.close()
             return Answer(_NOT_MODIFIED, {"ETag": etag})
-        body = _encode(call.command, result, call.output_format)
-        answer = Answer(headers={"Content-Type": formats.to_mime(call.output_format)}, body=body)
-        if call.command.output_type == "binary":
-            answer.headers["Content-Type"] = "application/octet-stream"
-        if call.context.response_parameters:
-            encoded = formats.dumps(call.context.response_parameters, call.header_format)
-            answer.headers["X-YT-Response-Parameters"] = encoded.decode("latin-1")
-        if etag is not None:
-            answer.headers["ETag"] = etag
-        if call.output_encoding != encodings.IDENTITY:
-            answer.body = encodings.encode(answer.body, call.output_encoding)
-        answer.headers["Content-Encoding"] = call.output_encoding
+        answer = _answer(call, result)
     except Exception as raised:  # noqa: BLE001 - as_error logs what it does not know
         return messages.error_answer(as_error(raised, call.context), call.error_format)
     return answer
+
+
+def _answer(call: Call, result: Any) -> Answer:
+    context, command = call.context, call.command
+    headers = {"Content-Type": formats.to_mime(call.output_format)}
+    if command.output_type == "binary":
+        headers["Content-Type"] = "application/octet-stream"
+    if context.response_parameters:
+        encoded = formats.dumps(context.response_parameters, call.header_format)
+        headers["X-YT-Response-Parameters"] = encoded.decode("latin-1")
+    if context.etag is not None:
+        headers["ETag"] = context.etag
+    headers["Content-Encoding"] = call.output_encoding
+    if command.output_type not in {"tabular", "binary"} or result is None:
+        bare = command.output_type == "null" or result is None
+        body = b"" if bare else formats.dumps(result, call.output_format)
+        return Answer(headers=headers, body=encodings.encode(body, call.output_encoding))
+    if call.announce_trailers:
+        headers["Trailer"] = messages.TRAILERS
+    items = result.rows if isinstance(result, Rows) else result
+    pieces = _pieces(command, iter(items), call.output_format)
+    stream = Stream(
+        encodings.encode_pieces(pieces, call.output_encoding),
+        items.close if isinstance(items, Stream) else _nothing,
+    )
+    # Most answers are over by then, and every error so far is still an error of the whole answer.
+    head = list(islice(stream, _HEAD_PIECES))
+    whole = len(head) < _HEAD_PIECES
+    return Answer(headers=headers, body=b"".join(head), rest=None if whole else stream)
+
+
+def _pieces(command: Command, items: Iterator[Any], output: Format) -> Iterator[bytes]:
+    """Encode the items of an answer, a limited number of rows at a time."""
+    if command.output_type == "binary":
+        yield from items
+        return
+    while batch := list(islice(items, _ROWS_PER_PIECE)):
+        yield row_formats.dumps(batch, output)
+
+
+def _nothing() -> None:
+    """Release nothing: the rows are there already."""
 
 
 def execute(command: Command, context: Context) -> Any:
@@ -198,17 +237,3 @@ class _Body:
         data = self._decoded()
         for start in range(0, len(data), _BODY_PIECE):
             yield data[start : start + _BODY_PIECE]
-
-
-def _encode(command: Command, result: Any, output: Format) -> bytes:
-    if result is None:
-        return b""
-    encoders: dict[str, Callable[[], bytes]] = {
-        "null": lambda: b"",
-        "structured": lambda: formats.dumps(result, output),
-        "binary": lambda: b"".join(result),
-        "tabular": lambda: row_formats.dumps(
-            result.rows if isinstance(result, Rows) else result, output
-        ),
-    }
-    return encoders[command.output_type]()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from yt_exactly_once.local.errors import YtError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 IDENTITY = "identity"
 _WINDOW_AUTODETECT = 47
@@ -78,6 +78,19 @@ def encode(data: bytes, name: str) -> bytes:
         "deflate": lambda body: zlib.compress(body, 1),
     }
     return encoders[name](data)
+
+
+def encode_pieces(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """Encode an answer piece by piece with a coding that `choose` gave."""
+    if name == IDENTITY:
+        yield from pieces
+        return
+    deflater = zlib.compressobj(
+        1, zlib.DEFLATED, _WINDOW_GZIP if name == "gzip" else zlib.MAX_WBITS
+    )
+    for piece in pieces:
+        yield deflater.compress(piece)
+    yield deflater.flush()
 
 
 def _quality(parameters: str) -> float:

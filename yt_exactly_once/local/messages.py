@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from yt_exactly_once.local.formats import Format
+    from yt_exactly_once.local.streams import Stream
 
 _MAX_ERROR_HEADER = 32_000
 """HTTP libraries refuse header lines over 64 KiB; a longer error keeps its details in the body."""
 
 NOT_FOUND = 404
+TRAILERS = "X-YT-Error, X-YT-Response-Code, X-YT-Response-Message"
+"""Announced by every answer that is sent while it is made."""
 
 
 def make_guid() -> str:
@@ -52,11 +55,24 @@ class Request:
 
 @dataclass
 class Answer:
-    """One answer."""
+    """One answer.
+
+    Attributes:
+        status: HTTP status.
+        headers: by name.
+        body: the whole body, or its beginning.
+        rest: the other pieces of the body; one that fails becomes trailers.
+    """
 
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
+    rest: Stream[bytes] | None = None
+
+    def close(self) -> None:
+        """Give up what has not been sent yet."""
+        if self.rest is not None:
+            self.rest.close()
 
 
 def json_answer(value: Any, status: int = 200) -> Answer:
@@ -67,18 +83,26 @@ def json_answer(value: Any, status: int = 200) -> Answer:
 def error_answer(error: YtError, error_format: Format = formats.JSON) -> Answer:
     """Return the answer for a failed command: the envelope as headers and as body."""
     envelope = error.to_dict()
-    text = _one_line(envelope)
-    body = text.encode()
+    body = _one_line(envelope).encode()
     if error_format.name != "json":
         body = formats.dumps(envelope, error_format)
     headers = {
         "Content-Type": formats.to_mime(error_format),
-        "X-YT-Error": text if len(text) <= _MAX_ERROR_HEADER else _one_line(_outline(envelope)),
         "X-YT-Error-Content-Type": formats.to_mime(error_format),
+        **error_headers(error),
+    }
+    return Answer(error.http_status, headers, body)
+
+
+def error_headers(error: YtError) -> dict[str, str]:
+    """Return an error as headers, or as the trailers of an answer that had begun well."""
+    envelope = error.to_dict()
+    text = _one_line(envelope)
+    return {
+        "X-YT-Error": text if len(text) <= _MAX_ERROR_HEADER else _one_line(_outline(envelope)),
         "X-YT-Response-Code": str(error.code),
         "X-YT-Response-Message": json.dumps(error.message[:1000])[1:-1],
     }
-    return Answer(error.http_status, headers, body)
 
 
 def not_found(message: str) -> Answer:

@@ -21,13 +21,16 @@ from yt_exactly_once.local.tablets.columns import encode_column
 from yt_exactly_once.local.tablets.schema import TableSchema, parse_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    import sqlite3
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from yt_exactly_once.local.cypress.view import View
 
 Row = dict[str, Any]
 
 ROWS_PER_CHUNK = 50_000
+_BYTES_PER_CHUNK = 4 << 20
+_ROWS_PER_PIECE = 1000
 
 
 @dataclass(frozen=True)
@@ -84,17 +87,17 @@ def _check_unknown(schema: TableSchema, rows: Iterable[Row]) -> None:
             raise YtError(f'No column "{name}" in table schema', Code.SCHEMA_VIOLATION)
 
 
-def read(view: View, node_id: str, wanted: Range) -> list[Row]:
-    """Return the rows of a range."""
-    rows: list[Row] = []
+def read(
+    connection: sqlite3.Connection, listed: Iterable[chunks.Chunk], wanted: Range
+) -> Iterator[list[Row]]:
+    """Yield the rows of a range, chunk by chunk."""
     passed = 0
-    for chunk in chunks.chunks(view, node_id):
+    for chunk in listed:
         start, end = max(wanted.start - passed, 0), wanted.end - passed
         if start < chunk.row_count and end > 0:
-            data = chunks.read(view.connection, chunk)
-            rows += row_formats.loads(data, formats.YSON_BINARY)[start : max(end, 0)]
+            rows = row_formats.loads(chunks.read(connection, chunk), formats.YSON_BINARY)
+            yield list(rows[start:end])
         passed += chunk.row_count
-    return rows
 
 
 def row_count(view: View, node_id: str) -> int:
@@ -103,7 +106,7 @@ def row_count(view: View, node_id: str) -> int:
 
 
 def find_ranges(
-    selectors: Any, total: int, schema: TableSchema, encoded_keys: Sequence[bytes] | None
+    selectors: Any, total: int, schema: TableSchema, all_keys: Callable[[], Sequence[bytes]]
 ) -> list[Range]:
     """Turn the `ranges` of a rich path into row indexes.
 
@@ -111,7 +114,7 @@ def find_ranges(
         selectors: value of the attribute; `None` is the whole table.
         total: number of rows.
         schema: of the table.
-        encoded_keys: keys of all rows in order, when the selectors name keys.
+        all_keys: returns the keys of all rows in order; called when the selectors name keys.
 
     Raises:
         YtError: a malformed selector, or keys on a table that is not sorted.
@@ -120,6 +123,7 @@ def find_ranges(
         return [Range(0, total)]
     if not isinstance(selectors, list):
         raise YtError('Error parsing path attribute "ranges": expected a list')
+    encoded_keys = all_keys() if schema.is_sorted and _has_key_limits(selectors) else ()
     found = []
     for selector in selectors:
         if not isinstance(selector, dict):
@@ -129,13 +133,14 @@ def find_ranges(
         upper = exact if exact is not None else selector.get("upper_limit")
         start = _index(lower, 0, schema, encoded_keys, after=False)
         end = _index(upper, total, schema, encoded_keys, after=exact is not None)
-        found.append(Range(max(start, 0), max(min(end, total), start, 0)))
+        start = max(start, 0)
+        found.append(Range(start, max(min(end, total), start)))
     return found
 
 
-def has_key_limits(selectors: Any) -> bool:
+def _has_key_limits(selectors: list[Any]) -> bool:
     """Tell whether any selector names a key."""
-    return isinstance(selectors, list) and any(
+    return any(
         isinstance(limit, dict) and "key" in limit
         for selector in selectors
         if isinstance(selector, dict)
@@ -156,7 +161,7 @@ def _index(
     limit: Any,
     default: int,
     schema: TableSchema,
-    encoded_keys: Sequence[bytes] | None,
+    encoded_keys: Sequence[bytes],
     *,
     after: bool,
 ) -> int:
@@ -165,7 +170,7 @@ def _index(
     if not isinstance(limit, dict):
         raise YtError("Error parsing a limit of a range: expected a map")
     if "key" in limit:
-        return _key_index(limit["key"], schema, encoded_keys or (), after=after)
+        return _key_index(limit["key"], schema, encoded_keys, after=after)
     index = limit.get("row_index")
     if index is None:
         return default
@@ -213,14 +218,25 @@ def _check_order(schema: TableSchema, rows: Sequence[Row]) -> None:
 
 def _tail(view: View, node_id: str) -> Iterator[Row]:
     """Yield the last row."""
-    total = row_count(view, node_id)
-    yield from read(view, node_id, Range(max(total - 1, 0), total))
+    listed = chunks.chunks(view, node_id)
+    total = sum(chunk.row_count for chunk in listed)
+    for rows in read(view.connection, listed, Range(max(total - 1, 0), total)):
+        yield from rows
 
 
 def _pack(rows: Sequence[Row]) -> Iterator[tuple[bytes, int]]:
-    for start in range(0, len(rows), ROWS_PER_CHUNK):
-        part = list(rows[start : start + ROWS_PER_CHUNK])
-        yield row_formats.dumps(part, formats.YSON_BINARY), len(part)
+    """Cut rows into chunks of limited length and size, since a chunk is what is read at a time."""
+    pieces: list[bytes] = []
+    count = 0
+    for start in range(0, len(rows), _ROWS_PER_PIECE):
+        part = list(rows[start : start + _ROWS_PER_PIECE])
+        pieces.append(row_formats.dumps(part, formats.YSON_BINARY))
+        count += len(part)
+        if count >= ROWS_PER_CHUNK or sum(map(len, pieces)) >= _BYTES_PER_CHUNK:
+            yield b"".join(pieces), count
+            pieces, count = [], 0
+    if pieces:
+        yield b"".join(pieces), count
 
 
 def schema_of(attributes: Mapping[str, Any]) -> TableSchema:

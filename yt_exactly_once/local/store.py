@@ -7,6 +7,7 @@ read transaction; everything committed up to its timestamp is visible in it and 
 
 from __future__ import annotations
 
+import fcntl
 import sqlite3
 import threading
 import time
@@ -27,6 +28,13 @@ BUSY_TIMEOUT_SECONDS = 60.0
 """How long a writer waits for its turn before SQLite gives up."""
 
 
+_WRITER_CACHE = 32_000
+"""Kilobytes: commits that overwrite rows then rarely leave the cache."""
+
+_READER_CACHE = 4_000
+"""Kilobytes; there is a reader for every thread and every open transaction."""
+
+
 class Store:
     """Connections to one database file.
 
@@ -39,14 +47,21 @@ class Store:
         self._local = threading.local()
         self._idle: list[sqlite3.Connection] = []
         self._idle_lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._turn = path.with_name(f"{path.name}-turn").open("w")
+        self._writer = self.connect(_WRITER_CACHE)
         with self.write() as connection:
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS clock (id INTEGER PRIMARY KEY, last INTEGER NOT NULL)"
             )
             connection.execute("INSERT OR IGNORE INTO clock VALUES (0, 0)")
 
-    def connect(self) -> sqlite3.Connection:
-        """Open a new connection in autocommit mode; the caller closes it."""
+    def connect(self, cache: int = _READER_CACHE) -> sqlite3.Connection:
+        """Open a new connection in autocommit mode; the caller closes it.
+
+        Args:
+            cache: kilobytes of pages that it keeps in memory.
+        """
         connection = sqlite3.connect(
             self.path,
             timeout=BUSY_TIMEOUT_SECONDS,
@@ -58,8 +73,7 @@ class Store:
         # NORMAL keeps every commit over a killed process; only a power cut may lose the newest ones.
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
-        # 32 MiB of pages: overwriting commits then rarely leave the cache.
-        connection.execute("PRAGMA cache_size = -32000")
+        connection.execute(f"PRAGMA cache_size = -{cache}")
         return connection
 
     @contextmanager
@@ -78,14 +92,32 @@ class Store:
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
         """Run alone; commit on success, leave no trace on an exception."""
-        connection = self._thread_connection()
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield connection
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
-        connection.execute("COMMIT")
+        with self._alone() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+
+    @contextmanager
+    def _alone(self) -> Iterator[sqlite3.Connection]:
+        """Wait for the turn to write, in this process and among all.
+
+        SQLite has waiters look again after a pause, where a busy process wins every time. The kernel
+        wakes them in order, and lets go of the turn of a process that dies.
+        """
+        with self._writing:
+            fcntl.flock(self._turn, fcntl.LOCK_EX)
+            reader = self._thread_connection()
+            # What this thread reads meanwhile, it reads with what it has written.
+            self._local.connection = self._writer
+            try:
+                yield self._writer
+            finally:
+                self._local.connection = reader
+                fcntl.flock(self._turn, fcntl.LOCK_UN)
 
     def snapshot(self) -> Snapshot:
         """Fix the current state for repeated reads; the caller closes it."""

@@ -25,7 +25,7 @@ from yt_exactly_once.local.messages import Answer, Request, json_answer, not_fou
 from yt_exactly_once.local.registry import REGISTRY
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, MutableMapping
+    from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 
     from yt_exactly_once.local.dispatch import Call
     from yt_exactly_once.local.faults import Fault
@@ -100,7 +100,12 @@ class Application:
             # The connection was reset; the server must see that before it asks for an answer.
             await receive()
             return
-        await _send(send, request, answer, self._proxy.address)
+        try:
+            await self._send(send, request, answer, transport)
+        except _BrokenOffError:
+            await receive()
+        finally:
+            answer.close()
 
     async def _answer(self, request: Request, transport: Any) -> Answer | None:
         if self._in_flight > _MAX_IN_FLIGHT:
@@ -171,12 +176,42 @@ class Application:
         if fault.action == "hold":
             await asyncio.sleep(fault.seconds)
         if fault.action != "lose_request":
-            await self._in_thread(dispatch.run, call)
+            (await self._in_thread(dispatch.run, call)).close()
         if fault.action == "kill_proxy":
             os._exit(_KILLED)
         if fault.action == "lose_answer":
             _reset(transport)
         return None
+
+    async def _send(self, send: Send, request: Request, answer: Answer, transport: Any) -> None:
+        """Send an answer; what fails after its headers have left becomes trailers."""
+        headers = {
+            "X-YT-Proxy": self._proxy.address,
+            "X-YT-Request-Id": request.id,
+            "Cache-Control": "no-store",
+            **answer.headers,
+        }
+        if "Trailer" not in headers and answer.rest is None:
+            headers["Content-Length"] = str(len(answer.body))
+        await send(
+            {
+                "type": "http.response.start",
+                "status": answer.status,
+                "headers": [(k.encode("latin-1"), v.encode("latin-1")) for k, v in headers.items()],
+            }
+        )
+        piece: bytes | None = answer.body
+        if answer.rest is not None:
+            while piece is not None:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+                if transport.is_closing():
+                    raise _BrokenOffError
+                try:
+                    piece = await self._in_thread(next, answer.rest, None)
+                except Exception as raised:
+                    _end_with_trailers(transport, messages.error_headers(dispatch.as_error(raised)))
+                    raise _BrokenOffError from raised
+        await send({"type": "http.response.body", "body": piece or b""})
 
     def _expire(self, call: Call) -> None:
         self._proxy.expire_transaction(str(call.context.parameters.get("transaction_id")))
@@ -266,22 +301,15 @@ async def _read(scope: Message, receive: Receive) -> Request | None:
     )
 
 
-async def _send(send: Send, request: Request, answer: Answer, address: str) -> None:
-    headers = {
-        "X-YT-Proxy": address,
-        "X-YT-Request-Id": request.id,
-        "Cache-Control": "no-store",
-        **answer.headers,
-        "Content-Length": str(len(answer.body)),
-    }
-    await send(
-        {
-            "type": "http.response.start",
-            "status": answer.status,
-            "headers": [(k.encode("latin-1"), v.encode("latin-1")) for k, v in headers.items()],
-        }
-    )
-    await send({"type": "http.response.body", "body": answer.body})
+class _BrokenOffError(Exception):
+    """The answer ends before its end; the connection is closed or closing."""
+
+
+def _end_with_trailers(transport: Any, trailers: Mapping[str, str]) -> None:
+    """End a chunked answer with trailers, which ASGI has no way to say, and its connection with it."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in trailers.items())
+    transport.write(f"0\r\n{lines}\r\n".encode("latin-1"))
+    transport.close()
 
 
 def _too_many() -> YtError:

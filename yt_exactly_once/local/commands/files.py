@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local import arguments
+from yt_exactly_once.local import arguments, streams
 from yt_exactly_once.local.commands.cypress import path_of, view_of
 from yt_exactly_once.local.cypress import chunks, clock, locks, master_transactions, tree
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.registry import Context, command
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterator
 
     from yt_exactly_once.local.cypress.tree import Position
@@ -44,12 +45,7 @@ def write_file(context: Context) -> Any:
     return {}
 
 
-@command(
-    "read_file",
-    output_type="binary",
-    heavy=True,
-    partial="the answer is gathered before it is sent, so errors are never trailers",
-)
+@command("read_file", output_type="binary", heavy=True)
 def read_file(context: Context) -> Iterator[bytes]:
     """Read a file, or the part of it between `offset` and `offset + length`."""
     path = path_of(context)
@@ -57,20 +53,15 @@ def read_file(context: Context) -> Iterator[bytes]:
     length = arguments.integer(context.parameters, "length", None)
     if offset < 0 or (length is not None and length < 0):
         raise YtError('Parameters "offset" and "length" must not be negative')
-    with context.proxy.store.read() as connection:
+
+    def read(connection: sqlite3.Connection) -> Iterator[bytes]:
         view = view_of(context, connection)
         position = _file(view, path)
-        found = []
-        left = length
-        for piece in chunks.iterate(view, position.id, offset):
-            found.append(piece if left is None else piece[:left])
-            if left is not None:
-                left -= len(found[-1])
-                if left == 0:
-                    break
         context.etag = f"{position.id}:{view.attribute(position.id, 'revision')}"
-    context.response_parameters["id"] = position.id
-    return iter(found)
+        context.response_parameters["id"] = position.id
+        return chunks.iterate(view, position.id, offset, length)
+
+    return streams.from_snapshot(context.proxy.store, read)
 
 
 def _file(view: View, path: YPath) -> Position:

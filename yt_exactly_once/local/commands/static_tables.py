@@ -5,11 +5,11 @@ Static tables are read and written here; dynamic ones can be read like static on
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from yt import yson
 
-from yt_exactly_once.local import arguments, static_rows
+from yt_exactly_once.local import arguments, static_rows, streams
 from yt_exactly_once.local.commands.cypress import path_of, view_of
 from yt_exactly_once.local.cypress import (
     chunks,
@@ -29,12 +29,15 @@ from yt_exactly_once.local.tablets.schema import TableSchema, parse_schema
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from yt_exactly_once.local.cypress.tree import Node
     from yt_exactly_once.local.cypress.view import View
     from yt_exactly_once.local.cypress.ypath import YPath
     from yt_exactly_once.local.static_rows import Range, Row
+    from yt_exactly_once.local.tablets.layout import TableLayout
+
+_ROWS_PER_FETCH = 1000
 
 
 @command(
@@ -70,32 +73,34 @@ def write_table(context: Context) -> Any:
     "read_table",
     output_type="tabular",
     heavy=True,
-    partial="answers in YSON, JSON, DSV only, gathered before they are sent (no trailers);"
+    partial="answers in YSON, JSON, DSV only;"
     " of a mounted dynamic table rows are read that a real one might not have flushed yet",
 )
 def read_table(context: Context) -> Any:
-    """Read the rows of a table, or the ranges and columns that the path selects."""
+    """Read the rows of a table, or the ranges and columns that the path selects, as they are sent."""
     path = path_of(context)
     control = arguments.mapping(context.parameters.get("control_attributes") or {}, "control")
-    with context.proxy.store.read() as connection:
+    columns = _chosen(path)
+
+    def read(connection: sqlite3.Connection) -> Iterator[Any]:
         view = view_of(context, connection)
         node = _table(view, path)
         if node.attributes.get("dynamic"):
-            parts = _read_dynamic(connection, node, path)
+            source: _Source = _DynamicRows(connection, load_layout(connection, node.id, node.path))
         else:
-            parts = _read_static(view, node, path)
-    answer: list[Any] = []
-    for number, (wanted, rows) in enumerate(parts):
-        if control.get("enable_range_index") and rows:
-            answer.append(_control("range_index", number))
-        if control.get("enable_row_index") and rows:
-            answer.append(_control("row_index", wanted.start))
-        answer += rows
-    context.response_parameters["approximate_row_count"] = sum(len(rows) for _, rows in parts)
-    first = next((wanted.start for wanted, rows in parts if rows), None)
-    if first is not None:
-        context.response_parameters["start_row_index"] = first
-    return Rows(answer)
+            source = _StaticRows(view, node)
+        ranges = static_rows.find_ranges(
+            _selectors(path), source.row_count, source.schema, source.keys
+        )
+        context.response_parameters["approximate_row_count"] = sum(
+            wanted.end - wanted.start for wanted in ranges
+        )
+        first = next((wanted.start for wanted in ranges if wanted.end > wanted.start), None)
+        if first is not None:
+            context.response_parameters["start_row_index"] = first
+        return _answer(source, ranges, control, columns)
+
+    return Rows(streams.from_snapshot(context.proxy.store, read))
 
 
 @command("concatenate", volatile=True, partial="schemas are not merged")
@@ -178,35 +183,80 @@ def _wanted_schema(path: YPath, stored: TableSchema) -> TableSchema:
     return parse_schema(listing)
 
 
-def _read_static(view: View, node: Node, path: YPath) -> list[tuple[Range, Sequence[Row]]]:
-    schema = static_rows.schema_of(node.attributes)
-    total = static_rows.row_count(view, node.id)
-    selectors = _selectors(path)
-    encoded = None
-    if static_rows.has_key_limits(selectors):
-        everything = static_rows.read(view, node.id, static_rows.Range(0, total))
-        encoded = static_rows.encode_keys(schema, everything) if schema.is_sorted else None
-    ranges = static_rows.find_ranges(selectors, total, schema, encoded)
-    return [(wanted, _select(static_rows.read(view, node.id, wanted), path)) for wanted in ranges]
+class _Source(Protocol):
+    """The rows of a table, of any kind, in batches."""
+
+    schema: TableSchema
+    row_count: int
+
+    def keys(self) -> Sequence[bytes]:
+        """Return the encoded keys of all rows, in order; of sorted tables only."""
+
+    def read(self, wanted: Range) -> Iterator[list[Row]]:
+        """Yield the rows of a range."""
 
 
-def _read_dynamic(
-    connection: sqlite3.Connection, node: Node, path: YPath
-) -> list[tuple[Range, Sequence[Row]]]:
-    layout = load_layout(connection, node.id, node.path)
-    columns = layout.columns
-    listed = ", ".join(layout.sql_column(column.name) for column in columns)
-    order = '"$key"' if layout.sorted else '"$tablet_index", "$row_index"'
-    stored = connection.execute(
-        f"SELECT {listed} FROM {layout.sql_source} ORDER BY {order}"
-    ).fetchall()
-    rows = values.decode_rows(columns, stored)
-    selectors = _selectors(path)
-    encoded = None
-    if static_rows.has_key_limits(selectors) and layout.sorted:
-        encoded = static_rows.encode_keys(layout.schema, rows)
-    ranges = static_rows.find_ranges(selectors, len(rows), layout.schema, encoded)
-    return [(wanted, _select(rows[wanted.start : wanted.end], path)) for wanted in ranges]
+class _StaticRows:
+    def __init__(self, view: View, node: Node) -> None:
+        self.schema = static_rows.schema_of(node.attributes)
+        self._connection = view.connection
+        self._chunks = chunks.chunks(view, node.id)
+        self.row_count = sum(chunk.row_count for chunk in self._chunks)
+
+    def keys(self) -> Sequence[bytes]:
+        everything = self.read(static_rows.Range(0, self.row_count))
+        return [key for rows in everything for key in static_rows.encode_keys(self.schema, rows)]
+
+    def read(self, wanted: Range) -> Iterator[list[Row]]:
+        return static_rows.read(self._connection, self._chunks, wanted)
+
+
+class _DynamicRows:
+    def __init__(self, connection: sqlite3.Connection, layout: TableLayout) -> None:
+        self.schema = layout.schema
+        self._connection = connection
+        self._layout = layout
+        (self.row_count,) = connection.execute(
+            f"SELECT count(*) FROM {layout.sql_source}"
+        ).fetchone()
+
+    def keys(self) -> Sequence[bytes]:
+        found = self._connection.execute(
+            f'SELECT "$key" FROM {self._layout.sql_source} ORDER BY "$key"'
+        )
+        return [key for (key,) in found]
+
+    def read(self, wanted: Range) -> Iterator[list[Row]]:
+        layout = self._layout
+        listed = ", ".join(layout.sql_column(column.name) for column in layout.columns)
+        order = '"$key"' if layout.sorted else '"$tablet_index", "$row_index"'
+        cursor = self._connection.execute(
+            f"SELECT {listed} FROM {layout.sql_source} ORDER BY {order} LIMIT ? OFFSET ?",
+            (wanted.end - wanted.start, wanted.start),
+        )
+        while stored := cursor.fetchmany(_ROWS_PER_FETCH):
+            yield values.decode_rows(layout.columns, stored)
+
+
+def _answer(
+    source: _Source,
+    ranges: Sequence[Range],
+    control: Mapping[str, Any],
+    columns: Sequence[str] | None,
+) -> Iterator[Any]:
+    for number, wanted in enumerate(ranges):
+        if wanted.start == wanted.end:
+            continue
+        if control.get("enable_range_index"):
+            yield _control("range_index", number)
+        if control.get("enable_row_index"):
+            yield _control("row_index", wanted.start)
+        for rows in source.read(wanted):
+            if columns is None:
+                yield from rows
+            else:
+                for row in rows:
+                    yield {name: row[name] for name in columns if name in row}
 
 
 def _selectors(path: YPath) -> Any:
@@ -221,14 +271,13 @@ def _selectors(path: YPath) -> Any:
     return [limits] if limits else None
 
 
-def _select(rows: Sequence[Row], path: YPath) -> Sequence[Row]:
+def _chosen(path: YPath) -> list[str] | None:
     columns = path.attributes.get("columns")
     if columns is None:
-        return rows
+        return None
     if not isinstance(columns, list):
         raise YtError('Error parsing path attribute "columns": expected a list')
-    wanted = [str(name) for name in columns]
-    return [{name: row[name] for name in wanted if name in row} for row in rows]
+    return [str(name) for name in columns]
 
 
 def _control(name: str, value: int) -> Any:

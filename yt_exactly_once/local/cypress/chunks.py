@@ -171,12 +171,24 @@ def _drop(connection: sqlite3.Connection, node_id: str, tx: str, *, before: int)
     )
 
 
-def iterate(view: View, node_id: str, offset: int = 0) -> Iterator[bytes]:
-    """Yield the bytes of a file from an offset on, chunk by chunk."""
+def iterate(
+    view: View, node_id: str, offset: int = 0, length: int | None = None
+) -> Iterator[bytes]:
+    """Yield bytes of a file from an offset on, chunk by chunk; which chunks is settled at once."""
+    return _pieces(view.connection, chunks(view, node_id), offset, length)
+
+
+def _pieces(
+    connection: sqlite3.Connection, listed: list[Chunk], offset: int, length: int | None
+) -> Iterator[bytes]:
+    end = sum(chunk.size for chunk in listed)
+    if length is not None:
+        end = min(end, offset + length)
     passed = 0
-    for chunk in chunks(view, node_id):
-        if passed + chunk.size > offset:
-            yield read(view.connection, chunk)[max(offset - passed, 0) :]
+    for chunk in listed:
+        start, stop = max(offset - passed, 0), min(end - passed, chunk.size)
+        if start < stop:
+            yield read(connection, chunk)[start:stop]
         passed += chunk.size
 
 

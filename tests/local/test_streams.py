@@ -1,0 +1,156 @@
+"""Answers that are sent while they are made: bounded memory, one moment, errors as trailers."""
+
+from __future__ import annotations
+
+import json
+import socket
+import zlib
+from pathlib import Path
+
+import pytest
+from yt import yson
+from yt.common import YtResponseError
+from yt.wrapper import JsonFormat, YsonFormat
+
+from yt_exactly_once.local import LocalCluster
+
+ROWS = 20_000
+MEGABYTE = 1 << 20
+_PARTS, _ROWS_PER_PART = 8, 16_000
+
+
+@pytest.fixture
+def table(client, tmp):
+    """A static table of several pieces, with a NaN near its end."""
+    path = f"{tmp}/table"
+    schema = [{"name": "n", "type": "int64"}, {"name": "d", "type": "double"}]
+    client.create("table", path, attributes={"schema": schema})
+    client.write_table(path, [{"n": n, "d": 0.5} for n in range(ROWS)], format=YsonFormat())
+    client.write_table(f"<append=%true>{path}", [{"n": ROWS, "d": float("nan")}])
+    return path
+
+
+def _raw(url, path, parameters, headers=""):
+    """Return the bytes of an answer, framing of HTTP included, until the server closes."""
+    host, port = url.removeprefix("http://").split(":")
+    request = (
+        f"GET {path} HTTP/1.1\r\nHost: x\r\nX-YT-Parameters: {json.dumps(parameters)}\r\n"
+        f"Accept: application/json\r\nConnection: close\r\n{headers}\r\n"
+    )
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(request.encode())
+        found = b""
+        while piece := connection.recv(MEGABYTE):
+            found += piece
+    return found
+
+
+def test_late_error_arrives_as_trailers(cluster, table):
+    """The status was 200 when it happened; the end of the body says what went wrong."""
+    answer = _raw(cluster.proxy_urls[0], "/api/v4/read_table", {"path": table})
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200")
+    assert b"Trailer: X-YT-Error, X-YT-Response-Code, X-YT-Response-Message".lower() in head.lower()
+    assert b'{"n":1234,"d":0.5}' in body
+    trailers = body.rpartition(b"\r\n0\r\n")[2].decode().split("\r\n")
+    assert trailers[-2:] == ["", ""]
+    found = dict(line.split(": ", 1) for line in trailers[:-2])
+    assert json.loads(found["X-YT-Error"])["code"] == int(found["X-YT-Response-Code"]) == 1
+    assert "NaN" in found["X-YT-Response-Message"]
+
+
+def test_client_raises_what_the_trailers_say(client, table):
+    """Rows that came before are no success."""
+    node_id = client.get(f"{table}/@id")
+    rows = client.read_table(f"#{node_id}", format=JsonFormat(), raw=True)
+    with pytest.raises(YtResponseError, match="NaN"):
+        rows.read()
+    assert len(list(client.read_table(table, format=YsonFormat()))) == ROWS + 1
+
+
+def test_connection_is_of_no_more_use_after_trailers(client, table):
+    """The next request gets a connection of its own, without anybody noticing."""
+    for _ in range(3):
+        with pytest.raises(YtResponseError):
+            client.read_table(table, format=JsonFormat(), raw=True).read()
+        assert client.exists(table)
+
+
+def test_trailers_are_not_announced_to_those_who_refuse_them(cluster, table):
+    """Some HTTP libraries stumble over them."""
+    asked = {"path": f"{table}[:#3]"}
+    url = cluster.proxy_urls[0]
+    assert b"trailer:" in _raw(url, "/api/v4/read_table", asked).lower()
+    refused = _raw(url, "/api/v4/read_table", asked, "X-YT-Omit-Trailers: 1\r\n")
+    assert b"trailer:" not in refused.lower()
+
+
+def test_early_error_is_still_an_ordinary_one(raw, client, tmp):
+    """Nothing has been sent yet, so the status can say it."""
+    path = f"{tmp}/short"
+    client.create("table", path, attributes={"schema": [{"name": "d", "type": "double"}]})
+    client.write_table(path, [{"d": float("nan")}])
+    answer = raw("GET", f"/api/v4/read_table?path={path}", {"Accept": "application/json"})
+    assert answer.status == 400
+    assert "trailer" not in answer.headers
+    assert "NaN" in answer.error["message"]
+
+
+def test_answer_is_of_one_moment(client, table):
+    """What is written while an answer is on its way is not in it."""
+    rows = client.read_table(table, format=YsonFormat(), raw=True)
+    first = rows.read(10)
+    client.remove(table)
+    client.create("table", table)
+    whole = first + rows.read()
+    assert sum(1 for _ in yson.loads(whole, yson_type="list_fragment")) == ROWS + 1
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_long_answer_can_be_compressed(raw, table, encoding):
+    """The coding runs over all pieces."""
+    headers = {"Accept-Encoding": f"{encoding}, identity;q=0", "X-YT-Output-Format": '"json"'}
+    headers["X-YT-Parameters"] = json.dumps({"path": f"{table}[:#{ROWS}]"})
+    answer = raw("GET", "/api/v4/read_table", headers)
+    assert answer.headers["content-encoding"] == encoding
+    text = zlib.decompressobj(47).decompress(answer.body)
+    assert [json.loads(line)["n"] for line in text.splitlines()] == list(range(ROWS))
+
+
+def _peak(cluster):
+    """Return the largest memory of the proxy so far, in megabytes."""
+    for line in Path(f"/proc/{cluster.proxy_pids[0]}/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) // 1024
+    raise LookupError
+
+
+def test_memory_is_bounded_by_the_request():
+    """A file, a table and a queue of 128 MB are read without being loaded; a cache is 32 MB."""
+    with LocalCluster() as cluster:
+        client = cluster.client(proxy={"content_encoding": "identity"})
+        client.create("file", "//tmp/file")
+        client.create("table", "//tmp/table")
+        schema = [{"name": "s", "type": "string"}]
+        client.create("table", "//tmp/queue", attributes={"dynamic": True, "schema": schema})
+        client.mount_table("//tmp/queue", sync=True)
+        body = yson.dumps([{"s": "x" * 1000}] * _ROWS_PER_PART, yson_type="list_fragment")
+        form = YsonFormat()
+        for _ in range(_PARTS):
+            client.write_file("<append=%true>//tmp/file", body)
+            client.write_table("<append=%true>//tmp/table", [body], raw=True, format=form)
+            client.insert_rows("//tmp/queue", [body], raw=True, format=form)
+        cluster.restart_proxy()
+        assert sum(1 for _ in client.pull_queue("//tmp/queue", 5, 0, max_row_count=10)) == 10
+        before = _peak(cluster)
+        read = (
+            client.read_file("//tmp/file"),
+            client.read_table("//tmp/table", raw=True, format=form),
+            client.read_table("//tmp/queue", raw=True, format=form),
+        )
+        assert [sum(map(len, answer.chunk_iter())) for answer in read] == [_PARTS * len(body)] * 3
+        pulled = client.pull_queue("//tmp/queue", 100_000, 0, max_row_count=1000)
+        assert sum(1 for _ in pulled) == 1000
+        counted = client.select_rows("sum(1) as c, max(s) as m from [//tmp/queue] group by 1")
+        assert next(iter(counted))["c"] == _PARTS * _ROWS_PER_PART
+        assert _peak(cluster) - before < 120
