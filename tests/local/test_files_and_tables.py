@@ -126,6 +126,76 @@ def test_key_columns_of_a_sorted_table_are_shown(client, tmp):
     assert not client.exists(f"{tmp}/plain/@sorted_by")
 
 
+def test_weak_schema_is_that_of_the_last_write(client, tmp):
+    """A table that was given none takes its key columns from `sorted_by`, and loses them again."""
+    path = f"{tmp}/t"
+    client.write_table(f"<sorted_by=[a;b]>{path}", [{"a": 1, "b": 2, "c": 3}, {"a": 2}])
+    assert client.get(f"{path}/@sorted_by") == ["a", "b"]
+    assert client.get(f"{path}/@schema_mode") == "weak"
+    assert not client.get(f"{path}/@schema").attributes["strict"]
+    client.write_table(f"<append=%true;sorted_by=[a]>{path}", [{"a": 3}])
+    assert client.get(f"{path}/@sorted_by") == ["a"]
+    early = f"<append=%true;sorted_by=[a]>{path}"
+    assert _failure(client.write_table, early, [{"a": 0}]).contains_code(301)
+    other = f"<append=%true;sorted_by=[b]>{path}"
+    assert "Key columns mismatch" in str(_failure(client.write_table, other, [{"b": 9}]))
+    client.write_table(f"<append=%true>{path}", [{"a": 0}])
+    assert not client.get(f"{path}/@sorted")
+    assert client.row_count(path) == 4
+    client.write_table(f"<sorted_by=[a]>{path}", [{"a": 1}])
+    client.write_table(path, [{"a": 2}, {"a": 1}])
+    assert len(client.get(f"{path}/@schema")) == 0
+
+
+def test_strong_schema_stays(client, tmp):
+    """What the path says must agree with it, or replace it."""
+    path = f"{tmp}/t"
+    client.create("table", path, attributes={"schema": SORTED})
+    client.write_table(f"<sorted_by=[k;s]>{path}", [{"k": 1, "s": "a"}])
+    error = _failure(client.write_table, f"<sorted_by=[k]>{path}", [{"k": 1, "s": "a"}])
+    assert 'must be compatible with table schema for a "strong" schema mode' in str(error)
+    assert client.get(f"{path}/@schema_mode") == "strong"
+    client.write_table(f"<schema=[{{name=x;type=int64}}]>{path}", [{"x": 1}])
+    assert [column["name"] for column in client.get(f"{path}/@schema")] == ["x"]
+
+
+@pytest.mark.parametrize("other", ["append=%true", "sorted_by=[x]"])
+def test_schema_of_a_path_stands_alone(raw, client, tmp, other):
+    """It cannot be combined with what it would contradict."""
+    client.create("table", f"{tmp}/t")
+    path = f"<{other};schema=[{{name=x;type=int64}}]>{tmp}/t"
+    answer = raw.command("PUT", "write_table", {"path": path, "input_format": "json"}, b'{"x":1}')
+    assert '"schema" are not compatible' in answer.error["message"]
+
+
+def test_expected_rows_are_those_of_whole_chunks_when_keys_select(client, tmp):
+    """As the real cluster estimates: exact by row index, rounded by key."""
+    path = f"{tmp}/t"
+    for part in (["b", "c", "d"], ["e", "f"]):
+        target = f"<append=%true;sorted_by=[a]>{path}"
+        client.write_table(target, [{"a": value} for value in part])
+    for selector, expected in (
+        ("", 5),
+        ("[#1:]", 4),
+        ("[d:]", 5),
+        ("[e:]", 2),
+        ("[c]", 3),
+        ("[x:]", 0),
+    ):
+        answer: dict = {}
+        list(client.read_table(path + selector, response_parameters=answer))
+        assert answer["approximate_row_count"] == expected, selector
+
+
+def test_chunks_are_counted_by_layout(client, tmp):
+    """All chunks of a table have the layout that it asks for."""
+    for layout in ("scan", "lookup"):
+        client.create("table", f"{tmp}/{layout}", attributes={"optimize_for": layout})
+        client.write_table(f"{tmp}/{layout}", [{"a": 1}])
+        counted = client.get(f"{tmp}/{layout}/@optimize_for_statistics")
+        assert {name: found["chunk_count"] for name, found in counted.items()} == {layout: 1}
+
+
 def test_unique_keys_are_unique(client, tmp):
     """The second row with a key is refused."""
     schema = yson.to_yson_type(SORTED, attributes={"unique_keys": True})

@@ -35,10 +35,17 @@ _ROWS_PER_PIECE = 1000
 
 @dataclass(frozen=True)
 class Range:
-    """A half-open range of row indexes."""
+    """A half-open range of row indexes.
+
+    Attributes:
+        start: first row.
+        end: row after the last one.
+        by_key: whether keys, and not indexes, said where it is.
+    """
 
     start: int
     end: int
+    by_key: bool = False
 
 
 def write(
@@ -123,7 +130,8 @@ def find_ranges(
         return [Range(0, total)]
     if not isinstance(selectors, list):
         raise YtError('Error parsing path attribute "ranges": expected a list')
-    encoded_keys = all_keys() if schema.is_sorted and _has_key_limits(selectors) else ()
+    by_key = _has_key_limits(selectors)
+    encoded_keys = all_keys() if schema.is_sorted and by_key else ()
     found = []
     for selector in selectors:
         if not isinstance(selector, dict):
@@ -134,7 +142,7 @@ def find_ranges(
         start = _index(lower, 0, schema, encoded_keys, after=False)
         end = _index(upper, total, schema, encoded_keys, after=exact is not None)
         start = max(start, 0)
-        found.append(Range(start, max(min(end, total), start)))
+        found.append(Range(start, max(min(end, total), start), by_key))
     return found
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from yt import yson
 
-from yt_exactly_once.local import arguments, static_rows, streams
+from yt_exactly_once.local import arguments, static_rows, streams, uploads
 from yt_exactly_once.local.commands.cypress import path_of, view_of
 from yt_exactly_once.local.cypress import (
     chunks,
@@ -25,7 +25,6 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.registry import Context, Rows, command
 from yt_exactly_once.local.tablets import values
 from yt_exactly_once.local.tablets.layout import load_layout
-from yt_exactly_once.local.tablets.schema import TableSchema, parse_schema
 
 if TYPE_CHECKING:
     import sqlite3
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.cypress.ypath import YPath
     from yt_exactly_once.local.static_rows import Range, Row
     from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tablets.schema import TableSchema
 
 _ROWS_PER_FETCH = 1000
 
@@ -50,21 +50,22 @@ _ROWS_PER_FETCH = 1000
 def write_table(context: Context) -> Any:
     """Replace the rows of a static table, or append to it with `<append=%true>`."""
     path = path_of(context)
-    append = arguments.flag(dict(path.attributes), "append")
     with context.proxy.store.read() as connection:
         view = view_of(context, connection)
-        stored = static_rows.schema_of(_static(view, path).attributes)
-    schema = _wanted_schema(path, stored)
-    columns = [column.to_yson() for column in schema.columns]
+        upload = _upload(view, _static(view, path), path)
+    columns = [column.to_yson() for column in upload.schema.columns]
     rows = list(context.read_rows(columns or None))
     with context.proxy.store.write() as connection:
         master_transactions.expire(connection)
         view = view_of(context, connection)
         node = _static(view, path)
-        locks.acquire(view, node.id, locks.SHARED if append else locks.EXCLUSIVE)
-        static_rows.write(view, node.id, schema, rows, append=append)
-        if schema is not stored and not append:
-            view.put_attributes(node.id, {"schema": schema.to_yson(), "schema_mode": "strong"})
+        upload = _upload(view, node, path)
+        locks.acquire(view, node.id, upload.lock_mode)
+        static_rows.write(view, node.id, upload.schema, rows, append=upload.append)
+        if upload.schema != static_rows.schema_of(node.attributes):
+            view.put_attribute(node.id, "schema", upload.schema.to_yson())
+        if upload.schema_mode != node.attributes["schema_mode"]:
+            view.put_attribute(node.id, "schema_mode", upload.schema_mode)
         clock.touch(view, node.id, "content")
     return {}
 
@@ -89,11 +90,11 @@ def read_table(context: Context) -> Any:
             source: _Source = _DynamicRows(connection, load_layout(connection, node.id, node.path))
         else:
             source = _StaticRows(view, node)
-        ranges = static_rows.find_ranges(
-            _selectors(path), source.row_count, source.schema, source.keys
-        )
+        selectors = _selectors(path)
+        ranges = static_rows.find_ranges(selectors, source.row_count, source.schema, source.keys)
         context.response_parameters["approximate_row_count"] = sum(
-            wanted.end - wanted.start for wanted in ranges
+            source.rounded(wanted) if wanted.by_key else wanted.end - wanted.start
+            for wanted in ranges
         )
         first = next((wanted.start for wanted in ranges if wanted.end > wanted.start), None)
         if first is not None:
@@ -163,24 +164,8 @@ def _static(view: View, path: YPath) -> Node:
     return node
 
 
-def _wanted_schema(path: YPath, stored: TableSchema) -> TableSchema:
-    """Return the schema that the written rows must fit, from the path or from the table."""
-    given = path.attributes.get("schema")
-    if given is not None:
-        return parse_schema(given)
-    sorted_by = path.attributes.get("sorted_by")
-    if sorted_by is None:
-        return stored
-    if not isinstance(sorted_by, list):
-        raise YtError('Error parsing path attribute "sorted_by": expected a list')
-    known = {column.name: column.to_yson() for column in stored.columns}
-    keys = [
-        {**known.pop(str(name), {"name": str(name), "type": "any"}), "sort_order": "ascending"}
-        for name in sorted_by
-    ]
-    listing = yson.YsonList([*keys, *known.values()])
-    listing.attributes = {"strict": stored.strict, "unique_keys": False}
-    return parse_schema(listing)
+def _upload(view: View, node: Node, path: YPath) -> uploads.Upload:
+    return uploads.plan(path, node.attributes, static_rows.row_count(view, node.id))
 
 
 class _Source(Protocol):
@@ -194,6 +179,9 @@ class _Source(Protocol):
 
     def read(self, wanted: Range) -> Iterator[list[Row]]:
         """Yield the rows of a range."""
+
+    def rounded(self, wanted: Range) -> int:
+        """Return how many rows the pieces have that hold a range; what is known without keys."""
 
 
 class _StaticRows:
@@ -209,6 +197,14 @@ class _StaticRows:
 
     def read(self, wanted: Range) -> Iterator[list[Row]]:
         return static_rows.read(self._connection, self._chunks, wanted)
+
+    def rounded(self, wanted: Range) -> int:
+        found = passed = 0
+        for chunk in self._chunks:
+            if max(wanted.start, passed) < min(wanted.end, passed + chunk.row_count):
+                found += chunk.row_count
+            passed += chunk.row_count
+        return found
 
 
 class _DynamicRows:
@@ -236,6 +232,9 @@ class _DynamicRows:
         )
         while stored := cursor.fetchmany(_ROWS_PER_FETCH):
             yield values.decode_rows(layout.columns, stored)
+
+    def rounded(self, wanted: Range) -> int:
+        return wanted.end - wanted.start
 
 
 def _answer(

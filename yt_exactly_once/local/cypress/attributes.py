@@ -149,6 +149,12 @@ def _chunked(view: View, node: Node) -> Computed:
         row_count = sum(chunk.row_count for chunk in listed)
         schema = node.attributes.get("schema", [])
         keys = [column["name"] for column in schema if column.get("sort_order")]
+        optimize_for = node.attributes.get("optimize_for", "lookup")
+        statistics = {
+            "chunk_count": len(listed),
+            "uncompressed_data_size": size,
+            "compressed_data_size": size,
+        }
         found.update(
             {
                 "row_count": lambda: row_count,
@@ -159,7 +165,8 @@ def _chunked(view: View, node: Node) -> Computed:
                 "sorted": lambda: bool(keys),
                 "key_columns": lambda: keys,
                 **({"sorted_by": lambda: keys} if keys else {}),
-                "optimize_for": lambda: node.attributes.get("optimize_for", "lookup"),
+                "optimize_for": lambda: optimize_for,
+                "optimize_for_statistics": lambda: {optimize_for: statistics},
             }
         )
     return found

@@ -1,0 +1,97 @@
+"""What a write to a static table means: the schema that its rows must fit, and the one it leaves behind.
+
+A table whose schema was given keeps it (strong mode). A table that never got one takes its key columns
+from the last write (weak mode).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from yt import yson
+
+from yt_exactly_once.local import arguments, static_rows
+from yt_exactly_once.local.cypress import locks
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.tablets.schema import TableSchema, parse_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from yt_exactly_once.local.cypress.ypath import YPath
+
+STRONG, WEAK = "strong", "weak"
+
+
+@dataclass(frozen=True)
+class Upload:
+    """How rows get into a table.
+
+    Attributes:
+        schema: of the rows now, and of the table afterwards.
+        schema_mode: of the table afterwards.
+        append: whether the rows that are there stay.
+        lock_mode: of the lock that the write needs.
+    """
+
+    schema: TableSchema
+    schema_mode: str
+    append: bool
+    lock_mode: str
+
+
+def plan(path: YPath, attributes: Mapping[str, Any], row_count: int) -> Upload:
+    """Work out a write from the path that it goes to and the table that is there.
+
+    Args:
+        path: with its attributes `append`, `sorted_by` and `schema`.
+        attributes: of the table.
+        row_count: rows that it has.
+
+    Raises:
+        YtError: the attributes of the path do not fit each other or the table.
+    """
+    stored = static_rows.schema_of(attributes)
+    mode = str(attributes.get("schema_mode", STRONG))
+    append = arguments.flag(dict(path.attributes), "append")
+    given = path.attributes.get("schema")
+    names = _sorted_by(path)
+    for other, is_given in (("append", append), ("sorted_by", bool(names))):
+        if given is not None and is_given:
+            raise YtError(f'YPath attributes "{other}" and "schema" are not compatible')
+    if given is not None:
+        return Upload(parse_schema(given), STRONG, append, locks.EXCLUSIVE)
+    stored_names = [column.name for column in stored.key_columns]
+    if mode == STRONG:
+        if names and names != stored_names:
+            raise YtError(
+                'YPath attribute "sorted_by" must be compatible with table schema for a "strong"'
+                " schema mode",
+                attributes={"key_columns": names, "table_schema": stored.to_yson()},
+            )
+        shared = append and not stored.is_sorted
+        return Upload(stored, STRONG, append, locks.SHARED if shared else locks.EXCLUSIVE)
+    if append and names and row_count and stored_names[: len(names)] != names:
+        raise YtError(
+            "Key columns mismatch while trying to append sorted data into a non-empty table",
+            attributes={"append_key_columns": names, "current_key_columns": stored_names},
+        )
+    shared = append and not names
+    return Upload(_keyed(names), WEAK, append, locks.SHARED if shared else locks.EXCLUSIVE)
+
+
+def _sorted_by(path: YPath) -> list[str]:
+    names = path.attributes.get("sorted_by", [])
+    if not isinstance(names, list):
+        raise YtError('Error parsing path attribute "sorted_by": expected a list')
+    return [str(name) for name in names]
+
+
+def _keyed(names: list[str]) -> TableSchema:
+    """Return a schema that knows key columns and nothing else."""
+    listing = yson.YsonList(
+        [{"name": name, "type": "any", "sort_order": "ascending"} for name in names]
+    )
+    listing.attributes = {"strict": False, "unique_keys": False}
+    return parse_schema(listing)
