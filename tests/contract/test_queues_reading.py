@@ -186,7 +186,7 @@ def test_infos_come_in_the_order_asked_for(client, tmp):
     assert caught.value.contains_code(1701)
 
 
-def test_queue_tells_about_itself(client, tmp):
+def test_queue_tells_about_itself(client, tmp, cluster_name):
     """The attributes that a real cluster's queue agent would publish are there."""
     queue = create(client, f"{tmp}/q", [VALUE, *SYSTEM], tablet_count=2)
     client.create("queue_consumer", f"{tmp}/c")
@@ -199,7 +199,7 @@ def test_queue_tells_about_itself(client, tmp):
     assert status["has_timestamp_column"]
     assert status["has_cumulative_data_weight_column"]
     assert status["registrations"] == [
-        {"queue": f"local:{queue}", "consumer": f"local:{tmp}/c", "vital": True}
+        {"queue": f"{cluster_name}:{queue}", "consumer": f"{cluster_name}:{tmp}/c", "vital": True}
     ]
     first, second = client.get(f"{queue}/@queue_partitions")
     assert (first["lower_row_index"], first["upper_row_index"]) == (1, 4)
@@ -207,7 +207,7 @@ def test_queue_tells_about_itself(client, tmp):
     assert second["available_row_count"] == 0
     client.advance_queue_consumer(f"{tmp}/c", queue, 0, None, 3)
     assert client.get(f"{tmp}/c/@queue_consumer_partitions") == {
-        f"local:{queue}": [{"partition_index": 0, "next_row_index": 3}]
+        f"{cluster_name}:{queue}": [{"partition_index": 0, "next_row_index": 3}]
     }
 
 

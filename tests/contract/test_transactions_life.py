@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 from yt.wrapper import YtResponseError
 
 KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
 VALUE = {"name": "v", "type": "string"}
-
-
-@pytest.fixture
-def sticky(cluster):
-    """Clients that stay on one proxy, as a tablet transaction needs."""
-
-    def connect(proxy=0):
-        return cluster.client(proxy, proxy={"enable_proxy_discovery": False})
-
-    return connect
 
 
 def create(client, path, schema=(KEY, VALUE), **attributes):
@@ -100,63 +88,6 @@ def test_failed_commit_ends_the_transaction(client, sticky, tmp):
     with pytest.raises(YtResponseError) as caught:
         commit(member, transaction_id)
     assert caught.value.error["code"] == 11000
-
-
-def test_second_commit_during_the_first_is_an_invalid_state(tmp_path):
-    """A repeat that overtakes the running commit learns that it is running."""
-    from yt_exactly_once.local.errors import YtError
-    from yt_exactly_once.local.store import Store
-    from yt_exactly_once.local.tablets.transactions import TransactionPool
-
-    store = Store(tmp_path / "store")
-    pool = TransactionPool(store)
-    transaction = pool.start()
-    entered, go_on = threading.Event(), threading.Event()
-
-    def held(_chooser, _delay):
-        entered.set()
-        assert go_on.wait(30)
-        return 1
-
-    transaction._apply = held
-    first = threading.Thread(target=pool.commit, args=(transaction.id,))
-    first.start()
-    assert entered.wait(30)
-    try:
-        for act in (pool.commit, pool.abort):
-            with pytest.raises(YtError, match='in "committing" state') as caught:
-                act(transaction.id)
-            assert caught.value.code == 11003
-        with pytest.raises(YtError) as caught:
-            transaction.buffer([])
-        assert caught.value.code == 11003
-    finally:
-        go_on.set()
-        first.join()
-    with pytest.raises(YtError) as caught:
-        pool.commit(transaction.id)
-    assert caught.value.code == 11000
-    pool.close()
-
-
-def test_lease_ends_without_commands_and_is_renewed_by_any(tmp_path):
-    """Every command that names a transaction keeps it alive for another timeout."""
-    from yt_exactly_once.local.errors import YtError
-    from yt_exactly_once.local.store import Store
-    from yt_exactly_once.local.tablets.transactions import TransactionPool
-
-    now = [0.0]
-    pool = TransactionPool(Store(tmp_path / "store"), clock=lambda: now[0])
-    transaction_id = pool.start(timeout=10).id
-    for _ in range(3):
-        now[0] += 9
-        pool.get(transaction_id)
-    now[0] += 10
-    with pytest.raises(YtError) as caught:
-        pool.get(transaction_id)
-    assert caught.value.code == 11000
-    assert pool.ids() == []
-    pool.close()
 
 
 def test_lease_over_the_wire_is_in_milliseconds(sticky):

@@ -9,16 +9,6 @@ VALUE = {"name": "v", "type": "string"}
 
 
 @pytest.fixture
-def sticky(cluster):
-    """Clients that stay on the first proxy, as a tablet transaction needs."""
-
-    def connect():
-        return cluster.client(proxy={"enable_proxy_discovery": False})
-
-    return connect
-
-
-@pytest.fixture
 def queue(client, tmp):
     path = f"{tmp}/q"
     attributes = {"dynamic": True, "schema": [VALUE], "tablet_count": 2}
@@ -223,11 +213,15 @@ def test_zombie_is_fenced_at_its_commit(client, sticky, producer, queue, open_se
     assert values(client, queue) == []
 
 
-def test_session_row_is_ordinary_data(client, producer, queue, open_session):
+def test_session_row_is_ordinary_data(client, producer, queue, open_session, cluster_name):
     """Tools may read it and set it."""
     open_session()
     ((row),) = client.select_rows(f"* from [{producer}]")
-    assert (row["queue_cluster"], row["queue_path"], row["session_id"]) == ("local", queue, "s")
+    assert (row["queue_cluster"], row["queue_path"], row["session_id"]) == (
+        cluster_name,
+        queue,
+        "s",
+    )
     row["sequence_number"] = 100
     client.insert_rows(producer, [row])
     answer = client.push_queue_producer(producer, queue, "s", 0, numbered(50, 101))
@@ -275,11 +269,13 @@ def test_producer_is_a_mounted_table_of_its_schema(client, producer):
     ]
 
 
-def test_session_goes_on_from_what_its_row_says(client, producer, queue, open_session):
+def test_session_goes_on_from_what_its_row_says(
+    client, producer, queue, open_session, cluster_name
+):
     """Until it is removed; then epochs begin again."""
     meta = {"foo": [1, 2, 3], "bar": {"baz": True}}
     assert open_session(user_meta=meta)["user_meta"] == meta
-    row = {"queue_cluster": "local", "queue_path": queue, "session_id": "s"}
+    row = {"queue_cluster": cluster_name, "queue_path": queue, "session_id": "s"}
     client.insert_rows(producer, [{**row, "sequence_number": 100, "epoch": 200}], update=True)
     answer = open_session(user_meta=[1, 2, 3])
     assert answer == {"sequence_number": 100, "epoch": 201, "user_meta": [1, 2, 3]}

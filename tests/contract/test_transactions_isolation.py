@@ -11,16 +11,6 @@ KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
 VALUE = {"name": "v", "type": "string"}
 
 
-@pytest.fixture
-def sticky(cluster):
-    """Clients that stay on the first proxy, as a tablet transaction needs."""
-
-    def connect():
-        return cluster.client(proxy={"enable_proxy_discovery": False})
-
-    return connect
-
-
 def create(client, path, schema=(KEY, VALUE), **attributes):
     given = {"dynamic": True, "schema": list(schema), **attributes}
     client.create("table", path, attributes=given)

@@ -13,16 +13,6 @@ SYSTEM = [
 
 
 @pytest.fixture
-def sticky(cluster):
-    """Clients that stay on the first proxy, as a tablet transaction needs."""
-
-    def connect():
-        return cluster.client(proxy={"enable_proxy_discovery": False})
-
-    return connect
-
-
-@pytest.fixture
 def queue(client, tmp):
     """A queue with ten rows in the first of two partitions."""
     path = f"{tmp}/q"
@@ -53,14 +43,14 @@ def offsets(client, consumer):
     return {(row["queue_path"], row["partition_index"]): row["offset"] for row in rows}
 
 
-def test_registration_is_idempotent_and_listed(client, tmp, queue):
+def test_registration_is_idempotent_and_listed(client, tmp, queue, cluster_name):
     """Registering again replaces; paths carry their cluster."""
     client.create("queue_consumer", f"{tmp}/c")
     client.register_queue_consumer(queue, f"{tmp}/c", vital=False)
     client.register_queue_consumer(queue, f"{tmp}/c", vital=True, partitions=[1])
     ((found),) = client.list_queue_consumer_registrations(queue_path=queue)
     assert str(found["queue_path"]) == queue
-    assert found["queue_path"].attributes == {"cluster": "local"}
+    assert found["queue_path"].attributes == {"cluster": cluster_name}
     assert str(found["consumer_path"]) == f"{tmp}/c"
     assert found["vital"]
     assert found["partitions"] == [1]
@@ -262,7 +252,7 @@ def test_old_command_names_still_work(raw, client, queue, consumer, name):
         assert offsets(client, consumer) == {(queue, 0): 3}
 
 
-def test_registrations_are_rows_of_a_table(client, tmp, queue):
+def test_registrations_are_rows_of_a_table(client, tmp, queue, cluster_name):
     """Tools read `consumer_registrations` directly, and what is written there holds."""
     table = "//sys/queue_agents/consumer_registrations"
     consumer = f"{tmp}/c"
@@ -271,9 +261,9 @@ def test_registrations_are_rows_of_a_table(client, tmp, queue):
     query = f"* from [{table}] where queue_path = '{queue}'"
     (row,) = client.select_rows(query)
     assert row == {
-        "queue_cluster": "local",
+        "queue_cluster": cluster_name,
         "queue_path": queue,
-        "consumer_cluster": "local",
+        "consumer_cluster": cluster_name,
         "consumer_path": consumer,
         "vital": True,
         "partitions": [1, 0],
@@ -285,13 +275,15 @@ def test_registrations_are_rows_of_a_table(client, tmp, queue):
     assert list(client.select_rows(query)) == []
 
 
-def test_places_on_other_clusters_are_registered_but_not_read(client, queue, consumer):
+def test_places_on_other_clusters_are_registered_but_not_read(
+    client, queue, consumer, cluster_name
+):
     """Clusters are named by attribute or prefix, in short or in full; only this one is at hand."""
     for path in ("abc://tmp/x", "<cluster=abc>//tmp/x", "<cluster=abc.yt.yandex.net>//tmp/x"):
-        client.register_queue_consumer(path, f"local:{consumer}", vital=False)
+        client.register_queue_consumer(path, f"{cluster_name}:{consumer}", vital=False)
         (listed,) = client.list_queue_consumer_registrations(queue_path="abc://tmp/x")
         assert listed["queue_path"].attributes == {"cluster": "abc"}
-        assert listed["consumer_path"].attributes == {"cluster": "local"}
+        assert listed["consumer_path"].attributes == {"cluster": cluster_name}
         for offset in (None, 0):
             with pytest.raises(YtResponseError, match='Queue cluster "abc"'):
                 pull(client, consumer, path, offset)
@@ -300,11 +292,11 @@ def test_places_on_other_clusters_are_registered_but_not_read(client, queue, con
     assert client.list_queue_consumer_registrations(queue_path=f"abc:{queue}") == []
 
 
-def test_rich_parts_of_a_path_do_not_matter_to_registrations(client, queue, consumer):
+def test_rich_parts_of_a_path_do_not_matter_to_registrations(client, queue, consumer, cluster_name):
     """Ranges and attributes of a path are not part of the key."""
     rich = {
         "queue_path": f"<append=%true>{queue}[#10:#100]",
-        "consumer_path": f"<append=%true>local:{consumer}[#20:#200]",
+        "consumer_path": f"<append=%true>{cluster_name}:{consumer}[#20:#200]",
     }
     (listed,) = client.list_queue_consumer_registrations(**rich)
     assert (str(listed["queue_path"]), str(listed["consumer_path"])) == (queue, consumer)
@@ -320,7 +312,7 @@ NAMED = [
 ]
 
 
-def test_consumers_of_one_table_are_registered_by_name(client, tmp, queue):
+def test_consumers_of_one_table_are_registered_by_name(client, tmp, queue, cluster_name):
     """Each has registrations and offsets of its own."""
     table = f"{tmp}/shared"
     attributes = {"dynamic": True, "schema": NAMED, "treat_as_queue_consumer": True}
@@ -332,7 +324,7 @@ def test_consumers_of_one_table_are_registered_by_name(client, tmp, queue):
     with pytest.raises(YtResponseError, match="is not registered"):
         pull(client, second, queue)
     (listed,) = client.list_queue_consumer_registrations(consumer_path=first)
-    expected = {"cluster": "local", "queue_consumer_name": "first"}
+    expected = {"cluster": cluster_name, "queue_consumer_name": "first"}
     assert listed["consumer_path"].attributes == expected
     assert client.list_queue_consumer_registrations(consumer_path=second) == []
     client.register_queue_consumer(queue, second, vital=True)
@@ -394,7 +386,7 @@ def listed(client, **wanted):
 
 
 @pytest.mark.parametrize("suffix", ["", "-link"])
-def test_registrations_are_listed_by_queue_and_consumer(client, tmp, suffix):
+def test_registrations_are_listed_by_queue_and_consumer(client, tmp, suffix, cluster_name):
     """By links as by the paths they stand for; the tables may be of any kind."""
     schema = {"dynamic": True, "schema": [VALUE]}
     for name in ("q1", "q2", "c1", "c2"):
@@ -410,7 +402,7 @@ def test_registrations_are_listed_by_queue_and_consumer(client, tmp, suffix):
     assert listed(client, **both) == {first}
     assert listed(client, queue_path=at["q1"]) == {first, second}
     assert listed(client, consumer_path=at["c1"]) == {first, third}
-    assert listed(client, consumer_path=f"local:{at['c2']}") == {second}
+    assert listed(client, consumer_path=f"{cluster_name}:{at['c2']}") == {second}
     assert listed(client) >= {first, second, third}
     assert listed(client, queue_path=f"remote_0:{at['q1']}") == set()
     for queue, consumer in (("q1", "c1"), ("q1", "c2"), ("q2", "c1")):

@@ -1,0 +1,118 @@
+"""Fixtures for tests that talk to a cluster over HTTP, whichever fixture `cluster` gives them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from yt import yson
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+@pytest.fixture
+def client(cluster: Any) -> Any:
+    return cluster.client()
+
+
+@pytest.fixture
+def tmp(client: Any, request: pytest.FixtureRequest) -> str:
+    name = re.sub(r"\W+", "-", request.node.name).strip("-")
+    path = f"//tmp/{name}-{uuid.uuid4().hex[:8]}"
+    client.create("map_node", path)
+    return path
+
+
+@pytest.fixture
+def aborted() -> Any:
+    """A context in which everything a client does belongs to a transaction that is aborted."""
+
+    @contextmanager
+    def enter(client: Any) -> Iterator[None]:
+        transaction_id = client.start_transaction()
+        with client.Transaction(transaction_id=transaction_id, ping=False):
+            yield
+        client.abort_transaction(transaction_id)
+
+    return enter
+
+
+@dataclass
+class RawAnswer:
+    """What came over the wire."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    def yson(self) -> Any:
+        return yson.loads(self.body)
+
+    @property
+    def error(self) -> Any:
+        return json.loads(self.headers["x-yt-error"])
+
+
+class RawHttp:
+    """A client that sends exactly what it is told to."""
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self.host = url.removeprefix("http://")
+        self._always = {"Authorization": f"OAuth {token}"} if token else {}
+
+    def __call__(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        body: Any = None,
+        *,
+        chunked: bool = False,
+    ) -> RawAnswer:
+        connection = http.client.HTTPConnection(self.host, timeout=30)
+        try:
+            connection.request(
+                method, path, body, {**self._always, **(headers or {})}, encode_chunked=chunked
+            )
+            answer = connection.getresponse()
+            found = {name.lower(): value for name, value in answer.getheaders()}
+            return RawAnswer(answer.status, found, answer.read())
+        finally:
+            connection.close()
+
+    def command(
+        self,
+        method: str,
+        name: str,
+        parameters: Mapping[str, Any],
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> RawAnswer:
+        """Run a command with parameters in JSON."""
+        sent = {"X-YT-Parameters": json.dumps(parameters), **(headers or {})}
+        return self(method, f"/api/v4/{name}", sent, body)
+
+
+@pytest.fixture
+def raw(cluster: Any) -> RawHttp:
+    return RawHttp(cluster.proxy_urls[0], cluster.token)
+
+
+@pytest.fixture
+def sticky(cluster: Any) -> Any:
+    """Clients that stay on one proxy, as a tablet transaction needs."""
+
+    def connect(proxy: int = 0) -> Any:
+        return cluster.client(proxy, proxy={"enable_proxy_discovery": False})
+
+    return connect

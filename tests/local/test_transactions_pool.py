@@ -1,0 +1,60 @@
+"""The pool of sticky transactions from inside: what a client cannot time well enough to see."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.store import Store
+from yt_exactly_once.local.tablets.transactions import TransactionPool
+
+
+def test_second_commit_during_the_first_is_an_invalid_state(tmp_path):
+    """A repeat that overtakes the running commit learns that it is running."""
+    store = Store(tmp_path / "store")
+    pool = TransactionPool(store)
+    transaction = pool.start()
+    entered, go_on = threading.Event(), threading.Event()
+
+    def held(_chooser, _delay):
+        entered.set()
+        assert go_on.wait(30)
+        return 1
+
+    transaction._apply = held
+    first = threading.Thread(target=pool.commit, args=(transaction.id,))
+    first.start()
+    assert entered.wait(30)
+    try:
+        for act in (pool.commit, pool.abort):
+            with pytest.raises(YtError, match='in "committing" state') as caught:
+                act(transaction.id)
+            assert caught.value.code == 11003
+        with pytest.raises(YtError) as caught:
+            transaction.buffer([])
+        assert caught.value.code == 11003
+    finally:
+        go_on.set()
+        first.join()
+    with pytest.raises(YtError) as caught:
+        pool.commit(transaction.id)
+    assert caught.value.code == 11000
+    pool.close()
+
+
+def test_lease_ends_without_commands_and_is_renewed_by_any(tmp_path):
+    """Every command that names a transaction keeps it alive for another timeout."""
+    now = [0.0]
+    pool = TransactionPool(Store(tmp_path / "store"), clock=lambda: now[0])
+    transaction_id = pool.start(timeout=10).id
+    for _ in range(3):
+        now[0] += 9
+        pool.get(transaction_id)
+    now[0] += 10
+    with pytest.raises(YtError) as caught:
+        pool.get(transaction_id)
+    assert caught.value.code == 11000
+    assert pool.ids() == []
+    pool.close()
