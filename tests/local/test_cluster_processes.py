@@ -233,6 +233,19 @@ def test_unknown_proxy_is_refused(cluster):
         cluster.client(7)
 
 
+def test_requests_are_counted_by_path(cluster, client):
+    """Every request counts, on whichever proxy, and those that ask for the counts do not."""
+    before = cluster.request_counts()
+    client.exists("//tmp")
+    cluster.client(1).exists("//tmp")
+    with pytest.raises(yt.YtError):
+        client.get("//no/such/node")
+    met = cluster.request_counts() - before
+    assert met["/api/v4/exists"] == 2
+    assert met["/api/v4/get"] == 1
+    assert not any(path.startswith("/local") for path in met)
+
+
 def test_many_clients_at_once_lose_nothing(cluster, tmp):
     """Writers on both proxies take turns on the store."""
 

@@ -1,6 +1,6 @@
 """The admin pages of a proxy, under `/local/`: what a test asks of the cluster and no real one has.
 
-Fault rules, the plan of what they have done, and the step that trims queues. All answers are JSON.
+Fault rules, the plan of what they have done, how many requests came, and the step that trims queues. All answers are JSON.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class AdminPages:
             ("POST", "/local/faults"): self._add_faults,
             ("DELETE", "/local/faults"): lambda _: proxy.faults.clear(),
             ("GET", "/local/faults/plan"): lambda _: proxy.faults.plan(),
+            ("GET", "/local/requests"): lambda _: dict(proxy.requests),
             ("POST", "/local/trim"): lambda _: queues.trim_all(proxy),
         }
 

@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -226,6 +227,18 @@ class LocalCluster:
         listed: list[dict[str, Any]] = self._admin("GET", "/local/faults")
         return listed
 
+    def request_counts(self) -> Counter[str]:
+        """Return how many requests of each path the living proxies have met since they started.
+
+        Everything counts: commands, look-ups of proxies, requests that failed. The difference of two
+        calls tells what a piece of work costs in round trips.
+        """
+        counts: Counter[str] = Counter()
+        for proxy in self._proxies:
+            if proxy.is_alive():
+                counts.update(self._ask(proxy, "GET", "/local/requests"))
+        return counts
+
     def fault_plan(self) -> list[dict[str, Any]]:
         """Return what was injected, at which request, as rules that do exactly that again."""
         plan: list[dict[str, Any]] = self._admin("GET", "/local/faults/plan")
@@ -257,7 +270,10 @@ class LocalCluster:
         alive = next((proxy for proxy in self._proxies if proxy.is_alive()), None)
         if alive is None:
             raise LocalClusterError("No proxy of the cluster is alive; call restart_proxy first")
-        connection = http.client.HTTPConnection(_HOST, alive.port, timeout=_START_SECONDS)
+        return self._ask(alive, method, path, body)
+
+    def _ask(self, proxy: _ProxyProcess, method: str, path: str, body: Any = None) -> Any:
+        connection = http.client.HTTPConnection(_HOST, proxy.port, timeout=_START_SECONDS)
         headers = {"Authorization": f"OAuth {self.token}"} if self.token else {}
         try:
             payload = None if body is None else json.dumps(body)

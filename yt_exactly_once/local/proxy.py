@@ -7,6 +7,7 @@ proxies are alive. It never handles a request itself.
 from __future__ import annotations
 
 import fcntl
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,7 @@ class Proxy:
         cypress: the tree of objects.
         transactions: sticky tablet transactions; they die with this process.
         faults: rules that make commands fail.
+        requests: how many requests of each path have come.
         cluster_name: name of the cluster in consumer rows and attributes.
     """
 
@@ -64,6 +66,7 @@ class Proxy:
         self.cypress = Cypress(self.store)
         self.transactions = TransactionPool(self.store, self.settings.features)
         self.faults = Faults(self.store, address)
+        self.requests: Counter[str] = Counter()
         self._beacon: IO[str] | None = None
 
     def announce(self) -> None:

@@ -113,6 +113,7 @@ class Application:
         path = request.path.lower()
         if path.startswith(PREFIX):
             return await self._in_thread(self._administer, request, path)
+        self._proxy.requests[path] += 1
         page = self._pages.get(path.rstrip("/") or "/")
         if page is not None:
             return await self._in_thread(page, request)

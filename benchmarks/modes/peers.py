@@ -1,0 +1,163 @@
+"""What people use otherwise, on the same machine: Delta Lake and PostgreSQL.
+
+Both are written as their own documentation recommends for exactly-once from foreachBatch: the rows and
+the number of the batch in one transaction. Each is skipped, with a line that says why, where its
+package or its server is absent.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.csv
+
+from benchmarks.modes.turns import Writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from benchmarks.modes.work import Shape
+
+_SERVER_PLACES = "/usr/lib/postgresql/*/bin"
+_ACCOUNT = "postgres"
+_SQL_TYPES = {"int64": "bigint", "double": "double precision", "utf8": "text"}
+
+
+class AbsentError(Exception):
+    """A peer cannot take part; the text says what to install."""
+
+
+def delta(folder: Path) -> Writer:
+    """Write into a Delta table through delta-rs.
+
+    Raises:
+        AbsentError: the package is not installed.
+    """
+    try:
+        from deltalake import (  # noqa: PLC0415 - optional
+            CommitProperties,
+            DeltaTable,
+            Transaction,
+            write_deltalake,
+        )
+    except ImportError:
+        raise AbsentError("the package deltalake (extra `bench`) is not installed") from None
+    application = "benchmark"
+
+    def write(frame: DataFrame, batch_id: int) -> None:
+        done = None
+        if DeltaTable.is_deltatable(str(folder)):
+            done = DeltaTable(str(folder)).transaction_version(application)
+        if done is not None and done >= batch_id:
+            return
+        properties = CommitProperties(app_transactions=[Transaction(application, batch_id)])
+        write_deltalake(str(folder), frame.toArrow(), mode="append", commit_properties=properties)
+
+    return Writer(write)
+
+
+def postgres(folder: Path, shape: Shape) -> Writer:
+    """Write into a PostgreSQL server that is started here and ends with the writer.
+
+    Raises:
+        AbsentError: the server or the package psycopg is not installed.
+    """
+    try:
+        import psycopg  # noqa: PLC0415 - optional
+    except ImportError:
+        raise AbsentError("the package psycopg (extra `bench`) is not installed") from None
+    server = _Server(folder)
+    try:
+        connection = psycopg.connect(server.address)
+        _create_tables(connection, shape)
+    except BaseException:
+        server.stop()
+        raise
+
+    def write(frame: DataFrame, batch_id: int) -> None:
+        with connection.transaction(), connection.cursor() as cursor:
+            cursor.execute("select max(batch) from batches")
+            done = cursor.fetchone()
+            if done is not None and done[0] is not None and done[0] >= batch_id:
+                return
+            text = BytesIO()
+            options = pyarrow.csv.WriteOptions(include_header=False)
+            pyarrow.csv.write_csv(frame.toArrow(), text, options)
+            with cursor.copy("copy target from stdin (format csv)") as copy:
+                copy.write(text.getbuffer())
+            cursor.execute("insert into batches values (%s)", (batch_id,))
+
+    def close() -> None:
+        connection.close()
+        server.stop()
+
+    return Writer(write, close=close)
+
+
+def _create_tables(connection: Any, shape: Shape) -> None:
+    columns = ", ".join(f'"{name}" {_SQL_TYPES[kind]}' for name, kind in shape.types.items())
+    with connection.transaction(), connection.cursor() as cursor:
+        cursor.execute(f"create table target ({columns})")
+        cursor.execute("create table batches (batch bigint primary key)")
+
+
+class _Server:
+    """A PostgreSQL server with its data in a folder, and its default settings."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        self._user = _account()
+        if self._user:
+            shutil.chown(folder, self._user)
+        self._data = folder / "data"
+        self._run(_tool("initdb"), "--auth=trust", "--username=benchmark", "-D", self._data)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        options = f"-p {port} -h 127.0.0.1 -k ''"
+        self._run(
+            _tool("pg_ctl"), "start", "-w", "-D", self._data, "-o", options, "-l", folder / "log"
+        )
+        self.address = f"host=127.0.0.1 port={port} user=benchmark dbname=postgres"
+
+    def stop(self) -> None:
+        """End the server."""
+        self._run(_tool("pg_ctl"), "stop", "-m", "fast", "-D", self._data)
+
+    def _run(self, *command: str | Path) -> None:
+        subprocess.run(
+            command,
+            check=True,
+            user=self._user,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+
+def _account() -> str | None:
+    """Return the account the server must run under; `None` is ours. It refuses to run as root."""
+    if getpass.getuser() != "root":
+        return None
+    try:
+        return pwd.getpwnam(_ACCOUNT).pw_name
+    except KeyError:
+        raise AbsentError(
+            "PostgreSQL does not run as root, and has no account of its own"
+        ) from None
+
+
+def _tool(name: str) -> str:
+    places = [str(place) for place in sorted(Path("/").glob(_SERVER_PLACES[1:]), reverse=True)]
+    found = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), *places]))
+    if found is None:
+        raise AbsentError("no PostgreSQL server (Debian: apt-get install postgresql)")
+    return found

@@ -1,0 +1,117 @@
+"""A run: point by point, round by round, one turn of each contender per round, in changing order."""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.modes.machine import stamp
+from benchmarks.modes.memory import PeakMemory
+from benchmarks.modes.peers import AbsentError
+from benchmarks.modes.results import PointResult, Sample
+from benchmarks.modes.session import session
+from benchmarks.modes.stage import Stage
+from yt_exactly_once import register_source
+from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.spark.java import require_java
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from benchmarks.modes.points import Point
+    from benchmarks.modes.turns import Contender
+
+WARM_UP = 2
+"""Turns of every contender that are not counted: the first one prepares, the JVM compiles."""
+
+_SEED = 20_260_101
+
+
+def run(
+    points: Sequence[Point],
+    folder: Path,
+    *,
+    say: Callable[[str], None],
+    advance: Callable[[str], None],
+) -> None:
+    """Measure the points and keep each result in the folder.
+
+    Args:
+        points: what to measure.
+        folder: for the results.
+        say: takes a line for the user.
+        advance: called after each turn with what comes next.
+    """
+    require_java()
+    with tempfile.TemporaryDirectory(prefix="yt-benchmark-") as work:
+        Path(work).chmod(0o711)  # PostgreSQL may run under another account
+        with LocalCluster(Path(work) / "cluster") as cluster, session() as spark:
+            register_source(spark)
+            measure = _Measure(spark, cluster, advance)
+            for point in points:
+                result = measure.point(point, Path(work) / point.name)
+                for name, reason in result.absent.items():
+                    say(f"{point.name}: {name} is left out: {reason}")
+                result.save(folder)
+
+
+class _Measure:
+    """Measures points in one session on one cluster."""
+
+    def __init__(
+        self, spark: SparkSession, cluster: LocalCluster, advance: Callable[[str], None]
+    ) -> None:
+        self._spark = spark
+        self._cluster = cluster
+        self._advance = advance
+        self._driver = PeakMemory(os.getpid())
+        jvm = spark.sparkContext._jvm  # noqa: SLF001 - Spark has no other way to its process id
+        assert jvm is not None
+        self._jvm = PeakMemory(int(jvm.java.lang.ProcessHandle.current().pid()))
+        self._idle = self._driver.resident()
+
+    def point(self, point: Point, folder: Path) -> PointResult:
+        """Measure one point."""
+        result = PointResult(point.name, point.rows, point.encoded_bytes, stamp())
+        turns = WARM_UP + point.repetitions
+        with Stage(point, self._spark, self._cluster, folder, turns) as stage:
+            contenders: list[Contender] = []
+            for name in point.contenders:
+                try:
+                    contenders.append(stage.contender(name))
+                except AbsentError as error:
+                    result.absent[name] = str(error)
+            order = random.Random(_SEED)
+            for repetition in range(-WARM_UP, point.repetitions):
+                order.shuffle(contenders)
+                for contender in contenders:
+                    self._advance(f"{point.name}: {contender.name}")
+                    sample = self._turn(contender, repetition)
+                    if repetition >= 0:
+                        result.samples.append(sample)
+        return result
+
+    def _turn(self, contender: Contender, repetition: int) -> Sample:
+        before = self._cluster.request_counts()
+        self._driver.reset()
+        self._jvm.reset()
+        turn = contender.turn()
+        requests = Counter(self._cluster.request_counts())
+        requests.subtract(before)
+        peak = self._driver.peak()
+        return Sample(
+            contender.name,
+            repetition,
+            turn.seconds,
+            turn.write_seconds,
+            turn.steps,
+            {path: count for path, count in requests.items() if count},
+            None if peak is None or self._idle is None else max(0, peak - self._idle),
+            self._jvm.peak(),
+        )

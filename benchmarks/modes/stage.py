@@ -1,0 +1,248 @@
+"""The stage of one point: its tables, its queue, and its contenders, each with a target of its own."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Self
+
+from yt.wrapper.format import ArrowFormat
+
+from benchmarks.modes import peers
+from benchmarks.modes.points import DELTA, FLOOR, LIMIT, POSTGRES, SNIPPET, Point
+from benchmarks.modes.turns import DirectContender, QueryContender, Writer
+from benchmarks.modes.work import TOTALS_TYPES, totals
+from yt_exactly_once import TransactionalSink
+from yt_exactly_once.config import ClusterConfig
+from yt_exactly_once.observability import Event
+from yt_exactly_once.spark.delivery import collect_rows
+from yt_exactly_once.spark.sink_options import Target
+from yt_exactly_once.spark.targets import prepare_target
+from yt_exactly_once.ytsaurus.client import Connection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from yt.wrapper import YtClient
+
+    from benchmarks.modes.turns import Contender
+    from yt_exactly_once.local import LocalCluster
+
+ROWS_PER_TABLET = 2_000_000
+"""The cap of a real cluster; the default of 100 000 would refuse the largest batches."""
+
+_ROWS_PER_REQUEST = 50_000
+
+
+@dataclass
+class Stage:
+    """Everything that the contenders of one point share.
+
+    Attributes:
+        point: what is measured.
+        spark: session.
+        cluster: where.
+        folder: for checkpoints and for the peers.
+        turns: how many batches the queue must hold for every contender.
+    """
+
+    point: Point
+    spark: SparkSession
+    cluster: LocalCluster
+    folder: Path
+    turns: int
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> Self:
+        self.home = f"//home/benchmark/{self.point.name}"
+        self.client: YtClient = self.cluster.client()
+        self.client.create("map_node", self.home, recursive=True)
+        self._stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+        self._stack.callback(self.client.remove, self.home, recursive=True)
+        if self.point.source == "queue":
+            self._fill_queue()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def contender(self, name: str) -> Contender:
+        """Bring a contender on stage.
+
+        Raises:
+            peers.AbsentError: what it needs is not installed.
+        """
+        if name == LIMIT:
+            return DirectContender(name, self._bare_client())
+        contender = QueryContender(name, self._writer(name), self._starter(name))
+        self._stack.callback(contender.close)
+        return contender
+
+    def _writer(self, name: str) -> Writer:
+        place = self.folder / name
+        if name == FLOOR:
+            return Writer(lambda frame, _: frame.write.format("noop").mode("overwrite").save())
+        if name == SNIPPET:
+            return Writer(self._snippet(self._create_target(name)))
+        if name == DELTA:
+            return peers.delta(place)
+        if name == POSTGRES:
+            return peers.postgres(place, self.point.shape)
+        return self._sink(name)
+
+    def _sink(self, mode: str) -> Writer:
+        steps = Steps()
+        sink = TransactionalSink(
+            self._create_target(mode),
+            mode=mode,
+            proxy=self.cluster.proxy_urls[0],
+            rows_per_tablet_limit=ROWS_PER_TABLET,
+            listener=steps,
+        )
+        return Writer(sink, steps.last)
+
+    def _snippet(self, target: str) -> Callable[[DataFrame, int], None]:
+        def write(frame: DataFrame, _batch_id: int) -> None:
+            rows = [row.asDict(recursive=True) for row in frame.collect()]
+            for start in range(0, len(rows), _ROWS_PER_REQUEST):
+                self.client.insert_rows(target, rows[start : start + _ROWS_PER_REQUEST])
+
+        return write
+
+    def _bare_client(self) -> Callable[[], None]:
+        target = self._create_target("bare")
+        payloads = list(self._payloads(target))
+
+        def write() -> None:
+            for payload in payloads:
+                self.client.insert_rows(target, BytesIO(payload), format=ArrowFormat(), raw=True)
+
+        return write
+
+    def _payloads(self, target: str) -> Iterator[bytes]:
+        """Encode the rows of one batch as the sink does."""
+        connection = Connection(ClusterConfig.resolve(self.cluster.proxy_urls[0], None))
+        frame = self.point.shape.of(self.spark.range(0, self.point.rows, 1, self.point.partitions))
+        prepared = prepare_target(
+            connection, Target(target), frame, wire="arrow", rows_per_tablet=ROWS_PER_TABLET
+        )
+        rows = collect_rows(
+            frame, prepared, dyn_batch_size=_ROWS_PER_REQUEST, update=False, may_split=True
+        )
+        for lane in rows.lanes:
+            for payload in lane:
+                yield payload.data
+
+    def _starter(self, name: str) -> Callable[[Callable[[DataFrame, int], None]], StreamingQuery]:
+        def start(write: Callable[[DataFrame, int], None]) -> StreamingQuery:
+            return (
+                self._query(self._source(name))
+                .writeStream.queryName(name)
+                .outputMode("update" if self.point.query == "stateful" else "append")
+                .option("checkpointLocation", str(self.folder / f"{name} checkpoint"))
+                .foreachBatch(write)
+                .start()
+            )
+
+        return start
+
+    def _source(self, name: str) -> DataFrame:
+        point = self.point
+        if point.source == "queue":
+            reader = (
+                self.spark.readStream.format("yt")
+                .option("proxy", self.cluster.proxy_urls[0])
+                .option("starting_offsets", "earliest")
+                .option("max_rows_per_partition", point.rows // point.partitions)
+            )
+            if name != FLOOR:
+                # The floor has nobody to tell how far it has come.
+                reader = reader.option("consumer_path", self._create_consumer(name))
+            return reader.load(f"{self.home}/queue")
+        numbers = (
+            self.spark.readStream.format("rate-micro-batch")
+            .option("rowsPerBatch", point.rows)
+            .option("numPartitions", point.partitions)
+            .load()
+        )
+        return point.shape.of(numbers.selectExpr("value as id"))
+
+    def _query(self, rows: DataFrame) -> DataFrame:
+        if self.point.query == "shuffle":
+            return rows.repartition(self.point.partitions, "key")
+        return totals(rows) if self.point.query == "stateful" else rows
+
+    def _create_target(self, name: str) -> str:
+        point = self.point
+        keys: tuple[str, ...] = ()
+        if point.target == "sorted":
+            keys = ("key",) if point.query == "stateful" else ("id",)
+        attributes: dict[str, Any] = {} if keys else {"tablet_count": point.partitions}
+        schema = point.shape.columns(keys)
+        if point.query == "stateful":
+            schema = _totals_schema(keys)
+        return self._create_table(name, schema, **attributes)
+
+    def _create_table(self, name: str, schema: list[dict[str, Any]], **attributes: Any) -> str:
+        path = f"{self.home}/{name}"
+        attributes |= {
+            "dynamic": True,
+            "schema": schema,
+            "mount_config": {"max_rows_per_transaction": ROWS_PER_TABLET},
+        }
+        self.client.create("table", path, attributes=attributes)
+        self.client.mount_table(path, sync=True)
+        return path
+
+    def _create_consumer(self, name: str) -> str:
+        path = f"{self.home}/{name} consumer"
+        self.client.create("queue_consumer", path)
+        self.client.mount_table(path, sync=True)
+        self.client.register_queue_consumer(f"{self.home}/queue", path, vital=False)
+        return path
+
+    def _fill_queue(self) -> None:
+        """Write the rows of all turns, and of one more batch, which lets the last turn end."""
+        point = self.point
+        queue = self._create_table("queue", point.shape.columns(), tablet_count=point.partitions)
+        payloads = list(self._payloads(queue))
+        for _ in range(self.turns + 1):
+            for payload in payloads:
+                self.client.insert_rows(queue, BytesIO(payload), format=ArrowFormat(), raw=True)
+
+
+class Steps:
+    """A listener that learns how long each step of the last batch took.
+
+    The time between two events belongs to the later one.
+    """
+
+    def __init__(self) -> None:
+        self._began = 0.0
+        self._steps: dict[str, float] = {}
+
+    def __call__(self, event: str, _fields: dict[str, Any]) -> None:
+        """Take one event."""
+        now = time.perf_counter()
+        if event == Event.BATCH_STARTED:
+            self._steps = {}
+        else:
+            self._steps[event] = self._steps.get(event, 0.0) + now - self._began
+        self._began = now
+
+    def last(self) -> dict[str, float]:
+        """Return seconds by the event that ended the step."""
+        return dict(self._steps)
+
+
+def _totals_schema(keys: tuple[str, ...]) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "type": kind, **({"sort_order": "ascending"} if name in keys else {})}
+        for name, kind in TOTALS_TYPES.items()
+    ]

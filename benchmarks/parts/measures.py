@@ -1,0 +1,222 @@
+"""The measurements, one generator per part of the package."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from yt.wrapper import YsonFormat
+from yt.wrapper.format import ArrowFormat
+
+from benchmarks.parts.rows import ROWS, Sample
+from benchmarks.parts.timing import Timing, timed
+from yt_exactly_once.codec.rows import WireFormat, decode
+from yt_exactly_once.codec.schema import SOURCE_ROW_COLUMN
+from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
+from yt_exactly_once.commit.ledger import LEDGER_SCHEMA, CommitLedger
+from yt_exactly_once.commit.parts import whole
+from yt_exactly_once.commit.transactional import BatchCommit
+from yt_exactly_once.config import ClusterConfig, RetryPolicy
+from yt_exactly_once.observability import emitter
+from yt_exactly_once.spark.source_queue import RemoteQueue
+from yt_exactly_once.spark.source_range import (
+    BYTES_PER_PULL,
+    ROWS_PER_PULL,
+    QueueRange,
+    RangeReader,
+)
+from yt_exactly_once.ytsaurus.client import Connection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from yt.wrapper import YtClient
+
+    from yt_exactly_once.local import LocalCluster
+
+HOME = "//home/parts"
+PARTITIONS = (0, 1, 4, 16)
+
+
+class Measures:
+    """Measures every part on one cluster.
+
+    Args:
+        cluster: an empty one.
+        samples: rows of every shape.
+        repetitions: of each measurement.
+    """
+
+    def __init__(self, cluster: LocalCluster, samples: Sequence[Sample], repetitions: int) -> None:
+        self._cluster = cluster
+        self._client: YtClient = cluster.client()
+        self._connection = Connection(ClusterConfig.resolve(cluster.proxy_urls[0], None))
+        self._samples = samples
+        self._repetitions = repetitions
+        self._client.create("map_node", HOME, recursive=True)
+
+    def all(self) -> Iterator[Timing]:
+        """Yield every measurement."""
+        yield from self._encode()
+        yield from self._cluster_inserts()
+        for sample in self._samples:
+            yield from self._pull(sample)
+        yield from self._commit()
+        yield from self._cluster_commands()
+
+    def _encode(self) -> Iterator[Timing]:
+        for sample in self._samples:
+            for wire in WireFormat:
+                size = len(sample.payload(wire))
+                seconds = timed(
+                    lambda sample=sample, wire=wire: sample.payload(wire), self._repetitions
+                )
+                yield Timing("encode", f"{sample.shape.name} as {wire}", seconds, ROWS, size)
+
+    def _cluster_inserts(self) -> Iterator[Timing]:
+        formats = {WireFormat.ARROW: ArrowFormat(), WireFormat.YSON: YsonFormat()}
+        for sample in self._samples:
+            for wire, form in formats.items():
+                path = self._table(f"{sample.shape.name}-{wire}", sample.shape.columns())
+                payload = sample.payload(wire)
+
+                def insert(path: str = path, payload: bytes = payload, form: Any = form) -> None:
+                    self._client.insert_rows(path, BytesIO(payload), format=form, raw=True)
+
+                seconds = timed(insert, self._repetitions)
+                yield Timing(
+                    "cluster", f"insert {sample.shape.name} as {wire}", seconds, ROWS, len(payload)
+                )
+
+    def _pull(self, sample: Sample) -> Iterator[Timing]:
+        """Read the rows that were inserted before: the bare pull, with decoding, and as the source."""
+        path, name = f"{HOME}/{sample.shape.name}-arrow", sample.shape.name
+        client = self._client
+        binary = YsonFormat(format="binary")
+        limits = {"max_row_count": ROWS_PER_PULL, "max_data_weight": BYTES_PER_PULL}
+
+        def pieces() -> Iterator[bytes]:
+            for offset in range(0, ROWS, ROWS_PER_PULL):
+                yield client.pull_queue(path, offset, 0, format=binary, raw=True, **limits).read()
+
+        def dicts() -> None:
+            for offset in range(0, ROWS, ROWS_PER_PULL):
+                list(client.pull_queue(path, offset, 0, format=YsonFormat(), **limits))
+
+        pulled = list(pieces())
+        size = sum(map(len, pulled))
+        yield Timing(
+            "decode",
+            name,
+            timed(lambda: [decode(piece, sample.pulled) for piece in pulled], self._repetitions),
+            ROWS,
+            size,
+        )
+        yield Timing(
+            "pull",
+            f"{name}, bytes only",
+            timed(lambda: list(pieces()), self._repetitions),
+            ROWS,
+            size,
+        )
+        yield Timing(
+            "pull",
+            f"{name}, bare loop that decodes",
+            timed(lambda: [decode(piece, sample.pulled) for piece in pieces()], self._repetitions),
+            ROWS,
+            size,
+        )
+        yield Timing("pull", f"{name}, rows as dicts", timed(dicts, self._repetitions), ROWS, size)
+        reader = self._reader(path, sample)
+        yield Timing(
+            "pull",
+            f"{name}, the source's reader",
+            timed(lambda: list(reader.read(QueueRange(0, 0, ROWS))), self._repetitions),
+            ROWS,
+            size,
+        )
+
+    def _reader(self, path: str, sample: Sample) -> RangeReader:
+        def indexed(piece: bytes) -> Any:
+            rows = decode(piece, sample.pulled)
+            return rows.column(SOURCE_ROW_COLUMN).to_pylist(), rows
+
+        return RangeReader(RemoteQueue(self._connection, path, None), indexed, emitter())
+
+    def _commit(self) -> Iterator[Timing]:
+        """Commit a batch without rows: begin, checks, moves, ledger entry, commit."""
+        ledger = self._table("ledger", LEDGER_SCHEMA)
+        for count in PARTITIONS:
+            queue = self._table(
+                f"queue-{count}", self._samples[0].shape.columns(), tablet_count=max(1, count)
+            )
+            consumer = self._consumer(queue)
+            committer = BatchCommit(
+                self._connection,
+                CommitLedger(ledger, f"query-{count}", ["//target"]),
+                policy=RetryPolicy(),
+                emit=emitter(),
+                transaction_timeout=timedelta(seconds=60),
+                lanes=4,
+                advance_consumer=True,
+            )
+            numbers = iter(range(1_000_000))
+
+            def commit(
+                committer: BatchCommit = committer,
+                queue: str = queue,
+                consumer: str = consumer,
+                numbers: Iterator[int] = numbers,
+                count: int = count,
+            ) -> None:
+                number = next(numbers)
+                partitions = tuple(
+                    PartitionRange(partition, number, number + 1) for partition in range(count)
+                )
+                source = SourceRange("local", queue, consumer, partitions)
+                batch = MicroBatch(
+                    f"query-{count}", number, "run", (source,) if count else (), stateful=False
+                )
+                committer.commit(batch, whole([]))
+
+            before = self._cluster.request_counts().total()
+            seconds = timed(commit, self._repetitions)
+            requests = self._cluster.request_counts().total() - before
+            yield Timing(
+                "commit",
+                f"no rows, {count} partitions",
+                seconds,
+                requests=round(requests / (self._repetitions + 1)),
+            )
+
+    def _cluster_commands(self) -> Iterator[Timing]:
+        client = self._connection.pinned().client(0)
+        ledger = f"{HOME}/ledger"
+        key = {"query_id": "query-1", "target": "//target"}
+
+        def transaction() -> None:
+            client.abort_transaction(client.start_transaction(type="tablet", sticky=True))
+
+        commands = {
+            "get": lambda: client.get(f"{ledger}/@id"),
+            "look a row up": lambda: list(client.lookup_rows(ledger, [key])),
+            "start and abort a transaction": transaction,
+        }
+        for name, command in commands.items():
+            yield Timing("cluster", name, timed(command, 10 * self._repetitions), requests=1)
+
+    def _table(self, name: str, schema: list[dict[str, Any]], **attributes: Any) -> str:
+        path = f"{HOME}/{name}"
+        self._client.create(
+            "table", path, attributes={"dynamic": True, "schema": schema, **attributes}
+        )
+        self._client.mount_table(path, sync=True)
+        return path
+
+    def _consumer(self, queue: str) -> str:
+        path = f"{queue}-consumer"
+        self._client.create("queue_consumer", path)
+        self._client.mount_table(path, sync=True)
+        self._client.register_queue_consumer(queue, path, vital=False)
+        return path
