@@ -130,7 +130,7 @@ class Stage:
         connection = Connection(ClusterConfig.resolve(self.cluster.proxy_urls[0], None))
         frame = self.point.shape.of(self.spark.range(0, self.point.rows, 1, self.point.partitions))
         prepared = prepare_target(
-            connection, Target(target), frame, wire="arrow", rows_per_tablet=ROWS_PER_TABLET
+            connection, Target(path=target), frame, wire="arrow", rows_per_tablet=ROWS_PER_TABLET
         )
         rows = collect_rows(
             frame, prepared, dyn_batch_size=_ROWS_PER_REQUEST, update=False, may_split=True

@@ -1,6 +1,7 @@
 """The admin pages of a proxy, under `/local/`: what a test asks of the cluster and no real one has.
 
-Fault rules, the plan of what they have done, how many requests came, and the step that trims queues. All answers are JSON.
+Fault rules, the plan of what they have done, how many requests came, and the step that trims queues. All
+answers are JSON.
 """
 
 from __future__ import annotations
