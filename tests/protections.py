@@ -25,7 +25,7 @@ def _ledger_look_up() -> list[Patch]:
     return [
         (sink, "judge", lambda *_, **__: Verdict.NEW),
         (transactional.BatchCommit, "_is_done", lambda *_: False),
-        (transactional, "plan_moves", lambda *_: []),
+        (transactional, "plan_moves", lambda *_: {}),
     ]
 
 
@@ -54,8 +54,8 @@ def _trim_guard() -> list[Patch]:
 def _compare_and_set() -> list[Patch]:
     """The consumer is moved wherever it stands."""
 
-    def blindly(source: Any, current: Any, _before: Any, _batch: Any) -> Any:
-        return [(part.partition, current[part.partition], part.end) for part in source.partitions]
+    def blindly(source: Any, _current: Any, _before: Any, _batch: Any) -> Any:
+        return {part.partition: part.end for part in source.partitions}
 
     return [(transactional, "plan_moves", blindly)]
 

@@ -186,7 +186,7 @@ class RoundPlan:
             path
             for query in queries
             for path in (target_path(mode, number, query.name),)
-            for path in (path, f"{path}_ledger")
+            for path in (path, f"{path}_ledger", f"{path}_consumer")
         )
         return cls(
             mode=mode,

@@ -26,7 +26,6 @@ COMMIT = "commit_transaction"
 INSERT = "insert_rows"
 PUSH = "push_queue_producer"
 CREATE_SESSION = "create_queue_producer_session"
-ADVANCE = "advance_queue_consumer"
 START = "start_transaction"
 LOOKUP = "lookup_rows"
 PULL = "pull_queue_consumer"
@@ -81,7 +80,7 @@ class Sky:
     def writes(self) -> tuple[str, ...]:
         """Commands that change something, but for inserts, in this mode."""
         sessions = (PUSH, CREATE_SESSION) if self.mode is WriteMode.IDEMPOTENT else ()
-        return (START, ADVANCE, COMMIT, *sessions)
+        return (START, COMMIT, *sessions)
 
     def rules(
         self, action: str, command: str, probability: float, **attributes: Any
@@ -160,8 +159,8 @@ def _slowness(sky: Sky) -> Iterator[Rule]:
 
 def _expiring_leases(sky: Sky) -> Iterator[Rule]:
     late = round(sky.lease * sky.chance.uniform(1.1, 1.5), 3)
-    yield from sky.several("delay", (INSERT, ADVANCE), 0.03, seconds=late)
-    yield from sky.several("expire_transaction", (COMMIT, ADVANCE, INSERT), 0.4)
+    yield from sky.several("delay", (INSERT,), 0.03, seconds=late)
+    yield from sky.several("expire_transaction", (COMMIT, INSERT), 0.4)
 
 
 def _dying_proxies(sky: Sky) -> Iterator[Rule]:

@@ -16,7 +16,6 @@ from yt_exactly_once.errors import (
     ClusterUnavailableError,
     CommitOutcomeUnknownError,
     ConflictError,
-    OffsetConflictError,
     TransactionLostError,
 )
 
@@ -214,11 +213,17 @@ class ModelTransaction:
         return [json.loads(value) if value else None for value in values]
 
     def insert(self, path: str, rows: Sequence[Row]) -> None:
-        """See `Transaction.insert`; only ledgers are written this way."""
+        """See `Transaction.insert`; ledgers and consumers are written this way."""
         self._call()
         for row in rows:
-            number = self._cluster.index[path, (row["query_id"], row["target"])]
-            self._writes.append(Put(number, ledger_value(row)))
+            if path == LEDGER:
+                number = self._cluster.index[ledger_key(row["query_id"], row["target"])]
+                self._writes.append(Put(number, ledger_value(row)))
+            else:
+                place = (row["queue_cluster"], row["queue_path"], row["partition_index"])
+                self._writes.append(
+                    Put(self._cluster.index[path, place], consumer_value(row["offset"]))
+                )
 
     def write(
         self,
@@ -231,14 +236,6 @@ class ModelTransaction:
         """See `Transaction.write`."""
         self._call()
         self._writes.append(Append(path, tuple(payload for lane in lanes for payload in lane)))
-
-    def advance(self, consumer: str, queue: str, moves: Sequence[tuple[int, int, int]]) -> None:
-        """See `Transaction.advance`; the server compares with the begin of the transaction."""
-        self._call()
-        for partition, old, new in moves:
-            row = self._cluster.index[consumer, (CLUSTER, queue, partition)]
-            self._compare(row, old)
-            self._writes.append(Put(row, consumer_value(new)))
 
     def commit(self) -> None:
         """See `Transaction.commit`."""
@@ -253,11 +250,6 @@ class ModelTransaction:
 
     def abort(self) -> None:
         """See `Transaction.abort`; what was never sent to be committed leaves no trace."""
-
-    def _compare(self, row: int, old: int) -> None:
-        stands = offset_in(self._snapshot.rows, row)
-        if stands != old:
-            raise OffsetConflictError(f"The model's consumer stands at {stands}, not at {old}")
 
     def _call(self) -> None:
         number = self._cluster.script.local()

@@ -90,17 +90,12 @@ def _dead_run(put: Put) -> None:
 
 
 def _compare_and_set(put: Put) -> None:
-    def blindly(source: Any, current: Any, _before: Any, batch: Any) -> Any:
-        return [
-            (part.partition, current[part.partition], part.start if batch.stateful else part.end)
-            for part in source.partitions
-        ]
+    def blindly(source: Any, _current: Any, _before: Any, batch: Any) -> Any:
+        return {
+            part.partition: part.start if batch.stateful else part.end for part in source.partitions
+        }
 
     put(transactional, "plan_moves", blindly)
-
-
-def _server_compare(put: Put) -> None:
-    put(ModelTransaction, "_compare", lambda *_: None)
 
 
 def _ledger_row(put: Put) -> None:
@@ -314,13 +309,6 @@ REMOVALS = (
         why="within one query the ledger row decides",
     ),
     Removal(
-        "the server's comparison of old_offset",
-        _server_compare,
-        {},
-        covered=("stateless", "two drivers", "two checkpoints, one consumer"),
-        why="the code compares in the same snapshot, and the consumer's row conflicts",
-    ),
-    Removal(
         "the ledger row",
         _ledger_row,
         {"stateless": _STUCK, "stateful": _BOTH, "no queue": _BOTH},
@@ -365,9 +353,13 @@ REMOVALS = (
     Removal(
         "the transaction opened before its checks",
         _late_open,
-        {"stateful": _BOTH, "no queue": _BOTH, "two drivers, stateful": _BOTH},
-        covered=("stateless", "two drivers"),
-        why="the server compares the consumer with the snapshot of the transaction",
+        {
+            "stateless": _BOTH,
+            "stateful": _BOTH,
+            "no queue": _BOTH,
+            "two drivers": _BOTH,
+            "two drivers, stateful": _BOTH,
+        },
     ),
     Removal(
         "checks in the snapshot of the transaction",

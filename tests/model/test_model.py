@@ -25,7 +25,7 @@ from tests.model.continuations import Asking, Continuations, Raised, Returned, S
 from tests.model.explore import Explorer
 from tests.model.scenario import Faults, Scenario
 from tests.model.scenarios import NO_QUEUE, ROW
-from yt_exactly_once.errors import OffsetConflictError, TransactionLostError
+from yt_exactly_once.errors import TransactionLostError
 
 if TYPE_CHECKING:
     from tests.model.cluster import ModelTransaction, Rows
@@ -92,14 +92,8 @@ def test_a_transaction_reads_its_snapshot_and_not_its_own_writes() -> None:
     """Writes show at the commit, to the transaction itself too."""
     transaction = opened(((1, consumer_value(5)),))
     key = {"queue_cluster": CLUSTER, "queue_path": "//queue", "partition_index": 0}
-    transaction.advance(CONSUMER, "//queue", [(0, 5, 7)])
+    transaction.insert(CONSUMER, [{**key, "offset": 7}])
     assert transaction.lookup(CONSUMER, [key]) == [{"offset": 5}]
-
-
-def test_an_advance_from_another_offset_is_refused() -> None:
-    """The server compares the expected offset with the begin of the transaction."""
-    with pytest.raises(OffsetConflictError):
-        opened(((1, consumer_value(5)),)).advance(CONSUMER, "//queue", [(0, 4, 7)])
 
 
 def test_a_consumer_without_a_row_stands_at_zero() -> None:

@@ -146,24 +146,24 @@ def moves(now, stands, before=None):
 
 def test_stateless_batch_moves_the_consumer_to_its_end():
     """Everything the batch read is consumed."""
-    assert moves(batch(4, (5, 9), (7, 7)), [5, 7], entry(batch(3, (0, 5), (7, 7)))) == [(0, 5, 9)]
+    assert moves(batch(4, (5, 9), (7, 7)), [5, 7], entry(batch(3, (0, 5), (7, 7)))) == {0: 9}
 
 
 def test_stateful_batch_moves_the_consumer_only_to_its_start():
     """A replay must rebuild the state from these very rows, so they may not be trimmed yet."""
     then = entry(batch(3, (0, 5), stateful=True))
-    assert moves(batch(4, (5, 9), stateful=True), [0], then) == [(0, 0, 5)]
+    assert moves(batch(4, (5, 9), stateful=True), [0], then) == {0: 5}
 
 
 def test_stateful_batch_accepts_a_consumer_that_the_source_moved():
     """Once Spark has logged a batch, the source moves the consumer to its end."""
     then = entry(batch(3, (0, 5), stateful=True))
-    assert moves(batch(4, (5, 9), stateful=True), [5], then) == []
+    assert moves(batch(4, (5, 9), stateful=True), [5], then) == {}
 
 
 def test_first_batch_accepts_a_consumer_behind_its_start():
     """A query may begin later than its consumer stands."""
-    assert moves(batch(0, (5, 9)), [3]) == [(0, 3, 9)]
+    assert moves(batch(0, (5, 9)), [3]) == {0: 9}
 
 
 @pytest.mark.parametrize(

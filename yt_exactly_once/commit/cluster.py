@@ -37,9 +37,6 @@ class Transaction(Reader, Protocol):
     ) -> None:
         """Write encoded payloads, in order within a lane."""
 
-    def advance(self, consumer: str, queue: str, moves: Sequence[tuple[int, int, int]]) -> None:
-        """Move a consumer: partition, expected offset, new offset."""
-
     def commit(self) -> None:
         """Apply everything, or nothing."""
 

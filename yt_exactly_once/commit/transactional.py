@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from yt_exactly_once.commit.batch import MicroBatch, SourceRange
-    from yt_exactly_once.commit.cluster import Cluster, Transaction
+    from yt_exactly_once.commit.cluster import Cluster, Row, Transaction
     from yt_exactly_once.commit.ledger import CommitLedger
     from yt_exactly_once.commit.parts import Part, TargetRows
     from yt_exactly_once.config import RetryPolicy
     from yt_exactly_once.observability import Emitter
 
-Moves = list[tuple[int, int, int]]
+Moves = dict[int, int]
+"""Where a consumer is moved to, per partition that moves."""
 
 
 @dataclass(frozen=True)
@@ -193,9 +194,9 @@ class BatchCommit:
         self, transaction: Transaction, moves: Sequence[tuple[SourceRange, Moves]]
     ) -> None:
         for source, partitions in moves:
-            assert source.consumer is not None
             if partitions:
-                transaction.advance(source.consumer, source.queue, partitions)
+                assert source.consumer is not None
+                transaction.insert(source.consumer, consumer_rows(source, partitions))
         self._emit(Event.OFFSETS_ADVANCED, partitions=sum(len(parts) for _, parts in moves))
 
     def _record(
@@ -242,18 +243,32 @@ class BatchCommit:
 def consumer_offsets(transaction: Transaction, source: SourceRange) -> dict[int, int]:
     """Return where the consumer stands, at the start of the transaction; 0 where it has no row."""
     assert source.consumer is not None
-    keys = [
-        {
-            "queue_cluster": source.cluster,
-            "queue_path": source.queue,
-            "partition_index": part.partition,
-        }
-        for part in source.partitions
-    ]
+    keys = [_consumer_key(source, part.partition) for part in source.partitions]
     rows = transaction.lookup(source.consumer, keys)
     return {
         part.partition: 0 if row is None else int(row["offset"])
         for part, row in zip(source.partitions, rows, strict=True)
+    }
+
+
+def consumer_rows(source: SourceRange, moves: Moves) -> list[Row]:
+    """Return the consumer's rows after it has moved.
+
+    They are what `advance_queue_consumer` writes for a client: all partitions in one request instead of one
+    request each. Its comparison with the expected offset is `plan_moves`, on rows read in the same
+    transaction, whose commit fails when another one has written them since.
+    """
+    return [
+        {**_consumer_key(source, partition), "offset": offset}
+        for partition, offset in moves.items()
+    ]
+
+
+def _consumer_key(source: SourceRange, partition: int) -> Row:
+    return {
+        "queue_cluster": source.cluster,
+        "queue_path": source.queue,
+        "partition_index": partition,
     }
 
 
@@ -269,7 +284,7 @@ def plan_moves(
     Raises:
         OffsetConflictError: it stands elsewhere.
     """
-    moves: Moves = []
+    moves: Moves = {}
     for part in source.partitions:
         stands = current[part.partition]
         last = before.offset(source, part.partition) if before else None
@@ -288,7 +303,7 @@ def plan_moves(
             )
         new = part.start if batch.stateful else part.end
         if new > stands:
-            moves.append((part.partition, stands, new))
+            moves[part.partition] = new
     return moves
 
 

@@ -1,4 +1,4 @@
-"""A tablet transaction over HTTP: begin, read, write, advance, commit, abort, and nothing in between.
+"""A tablet transaction over HTTP: begin, read, write, commit, abort, and nothing in between.
 
 It never retries: a repeated command could act twice, and a repeated commit hides its outcome. All its
 requests go to the proxy that started it. Its writes are invisible, to itself too, until the commit.
@@ -15,9 +15,7 @@ from yt.wrapper import YsonFormat
 from yt.wrapper.format import ArrowFormat
 
 from yt_exactly_once.errors import (
-    ClusterUnavailableError,
     CommitOutcomeUnknownError,
-    ConsumerNotRegisteredError,
     ExactlyOnceError,
 )
 from yt_exactly_once.ytsaurus.failures import leaves_outcome_unknown, translated
@@ -99,35 +97,6 @@ class TabletTransaction:
                     )
 
         self._side_by_side(send, lanes)
-
-    def advance(self, consumer: str, queue: str, moves: Sequence[tuple[int, int, int]]) -> None:
-        """Move queue partitions of a consumer.
-
-        Args:
-            consumer: path of the consumer.
-            queue: path of the queue.
-            moves: partition, expected offset and new offset, each partition once.
-
-        Raises:
-            OffsetConflictError: a partition is not at its expected offset.
-            ClusterUnavailableError: the proxy does not know the registration, which was checked
-                before the first batch: it may not have heard of it yet.
-        """
-
-        def send(client: YtClient, moves: Sequence[tuple[int, int, int]]) -> None:
-            for partition, old, new in moves:
-                with self._translated(
-                    "advance the consumer", consumer=consumer, queue=queue, partition=partition
-                ):
-                    client.advance_queue_consumer(
-                        consumer, queue, partition, old, new, client_side=False
-                    )
-
-        count = len(self._clients)
-        try:
-            self._side_by_side(send, [moves[lane::count] for lane in range(min(count, len(moves)))])
-        except ConsumerNotRegisteredError as error:
-            raise ClusterUnavailableError(error.what, remedy=error.remedy, **error.where) from error
 
     def commit(self) -> None:
         """Commit; afterwards the transaction is gone, whatever the outcome.
