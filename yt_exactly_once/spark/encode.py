@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql.types import BinaryType, IntegerType, StructType
 
 from yt_exactly_once.codec.buffers import single
 from yt_exactly_once.codec.rows import WireFormat, encode
@@ -22,7 +23,15 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-PAYLOAD_SCHEMA = "partition int, position int, tablet int, row_count int, payload binary"
+PAYLOAD_SCHEMA = (
+    StructType()
+    .add("partition", IntegerType())
+    .add("position", IntegerType())
+    .add("tablet", IntegerType())
+    .add("row_count", IntegerType())
+    .add("payload", BinaryType())
+)
+"""Columns of the frame of payloads."""
 
 _ARROW_SCHEMA = pa.schema(
     [
@@ -85,7 +94,9 @@ def plain_columns(frame: DataFrame, wanted: Collection[str]) -> tuple[DataFrame,
     plain = [f"c{place}" for place in range(len(names))]
     kept = [alias for alias, name in zip(plain, names, strict=True) if name in wanted]
     real = tuple(name for name in names if name in wanted)
-    return frame.toDF(*plain).select(*kept), real
+    renamed = frame.toDF(*plain)
+    # Every step costs Spark an analysis of its own.
+    return (renamed if len(kept) == len(plain) else renamed.select(*kept)), real
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,9 @@ class OffsetLog(Protocol):
 class RunningQuery:
     """Reads the offset log and the plan of the running query through the JVM."""
 
+    def __init__(self) -> None:
+        self._stateful_run: tuple[str, bool] | None = None
+
     def identify(self, frame: DataFrame, batch_id: int) -> MicroBatch:
         """See `OffsetLog.identify`.
 
@@ -65,12 +68,17 @@ class RunningQuery:
         active = frame._jdf.sparkSession().sharedState().activeStreamingQueries()  # noqa: SLF001
         execution = active.get(jvm.java.util.UUID.fromString(query_id))
         log = execution.offsetLog()
+        run_id = execution.runId().toString()
+        if self._stateful_run is None or self._stateful_run[0] != run_id:
+            # Asked once per run: the operators of a running query do not change, and each is a call.
+            stateful = _is_stateful(jvm, execution.lastExecution().executedPlan())
+            self._stateful_run = (run_id, stateful)
         return MicroBatch(
             query_id=query_id,
             batch_id=batch_id,
-            run_id=execution.runId().toString(),
+            run_id=run_id,
             sources=source_ranges(_offsets(log.get(batch_id)), _offsets(log.get(batch_id - 1))),
-            stateful=_is_stateful(jvm, execution.lastExecution().executedPlan()),
+            stateful=self._stateful_run[1],
         )
 
 

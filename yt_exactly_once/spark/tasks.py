@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
+from pyspark.sql.types import BinaryType, LongType, StructType
 
 from yt_exactly_once.codec.rows import encode
 from yt_exactly_once.codec.schema import SOURCE_ROW_COLUMN, SOURCE_TABLET_COLUMN
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.spark.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.client import Connection
 
-REPORT_SCHEMA = "row_count long, key_hashes binary"
+REPORT_SCHEMA = StructType().add("row_count", LongType()).add("key_hashes", BinaryType())
 """What a task tells the driver, one row per chunk it wrote."""
 
 KEY_HASH_COLUMNS = ("__key_hash_64", "__key_hash_32")
