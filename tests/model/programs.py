@@ -39,6 +39,8 @@ from yt_exactly_once.spark.source_offsets import QueueOffset
 from yt_exactly_once.spark.source_reader import QueueStreamReader
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tests.model.continuations import Script
     from tests.model.scenario import Ranges, Scenario
     from yt_exactly_once.observability import Emitter, Event
@@ -248,7 +250,7 @@ class _ModelQueue:
     path: str
     consumer: str = CONSUMER
 
-    def stored_offsets(self) -> dict[int, int]:
+    def stored_offsets(self, _cluster: str, _partitions: Collection[int]) -> dict[int, int]:
         answer = self.script.ask(Stored(tuple(self.rows.values())))
         if answer == UNAVAILABLE:
             raise ClusterUnavailableError("The model lost a request")

@@ -86,7 +86,7 @@ def test_frozen_queue_can_be_read(monkeypatch, state):
 
 def test_consumer_less_queue_has_no_stored_offsets():
     """Nothing is asked."""
-    assert remote(consumer=None).stored_offsets() == {}
+    assert remote(consumer=None).stored_offsets("local", [0]) == {}
 
 
 def test_queue_travels_without_its_connections():

@@ -55,7 +55,7 @@ class FakeQueue:
     def describe(self):
         return self.info
 
-    def stored_offsets(self):
+    def stored_offsets(self, _cluster, _partitions):
         return dict(self.stored)
 
     def pull(self, _partition, offset, max_rows, _max_bytes):

@@ -17,6 +17,8 @@ from yt_exactly_once.errors import (
 from yt_exactly_once.ytsaurus import consumers, queues
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from yt_exactly_once.ytsaurus.client import Connection
     from yt_exactly_once.ytsaurus.queues import QueueState
     from yt_exactly_once.ytsaurus.tables import TableInfo
@@ -69,11 +71,18 @@ class RemoteQueue:
         """Return which queue it is now, and which rows every partition holds."""
         return queues.queue_state(self.connection, self.path)
 
-    def stored_offsets(self) -> dict[int, int]:
-        """Return where the consumer stands; a partition it was never moved in is absent."""
+    def stored_offsets(self, cluster: str, partitions: Collection[int]) -> dict[int, int]:
+        """Return where the consumer stands; a partition it was never moved in is absent.
+
+        Args:
+            cluster: name of the cluster, as consumer rows have it.
+            partitions: which ones.
+        """
         if self.consumer is None:
             return {}
-        return consumers.read_offsets(self.connection, self.consumer, self.path)
+        return consumers.read_offsets(
+            self.connection, self.consumer, self.path, cluster, partitions
+        )
 
     def pull(self, partition: int, offset: int, max_rows: int, max_bytes: int) -> bytes:
         """Return rows from an offset on, as the codec decodes them.

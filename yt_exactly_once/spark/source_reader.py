@@ -41,7 +41,7 @@ from yt_exactly_once.spark.source_options import StartingPoint
 from yt_exactly_once.spark.source_range import BYTES_PER_PULL, PATIENCE, QueueRange, RangeReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from pyarrow import RecordBatch
 
@@ -105,10 +105,11 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             starting = self._options.starting_offsets
             committed = starting is StartingPoint.COMMITTED
+            bounds = self._look()
             positions = first_positions(
                 starting,
-                self._look(),
-                self._patiently(self._queue.stored_offsets) if committed else {},
+                bounds,
+                self._stored(range(len(bounds))) if committed else {},
                 queue=self._queue.path,
             )
             self._initial = self._offset(positions).to_json()
@@ -241,7 +242,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             left=left.partitions,
             begins=here.partitions,
         )
-        stored = self._patiently(self._queue.stored_offsets)
+        stored = self._stored(here.partitions)
         for partition, row in here.partitions.items():
             if stored.get(partition, 0) > row:
                 self._patiently(partial(self._queue.advance, partition, stored[partition], row))
@@ -295,6 +296,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Call the cluster again while it is away, for instance while a queue is resharded."""
         return run_attempts(lambda _number: call(), PATIENCE, emitter(), sleep=self._sleep)
 
+    def _stored(self, partitions: Collection[int]) -> dict[int, int]:
+        return self._patiently(partial(self._queue.stored_offsets, self._cluster, partitions))
+
     def _require_unchanged(self) -> None:
         now = self._patiently(self._queue.describe)
         self._require_same_queue(now.id)
@@ -324,7 +328,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._queue.consumer is None:
             return
         for tries_left in reversed(range(_MOVES)):
-            stored = self._patiently(self._queue.stored_offsets)
+            stored = self._stored(offset.partitions)
             try:
                 for partition, end in offset.partitions.items():
                     stands = stored.get(partition, 0)

@@ -14,6 +14,8 @@ from yt_exactly_once.errors import ConsumerNotFoundError, ConsumerNotRegisteredE
 from yt_exactly_once.ytsaurus.failures import TRANSPORT_ERRORS, translated
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from yt_exactly_once.ytsaurus.client import Connection
 
 _OFFSET_CONFLICT = 3100
@@ -68,17 +70,16 @@ def require_registration(connection: Connection, consumer: str, queue: str) -> N
         )
 
 
-def read_offsets(connection: Connection, consumer: str, queue: str) -> dict[int, int]:
-    """Return the stored offsets; a partition that was never moved is absent."""
-    cluster = cluster_name(connection)
-    with translated("read the consumer's offsets", consumer=consumer, queue=queue):
-        count = int(connection.reader.get(f"{queue}/@tablet_count"))
-        keys = [
-            {"queue_cluster": cluster, "queue_path": queue, "partition_index": partition}
-            for partition in range(count)
-        ]
-        rows = list(connection.reader.lookup_rows(consumer, keys))
-    return {int(row["partition_index"]): int(row["offset"]) for row in rows}
+def read_offsets(
+    connection: Connection, consumer: str, queue: str, cluster: str, partitions: Collection[int]
+) -> dict[int, int]:
+    """Return the stored offsets with one request; a partition that was never moved is absent."""
+    keys = [
+        {"queue_cluster": cluster, "queue_path": queue, "partition_index": partition}
+        for partition in partitions
+    ]
+    rows = connection.lookup(consumer, keys)
+    return {int(row["partition_index"]): int(row["offset"]) for row in rows if row is not None}
 
 
 def advance(
