@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 CLUSTER = "model"
 CONSUMER = "//consumer"
 LEDGER = "//ledger"
+PRODUCER = "//producer"
 
 Rows = tuple[tuple[int, str], ...]
 """Version and value, as JSON, of every row that a sorted table can hold; an empty value is no row."""
@@ -134,6 +135,11 @@ def ledger_key(query: str, target: str) -> Key:
 def consumer_key(queue: str, partition: int) -> Key:
     """Return the key of a consumer row."""
     return CONSUMER, (CLUSTER, queue, partition)
+
+
+def session_key(session_id: str) -> Key:
+    """Return the key of a row of the producer table."""
+    return PRODUCER, (session_id,)
 
 
 def ledger_value(row: Mapping[str, Any]) -> str:

@@ -44,7 +44,13 @@ class Asking(Outcome):
 
 @dataclass(frozen=True)
 class Returned(Outcome):
-    """The program has ended well."""
+    """The program has ended well.
+
+    Attributes:
+        value: what it returned.
+    """
+
+    value: Any = None
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,7 @@ class Continuations:
         program: runs the program of a key against a script.
     """
 
-    def __init__(self, program: Callable[[Any, Script], None]) -> None:
+    def __init__(self, program: Callable[[Any, Script], Any]) -> None:
         self._program = program
         self._roots: dict[Hashable, int] = {}
         self._children: dict[tuple[int, Hashable], int] = {}
@@ -132,6 +138,10 @@ class Continuations:
             found = self._children[continuation, answer] = self._add(key, continuation, answer)
         return found
 
+    def key(self, continuation: int) -> Hashable:
+        """Return the key of the program it belongs to."""
+        return self._origin[continuation][0]
+
     def outcome(self, continuation: int) -> Outcome:
         """Return what the program does there."""
         return self._outcomes[continuation]
@@ -147,13 +157,13 @@ class Continuations:
         script = Script(answers)
         outcome: Outcome
         try:
-            self._program(key, script)
+            value = self._program(key, script)
         except SuspendedError:
             outcome = Asking(script.requests[-1], local_calls=script.local_calls)
         except Exception as error:  # noqa: BLE001 - whatever it raises is its outcome
             outcome = Raised(error.with_traceback(None), local_calls=script.local_calls)
         else:
-            outcome = Returned(local_calls=script.local_calls)
+            outcome = Returned(local_calls=script.local_calls, value=value)
         self._require_same_requests(history, script)
         return outcome
 

@@ -9,20 +9,25 @@ the sources.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.model.cluster import LOCAL_FAILURES, Begin, Commit, Snapshot, offset_in
 from tests.model.continuations import Asking, Continuations, Raised, Returned
 from tests.model.invariants import Kind, ViolationError, check_delivered, check_finished
+from tests.model.jobs import Jobs
 from tests.model.network import Network
 from tests.model.programs import (
+    STATE_MISSING,
+    TRIMMED,
     Evaluate,
+    JobFailedError,
+    Programs,
     SinkCall,
     SourceCommit,
     StateMissingError,
     describe_error,
-    run_program,
 )
+from tests.model.tasks import RunJob
 from tests.model.world import Calm, Checkpoint, Driver, Phase, Status, World
 from yt_exactly_once.errors import ExactlyOnceError
 
@@ -63,7 +68,8 @@ class Drivers:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.network = Network(scenario)
-        self.programs = Continuations(lambda call, script: run_program(scenario, call, script))
+        self.programs = Continuations(Programs(scenario).run)
+        self.jobs = Jobs(scenario, self.network, self.programs, self._answered)
         self.failures: dict[tuple[str, bool], int] = {}
 
     def steps(self, world: World, slot: int) -> Iterator[Step]:
@@ -196,6 +202,10 @@ class Drivers:
         name = f"{self._run_name(slot, driver)}.{driver.batch}.{driver.sink}"
         if isinstance(asking.request, Begin):
             name = f"{name}.{asking.request.number}"
+        if isinstance(asking.request, RunJob):
+            if driver.job is None:
+                yield self._start_job(world, slot, asking.request)
+            return
         if isinstance(asking.request, Evaluate):
             world = world.with_driver(slot, driver._replace(evaluated=True))
         for label, value, after in self.network.answers(world, asking.request, name):
@@ -210,11 +220,26 @@ class Drivers:
                     text = f"{NAMES[slot]} {label}, a call inside fails ({failing})"
                     yield self._resumed(world.disturbed(1), slot, lost, text)
 
+    def _start_job(self, world: World, slot: int, job: RunJob) -> Step:
+        driver = world.drivers[slot]
+        world = world.with_driver(slot, driver._replace(evaluated=True))
+        evaluation = Evaluate(job.checkpoint, job.batch, job.ranges)
+        label, answer, world = self.network.evaluate(world, evaluation)
+        label = f"{NAMES[slot]} {label}"
+        if answer in {TRIMMED, STATE_MISSING}:
+            return self._answered(world, slot, answer, label)
+        return Step(f"{label}, by tasks", self.jobs.start(world, slot, job))
+
+    def _answered(self, world: World, slot: int, answer: Any, label: str) -> Step:
+        continuation = self.programs.resume(world.drivers[slot].continuation, answer)
+        return self._resumed(world, slot, continuation, label)
+
     def _resumed(self, world: World, slot: int, continuation: int, label: str) -> Step:
         driver = world.drivers[slot]
         outcome = self.programs.outcome(continuation)
         if isinstance(outcome, Raised):
-            if not isinstance(outcome.error, (ExactlyOnceError, StateMissingError)):
+            known = (ExactlyOnceError, StateMissingError, JobFailedError)
+            if not isinstance(outcome.error, known):
                 raise outcome.error
             return self._fail(world, slot, *describe_error(outcome.error), label=label)
         if isinstance(outcome, Returned):
@@ -252,11 +277,12 @@ class Drivers:
         alone = not world.others_run(slot)
         self.failures[error, alone] = self.failures.get((error, alone), 0) + 1
         text = f"{label}; {NAMES[slot]} fails: {error}".lstrip("; ")
-        status = Status.FAILED
+        # A flow that is not one-to-one stays so; starting it again and again proves nothing.
+        status = Status.STOPPED if error in self.scenario.misuse else Status.FAILED
         if error == "FencedError" and run == self._run_name(slot, driver):
             raise ViolationError(Kind.SELF_FENCED, text)
         if driver.calm is Calm.UNDISTURBED:
-            if error not in self.scenario.tolerated:
+            if error not in self.scenario.tolerated | self.scenario.misuse:
                 raise ViolationError(Kind.STUCK, text)
             status = Status.STOPPED
         ours = error not in (CONCURRENT, *self.scenario.tolerated)
@@ -267,7 +293,7 @@ class Drivers:
     def _crash(self, world: World, slot: int) -> Iterator[Step]:
         driver = world.drivers[slot]
         dead = Driver(status=Status.DOWN, runs=driver.runs)
-        down = world.with_driver(slot, dead).disturbed(1)
+        down = world.with_driver(slot, dead).orphaned(slot).disturbed(1)
         yield Step(f"{NAMES[slot]} crashes", down)
         if driver.continuation >= 0:
             asking = self.programs.outcome(driver.continuation)

@@ -88,6 +88,7 @@ class Explorer:
             drivers=(Driver(),) * len(scenario.slots),
             in_flight=(),
             budget=scenario.budget,
+            written=((),) * (1 if scenario.is_sorted else len(scenario.places)),
         )
 
     def steps(self, world: World) -> Iterator[Step]:
@@ -105,6 +106,14 @@ class Explorer:
             count += 1
             label = f"the commit of {commit.transaction} lands"
             yield Step(label, self.drivers.network.land(world, commit))
+        for label, after in self.drivers.jobs.steps(world):
+            count += 1
+            yield Step(label, after)
+        for number, request in enumerate(world.adrift):
+            if request not in world.adrift[:number]:
+                count += 1
+                after = self.drivers.network.land_request(world, request)
+                yield Step(f"{request} lands", after)
         if self.scenario.faults.restore and world.budget:
             yield from self._restore(world)
         if not count and any(driver.status not in _AT_REST for driver in world.drivers):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tests.model.cluster import Append, Put, consumer_key, ledger_key, offset_in
 from tests.model.scenario import query_id, rows_of
 from tests.model.world import Applied
+from yt_exactly_once.config import WriteMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -81,12 +82,74 @@ def check_applied(scenario: Scenario, world: World, new: Applied) -> None:
             raise ViolationError(Kind.ORDER, f"{old}, then {new}")
     if len(set(new.effects)) != len(new.effects):
         raise ViolationError(Kind.TWICE, str(new))
-    if not scenario.split and _is_partial(new.effects):
+    if not (scenario.split or scenario.by_tasks) and _is_partial(new.effects):
         raise ViolationError(Kind.PARTIAL, str(new))
     if _one_history(scenario):
         wanted = expected(scenario, world.checkpoints[_number(new.query)], new.batch)
         if new.effects != wanted and not (scenario.split and set(new.effects) < set(wanted)):
             raise ViolationError(Kind.WRONG, str(new))
+
+
+def recorded(scenario: Scenario, new: Applied, writes: Iterable[Put | Append]) -> Applied:
+    """Return a ledger entry of a batch that tasks wrote, with the rows that it accounts for."""
+    for write in writes:
+        if isinstance(write, Put) and '"batch_id"' in write.value:
+            row = _ledger_row(write.value)
+            starts = {
+                (source["queue"], int(partition)): (start, end)
+                for source in row["offsets"]
+                for partition, (start, end, _) in source["partitions"].items()
+            }
+            ranges = tuple(starts[place] for place in scenario.places)
+            return new._replace(effects=scenario.effects(new.batch, ranges, ()))
+    return new
+
+
+def check_recorded(scenario: Scenario, world: World, new: Applied) -> None:
+    """Check that the rows which a ledger entry accounts for are in the target."""
+    rows = {tuple(map(int, effect.split(":"))) for effect in new.effects}
+    _require_written(scenario, world, _number(new.query), rows)
+
+
+def check_written(scenario: Scenario, world: World, query: int, place: int, row: int) -> None:
+    """Check a row that a task is about to write.
+
+    In at-least-once mode it may be there already once something has gone wrong. In idempotent mode an
+    ordered target has the rows of a place in their order, each once, so that there is never a gap, and
+    in a sorted one no row comes over a newer one.
+    """
+    if scenario.is_sorted:
+        newer = [old for _, old in world.written[0] if scenario.one_key and old[2] > row]
+        if newer and Kind.WRONG not in scenario.unchecked:
+            raise ViolationError(Kind.WRONG, f"row {row} comes over {newer[0]}")
+        return
+    there = [number for writer, number in world.written[place] if writer == query]
+    calm = world.budget == scenario.budget and len(scenario.slots) == 1
+    if row in there and (scenario.mode is WriteMode.IDEMPOTENT or calm):
+        raise ViolationError(Kind.TWICE, f"row {row} of place {place}, after {there}")
+    if scenario.mode is WriteMode.IDEMPOTENT and Kind.ORDER not in scenario.unchecked:
+        first = (scenario.begins or (0,) * len(scenario.places))[place]
+        if row != first + len(there):
+            raise ViolationError(Kind.ORDER, f"row {row} of place {place}, after {there}")
+
+
+def _require_written(
+    scenario: Scenario, world: World, query: int, rows: set[tuple[int, ...]]
+) -> None:
+    """Check that rows are in the target; where keys repeat, the newest one of each."""
+    if scenario.is_sorted:
+        there = {row[1:] for _, row in world.written[0] if row[0] == query}
+        if scenario.one_key and there and rows and max(there) > max(rows):
+            return
+    else:
+        there = {
+            (place, row)
+            for place, written in enumerate(world.written)
+            for writer, row in written
+            if writer == query
+        }
+    if rows - there:
+        raise ViolationError(Kind.LOST, f"rows {sorted(rows - there)} of query {query}")
 
 
 def check_offsets(scenario: Scenario, world: World) -> None:
@@ -131,6 +194,8 @@ def check_delivered(scenario: Scenario, world: World, number: int, batch: int) -
             _one_history(scenario) and effects != set(expected(scenario, checkpoint, batch))
         ):
             raise ViolationError(Kind.LOST, f"batch {batch} of {path}, there is {there}")
+    if scenario.by_tasks and _one_history(scenario):
+        _require_written(scenario, world, number, set(rows_of(checkpoint.offsets[batch])))
 
 
 def check_finished(scenario: Scenario, world: World, number: int) -> None:
@@ -152,6 +217,8 @@ def check_finished(scenario: Scenario, world: World, number: int) -> None:
         for effect in applied.effects
         if effect.startswith("first ") and ":" in effect
     ]
+    if scenario.by_tasks:
+        return
     silent = [checkpoint.offsets[batch] for batch in scenario.silent]
     wanted = {f"{place}:{row}" for ranges in checkpoint.offsets for place, row in rows_of(ranges)}
     wanted -= {f"{place}:{row}" for ranges in silent for place, row in rows_of(ranges)}

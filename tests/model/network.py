@@ -7,6 +7,8 @@ answer is lost is put in flight: it may land before anything else happens, later
 
 from __future__ import annotations
 
+import json
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.model.cluster import (
@@ -30,11 +32,15 @@ from tests.model.invariants import (
     blank_entries,
     check_applied,
     check_offsets,
+    check_recorded,
     check_state,
+    check_written,
     is_record_only,
+    recorded,
 )
 from tests.model.programs import STATE_MISSING, TRIMMED, Advance, Evaluate, Stored
 from tests.model.scenario import rows_of
+from tests.model.tasks import REFUSED, CreateSession, Insert, Push
 from tests.model.world import InFlight
 
 if TYPE_CHECKING:
@@ -91,13 +97,15 @@ class Network:
             case Commit():
                 yield from self._commit(world, request)
             case Evaluate():
-                yield self._evaluate(world, request)
+                yield self.evaluate(world, request)
             case Stored(rows=rows):
                 stands = tuple(offset_in(world.rows, row) for row in rows)
                 yield Answer(f"source reads the consumer at {stands}", stands, world)
                 yield from self._unanswered(world, "reading the consumer")
             case Advance():
                 yield from self._advance(world, request)
+            case Insert() | CreateSession() | Push():
+                yield from self._request(world, request)
             case _:
                 message = f"The model does not know {request}"
                 raise AssertionError(message)
@@ -113,7 +121,11 @@ class Network:
         Raises:
             ViolationError: it breaks an invariant.
         """
-        for new in applied_by(writes, self._blank):
+        for applied in applied_by(writes, self._blank):
+            new = applied
+            if self.scenario.by_tasks:
+                new = recorded(self.scenario, applied, writes)
+                check_recorded(self.scenario, world, new)
             if is_record_only(world, new):
                 continue
             check_applied(self.scenario, world, new)
@@ -131,6 +143,78 @@ class Network:
         )
         check_offsets(self.scenario, world)
         return world
+
+    def land_request(self, world: World, request: Any) -> World:
+        """Return the world in which a request of a task has arrived late."""
+        left = list(world.adrift)
+        left.remove(request)
+        return self.perform(world._replace(adrift=tuple(left)), request)[1].disturbed_by_older()
+
+    def launch_request(self, world: World, request: Any) -> World:
+        """Return the world in which a request may arrive at any time; one without effect is gone."""
+        if isinstance(request, Push) and request.epoch < _session(world, request.session)[0]:
+            return world
+        return world._replace(adrift=tuple(sorted((*world.adrift, request), key=_described)))
+
+    def perform(self, world: World, request: Insert | CreateSession | Push) -> tuple[Any, World]:
+        """Do what a task asks for; return the answer and the world.
+
+        Raises:
+            ViolationError: it breaks an invariant.
+        """
+        if isinstance(request, Insert):
+            return OK, self._written(world, request.rows)
+        epoch, number, meta = _session(world, request.session)
+        if isinstance(request, CreateSession):
+            fresh = (epoch + 1, number, meta)
+            return fresh, self._with_session(world, request.session, fresh)
+        if not admits(request.epoch, epoch):
+            return REFUSED, world
+        skipped = sum(each <= number for each in request.numbers)
+        last = request.numbers[-1] if request.numbers else _NO_NUMBER
+        rows = request.rows[skipped:]
+        if not rows and not self.scenario.regress:
+            return (number, skipped), world
+        after = (epoch, last, request.user_meta)
+        return (last, skipped), self._with_session(
+            self._written(world, rows), request.session, after
+        )
+
+    def _request(self, world: World, request: Insert | CreateSession | Push) -> Iterator[Answer]:
+        what = _described(request)
+        answer, after = self.perform(world, request)
+        yield Answer(f"{what}: {answer}", answer, after)
+        faults = self.scenario.faults
+        if faults.requests and world.budget:
+            after = self.launch_request(world, request).disturbed(1)
+            yield Answer(f"{what}, not answered", UNAVAILABLE, after)
+        if faults.empty and world.budget and isinstance(request, Push):
+            answer, after = self.perform(world, request._replace(numbers=(), rows=()))
+            yield Answer(f"{what}, the body arrives empty", answer, after.disturbed(1))
+
+    def _written(self, world: World, rows: Any) -> World:
+        written = world.written
+        for key, query, place, row in rows:
+            check_written(self.scenario, world._replace(written=written), query, place, row)
+            if self.scenario.is_sorted:
+                table = {**dict(written[0]), key: (query, place, row)}
+                written = (tuple(sorted(table.items())),)
+            else:
+                here = (*written[place], (query, row))
+                written = (*written[:place], here, *written[place + 1 :])
+        return world._replace(written=written)
+
+    @staticmethod
+    def _with_session(world: World, row: int, session: Any) -> World:
+        rows = put(world.rows, [Put(row, json.dumps(session))])
+        adrift = tuple(
+            request
+            for request in world.adrift
+            if not (isinstance(request, Push) and request.session == row)
+            or admits(request.epoch, session[0])
+            or request.epoch > session[0]
+        )
+        return world._replace(rows=rows, adrift=adrift)
 
     def _unanswered(self, world: World, what: str) -> Iterator[Answer]:
         if self.scenario.faults.requests and world.budget:
@@ -157,7 +241,8 @@ class Network:
         flying = InFlight(request.transaction, request.guards, request.writes)
         return world._replace(in_flight=tuple(sorted((*world.in_flight, flying))))
 
-    def _evaluate(self, world: World, request: Evaluate) -> Answer:
+    def evaluate(self, world: World, request: Evaluate) -> Answer:
+        """Evaluate the frame of a batch: its rows must be there, and its state."""
         checkpoint = world.checkpoints[request.checkpoint]
         batch, ranges = request.batch, request.ranges
         if any(
@@ -190,6 +275,28 @@ class Network:
             if self.scenario.faults.requests and world.budget:
                 after = self.launch(world, Commit("move", world.rows, writes)).disturbed(1)
                 yield Answer(f"{what}, not answered", UNAVAILABLE, after)
+
+
+_NO_NUMBER = -1
+_described = lru_cache(maxsize=None)(repr)
+
+
+def admits(given: int, current: int) -> bool:
+    """Tell whether a session takes a push with that epoch."""
+    return given == current
+
+
+def _session(world: World, row: int) -> tuple[int, int, Any]:
+    """Return epoch, number and metadata of a session."""
+    return _session_in(world.rows[row][1])
+
+
+@cache
+def _session_in(value: str) -> tuple[int, int, Any]:
+    if not value:
+        return -1, _NO_NUMBER, ()
+    epoch, number, meta = json.loads(value)
+    return epoch, number, tuple(tuple(item) for item in meta)
 
 
 def _shown(values: tuple[str, ...]) -> str:

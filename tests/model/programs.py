@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from unittest import mock
 
 from structlog.testing import capture_logs
 
@@ -19,20 +20,31 @@ from tests.model.cluster import (
     CONFLICT,
     CONSUMER,
     LEDGER,
+    PRODUCER,
     UNAVAILABLE,
     ModelCluster,
     consumer_key,
 )
 from tests.model.scenario import query_id
+from tests.model.tasks import (
+    JobFailed,
+    RunJob,
+    RunTask,
+    frame_columns,
+    prepared_target,
+    run_task,
+    silent,
+)
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.parts import Payload, TargetRows
-from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, RetryPolicy
+from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, RetryPolicy, WriteMode
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
     DataLossError,
     ExactlyOnceError,
     OffsetConflictError,
 )
+from yt_exactly_once.spark import delivery
 from yt_exactly_once.spark.sink import TransactionalSink
 from yt_exactly_once.spark.sink_options import Target
 from yt_exactly_once.spark.source_offsets import QueueOffset
@@ -43,7 +55,7 @@ if TYPE_CHECKING:
 
     from tests.model.continuations import Script
     from tests.model.scenario import Ranges, Scenario
-    from yt_exactly_once.observability import Emitter, Event
+    from yt_exactly_once.observability import Emitter
 
 TRIMMED = "trimmed"
 STATE_MISSING = "state missing"
@@ -110,14 +122,41 @@ class StateMissingError(Exception):
     """Spark found no state of the batch before, as a skipped evaluation leaves it."""
 
 
-def run_program(scenario: Scenario, call: Any, script: Script) -> None:
-    """Run the code under test that belongs to a call."""
-    if isinstance(call, SourceCommit):
-        _commit_source(scenario, call, script)
-        return
-    assert isinstance(call, SinkCall)
-    frame = ModelFrame(script, Evaluate(call.checkpoint, call.batch, call.ranges))
-    ModelSink(scenario, call, script)(cast("Any", frame), call.batch)
+class JobFailedError(Exception):
+    """Spark gave a job up; the text is the name of the error of the task that failed last."""
+
+
+class Programs:
+    """The code under test of a scenario, by what calls it.
+
+    Args:
+        scenario: which world.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+        self._tasks: dict[RunJob, Any] = {}
+
+    def run(self, call: Any, script: Script) -> Any:
+        """Run the program of a call; return what a task reports."""
+        if isinstance(call, RunTask):
+            return run_task(self._scenario, self._tasks[call.job], call, script)
+        if isinstance(call, SourceCommit):
+            _commit_source(self._scenario, call, script)
+            return None
+        assert isinstance(call, SinkCall)
+        job = RunJob(call.run, call.checkpoint, call.batch, call.ranges)
+        columns = frame_columns(self._scenario)
+        frame = ModelFrame(script, job, columns, self._tasks)
+        with mock.patch.object(delivery, "sf", _NoFunctions):
+            ModelSink(self._scenario, call, script)(cast("Any", frame), call.batch)
+        return None
+
+
+class _NoFunctions:
+    """Stands in for Spark's functions, which need a session; the frame knows what they would give."""
+
+    xxhash64 = hash = staticmethod(lambda *_columns: None)
 
 
 def micro_batch(scenario: Scenario, call: SinkCall) -> MicroBatch:
@@ -148,16 +187,51 @@ def by_queue(scenario: Scenario, ranges: Ranges) -> dict[str, list[tuple[int, in
 
 
 class ModelFrame:
-    """What the sink knows of a frame: evaluating it, for its rows or into nothing.
+    """What the sink knows of a frame: evaluating it, for its rows, into nothing, or by tasks.
 
     Args:
         script: answers.
-        request: what an evaluation asks for.
+        job: what an evaluation by tasks asks for.
+        columns: of the frame.
+        tasks: takes the tasks that the sink gives to Spark.
     """
 
-    def __init__(self, script: Script, request: Evaluate) -> None:
+    def __init__(
+        self, script: Script, job: RunJob, columns: list[str], tasks: dict[RunJob, Any]
+    ) -> None:
         self._script = script
-        self._request = request
+        self._job = job
+        self._tasks = tasks
+        self.columns = columns
+
+    def withColumns(self, more: dict[str, Any]) -> ModelFrame:  # noqa: N802 - Spark's name
+        """See `DataFrame.withColumns`."""
+        return ModelFrame(self._script, self._job, [*self.columns, *more], self._tasks)
+
+    def toDF(self, *_names: str) -> ModelFrame:  # noqa: N802 - Spark's name
+        """See `DataFrame.toDF`; a task gets its columns by the names it was given."""
+        return self
+
+    def select(self, *_names: str) -> ModelFrame:
+        """See `DataFrame.select`."""
+        return self
+
+    def mapInArrow(self, task: Any, _schema: str) -> ModelFrame:  # noqa: N802 - Spark's name
+        """See `DataFrame.mapInArrow`."""
+        self._tasks[self._job] = task
+        return self
+
+    def toArrow(self) -> ModelFrame:  # noqa: N802 - Spark's name
+        """See `DataFrame.toArrow`."""
+        return self
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """Run the tasks and return their reports."""
+        answer = self._script.ask(self._job)
+        if isinstance(answer, JobFailed):
+            raise JobFailedError(answer.error)
+        self._require_rows(answer)
+        return [{"row_count": count, "key_hashes": hashes} for count, hashes in answer]
 
     @property
     def write(self) -> ModelFrame:
@@ -180,12 +254,17 @@ class ModelFrame:
 
     def evaluate(self) -> tuple[str, ...]:
         """Run the job and return the effects it is to have on the target."""
-        answer = self._script.ask(self._request)
+        job = self._job
+        answer = self._script.ask(Evaluate(job.checkpoint, job.batch, job.ranges))
+        self._require_rows(answer)
+        return cast("tuple[str, ...]", answer)
+
+    @staticmethod
+    def _require_rows(answer: Any) -> None:
         if answer == TRIMMED:
             raise DataLossError("The model trimmed rows of this batch")
         if answer == STATE_MISSING:
             raise StateMissingError
-        return cast("tuple[str, ...]", answer)
 
 
 class ModelSink(TransactionalSink):
@@ -201,8 +280,11 @@ class ModelSink(TransactionalSink):
         spec = scenario.sinks[call.sink]
         super().__init__(
             [Target(path=path) for path in spec.paths],
+            mode=scenario.mode.value,
             proxy="model",
+            dyn_batch_size=scenario.chunk,
             ledger_path=LEDGER,
+            producer_path=PRODUCER,
             advance_consumer=spec.advances,
             split_oversized=scenario.split,
             rows_per_tablet_limit=1 if scenario.split else ROWS_PER_TABLET_LIMIT,
@@ -212,14 +294,20 @@ class ModelSink(TransactionalSink):
         self._connection = cast("Any", ModelCluster(script, scenario.index))
         self._offset_log = cast("Any", _Identified(batch))
         self._agreed = call.run if call.agreed else ""
+        if scenario.by_tasks:
+            self._targets = tuple(
+                prepared_target(path, is_sorted=scenario.is_sorted) for path in spec.paths
+            )
 
     def _prepare_run(self, frame: Any, batch: MicroBatch, emit: Emitter) -> None:
         """Leave out what is checked once per run."""
 
     def _emitter(self, batch: MicroBatch) -> Emitter:  # noqa: ARG002 - overrides
-        return _silent
+        return silent
 
-    def _compute(self, frame: Any, batch: MicroBatch, emit: Emitter) -> list[TargetRows]:  # noqa: ARG002
+    def _compute(self, frame: Any, batch: MicroBatch, emit: Emitter) -> list[TargetRows]:
+        if self.options.mode is not WriteMode.TRANSACTIONAL:
+            return super()._compute(frame, batch, emit)
         payloads = [
             Payload(1, json.dumps([batch.query_id, batch.batch_id, effect]).encode())
             for effect in frame.evaluate()
@@ -287,11 +375,7 @@ def _commit_source(scenario: Scenario, call: SourceCommit, script: Script) -> No
             )
 
 
-def _silent(event: Event, /, **fields: Any) -> None:
-    """Take an event and tell nobody."""
-
-
 def describe_error(error: Exception) -> tuple[str, str]:
     """Return the name of an error, and the run it blames, if any."""
     run = str(error.where.get("run", "")) if isinstance(error, ExactlyOnceError) else ""
-    return type(error).__name__, run
+    return str(error) if isinstance(error, JobFailedError) else type(error).__name__, run

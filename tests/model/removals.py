@@ -283,14 +283,19 @@ REMOVALS = (
     Removal(
         "the look-up before the batch is computed",
         _early_look_up,
-        {"stateless": _STUCK},
+        {"at-least-once": _STUCK, "idempotent": _STUCK, "stateless": _STUCK},
         covered=("stateful", "no queue"),
         why="the check inside the transaction finds the batch, and its rows can be read once more",
     ),
     Removal(
         "the ledger check inside the transaction",
         _check_inside,
-        {"stateful": _BOTH, "no queue": _BOTH, "two drivers, stateful": _BOTH},
+        {
+            "at-least-once, stateful": _BOTH,
+            "stateful": _BOTH,
+            "no queue": _BOTH,
+            "two drivers, stateful": _BOTH,
+        },
         covered=("stateless", "two drivers"),
         why="the consumer has moved with the other commit, and is compared",
     ),
@@ -304,19 +309,33 @@ REMOVALS = (
     Removal(
         "compare and set of the consumer",
         _compare_and_set,
-        {"two checkpoints, one consumer": frozenset({Kind.TWICE})},
+        {
+            "at-least-once, two checkpoints, one consumer": frozenset({Kind.TWICE}),
+            "two checkpoints, one consumer": frozenset({Kind.TWICE}),
+        },
         covered=("stateless", "two drivers", "two drivers, stateful"),
         why="within one query the ledger row decides",
     ),
     Removal(
         "the ledger row",
         _ledger_row,
-        {"stateless": _STUCK, "stateful": _BOTH, "no queue": _BOTH},
+        {
+            "at-least-once": frozenset({Kind.STUCK, Kind.LOST}),
+            "idempotent": frozenset({Kind.STUCK, Kind.LOST}),
+            "stateless": _STUCK,
+            "stateful": _BOTH,
+            "no queue": _BOTH,
+        },
     ),
     Removal(
         "the conflict on the ledger row",
         _common_row,
-        {"stateful": _BOTH, "no queue": _BOTH, "two drivers, stateful": _BOTH},
+        {
+            "at-least-once, stateful": _BOTH,
+            "stateful": _BOTH,
+            "no queue": _BOTH,
+            "two drivers, stateful": _BOTH,
+        },
         covered=("stateless", "two drivers"),
         why="every commit of a stateless query conflicts on the consumer's row too",
     ),
@@ -348,7 +367,12 @@ REMOVALS = (
     Removal(
         "an unknown outcome is not believed",
         _believed,
-        {"stateless": frozenset({Kind.LOST}), "stateful": frozenset({Kind.LOST})},
+        {
+            "at-least-once": frozenset({Kind.LOST}),
+            "idempotent": frozenset({Kind.LOST}),
+            "stateless": frozenset({Kind.LOST}),
+            "stateful": frozenset({Kind.LOST}),
+        },
     ),
     Removal(
         "the transaction opened before its checks",
@@ -371,12 +395,12 @@ REMOVALS = (
     Removal(
         "the consumer of a stateful query stays at the start",
         _trim_guard,
-        {"stateful": _STUCK, "two partitions, stateful": _STUCK},
+        {"at-least-once, stateful": _STUCK, "stateful": _STUCK, "two partitions, stateful": _STUCK},
     ),
     Removal(
         "the evaluation of a skipped stateful batch",
         _state_evaluation,
-        {"stateful": _STUCK, "no queue, stateful": _STUCK},
+        {"at-least-once, stateful": _STUCK, "stateful": _STUCK, "no queue, stateful": _STUCK},
     ),
     Removal(
         "the resumption of a split batch",

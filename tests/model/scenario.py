@@ -6,15 +6,25 @@ A scenario also knows the expected: which effects the rows of a batch have on a 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
 
-from tests.model.cluster import Key, consumer_key, ledger_key
+from tests.model.cluster import Key, consumer_key, ledger_key, session_key
+from yt_exactly_once.config import WriteMode
 
 Ranges = tuple[tuple[int, int], ...]
 """First row and end of a batch, per place."""
 
 SourceRow = tuple[int, int]
 """Place and index of a row."""
+
+
+class Spread(StrEnum):
+    """How the rows of a batch reach the tasks."""
+
+    AS_READ = "a task per place, in order"
+    SHUFFLED = "over two tasks by turns"
+    REVERSED = "a task per place, the last row first"
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,8 @@ class Faults:
         unknown: a commit is sent and not answered, applied or not or later.
         commit_log: together with a crash, the newest entry of Spark's commit log is lost.
         restore: the checkpoint is put back to an older copy while no driver runs.
+        tasks: a task dies, also right after it sent a request, or is started once more while it runs.
+        empty: a proxy sees an empty body instead of the rows of a push.
     """
 
     crash: bool = True
@@ -49,6 +61,8 @@ class Faults:
     unknown: bool = True
     commit_log: bool = False
     restore: bool = False
+    tasks: bool = True
+    empty: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +87,17 @@ class Scenario:
         catches_up: the source moves the consumer at the end of a run, as with AvailableNow.
         exclusive_logs: whether Spark's logs refuse a second writer, as on HDFS.
         tolerated: errors after which a person decides, so that a query need not come to its end.
+        misuse: errors that tell of a flow that the mode is not for; the query ends with them.
         survivors: whether the newest run of a query must not fail because of what older runs do.
         unchecked: invariants that are left out, to see what comes of breaking them.
+        mode: in which the sink writes.
+        is_sorted: whether the target is sorted; matters to tasks only.
+        chunk: rows per request of a task.
+        task_attempts: how often a task may fail before its job does.
+        by_source: whether the frame tells where its rows came from.
+        spread: how the rows of a batch are spread over tasks and in which order.
+        one_key: whether all rows have the same key.
+        regress: whether a push without new rows moves the session back, as servers of 2024 do.
     """
 
     name: str
@@ -93,8 +116,22 @@ class Scenario:
     catches_up: bool = False
     exclusive_logs: bool = True
     tolerated: frozenset[str] = frozenset()
+    misuse: frozenset[str] = frozenset()
     survivors: bool = False
     unchecked: frozenset[str] = frozenset()
+    mode: WriteMode = WriteMode.TRANSACTIONAL
+    is_sorted: bool = False
+    chunk: int = 1
+    task_attempts: int = 2
+    by_source: bool = True
+    spread: Spread = Spread.AS_READ
+    one_key: bool = False
+    regress: bool = False
+
+    @property
+    def by_tasks(self) -> bool:
+        """Whether tasks write the rows."""
+        return self.mode is not WriteMode.TRANSACTIONAL
 
     @cached_property
     def places(self) -> tuple[tuple[str, int], ...]:
@@ -137,7 +174,27 @@ class Scenario:
             for checkpoint in range(self.checkpoints)
             for path in self.paths
         ]
+        keys += [
+            session_key(f"{query_id(checkpoint)}:{path}:{kind}-{number}")
+            for checkpoint in range(self.checkpoints if self.by_tasks else 0)
+            for path in self.paths
+            for kind in ("source", "partition")
+            for number in range(self.partitions)
+        ]
         return {key: number for number, key in enumerate(keys)}
+
+    @property
+    def partitions(self) -> int:
+        """Tasks of a batch."""
+        return 2 if self.spread is Spread.SHUFFLED else len(self.places)
+
+    def rows_of_task(self, ranges: Ranges, partition: int) -> list[SourceRow]:
+        """Return the rows that a task gets, in order."""
+        rows = rows_of(ranges)
+        if self.spread is Spread.SHUFFLED:
+            return [row for row in rows if row[1] % 2 == partition]
+        own = [row for row in rows if row[0] == partition]
+        return own[::-1] if self.spread is Spread.REVERSED else own
 
     def effects(self, batch: int, ranges: Ranges, folded: tuple[SourceRow, ...]) -> tuple[str, ...]:
         """Return what a batch writes: at least two effects, so that a part of them can be told.
@@ -147,6 +204,8 @@ class Scenario:
             ranges: its rows.
             folded: the state after it, of a stateful query.
         """
+        if self.by_tasks:
+            return tuple(f"{place}:{row}" for place, row in rows_of(ranges))
         quiet = not any(start != end for start, end in ranges) and batch not in self.speaking
         if batch in self.silent or (self.places and quiet):
             return ()

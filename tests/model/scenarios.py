@@ -10,7 +10,8 @@ import os
 from dataclasses import replace
 
 from tests.model.invariants import Kind
-from tests.model.scenario import Faults, Scenario, SinkSpec
+from tests.model.scenario import Faults, Scenario, SinkSpec, Spread
+from yt_exactly_once.config import WriteMode
 
 DEEP_VARIABLE = "YT_EXACTLY_ONCE_MODEL"
 
@@ -27,6 +28,19 @@ NO_QUEUE = ((),)
 
 PERSON = frozenset({"OffsetConflictError", "LedgerDivergedError", "DataLossError"})
 """Errors after which a person must decide, where a scenario gives reason to."""
+
+ONE_TO_ONE = frozenset({"NotOneToOneError"})
+"""What a flow that idempotent mode is not for must lead to."""
+
+FENCING = ONE_TO_ONE | {"ProducerFencedError"}
+"""As well, where tasks that run side by side may fence each other before they find out why."""
+
+AT_LEAST_ONCE, IDEMPOTENT = WriteMode.AT_LEAST_ONCE, WriteMode.IDEMPOTENT
+TWO_ROWS = (((2,),),)
+"""One batch, which a task writes in two requests."""
+
+BOTH = (((1, 1),),)
+"""One batch with a row from each of two partitions."""
 
 TWO_SINKS = (SinkSpec(("//first",), advances=False), SinkSpec(("//last",)))
 TWO_TARGETS = (SinkSpec(("//first", "//second")),)
@@ -103,7 +117,7 @@ SCENARIOS = (
         name="two drivers, shared logs",
         plans=(ROW, ONE_OR_TWO),
         slots=(0, 0),
-        budget=1,
+        budget=0,
         exclusive_logs=False,
         tolerated=PERSON,
         unchecked=frozenset({Kind.OFFSETS}),
@@ -119,6 +133,146 @@ SCENARIOS = (
 """What must hold today."""
 
 
+BY_TASKS = (
+    # The rows of a batch are written by tasks, which are repeated, started twice, and outlive drivers.
+    Scenario(name="at-least-once", plans=(ROW,) * 2, mode=AT_LEAST_ONCE, attempts=2),
+    Scenario(name="at-least-once, chunks", plans=TWO_ROWS, mode=AT_LEAST_ONCE, attempts=2),
+    Scenario(
+        name="at-least-once, two tasks",
+        plans=BOTH,
+        mode=AT_LEAST_ONCE,
+        attempts=2,
+        budget=1,
+        partitioned=True,
+    ),
+    Scenario(
+        name="at-least-once, stateful",
+        plans=(ROW,) * 2,
+        mode=AT_LEAST_ONCE,
+        budget=1,
+        attempts=2,
+        stateful=True,
+    ),
+    Scenario(
+        name="at-least-once, two drivers",
+        plans=(ROW,),
+        mode=AT_LEAST_ONCE,
+        attempts=1,
+        budget=1,
+        slots=(0, 0),
+    ),
+    Scenario(
+        name="at-least-once, two checkpoints, one consumer",
+        plans=(ROW,),
+        mode=AT_LEAST_ONCE,
+        attempts=1,
+        budget=0,
+        slots=(0, 1),
+        tolerated=PERSON,
+    ),
+    Scenario(name="idempotent", plans=(ROW,) * 2, mode=IDEMPOTENT, attempts=2, regress=True),
+    Scenario(name="idempotent, chunks", plans=TWO_ROWS, mode=IDEMPOTENT, attempts=2, regress=True),
+    Scenario(
+        name="idempotent, newer servers", plans=TWO_ROWS, mode=IDEMPOTENT, budget=1, attempts=2
+    ),
+    Scenario(
+        name="idempotent, by batch",
+        plans=TWO_ROWS,
+        mode=IDEMPOTENT,
+        budget=1,
+        attempts=2,
+        by_source=False,
+        regress=True,
+    ),
+    Scenario(
+        name="idempotent, two tasks",
+        plans=BOTH,
+        mode=IDEMPOTENT,
+        attempts=2,
+        budget=1,
+        partitioned=True,
+        regress=True,
+    ),
+    Scenario(
+        name="idempotent, two drivers",
+        plans=(ROW,),
+        mode=IDEMPOTENT,
+        attempts=1,
+        budget=0,
+        slots=(0, 0),
+        regress=True,
+    ),
+    Scenario(
+        name="idempotent, commit log lost",
+        plans=(ROW,) * 2,
+        mode=IDEMPOTENT,
+        attempts=1,
+        faults=Faults(commit_log=True, tasks=False),
+        regress=True,
+    ),
+    Scenario(
+        name="idempotent, empty bodies",
+        plans=TWO_ROWS,
+        mode=IDEMPOTENT,
+        attempts=1,
+        budget=1,
+        faults=Faults(empty=True),
+    ),
+    # Flows that are not one-to-one: found out, not written wrongly in silence.
+    Scenario(
+        name="idempotent, shuffled",
+        plans=TWO_ROWS,
+        mode=IDEMPOTENT,
+        attempts=1,
+        budget=1,
+        spread=Spread.SHUFFLED,
+        misuse=FENCING,
+        unchecked=frozenset({Kind.ORDER}),
+    ),
+    Scenario(
+        name="idempotent, reversed",
+        plans=TWO_ROWS,
+        mode=IDEMPOTENT,
+        attempts=1,
+        budget=1,
+        spread=Spread.REVERSED,
+        misuse=ONE_TO_ONE,
+        unchecked=frozenset({Kind.ORDER}),
+    ),
+    Scenario(
+        name="idempotent, sorted",
+        plans=(ROW,) * 2,
+        mode=IDEMPOTENT,
+        attempts=2,
+        is_sorted=True,
+    ),
+    Scenario(
+        name="idempotent, one key in a chunk",
+        plans=TWO_ROWS,
+        mode=IDEMPOTENT,
+        attempts=1,
+        budget=1,
+        is_sorted=True,
+        chunk=2,
+        one_key=True,
+        misuse=ONE_TO_ONE,
+        unchecked=frozenset({Kind.WRONG}),
+    ),
+    Scenario(
+        name="idempotent, one key in a batch",
+        plans=TWO_ROWS,
+        mode=IDEMPOTENT,
+        attempts=1,
+        budget=1,
+        is_sorted=True,
+        one_key=True,
+        misuse=ONE_TO_ONE,
+        unchecked=frozenset({Kind.WRONG}),
+    ),
+)
+"""What must hold today in the modes that write from tasks."""
+
+
 TRIMMED_UNDER_A_REPLAY = Scenario(name="survivor", plans=(ROW,) * 2, survivors=True)
 """A commit of a dead run lands, and its rows are trimmed, while the next run reads them again."""
 
@@ -131,7 +285,17 @@ SHARED_CONSUMER = Scenario(
     tolerated=PERSON,
 )
 
-ALL = (*SCENARIOS, TRIMMED_UNDER_A_REPLAY, SHARED_CONSUMER)
+LATE_UPSERT = Scenario(
+    name="idempotent, one key in two batches",
+    plans=(ROW,) * 2,
+    mode=IDEMPOTENT,
+    attempts=1,
+    is_sorted=True,
+    one_key=True,
+)
+"""A row that an earlier batch wrote arrives late, over the newer row of the same key."""
+
+ALL = (*SCENARIOS, *BY_TASKS, TRIMMED_UNDER_A_REPLAY, SHARED_CONSUMER, LATE_UPSERT)
 
 
 def is_deep() -> bool:
@@ -140,8 +304,11 @@ def is_deep() -> bool:
 
 
 def bounded(scenario: Scenario, *, deep: bool) -> Scenario:
-    """Return a scenario with one more fault when the deeper bound was asked for."""
-    return replace(scenario, budget=scenario.budget + 1) if deep else scenario
+    """Return a scenario with one more fault, or else with two batches where all are alike."""
+    if deep:
+        return replace(scenario, budget=scenario.budget + 1)
+    alike = len(set(scenario.plans)) == 1
+    return replace(scenario, plans=scenario.plans[:2]) if alike else scenario
 
 
 def named(name: str) -> Scenario:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.model import network
 from tests.model.explore import Explorer
+from tests.model.invariants import Kind, ViolationError
 from tests.model.scenarios import (
+    BY_TASKS,
+    LATE_UPSERT,
     SCENARIOS,
     SHARED_CONSUMER,
     TRIMMED_UNDER_A_REPLAY,
     bounded,
     is_deep,
+    named,
 )
 
 if TYPE_CHECKING:
     from tests.model.scenario import Scenario
+    from tests.model.world import World
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
@@ -25,6 +32,26 @@ def test_no_execution_breaks_an_invariant(scenario: Scenario) -> None:
     report = Explorer(bounded(scenario, deep=is_deep())).explore()
     assert report.violation is None, str(report)
     assert report.executions > 1000, "The scenario has become too small to prove anything"
+
+
+@pytest.mark.parametrize("scenario", BY_TASKS, ids=lambda scenario: scenario.name)
+def test_no_execution_with_writing_tasks_breaks_the_promise_of_its_mode(scenario: Scenario) -> None:
+    """Tasks that die, are repeated, run twice and outlive their driver leave the promise whole."""
+    report = Explorer(bounded(scenario, deep=is_deep())).explore()
+    assert report.violation is None, str(report)
+
+
+def test_at_least_once_writes_a_row_twice_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The promise is not weaker than it must be, nor stronger than it is."""
+
+    def strict(_scenario: Scenario, world: World, query: int, place: int, row: int) -> None:
+        if (query, row) in world.written[place]:
+            raise ViolationError(Kind.TWICE, f"row {row}")
+
+    monkeypatch.setattr(network, "check_written", strict)
+    calm = replace(named("at-least-once"), budget=0)
+    assert Explorer(calm).explore().violation is None
+    assert "a row has its effect twice" in str(Explorer(named("at-least-once")).explore().violation)
 
 
 def test_the_newest_run_survives_a_late_commit_that_lets_its_rows_be_trimmed() -> None:
@@ -37,3 +64,9 @@ def test_two_stateful_checkpoints_in_step_on_one_consumer_are_the_known_limit() 
     """They do not notice each other, as docs/explanation/limits.md says; this finds out if they do."""
     report = Explorer(SHARED_CONSUMER).explore()
     assert "a row has its effect twice" in str(report.violation)
+
+
+def test_a_late_upsert_over_a_newer_row_is_the_known_limit() -> None:
+    """Keys are no fence: docs/explanation/limits.md says so; this finds out when it changes."""
+    report = Explorer(LATE_UPSERT).explore()
+    assert "comes over" in str(report.violation)

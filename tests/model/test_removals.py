@@ -9,20 +9,23 @@ import pytest
 
 from tests.model.explore import Explorer
 from tests.model.removals import REMOVALS
+from tests.model.removals_by_tasks import REMOVALS_BY_TASKS
 from tests.model.scenarios import named
 
 if TYPE_CHECKING:
     from tests.model.invariants import Kind
     from tests.model.removals import Removal
 
+ALL = (*REMOVALS, *REMOVALS_BY_TASKS)
+
 FOUND = [
     pytest.param(removal, scenario, kinds, id=f"{removal.what}-{scenario}")
-    for removal in REMOVALS
+    for removal in ALL
     for scenario, kinds in removal.found.items()
 ]
 COVERED = [
     pytest.param(removal, scenario, id=f"{removal.what}-{scenario}")
-    for removal in REMOVALS
+    for removal in ALL
     for scenario in removal.covered
 ]
 

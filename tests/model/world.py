@@ -7,11 +7,17 @@ under test is its continuation.
 from __future__ import annotations
 
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tests.model.cluster import Append, Put, Rows
     from tests.model.scenario import Ranges, SourceRow
+
+
+ORPHAN = -1
+"""Slot of a task that no driver waits for."""
 
 
 class Status(StrEnum):
@@ -44,6 +50,32 @@ class Calm(IntEnum):
     UNDISTURBED = 2
 
 
+class Job(NamedTuple):
+    """A Spark job, as its driver knows it.
+
+    Attributes:
+        reports: what the task of each partition has reported; nothing before its end.
+        failures: how often the task of each partition has failed.
+    """
+
+    reports: tuple[tuple[Any, ...] | None, ...]
+    failures: tuple[int, ...]
+
+
+class Task(NamedTuple):
+    """An attempt of a task.
+
+    Attributes:
+        slot: of the driver that waits for it; -1 when none does any more, which stops no task.
+        partition: of the job.
+        continuation: of the code under test.
+    """
+
+    slot: int
+    partition: int
+    continuation: int
+
+
 class Driver(NamedTuple):
     """One driver.
 
@@ -58,6 +90,7 @@ class Driver(NamedTuple):
         agreed: whether this run has called the sinks for a batch before this one.
         sink: which sink is being called.
         continuation: of the code under test; -1 outside it.
+        job: the Spark job it waits for.
     """
 
     status: Status = Status.READY
@@ -70,6 +103,7 @@ class Driver(NamedTuple):
     agreed: bool = False
     sink: int = 0
     continuation: int = -1
+    job: Job | None = None
 
 
 class Checkpoint(NamedTuple):
@@ -128,6 +162,9 @@ class World(NamedTuple):
         checkpoints: per query.
         drivers: per slot.
         in_flight: commits that may land.
+        tasks: attempts of tasks that run.
+        adrift: requests of tasks that may land.
+        written: what tasks have written, per place, in the order of its arrival.
         budget: faults that may still strike.
     """
 
@@ -138,6 +175,9 @@ class World(NamedTuple):
     drivers: tuple[Driver, ...]
     in_flight: tuple[InFlight, ...]
     budget: int
+    tasks: tuple[Task, ...] = ()
+    adrift: tuple[Any, ...] = ()
+    written: tuple[tuple[Any, ...], ...] = ()
 
     def with_driver(self, slot: int, driver: Driver) -> World:
         """Return the world with another driver in a slot."""
@@ -163,6 +203,16 @@ class World(NamedTuple):
             for driver in self.drivers
         )
         return self._replace(drivers=drivers)
+
+    def with_tasks(self, tasks: Iterable[Task]) -> World:
+        """Return the world with other running tasks."""
+        return self._replace(tasks=tuple(sorted(tasks)))
+
+    def orphaned(self, slot: int) -> World:
+        """Return the world in which the tasks of a driver run on without it."""
+        return self.with_tasks(
+            task._replace(slot=ORPHAN) if task.slot == slot else task for task in self.tasks
+        )
 
     def others_run(self, slot: int) -> bool:
         """Tell whether a driver other than the one in the slot runs."""

@@ -133,7 +133,8 @@ CODED = (
         "a newer attempt owns the producer session",
         ProducerFencedError,
         {3101: "InvalidEpoch", 3102: "ZombieEpoch"},
-        remedy="A newer attempt owns the producer session; this one must stop",
+        remedy="A newer attempt of the task goes on in its place. When there is none, rows of one source "
+        "partition are in several Spark partitions: use mode='transactional' for flows that shuffle",
     ),
     Failure(
         "more rows than a transaction may bring to a tablet",

@@ -1,0 +1,185 @@
+"""Single protections of the modes that write from tasks, each with a way to take it away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt.common import update
+
+from tests.model import network
+from tests.model.invariants import Kind
+from tests.model.removals import Put, Removal
+from tests.model.tasks import Client, rows_in
+from yt_exactly_once.commit.parts import whole
+from yt_exactly_once.errors import TransientError
+from yt_exactly_once.spark import delivery, tasks
+from yt_exactly_once.spark.sink import TransactionalSink
+from yt_exactly_once.ytsaurus.client import Connection
+from yt_exactly_once.ytsaurus.rows import ProducerSession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _epoch(put: Put) -> None:
+    """Let a session take what an older attempt of a task sends."""
+    put(network, "admits", lambda given, current: given <= current)
+
+
+def _drop_what_is_there(put: Put) -> None:
+    """Push every row, also those that the session has."""
+    create = ProducerSession.create
+
+    def as_if_empty(*arguments: Any) -> Any:
+        session = create(*arguments)
+        return type(session)(**{**vars(session), "sequence_number": -1})
+
+    put(ProducerSession, "create", staticmethod(as_if_empty))
+
+
+def _comparison(put: Put) -> None:
+    """Believe every answer to a push that is not an error."""
+    push = Client.push_queue_producer
+
+    def as_expected(self: Any, *arguments: Any, **options: Any) -> dict[str, Any]:
+        body = arguments[4]
+        numbers = [row["$sequence_number"] for row in rows_in(body.getvalue())]
+        push(self, *arguments, **options)
+        return {"last_sequence_number": numbers[-1], "skipped_row_count": 0}
+
+    put(Client, "push_queue_producer", as_expected)
+
+
+def _single_sending(put: Put) -> None:
+    """Let the client repeat requests by itself, with bodies that it can read only once."""
+    configured = Connection._pinned_config
+
+    def repeating(self: Connection, url: str) -> dict[str, Any]:
+        changed = {"proxy": {"retries": {"enable": True}, "content_encoding": "gzip"}}
+        return dict(update(configured(self, url), changed))
+
+    put(Connection, "_pinned_config", repeating)
+
+
+def _fresh_session(put: Put) -> None:
+    """Go on with the old session after a lost answer."""
+    attempt = tasks._NumberedSession._attempt
+
+    def stale(self: Any, rows: Any, numbers: Any, *, fresh: bool) -> None:
+        attempt(self, rows, numbers, fresh=fresh and self._session is None)
+
+    put(tasks._NumberedSession, "_attempt", stale)
+
+
+def _sole_writer(put: Put) -> None:
+    put(tasks._NumberedSession, "_require_sole_writer", lambda *_: None)
+
+
+def _source_order(put: Put) -> None:
+    push = tasks._NumberedSession.push
+
+    def forgetful(self: Any, *arguments: Any) -> None:
+        self._last_seen = -1
+        push(self, *arguments)
+
+    put(tasks._NumberedSession, "push", forgetful)
+
+
+def _unique_in_a_chunk(put: Put) -> None:
+    put(tasks, "require_unique", lambda *_: None)
+
+
+def _unique_in_a_batch(put: Put) -> None:
+    put(delivery, "require_unique", lambda *_: None)
+
+
+def _unanswered_request(put: Put) -> None:
+    """Take a request without an answer for a success."""
+
+    def once(attempt: Callable[[int], Any], *_: Any) -> None:
+        try:
+            attempt(1)
+        except TransientError:
+            return
+
+    put(tasks, "run_attempts", once)
+
+
+def _rows_first(put: Put) -> None:
+    """Record the batch and move the consumer before the tasks have written."""
+    compute = TransactionalSink._compute
+
+    def too_late(self: TransactionalSink, frame: Any, batch: Any, emit: Any) -> Any:
+        self._committer(batch, emit).commit(batch, whole([]))
+        return compute(self, frame, batch, emit)
+
+    put(TransactionalSink, "_compute", too_late)
+
+
+_LOST, _TWICE = frozenset({Kind.LOST}), frozenset({Kind.TWICE})
+
+REMOVALS_BY_TASKS = (
+    Removal(
+        "the epoch of a session",
+        _epoch,
+        {"idempotent, chunks": frozenset({Kind.TWICE, Kind.ORDER})},
+        covered=("idempotent, newer servers",),
+        why="numbers alone are enough where a push without new rows leaves the session as it is",
+    ),
+    Removal(
+        "rows that the session has are not pushed again",
+        _drop_what_is_there,
+        {"idempotent": frozenset({Kind.STUCK, Kind.TWICE})},
+    ),
+    Removal(
+        "the comparison of a push's answer with what was expected",
+        _comparison,
+        {"idempotent, empty bodies": frozenset({Kind.LOST, Kind.ORDER})},
+    ),
+    Removal(
+        "every push is sent once",
+        _single_sending,
+        {"idempotent, chunks": frozenset({Kind.TWICE, Kind.ORDER})},
+    ),
+    Removal(
+        "a new session after a lost answer",
+        _fresh_session,
+        {},
+        covered=("idempotent, by batch",),
+        why="the answer is not the expected one, and the next attempt of the task creates one",
+    ),
+    Removal(
+        "one task per source partition",
+        _sole_writer,
+        {"idempotent, shuffled": _LOST},
+    ),
+    Removal(
+        "rows in the order of their source",
+        _source_order,
+        {"idempotent, reversed": _LOST},
+    ),
+    Removal(
+        "the check of keys in a task",
+        _unique_in_a_chunk,
+        {},
+        covered=("idempotent, one key in a chunk",),
+        why="the driver compares the keys of all tasks",
+    ),
+    Removal(
+        "the check of keys in a batch",
+        _unique_in_a_batch,
+        {"idempotent, one key in a batch": _LOST},
+        covered=("idempotent, one key in a chunk",),
+        why="the task sees both rows",
+    ),
+    Removal(
+        "a request without an answer is repeated",
+        _unanswered_request,
+        {"at-least-once": _LOST, "idempotent": _LOST},
+    ),
+    Removal(
+        "rows first, then the consumer and the ledger",
+        _rows_first,
+        {"at-least-once": _LOST, "idempotent": _LOST},
+    ),
+)

@@ -1,0 +1,299 @@
+"""What tasks ask of the cluster, and the real tasks as programs that can be stopped at every request.
+
+The tasks are the ones that the real sink hands to Spark (`spark.tasks`); only the client below
+`ytsaurus.rows` is the model's. Rows are encoded and decoded for real.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from unittest import mock
+
+import pyarrow as pa
+from pyspark import TaskContext
+from yt import yson
+from yt.common import YtError
+
+from tests.model.cluster import UNAVAILABLE, session_key
+from yt_exactly_once.codec.rows import SEQUENCE_NUMBER, WireFormat
+from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, check_frame
+from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, ClusterConfig
+from yt_exactly_once.spark import tasks
+from yt_exactly_once.spark.targets import Placement, PreparedTarget
+from yt_exactly_once.spark.tasks import KEY_HASH_COLUMNS
+from yt_exactly_once.ytsaurus.client import Connection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.model.continuations import Script
+    from tests.model.scenario import Ranges, Scenario
+    from yt_exactly_once.observability import Emitter, Event
+    from yt_exactly_once.spark.tasks import InsertTask, PushTask
+
+COLUMNS = ("key", "query", "place", "row")
+"""Of the target; the first one is the key of a sorted target."""
+
+REFUSED = "refused"
+"""Answer to a push with an epoch that is not the session's."""
+
+_ZOMBIE_EPOCH = 3102
+
+TargetRow = tuple[int, int, int, int]
+"""Values of `COLUMNS`."""
+
+
+class RunJob(NamedTuple):
+    """The driver runs the Spark job of a batch.
+
+    Attributes:
+        run: name of the run of the query.
+        checkpoint: number of the query.
+        batch: number of the batch.
+        ranges: its rows.
+    """
+
+    run: str
+    checkpoint: int
+    batch: int
+    ranges: Ranges
+
+
+class RunTask(NamedTuple):
+    """An executor runs a task of a job; every attempt of it is the same program.
+
+    Attributes:
+        job: of the task.
+        partition: of the job.
+    """
+
+    job: RunJob
+    partition: int
+
+
+class Insert(NamedTuple):
+    """Writes rows in a transaction of their own."""
+
+    rows: tuple[TargetRow, ...]
+
+
+class CreateSession(NamedTuple):
+    """Creates a session of a producer, or takes it over.
+
+    Attributes:
+        session: its row.
+    """
+
+    session: int
+
+
+class Push(NamedTuple):
+    """Appends rows through a session.
+
+    Attributes:
+        session: its row.
+        epoch: of the task.
+        numbers: one per row; none when the proxy sees an empty body.
+        rows: what is appended.
+        user_meta: left in the session, as sorted items.
+    """
+
+    session: int
+    epoch: int
+    numbers: tuple[int, ...]
+    rows: tuple[TargetRow, ...]
+    user_meta: tuple[tuple[str, Any], ...]
+
+
+class JobFailed(NamedTuple):
+    """Spark gave a job up.
+
+    Attributes:
+        error: name of the error of the task that failed last.
+    """
+
+    error: str
+
+
+def run_task(
+    scenario: Scenario,
+    task: InsertTask | PushTask,
+    call: RunTask,
+    script: Script,
+) -> tuple[tuple[int, bytes | None], ...]:
+    """Run a real task; return its reports."""
+    connection = cast("Any", _Connection(script, scenario))
+    task = replace(task, settings=replace(task.settings, connection=connection))
+    names = task.settings.names
+    rows = scenario.rows_of_task(call.job.ranges, call.partition)
+    batch = _frame(names, tuple(_values(scenario, call.job, *row) for row in rows))
+    with _task_context(call.partition), mock.patch.object(tasks, "emitter", _silence):
+        reports = [report for written in task(batch) for report in written.to_pylist()]
+    return tuple((report["row_count"], report["key_hashes"]) for report in reports)
+
+
+def _silence(**_bound: Any) -> Emitter:
+    return silent
+
+
+def silent(event: Event, /, **fields: Any) -> None:
+    """Take an event and tell nobody."""
+
+
+def frame_columns(scenario: Scenario) -> list[str]:
+    """Return the columns of the query's frame."""
+    return [*COLUMNS, *(SOURCE_COLUMNS if scenario.by_source else ())]
+
+
+@cache
+def prepared_target(path: str, *, is_sorted: bool) -> PreparedTarget:
+    """Return a target of one tablet, checked as the sink does."""
+    order = {"sort_order": "ascending"}
+    schema = [
+        {"name": name, "type": "int64", **(order if is_sorted and name == "key" else {})}
+        for name in COLUMNS
+    ]
+    plan = check_frame(
+        pa.schema([(name, pa.int64()) for name in COLUMNS]),
+        TableSchema.from_yt(schema),
+        target=path,
+        sorted=is_sorted,
+    )
+    return PreparedTarget(
+        path=path,
+        transform=None,
+        update_columns=False,
+        is_sorted=is_sorted,
+        tablet_count=1,
+        plan=plan,
+        wire=WireFormat.YSON,
+        placement=Placement(None if is_sorted else 1),
+        rows_per_tablet=ROWS_PER_TABLET_LIMIT,
+    )
+
+
+def _values(scenario: Scenario, job: RunJob, place: int, row: int) -> dict[str, int]:
+    tablet, index = SOURCE_COLUMNS
+    wide, narrow = KEY_HASH_COLUMNS
+    key = 0 if scenario.one_key else place * 1_000 + row
+    return {
+        "key": key,
+        "query": job.checkpoint,
+        "place": place,
+        "row": row,
+        tablet: scenario.places[place][1],
+        index: row,
+        wide: key,
+        narrow: key,
+    }
+
+
+def _frame(names: tuple[str, ...], rows: tuple[dict[str, int], ...]) -> list[pa.RecordBatch]:
+    narrow = KEY_HASH_COLUMNS[1]
+    arrays = [
+        pa.array([row[name] for row in rows], pa.int32() if name == narrow else pa.int64())
+        for name in names
+    ]
+    plain = [f"c{place}" for place in range(len(names))]
+    return [pa.RecordBatch.from_arrays(arrays, names=plain)]
+
+
+@contextmanager
+def _task_context(partition: int) -> Iterator[None]:
+    """Let a task find out its partition, as a Python worker does."""
+    context = TaskContext()
+    context._partitionId = partition
+    try:
+        yield
+    finally:
+        TaskContext._taskContext = None
+
+
+@cache
+def rows_in(payload: bytes) -> tuple[dict[str, int], ...]:
+    """Return the rows of a payload."""
+    return tuple(yson.loads(payload, yson_type="list_fragment"))
+
+
+def _target_rows(payload: bytes) -> tuple[TargetRow, ...]:
+    return tuple(
+        cast("TargetRow", tuple(int(row[name]) for name in COLUMNS)) for row in rows_in(payload)
+    )
+
+
+@dataclass(frozen=True)
+class _Connection:
+    """What `ytsaurus.rows` asks of a connection."""
+
+    script: Script
+    scenario: Scenario
+
+    @contextmanager
+    def pinning(self) -> Iterator[Client]:
+        yield Client(self.script, self.scenario)
+
+
+@dataclass(frozen=True)
+class Client:
+    """What `ytsaurus.rows` asks of `YtClient`: one request each, and its answer."""
+
+    script: Script
+    scenario: Scenario
+
+    def insert_rows(self, _path: str, body: Any, **_options: Any) -> None:
+        self._ask(Insert(_target_rows(body.read())))
+
+    def create_queue_producer_session(
+        self, _producer: str, _queue: str, session_id: str
+    ) -> dict[str, Any]:
+        epoch, number, meta = self._ask(CreateSession(self._session(session_id)))
+        return {"epoch": epoch, "sequence_number": number, "user_meta": dict(meta)}
+
+    def push_queue_producer(
+        self,
+        _producer: str,
+        _queue: str,
+        session_id: str,
+        epoch: int,
+        body: Any,
+        user_meta: dict[str, Any],
+        **_options: Any,
+    ) -> dict[str, Any]:
+        payload = body.read()
+        request = Push(
+            self._session(session_id),
+            epoch,
+            tuple(int(row[SEQUENCE_NUMBER]) for row in rows_in(payload)),
+            _target_rows(payload),
+            tuple(sorted(user_meta.items())),
+        )
+        answer = self.script.ask(request)
+        if answer == UNAVAILABLE and repeats_bodies():
+            # The body was a stream; the client reads it again, from its end.
+            answer = self.script.ask(request._replace(numbers=(), rows=()))
+        if answer == UNAVAILABLE:
+            raise ConnectionResetError
+        if answer == REFUSED:
+            raise YtError("The model's session has another epoch", code=_ZOMBIE_EPOCH)
+        last, skipped = answer
+        return {"last_sequence_number": last, "skipped_row_count": skipped}
+
+    def _ask(self, request: Any) -> Any:
+        answer = self.script.ask(request)
+        if answer == UNAVAILABLE:
+            raise ConnectionResetError
+        return answer
+
+    def _session(self, session_id: str) -> int:
+        return self.scenario.index[session_key(session_id)]
+
+
+def repeats_bodies() -> bool:
+    """Tell whether the client, configured as it is, repeats a push by itself."""
+    config = ClusterConfig(proxy="model", request_timeout=timedelta(seconds=1))
+    proxy = Connection(config)._pinned_config("model")["proxy"]
+    return bool(proxy["retries"]["enable"]) and proxy["content_encoding"] != "identity"
