@@ -13,6 +13,7 @@ from yt_exactly_once.local.cypress import (
     copying,
     locks,
     nodes,
+    prerequisites,
     reading,
     tree,
     virtual,
@@ -32,7 +33,8 @@ _PLAIN = "names of nodes and attributes are UTF-8"
 
 
 def view_of(context: Context, connection: sqlite3.Connection) -> View:
-    """Return the tree as the request's transaction sees it."""
+    """Return the tree as the request's transaction sees it, if its prerequisites hold."""
+    prerequisites.check(connection, context.parameters)
     transaction_id = arguments.identifier(context.parameters, "transaction_id")
     return context.proxy.cypress.view(connection, transaction_id)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from yt import yson
 
 from yt_exactly_once.local import arguments
-from yt_exactly_once.local.cypress import master_transactions
+from yt_exactly_once.local.cypress import master_transactions, prerequisites
 from yt_exactly_once.local.cypress.ids import CELL_TAG
 from yt_exactly_once.local.cypress.mutations import run_once
 from yt_exactly_once.local.errors import YtError
@@ -24,19 +24,17 @@ def start(context: Context) -> dict[str, Any]:
     parameters = context.parameters
     timeout = arguments.integer(parameters, "timeout", None)
     given = arguments.mapping(parameters.get("attributes") or {}, "attributes")
-    name = "prerequisite_transaction_ids"
-    prerequisites = arguments.texts(parameters.get(name) or [], name)
     deadline = arguments.moment(parameters, "deadline")
 
     def change(connection: sqlite3.Connection) -> dict[str, Any]:
-        for transaction_id in prerequisites:
-            master_transactions.chain(connection, transaction_id)
+        wanted = prerequisites.check(connection, parameters)
         return {
             "transaction_id": master_transactions.start(
                 connection,
                 parent_id=arguments.identifier(parameters, "transaction_id"),
                 timeout_ms=timeout,
                 deadline=deadline,
+                depends_on=wanted,
                 attributes=given,
                 owner=context.user,
             )
@@ -59,8 +57,10 @@ def ping(context: Context) -> dict[str, Any]:
 def commit(context: Context) -> dict[str, Any]:
     """Commit a master transaction."""
     transaction_id = _required(context)
+    parameters = context.parameters
 
     def change(connection: sqlite3.Connection) -> dict[str, Any]:
+        prerequisites.check(connection, parameters)
         master_transactions.commit(connection, transaction_id)
         timestamp = yson.YsonUint64(next_timestamp(connection))
         return {

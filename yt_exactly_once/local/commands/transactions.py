@@ -31,7 +31,7 @@ _MILLISECOND = 1000
 @command(
     "start_transaction",
     volatile=True,
-    partial="no prerequisites, deadline and start_timestamp_override for tablet transactions",
+    partial="tablet transactions take no prerequisites, deadline and start_timestamp_override",
 )
 def start_transaction(context: Context) -> Any:
     """Start a transaction of type `master` (default) or `tablet`."""
@@ -65,7 +65,7 @@ def ping_transaction(context: Context) -> Any:
     return _dispatch(context, ping, master_transactions.ping)
 
 
-@command("commit_transaction", volatile=True, partial="no prerequisites")
+@command("commit_transaction", volatile=True, partial="tablet transactions take no prerequisites")
 def commit_transaction(context: Context) -> Any:
     """Commit a transaction; a tablet transaction is gone afterwards whatever happens."""
 

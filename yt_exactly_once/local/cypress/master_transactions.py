@@ -18,11 +18,13 @@ from yt_exactly_once.local.formats import dump_yson, load_yson
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Sequence
 
 DEFAULT_TIMEOUT_MS = 15_000
 MAX_TIMEOUT_MS = 10**12
 MAX_DEPTH = 32
 _DEADLINE = "deadline"
+_DEPENDS_ON = "prerequisite_transaction_ids"
 MASTER_TYPES = frozenset((TYPES["transaction"], TYPES["nested_transaction"]))
 
 
@@ -66,6 +68,7 @@ def start(
     parent_id: str | None,
     timeout_ms: int | None,
     deadline: datetime | None = None,
+    depends_on: Sequence[str] = (),
     attributes: dict[str, Any],
     owner: str,
 ) -> str:
@@ -76,6 +79,7 @@ def start(
         parent_id: the enclosing transaction, if any.
         timeout_ms: lease; a ping renews it.
         deadline: when the transaction ends at the latest, whatever pings it.
+        depends_on: transactions that this one does not outlive.
         attributes: of the user.
         owner: who starts it.
     """
@@ -88,11 +92,13 @@ def start(
             f'Error parsing parameter "timeout": it must be between 1 and {MAX_TIMEOUT_MS}'
         )
     transaction_id = make_id("transaction" if parent_id is None else "nested_transaction")
-    if _DEADLINE in attributes:
-        raise YtError(f'Builtin attribute "{_DEADLINE}" cannot be set; give it as a parameter')
+    for builtin in {_DEADLINE, _DEPENDS_ON} & attributes.keys():
+        raise YtError(f'Builtin attribute "{builtin}" cannot be set; give it as a parameter')
     stored = {"start_time": clock.now(), "owner": owner, **attributes}
     if deadline is not None:
         stored[_DEADLINE] = clock.spell(deadline)
+    if depends_on:
+        stored[_DEPENDS_ON] = [other.lower() for other in depends_on]
     connection.execute(
         "INSERT INTO master_transactions VALUES (?, ?, ?, ?, ?)",
         (
@@ -129,12 +135,16 @@ def _expiry(lease_ms: int, attributes: dict[str, Any]) -> float:
 
 
 def commit(connection: sqlite3.Connection, transaction_id: str) -> None:
-    """Make the changes of a transaction visible in its parent; nested ones are aborted."""
+    """Make the changes of a transaction visible in its parent.
+
+    Nested ones are aborted, and so are those that had it as a prerequisite.
+    """
     _, parent_id, *_ = chain(connection, transaction_id)
     for nested in _nested(connection, transaction_id):
         _end(connection, nested)
     branches.merge(connection, transaction_id.lower(), parent_id)
     _forget(connection, transaction_id)
+    _end_dependent(connection, transaction_id)
 
 
 def abort(connection: sqlite3.Connection, transaction_id: str) -> None:
@@ -194,6 +204,24 @@ def _end(connection: sqlite3.Connection, transaction_id: str) -> None:
         _end(connection, nested)
     branches.discard(connection, transaction_id.lower())
     _forget(connection, transaction_id)
+    _end_dependent(connection, transaction_id)
+
+
+def _end_dependent(connection: sqlite3.Connection, transaction_id: str) -> None:
+    """Abort the transactions that had this one, now ended, as a prerequisite."""
+    living = connection.execute("SELECT id, attributes FROM master_transactions").fetchall()
+    for other, stored in living:
+        needed = load_yson(stored, "attributes").get(_DEPENDS_ON, [])
+        # One of them may have ended together with an earlier one.
+        if transaction_id.lower() in needed and _is_there(connection, other):
+            _end(connection, other)
+
+
+def _is_there(connection: sqlite3.Connection, transaction_id: str) -> bool:
+    found = connection.execute(
+        "SELECT 1 FROM master_transactions WHERE id = ?", (transaction_id,)
+    ).fetchone()
+    return found is not None
 
 
 def _forget(connection: sqlite3.Connection, transaction_id: str) -> None:

@@ -1,0 +1,70 @@
+"""Prerequisites: what must still be so for a command to run.
+
+Owns the check of `prerequisite_transaction_ids` and `prerequisite_revisions`, which every command of the
+tree takes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local import arguments
+from yt_exactly_once.local.cypress import master_transactions, tree, ypath
+from yt_exactly_once.local.cypress.view import View
+from yt_exactly_once.local.errors import Code, YtError
+
+if TYPE_CHECKING:
+    import sqlite3
+
+TRANSACTIONS, REVISIONS = "prerequisite_transaction_ids", "prerequisite_revisions"
+
+
+def check(connection: sqlite3.Connection, parameters: dict[str, Any]) -> list[str]:
+    """Refuse a command whose prerequisites do not hold.
+
+    Returns:
+        The transactions that must be alive.
+
+    Raises:
+        YtError: 1000 when a transaction is gone, or a node is missing or has changed.
+    """
+    wanted = arguments.texts(parameters.get(TRANSACTIONS) or [], TRANSACTIONS)
+    for transaction_id in wanted:
+        _check_alive(connection, transaction_id)
+    revisions = parameters.get(REVISIONS) or []
+    if not isinstance(revisions, list):
+        raise YtError(f'Error parsing parameter "{REVISIONS}": expected a list')
+    for given in revisions:
+        _check_revision(connection, arguments.mapping(given, REVISIONS))
+    return wanted
+
+
+def _check_alive(connection: sqlite3.Connection, transaction_id: str) -> None:
+    try:
+        master_transactions.chain(connection, transaction_id)
+    except YtError as error:
+        raise _failed(f"transaction {transaction_id} is missing", error) from error
+
+
+def _check_revision(connection: sqlite3.Connection, given: dict[str, Any]) -> None:
+    path = ypath.parse(given.get("path"), REVISIONS)
+    expected = arguments.integer(given, "revision", unsigned=True)
+    # Of the trunk, whatever transaction the command belongs to.
+    view = View(connection)
+    try:
+        position = tree.walk(view, path)
+        if position.rest:
+            raise position.missing()
+    except YtError as error:
+        raise _failed(f"failed to resolve path {path.text}", error) from error
+    found = int(view.attribute(position.id, "revision") or 0)
+    if found != expected:
+        raise _failed(f"node {path.text} revision mismatch: expected {expected:x}, found {found:x}")
+
+
+def _failed(reason: str, cause: YtError | None = None) -> YtError:
+    return YtError(
+        f"Prerequisite check failed: {reason}",
+        Code.PREREQUISITE_CHECK_FAILED,
+        inner=[] if cause is None else [cause],
+    )
