@@ -46,6 +46,17 @@ def test_every_failure_is_documented():
     assert [row[5].strip(" `") for row in rows] == [each.error.__name__ for each in FAILURES]
 
 
+def test_every_fact_of_the_contract_has_its_test():
+    """A test that was renamed or dropped leaves its fact without anybody who checks it."""
+    text = (ROOT / "docs/reference/contract.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([a-z]+/\w+\.py)::(\w+)` \|$", text, re.MULTILINE)
+    assert len(named) == text.count("::")
+    sources = {file: (ROOT / "tests" / file).read_text(encoding="utf-8") for file, _ in named}
+    assert [test for file, test in named if f"\ndef {test}(" not in sources[file]] == []
+    contract = {f"contract/{path.name}" for path in (ROOT / "tests/contract").glob("test_*.py")}
+    assert contract <= sources.keys()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     """A link to a page that is gone is a defect."""
