@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from unittest import mock
 
@@ -61,6 +62,7 @@ TRIMMED = "trimmed"
 STATE_MISSING = "state missing"
 
 _FOREVER = timedelta(days=1)
+_QUEUE_ID = "1-2-3-4"
 
 
 class SinkCall(NamedTuple):
@@ -359,7 +361,7 @@ def _commit_source(scenario: Scenario, call: SourceCommit, script: Script) -> No
             options=cast("Any", None),
             queue=cast("Any", _ModelQueue(script, rows, path)),
             cluster=CLUSTER,
-            info=cast("Any", None),
+            info=cast("Any", SimpleNamespace(id=_QUEUE_ID)),
             rows=cast("Any", None),
             sleep=lambda _seconds: None,
         )
@@ -371,6 +373,7 @@ def _commit_source(scenario: Scenario, call: SourceCommit, script: Script) -> No
                     CONSUMER,
                     partitions={part: end for part, _, end in parts},
                     start={part: start for part, start, _ in parts},
+                    queue_id=_QUEUE_ID,
                 ).to_json()
             )
 
