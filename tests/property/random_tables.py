@@ -1,0 +1,341 @@
+"""Random table schemas and rows, as Arrow takes them and as YSON has them.
+
+Built without the codec that they test: it lends its vocabulary of types and nothing else.
+"""
+
+from decimal import Context, Decimal
+
+import pyarrow as pa
+import yt.yson
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from yt.yson.yson_types import YsonUint64
+
+from yt_exactly_once.codec.types import (
+    INTEGER_RANGES,
+    DecimalType,
+    DictType,
+    ListType,
+    Member,
+    OptionalType,
+    SimpleType,
+    StructType,
+    TaggedType,
+    TupleType,
+    VariantType,
+    is_nullable,
+    render_type,
+)
+
+SIMPLE = sorted({*INTEGER_RANGES, "float", "double", "bool", "string", "utf8", "json", "uuid"})
+ANY = OptionalType(SimpleType("yson"))
+WIDE = Context(prec=80)
+SPARK_DIGITS = 38
+
+
+def simple_types(max_digits=SPARK_DIGITS):
+    decimals = st.integers(1, max_digits).flatmap(
+        lambda digits: st.integers(0, digits).map(lambda scale: DecimalType(digits, scale))
+    )
+    return st.sampled_from(SIMPLE).map(SimpleType) | decimals
+
+
+def members(types):
+    names = st.lists(st.sampled_from("abcdé"), min_size=1, max_size=3, unique=True)
+    return names.flatmap(
+        lambda chosen: st.tuples(
+            *[types.map(lambda t, name=name: Member(name, t)) for name in chosen]
+        )
+    )
+
+
+def unnamed(types):
+    return st.lists(types, min_size=1, max_size=3).map(
+        lambda found: tuple(Member(f"_{n}", one) for n, one in enumerate(found, 1))
+    )
+
+
+def types(max_digits=SPARK_DIGITS):
+    """Every type that can be written, nested as deep as five leaves allow."""
+    simple = simple_types(max_digits)
+
+    def composite(inner):
+        return st.one_of(
+            inner.map(OptionalType),
+            inner.map(ListType),
+            inner.map(lambda item: TaggedType("label", item)),
+            members(inner).map(StructType),
+            st.lists(inner, min_size=1, max_size=3).map(lambda found: TupleType(tuple(found))),
+            members(inner).map(lambda found: VariantType(found, named=True)),
+            unnamed(inner).map(lambda found: VariantType(found, named=False)),
+            st.tuples(simple, inner).map(lambda pair: DictType(*pair)),
+        )
+
+    return st.recursive(simple | st.just(ANY), composite, max_leaves=5)
+
+
+def values(logical):  # noqa: C901, PLR0911 - a case per kind
+    """Draw triples: the value as Arrow takes it, and as YSON has it by name and by position."""
+    match logical:
+        case TaggedType(_, item):
+            return values(item)
+        case SimpleType(name):
+            return simple_values(name)
+        case DecimalType(precision, scale):
+            return st.integers(1 - 10**precision, 10**precision - 1).map(
+                lambda number: same(
+                    Decimal(number).scaleb(-scale, WIDE), stored_decimal(number, precision)
+                )
+            )
+        case OptionalType(item) if is_nullable(item):
+            inner = values(item).map(lambda v: ({"value": v[0]}, [v[1]], [v[2]]))
+            return st.just((None, None, None)) | inner
+        case OptionalType(item):
+            return st.just((None, None, None)) | values(item)
+        case ListType(item):
+            return st.lists(values(item), max_size=3).map(transposed)
+        case TupleType(elements):
+            return st.tuples(*map(values, elements)).map(
+                lambda found: (
+                    {f"_{n}": v[0] for n, v in enumerate(found, 1)},
+                    [v[1] for v in found],
+                    [v[2] for v in found],
+                )
+            )
+        case StructType(parts):
+            return st.tuples(*[values(part.type) for part in parts]).map(
+                lambda found: (
+                    {part.name: v[0] for part, v in zip(parts, found, strict=True)},
+                    {part.name.encode(): v[1] for part, v in zip(parts, found, strict=True)},
+                    [v[2] for v in found],
+                )
+            )
+        case DictType(key, value):
+            pairs = st.lists(st.tuples(values(key), values(value)), max_size=3)
+            return pairs.map(
+                lambda found: (
+                    [(k[0], v[0]) for k, v in found],
+                    [[k[1], v[1]] for k, v in found],
+                    [[k[2], v[2]] for k, v in found],
+                )
+            )
+        case VariantType(alternatives, named):
+            return st.one_of(
+                [chosen(index, one, named=named) for index, one in enumerate(alternatives)]
+            )
+
+
+def chosen(index, one, *, named):
+    def shape(v):
+        inner = {"value": v[0]} if is_nullable(one.type) else v[0]
+        tag = one.name.encode() if named else index
+        return {f"_v{one.name}": inner}, [tag, v[1]], [index, v[2]]
+
+    return values(one.type).map(shape)
+
+
+def transposed(found):
+    return tuple([list(v) for v in zip(*found, strict=True)]) if found else ([], [], [])
+
+
+def same(arrow, yson):
+    return arrow, yson, yson
+
+
+def stored_decimal(number, precision):
+    width = next(w for most, w in ((9, 4), (18, 8), (38, 16), (76, 32)) if precision <= most)
+    return (number + (1 << (8 * width - 1))).to_bytes(width, "big")
+
+
+def simple_values(name):  # noqa: PLR0911 - a line per kind
+    if name == "bool":
+        return st.booleans().map(lambda v: same(v, v))
+    if name == "float":
+        return st.floats(width=32).map(lambda v: same(v, v))
+    if name == "double":
+        return st.floats().map(lambda v: same(v, v))
+    if name == "yson":
+        return free_values().map(lambda v: (yt.yson.dumps(v, yson_format="binary"), v, v))
+    if name in ("utf8", "json"):
+        return texts().map(lambda v: same(v.encode(), v.encode()))
+    if name == "string":
+        return (texts().map(str.encode) | st.binary(max_size=200)).map(lambda v: same(v, v))
+    if name == "uuid":
+        return st.binary(min_size=16, max_size=16).map(lambda v: same(v, v))
+    low, high = INTEGER_RANGES[name]
+    numbers = st.sampled_from([low, high, 0, 1, 127, 128]) | st.integers(low, high)
+    numbers = numbers.filter(lambda v: low <= v <= high)
+    if name == "uint64":
+        return numbers.map(lambda v: same(Decimal(v), YsonUint64(v)))
+    if low == 0:
+        return numbers.map(lambda v: same(v, YsonUint64(v)))
+    return numbers.map(lambda v: same(v, v))
+
+
+def texts():
+    """Draw texts, a few of them far longer than what surrounds them."""
+    longest = st.tuples(st.sampled_from("aж\0"), st.integers(1_000, 20_000)).map(
+        lambda p: p[0] * p[1]
+    )
+    return st.one_of(st.just(""), *[st.text(max_size=200)] * 8, longest)
+
+
+def free_values():
+    """Draw what `yson` columns hold; null is no value but its absence."""
+    numbers = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 2**64 - 1).map(YsonUint64)
+    scalars = numbers | st.floats() | st.booleans() | st.binary(max_size=20)
+    return st.recursive(
+        scalars,
+        lambda inner: (
+            st.lists(inner | st.none(), max_size=3)
+            | st.dictionaries(st.binary(max_size=5), inner, max_size=3)
+        ),
+        max_leaves=5,
+    )
+
+
+# Wide dates and instants do not fit Python's: Arrow gets them as numbers, in the unit it counts.
+UNITS = {
+    "datetime": 10**6,
+    "datetime64": 10**6,
+    "timestamp": 1,
+    "timestamp64": 1,
+    "interval": 1,
+    "interval64": 1,
+    "date": 1,
+    "date32": 1,
+}
+
+
+def counted(arrow):
+    """Return the Arrow type that takes the drawn values: numbers in place of dates and spans."""
+    if pa.types.is_date32(arrow):
+        return pa.int32()
+    if pa.types.is_timestamp(arrow) or pa.types.is_duration(arrow):
+        return pa.int64()
+    return arrow
+
+
+@st.composite
+def tables(draw, column_types):
+    types_drawn = draw(st.lists(column_types, min_size=draw(st.integers(1, 3)), max_size=4))
+    columns = [
+        {"name": f"column{n}", "type_v3": render_type(logical)}
+        for n, logical in enumerate(types_drawn)
+    ]
+    least = draw(st.sampled_from((0, 2, 4)))
+    rows = draw(st.lists(st.tuples(*map(values, types_drawn)), min_size=least, max_size=6))
+    return columns, types_drawn, rows
+
+
+def scaled(logical, value):  # noqa: C901, PLR0911 - a case per kind
+    """Bring drawn dates and instants to the unit Arrow counts in."""
+    match logical:
+        case SimpleType(name) if name in UNITS:
+            return value * UNITS[name]
+        case TaggedType(_, item):
+            return scaled(item, value)
+        case _ if value is None:
+            return None
+        case OptionalType(item) if is_nullable(item):
+            return {"value": scaled(item, value["value"])}
+        case OptionalType(item):
+            return scaled(item, value)
+        case ListType(item):
+            return [scaled(item, one) for one in value]
+        case TupleType(elements):
+            return {f"_{n}": scaled(one, value[f"_{n}"]) for n, one in enumerate(elements, 1)}
+        case StructType(parts):
+            return {part.name: scaled(part.type, value[part.name]) for part in parts}
+        case DictType(key, item):
+            return [(scaled(key, k), scaled(item, v)) for k, v in value]
+        case VariantType(alternatives):
+            return {
+                f"_v{one.name}": scaled(OptionalType(one.type), value[f"_v{one.name}"])
+                for one in alternatives
+                if f"_v{one.name}" in value
+            }
+        case _:
+            return value
+
+
+def as_numbers(arrow):
+    """Replace dates, instants and spans in a type by the integers they are made of."""
+    if pa.types.is_map(arrow):
+        key = arrow.key_field.with_type(as_numbers(arrow.key_type))
+        return pa.map_(key, arrow.item_field.with_type(as_numbers(arrow.item_type)))
+    if pa.types.is_list(arrow):
+        return pa.list_(arrow.value_field.with_type(as_numbers(arrow.value_type)))
+    if pa.types.is_struct(arrow):
+        return pa.struct([field.with_type(as_numbers(field.type)) for field in arrow])
+    return counted(arrow)
+
+
+def reinterpreted(array, target):
+    """Give an array built of numbers the type it stands for, buffers unchanged."""
+    buffers = array.buffers()
+    if pa.types.is_map(target):
+        children = [
+            pa.StructArray.from_arrays(
+                [
+                    reinterpreted(array.keys, target.key_type),
+                    reinterpreted(array.items, target.item_type),
+                ],
+                fields=[target.key_field, target.item_field],
+            )
+        ]
+        return pa.Array.from_buffers(target, len(array), buffers[:2], children=children)
+    if pa.types.is_list(target):
+        children = [reinterpreted(array.values, target.value_type)]
+        return pa.Array.from_buffers(target, len(array), buffers[:2], children=children)
+    if pa.types.is_struct(target):
+        children = [
+            reinterpreted(array.field(n), target.field(n).type) for n in range(target.num_fields)
+        ]
+        return pa.Array.from_buffers(target, len(array), buffers[:1], children=children)
+    return array.view(target) if array.type != target else array
+
+
+def batch_of(schema, types_drawn, rows):
+    arrays = []
+    for place, (field, logical) in enumerate(zip(schema, types_drawn, strict=True)):
+        drawn = [scaled(logical, row[place][0]) for row in rows]
+        arrays.append(reinterpreted(pa.array(drawn, as_numbers(field.type)), field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def drawn(count, number, max_digits=SPARK_DIGITS):
+    """Draw so many tables at once, the same for the same number."""
+    found = []
+
+    @seed(number)
+    @settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(tables(types(max_digits)))
+    def collect(table):
+        found.append(table)
+
+    collect()
+    assert len(found) >= count
+    return found[:count]
+
+
+def side_by_side(examples):
+    """Join tables into one, column by column; the rows of a shorter table come again and again."""
+    count = max(1, *(len(rows) for _, _, rows in examples))
+    columns, joined, values = [], [], []
+    for number, (_, types_drawn, rows) in enumerate(examples):
+        for place, logical in enumerate(types_drawn):
+            # A column without any value is one of nulls.
+            column = [rows[n % len(rows)][place] if rows else (None,) * 3 for n in range(count)]
+            kind = logical if rows or is_nullable(logical) else OptionalType(logical)
+            name = f"table{number}_column{place}"
+            columns.append({"name": name, "type_v3": render_type(kind)})
+            joined.append(kind)
+            values.append(column)
+    return columns, joined, list(zip(*values, strict=True))

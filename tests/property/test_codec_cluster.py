@@ -1,0 +1,102 @@
+"""Random tables through a cluster and back: by either wire format the rows are those that were sent.
+
+`YT_EXACTLY_ONCE_EXAMPLES=10000` asks for as many examples as the release is held to.
+"""
+
+import itertools
+import os
+from datetime import timedelta
+
+import pytest
+import yt.yson
+from hypothesis import HealthCheck, given, settings
+
+from tests.property.random_tables import batch_of, drawn, side_by_side, tables, types
+from yt_exactly_once.codec.rows import ROW_INDEX, TABLET_INDEX, WireFormat, decode, encode
+from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, check_frame
+from yt_exactly_once.codec.types import SimpleType, required
+from yt_exactly_once.config import ClusterConfig
+from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.ytsaurus.client import Connection
+from yt_exactly_once.ytsaurus.queues import pull_rows
+from yt_exactly_once.ytsaurus.tables import describe_table
+
+EXAMPLES = int(os.environ.get("YT_EXACTLY_ONCE_EXAMPLES", "0"))
+PER_ROUND = 1_000
+PER_TABLE = 20
+MAX_DIGITS = 76
+INTERVAL64 = SimpleType("interval64")
+LEASE = timedelta(seconds=30)
+numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def connection():
+    with LocalCluster() as cluster:
+        yield Connection(ClusterConfig(proxy=cluster.proxy_urls[0]))
+
+
+def create_queue(client, columns):
+    path = f"//tmp/random-{next(numbers)}"
+    client.create("table", path, attributes={"dynamic": True, "schema": columns, "tablet_count": 2})
+    client.mount_table(path, sync=True)
+    return path
+
+
+def stored_rows(payload):
+    """Return pulled rows as bytes, without their coordinates."""
+    rows = list(yt.yson.loads(payload, yson_type="list_fragment", encoding=None))
+    for row in rows:
+        del row[TABLET_INDEX.encode()], row[ROW_INDEX.encode()]
+    return [yt.yson.dumps(row, yson_format="binary") for row in rows]
+
+
+def assert_kept(connection, table):
+    """Write rows as Arrow into partition 0 and as YSON into partition 1; bit for bit the same comes back."""
+    columns, types_drawn, rows = table
+    client = connection.reader
+    path = create_queue(client, columns)
+    schema = TableSchema.from_yt(describe_table(connection, path).schema)
+    frame = arrow_schema_of(schema, binary_strings=True)
+    plan = check_frame(frame, schema, target=path, sorted=False)
+    batch = batch_of(frame, types_drawn, rows)
+    # An Arrow request cannot carry interval64.
+    formats = [WireFormat.YSON] if plan.arrow_obstacles else [WireFormat.ARROW, WireFormat.YSON]
+    for tablet, wire in enumerate(formats):
+        transaction = connection.begin(LEASE)
+        transaction.write(path, [[encode(batch, plan, wire, tablet_index=tablet)]], wire.value)
+        transaction.commit()
+    pulled = [pull_rows(connection, path, None, n, 0, 10) for n in range(len(formats))]
+    client.remove(path)
+
+    assert stored_rows(pulled[0]) == stored_rows(pulled[-1])
+    # Compared as bytes: to Arrow, NaN differs from NaN.
+    sent = encode(batch, plan, WireFormat.YSON)
+    for payload in pulled:
+        found = decode(payload, frame)
+        found.validate(full=True)
+        assert encode(found, plan, WireFormat.YSON) == sent
+
+
+@settings(
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(tables(types(MAX_DIGITS)))
+def test_rows_come_back_as_they_were_by_both_formats(connection, table):
+    """One table at a time, so that what fails is made small."""
+    assert_kept(connection, table)
+
+
+@pytest.mark.timeout(1_200)
+@pytest.mark.parametrize("number", range(EXAMPLES // PER_ROUND))
+def test_rows_of_many_tables_come_back_as_they_were(connection, number):
+    """Some tables share one in the cluster, side by side: those that Arrow carries, and the others."""
+    examples = drawn(PER_ROUND, number, MAX_DIGITS)
+    kinds = {True: [], False: []}
+    for example in examples:
+        kinds[any(required(one) == INTERVAL64 for one in example[1])].append(example)
+    for group in kinds.values():
+        for start in range(0, len(group), PER_TABLE):
+            assert_kept(connection, side_by_side(group[start : start + PER_TABLE]))
