@@ -83,7 +83,7 @@ def arrow_table(payload):
         (pa.array([Decimal(10**38 - 1)], pa.decimal128(38, 0)), decimal(38, 0),
          [(10**38 - 1 + 2**127).to_bytes(16, "big")]),
         (pa.array([None, None], pa.null()), optional("int64"), [None, None]),
-        (pa.array([None, "a"]), optional("json"), [None, b"a"]),
+        (pa.array([None, '{"a": [1]}', "5"]), optional("json"), [None, b'{"a": [1]}', b"5"]),
     ],
 )  # fmt: skip
 def test_value_reaches_the_cluster_exactly(array, description, expected):
@@ -115,6 +115,9 @@ def test_unsigned_columns_are_sent_unsigned_and_signed_ones_signed():
         (pa.array([0, 2**62], pa.timestamp("s", "UTC")), "timestamp64", "outside"),
         (pa.array([0, 2**62], pa.duration("us")), "interval", "outside the range of interval"),
         (pa.array([b"ok", b"\xff"]), "utf8", "not valid UTF-8"),
+        (pa.array(["{}", "{"]), "json", "not valid JSON"),
+        (pa.array([b"1", b"NaN"]), "json", "not valid JSON"),
+        (pa.array(["[]", "[" * 100_000]), "json", "not valid JSON"),
         (pa.array([b"0123456789abcdef", b"short"]), "uuid", "16 bytes"),
         (pa.array([1, None]), "int64", "null"),
         (pa.array([[1], [2, None]]), {"type_name": "list", "item": "int64"}, "null"),

@@ -186,7 +186,7 @@ def _bytes(arrow: pa.DataType, name: str) -> Verdict:
             return EXACT
         return CHECKED if _is_binary(arrow) else _refused("give the 16 bytes as a binary column")
     if _is_string(arrow):
-        return EXACT
+        return CHECKED if name == "json" else EXACT
     if _is_binary(arrow):
         return EXACT if name == "string" else CHECKED
     return _refused("cast it in the query: CAST({x} AS STRING)")

@@ -7,6 +7,7 @@ rounded, cut or wrapped, it is an `UnfitValueError`.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -96,7 +97,10 @@ def to_plain(array: pa.Array, logical: SimpleType | DecimalType) -> pa.Array:
     if name in INTEGER_RANGES:
         return _integers(_ticks(array, name), name, target)
     if name in TEXT:
-        return _text(array)
+        texts = _text(array)
+        if name == "json":
+            _require_json(texts)
+        return texts
     if name == "uuid":
         return _uuids(array)
     return array.cast(target)
@@ -219,6 +223,22 @@ def _text(array: pa.Array) -> pa.Array:
     if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
         require_utf8(array)
     return array.cast(pa.binary())
+
+
+def _require_json(texts: pa.Array) -> None:
+    """Check as the cluster will when it commits; by then it could no longer say which row it was."""
+    for row, text in enumerate(texts.to_pylist()):
+        if text is None:
+            continue
+        try:
+            json.loads(text.decode(), parse_constant=_no_constant)
+        except (ValueError, RecursionError):
+            # Not chained: the parser's error quotes the text.
+            raise UnfitValueError(row, "it is not valid JSON") from None
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"JSON has no {name}")
 
 
 def require_utf8(array: pa.Array) -> pa.Array:
