@@ -17,10 +17,7 @@ Ends = dict[int, int]
 
 def read_cuts(checkpoint: Path) -> list[Ends]:
     """Return where each batch ends, from the offset log of a checkpoint; batches count from 0."""
-    files = sorted(
-        (path for path in (checkpoint / "offsets").iterdir() if path.name.isdecimal()),
-        key=lambda path: int(path.name),
-    )
+    files = _numbered(checkpoint / "offsets")
     numbers = [int(path.name) for path in files]
     if numbers != list(range(len(numbers))):
         raise RuntimeError(f"The offset log of {checkpoint} has gaps: {numbers}")
@@ -43,7 +40,10 @@ def copy(checkpoint: Path) -> None:
 
 
 def keep_true_one(checkpoint: Path, queue: str, entry: Entry | None) -> bool:
-    """Keep, of a checkpoint and its copy, the one that the ledger speaks of; tell if it was the copy.
+    """Keep, of a checkpoint and its copy, the one that can go on; tell if it was the copy.
+
+    It is the one that has planned the batch in the ledger. When both have, it is the one that has done
+    more: its driver may have let the queue trim rows that the other one still needs for its state.
 
     Args:
         checkpoint: the original; the kept one will be there.
@@ -54,14 +54,29 @@ def keep_true_one(checkpoint: Path, queue: str, entry: Entry | None) -> bool:
         RuntimeError: neither of them has planned the batch that is in the ledger.
     """
     copied = twin(checkpoint)
-    if entry is None or _has_planned(checkpoint, queue, entry):
+    able = [
+        each for each in (checkpoint, copied) if entry is None or _has_planned(each, queue, entry)
+    ]
+    if not able:
+        raise RuntimeError(f"Nobody has planned the batch that is in the ledger: {entry}")
+    if max(able, key=_batches_done) is checkpoint:
         shutil.rmtree(copied)
         return False
-    if not _has_planned(copied, queue, entry):
-        raise RuntimeError(f"Nobody has planned the batch that is in the ledger: {entry}")
     shutil.rmtree(checkpoint)
     copied.rename(checkpoint)
     return True
+
+
+def _batches_done(checkpoint: Path) -> int:
+    return len(_numbered(checkpoint / "commits"))
+
+
+def _numbered(folder: Path) -> list[Path]:
+    """Return the files of one of Spark's logs, in their order."""
+    if not folder.exists():
+        return []
+    files = [path for path in folder.iterdir() if path.name.isdecimal()]
+    return sorted(files, key=lambda path: int(path.name))
 
 
 def _has_planned(checkpoint: Path, queue: str, entry: Entry) -> bool:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 DRAIN_SECONDS = 600.0
 """A round whose queries have not taken the rest of the queue by then is stuck."""
 
-_RESTART_SECONDS = 0.5
+_RESTART_SECONDS = 1.0
 _TURN_SECONDS = 0.5
 
 

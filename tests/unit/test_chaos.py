@@ -174,6 +174,14 @@ def test_checkpoint_that_the_ledger_speaks_of_is_kept(doubled, held, cuts, copie
     assert [path.name for path in doubled.parent.iterdir()] == [doubled.name]
 
 
+def test_of_two_checkpoints_that_agree_the_one_that_has_done_more_is_kept(doubled):
+    """Its driver may have let the queue trim what the other one still needs."""
+    done = doubled.with_name("checkpoint-copy") / "commits"
+    done.mkdir()
+    (done / "0").touch()
+    assert keep_true_one(doubled, "//queue", entry(0, 10)) is True
+
+
 def test_batch_that_nobody_has_planned_is_noticed(doubled):
     """A ledger that speaks of neither checkpoint is broken."""
     with pytest.raises(RuntimeError, match="Nobody has planned"):
