@@ -42,17 +42,10 @@ def test_short_chaos_breaks_no_promise(tmp_path):
 
 
 @pytest.mark.skipif(not NIGHTLY, reason="minutes of chaos")
-@pytest.mark.parametrize(
-    ("off", "mode"),
-    [
-        ("ledger_look_up", "transactional"),
-        ("ledger_look_up", "at-least-once"),
-        ("compare_and_set", "transactional"),
-    ],
-)
+@pytest.mark.parametrize("off", ["ledger_look_up", "state_evaluation", "trim_guard"])
 @pytest.mark.timeout(3000)
-def test_chaos_notices_a_protection_that_is_switched_off(tmp_path, off, mode):
+def test_chaos_notices_a_protection_that_is_switched_off(tmp_path, off):
     """What keeps the promise is the protection, not luck."""
-    code, said, report = run_chaos(tmp_path, minutes=3, off=off, mode=mode)
+    code, said, report = run_chaos(tmp_path, minutes=3, off=off)
     assert code == 1, said
     assert report["violated"]
