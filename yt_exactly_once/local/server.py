@@ -21,6 +21,8 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from yt_exactly_once.local import messages
+from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.proxy import Proxy, Settings
 from yt_exactly_once.local.queue_agent import QueueAgent
 from yt_exactly_once.local.wire import Application
@@ -41,6 +43,15 @@ class _Protocol(HttpToolsProtocol):
         # Head and body of an answer are two writes; the second must not wait for an acknowledgement.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().connection_made(transport)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP with the envelope that every other error has."""
+        answer = messages.error_answer(YtError(msg))
+        answer.headers |= {"Content-Length": str(len(answer.body)), "Connection": "close"}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in answer.headers.items())
+        head = f"HTTP/1.1 400 Bad Request\r\n{lines}\r\n"
+        self.transport.write(head.encode("latin-1") + answer.body)
+        self.transport.close()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
