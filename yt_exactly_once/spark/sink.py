@@ -94,7 +94,8 @@ class TransactionalSink:
         wire_format: `auto`, `arrow` or `yson`.
         retry: how often and how long an attempt is repeated.
         checkpoint_location: the query's checkpoint; needed only where the session has no JVM.
-        client_config: laid over the configuration of `ytsaurus-client`.
+        client_config: laid over the configuration of `ytsaurus-client`; `{"backend": "rpc"}` uses RPC
+            proxies where the package `ytsaurus-rpc-driver` is installed.
         listener: called with the name and the fields of every event, for metrics.
 
     Raises:

@@ -3,7 +3,9 @@
 A `Connection` travels by pickle as its configuration alone and opens clients lazily, per process and
 thread, since `YtClient` objects are not thread-safe. Reads go through proxy discovery with the
 client's own retries. A tablet transaction lives in the memory of one proxy, so everything that belongs
-to it goes through `PinnedProxy`: one concrete address, no discovery, no retries.
+to it goes through `PinnedProxy`: one concrete address, no discovery, no retries. That holds for both
+backends of the client, HTTP and RPC; RPC keeps a transaction in the driver of this process as well, so
+that all clients of a transaction share one.
 """
 
 from __future__ import annotations
@@ -14,23 +16,33 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from yt.common import update
 from yt.wrapper import YsonFormat, YtClient
+from yt.wrapper.config import set_option
 from yt.wrapper.http_driver import HeavyProxyProvider
+from yt.wrapper.http_helpers import make_request_with_retries
+from yt.wrapper.native_driver import get_driver_instance
 
-from yt_exactly_once.errors import ClusterUnavailableError
+from yt_exactly_once.errors import ClusterUnavailableError, ConfigError
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import timedelta
 
     from yt_exactly_once.config import ClusterConfig
 
 Row = dict[str, Any]
+
+RPC_BACKEND = "rpc"
+"""Backend of `ytsaurus-client` that speaks to RPC proxies."""
+
+_RPC_BINDINGS = ("yt_driver_bindings", "yt_driver_rpc_bindings")
+"""Modules of the bindings, as the client looks for them."""
 
 _READ_BACKOFF = {
     "policy": "exponential",
@@ -50,7 +62,7 @@ class PinnedProxy:
     Attributes:
         url: address of the proxy.
         config: configuration of its clients.
-        clients: one per lane, each with an HTTP connection of its own.
+        clients: one per lane, each with an HTTP connection of its own, or all with one RPC driver.
     """
 
     url: str
@@ -60,8 +72,41 @@ class PinnedProxy:
     def client(self, lane: int) -> YtClient:
         """Return the client of a lane, opening those before it too."""
         while len(self.clients) <= lane:
-            self.clients.append(YtClient(config=self.config))
+            client = YtClient(config=self.config)
+            if self.clients and self.config.get("backend") == RPC_BACKEND:
+                set_option("_driver", get_driver_instance(self.clients[0]), client=client)
+            self.clients.append(client)
         return self.clients[lane]
+
+
+class _RpcProxies(HeavyProxyProvider):  # type: ignore[misc]
+    """Chooses among the RPC proxies of the cluster, which an HTTP proxy lists."""
+
+    def _discover_heavy_proxies(self) -> list[str]:
+        url = f"{self._get_light_proxy()}/api/v4/discover_proxies?type=rpc"
+        return list(make_request_with_retries("get", url, client=self.client).json()["proxies"])
+
+
+def check_backend(client_config: Mapping[str, Any]) -> None:
+    """Check that the backend of the client is one that can be used here.
+
+    Raises:
+        ConfigError: it is unknown, or its bindings are not installed.
+    """
+    backend = client_config.get("backend")
+    if backend in {None, "http"}:
+        return
+    if backend != RPC_BACKEND:
+        raise ConfigError(
+            f"client_config asks for the backend {backend!r}",
+            remedy="Leave it out, or use 'http' or 'rpc'",
+        )
+    if not any(find_spec(module) for module in _RPC_BINDINGS):
+        raise ConfigError(
+            "client_config asks for the RPC backend, and its bindings are not installed",
+            remedy="Run: pip install ytsaurus-rpc-driver, for the driver and all executors; or leave "
+            "backend out to use HTTP",
+        )
 
 
 class Connection:
@@ -69,9 +114,13 @@ class Connection:
 
     Args:
         config: address, token and limits.
+
+    Raises:
+        ConfigError: the client has no such backend here.
     """
 
     def __init__(self, config: ClusterConfig) -> None:
+        check_backend(config.client_config)
         self.config = config
         self._local = threading.local()
 
@@ -141,10 +190,18 @@ class Connection:
         state = self._local
         if getattr(state, "pid", None) != os.getpid():
             state.pid = os.getpid()
-            state.reader = YtClient(config=self._reader_config())
-            state.provider = HeavyProxyProvider(state.reader)
+            config = self._reader_config()
+            state.reader = YtClient(config=config)
+            if self._uses_rpc:
+                state.provider = _RpcProxies(YtClient(config={**config, "backend": "http"}))
+            else:
+                state.provider = HeavyProxyProvider(state.reader)
             state.pinned = None
         return state
+
+    @property
+    def _uses_rpc(self) -> bool:
+        return self.config.client_config.get("backend") == RPC_BACKEND
 
     def _base_config(self) -> dict[str, Any]:
         config: dict[str, Any] = {
@@ -160,6 +217,9 @@ class Connection:
             "apply_remote_patch_at_start": None,
             "allow_http_requests_to_yt_from_job": True,
         }
+        if self._uses_rpc:
+            # The bindings of PyPI take numbers for ids, and the client passes strings.
+            config["enable_passing_request_id_to_driver"] = False
         return config
 
     def _reader_config(self) -> dict[str, Any]:
@@ -176,10 +236,12 @@ class Connection:
 
     def _pinned_config(self, url: str) -> dict[str, Any]:
         merged: dict[str, Any] = update(self._base_config(), self.config.client_config)
-        pinned = {
+        pinned: dict[str, Any] = {
             "proxy": {"url": url, "enable_proxy_discovery": False, "retries": {"enable": False}},
             "dynamic_table_retries": {"enable": False},
         }
+        if self._uses_rpc:
+            pinned["driver_config"] = {"connection_type": "rpc", "proxy_addresses": [url]}
         return dict(update(merged, pinned))
 
 
