@@ -411,6 +411,58 @@ def test_versioned_lookup_tells_when_a_row_was_written(client, tmp):
     assert row.attributes["write_timestamps"] == [value.attributes["timestamp"]]
 
 
+def test_versioned_lookup_lists_every_version(client, tmp):
+    """Values come newest first, deletions are moments of their own."""
+    path = create(client, f"{tmp}/t")
+    for value in ("first", "second"):
+        client.insert_rows(path, [{"k": 1, "v": value}])
+    moment = client.generate_timestamp()
+    client.delete_rows(path, [{"k": 1}])
+    client.insert_rows(path, [{"k": 1, "v": "third"}])
+    (row,) = lookup(client, path, 1, versioned=True)
+    assert row["k"] == 1
+    assert [str(value) for value in row["v"]] == ["third", "second", "first"]
+    stamps = [value.attributes["timestamp"] for value in row["v"]]
+    assert row.attributes["write_timestamps"] == stamps == sorted(stamps, reverse=True)
+    (deleted,) = row.attributes["delete_timestamps"]
+    assert stamps[1] < moment < deleted < stamps[0]
+    (before,) = lookup(client, path, 1, versioned=True, timestamp=moment)
+    assert [str(value) for value in before["v"]] == ["second", "first"]
+    assert before.attributes["delete_timestamps"] == []
+
+
+def test_versioned_lookup_of_a_deleted_row_has_no_values(client, tmp):
+    """The key is there, with the moment of its deletion."""
+    path = create(client, f"{tmp}/t")
+    client.delete_rows(path, [{"k": 1}])
+    (row,) = lookup(client, path, 1, 2, versioned=True)
+    assert dict(row) == {"k": 1}
+    assert len(row.attributes["delete_timestamps"]) == 1
+
+
+def test_lookup_puts_timestamps_beside_values(client, tmp):
+    """Whoever merges copies of a table asks for them."""
+    path = create(client, f"{tmp}/t")
+    before = client.generate_timestamp()
+    client.insert_rows(path, [{"k": 1, "v": "x"}])
+    (row,) = client.lookup_rows(path, [{"k": 1}, {"k": 2}], with_timestamps=True)
+    assert list(row) == ["k", "v", "$timestamp:v"]
+    assert row["$timestamp:v"] > before
+    with pytest.raises(YtResponseError):
+        lookup(client, path, 1, with_timestamps=True, versioned=True)
+
+
+def test_table_is_read_as_it_was_at_a_timestamp(client, tmp):
+    """The path names the moment, for reads of the whole table."""
+    path = create(client, f"{tmp}/t")
+    client.insert_rows(path, [{"k": 1, "v": "old"}, {"k": 2, "v": "gone"}])
+    moment = client.generate_timestamp()
+    client.insert_rows(path, [{"k": 1, "v": "new"}, {"k": 3, "v": "late"}])
+    client.delete_rows(path, [{"k": 2}])
+    past = client.read_table(f"<timestamp={moment}>{path}")
+    assert list(past) == [{"k": 1, "v": "old"}, {"k": 2, "v": "gone"}]
+
+
 def test_missing_and_static_tables_are_told_apart(client, tmp):
     """A path that leads nowhere is a resolve error inside, a static table is not dynamic."""
     with pytest.raises(YtResponseError) as caught:

@@ -20,7 +20,7 @@ from yt_exactly_once.local.proxy import Proxy
 from yt_exactly_once.local.registry import REGISTRY
 from yt_exactly_once.local.wire import Application
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "250"))
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "150"))
 ANSWER_SECONDS = 60
 
 KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}

@@ -12,6 +12,7 @@ from yt_exactly_once.local.commands.sessions import (
     retention_timestamp,
     table_of,
     transaction_of,
+    wants_timestamps,
 )
 from yt_exactly_once.local.cypress import ypath
 from yt_exactly_once.local.errors import Code, YtError
@@ -82,8 +83,8 @@ def lock_rows(context: Context) -> dict[str, Any]:
     input_type="tabular",
     output_type="tabular",
     heavy=True,
-    partial="a versioned lookup returns the newest version only;"
-    " retention_timestamp hides rows by their last write, not single values",
+    partial="timestamps are those of rows: a write counts as one of all columns, and"
+    " retention_timestamp hides rows by their last write; old versions are kept for ten minutes",
 )
 def lookup_rows(context: Context) -> Rows:
     """Read rows of a sorted table by key, at the start of the transaction if there is one."""
@@ -98,7 +99,7 @@ def lookup_rows(context: Context) -> Rows:
     keys = layout.encode_keys(encoded.data)
     check_readable(layout.tablets_of(keys))
     columns = _chosen_columns(layout, parameters.get("column_names"))
-    read = reads.versioned_lookup if arguments.flag(parameters, "versioned") else reads.lookup
+    read = _reader(parameters)
     found: Sequence[Any] = [None] * len(keys)
     with reading(context) as connection:
         moments = read_timestamp(context), retention_timestamp(context)
@@ -107,6 +108,16 @@ def lookup_rows(context: Context) -> Rows:
             found = read(connection, seen, keys, columns)
     keep = arguments.flag(parameters, "keep_missing_rows")
     return Rows(list(found) if keep else [row for row in found if row is not None])
+
+
+def _reader(parameters: dict[str, Any]) -> Any:
+    """Return the function that looks rows up, with versions or timestamps where they are wanted."""
+    stamped = wants_timestamps(parameters)
+    if not arguments.flag(parameters, "versioned"):
+        return reads.timestamped_lookup if stamped else reads.lookup
+    if stamped:
+        raise YtError("Versioned lookups do not support timestamp columns")
+    return reads.versioned_lookup
 
 
 def _sorted_table(context: Context) -> TableLayout:

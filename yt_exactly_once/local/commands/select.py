@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.local import arguments, ql
-from yt_exactly_once.local.commands.sessions import read_timestamp, reading, retention_timestamp
+from yt_exactly_once.local.commands.sessions import (
+    read_timestamp,
+    reading,
+    retention_timestamp,
+    wants_timestamps,
+)
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.registry import Rows, command
 from yt_exactly_once.local.tablets import reads
@@ -27,11 +32,13 @@ class _ReadsOrderedTable(Exception):  # noqa: N818 - a signal, not a failure
     "select_rows",
     output_type="tabular",
     heavy=True,
-    partial="no query statistics, no UDFs, no secondary indexes",
+    partial="no query statistics, no UDFs, no secondary indexes, no timestamp columns",
 )
 def select_rows(context: Context) -> Rows:
     """Run a query; a table that is younger than the transaction is not found."""
     arguments.text(context.parameters.get("query"), "query")
+    if wants_timestamps(context.parameters):
+        raise YtError("The embedded cluster has timestamp columns in lookup_rows only")
     apply_due(context.proxy.store)
     try:
         with reading(context) as connection:

@@ -77,6 +77,17 @@ def retention_timestamp(context: Context) -> int | None:
     return timestamp
 
 
+def wants_timestamps(parameters: dict[str, Any]) -> bool:
+    """Tell whether `versioned_read_options` ask for a timestamp beside every value."""
+    options = arguments.mapping(
+        parameters.get("versioned_read_options") or {}, "versioned_read_options"
+    )
+    mode = str(options.get("read_mode") or "default")
+    if mode not in {"default", "latest_timestamp"}:
+        raise YtError(f'Error parsing "read_mode": "{mode}" is not default or latest_timestamp')
+    return mode == "latest_timestamp"
+
+
 def conversions_of(context: Context) -> Conversions:
     """Return the conversion switches of the input format."""
     given = context.parameters.get("input_format")

@@ -23,7 +23,7 @@ from yt_exactly_once.local.cypress import (
 from yt_exactly_once.local.cypress.mutations import run_once
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.registry import Context, Rows, command
-from yt_exactly_once.local.tablets import values
+from yt_exactly_once.local.tablets import reads, values
 from yt_exactly_once.local.tablets.layout import load_layout
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def read_table(context: Context) -> Any:
         view = view_of(context, connection)
         node = _table(view, path)
         if node.attributes.get("dynamic"):
-            source: _Source = _DynamicRows(connection, load_layout(connection, node.id, node.path))
+            source: _Source = _DynamicRows(connection, _layout(connection, node, path))
         else:
             source = _StaticRows(view, node)
         selectors = _selectors(path)
@@ -166,6 +166,17 @@ def _static(view: View, path: YPath) -> Node:
 
 def _upload(view: View, node: Node, path: YPath) -> uploads.Upload:
     return uploads.plan(path, node.attributes, static_rows.row_count(view, node.id))
+
+
+def _layout(connection: sqlite3.Connection, node: Node, path: YPath) -> TableLayout:
+    """Return a dynamic table as it is, or as it was at the timestamp that the path names."""
+    layout = load_layout(connection, node.id, node.path)
+    timestamp = arguments.integer(dict(path.attributes), "timestamp", None, unsigned=True)
+    if timestamp is None:
+        return layout
+    if not layout.sorted:
+        raise YtError(f"Cannot read ordered table {node.path} at a timestamp")
+    return reads.layout_at(connection, layout, timestamp) or layout
 
 
 class _Source(Protocol):

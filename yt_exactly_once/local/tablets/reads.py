@@ -6,6 +6,7 @@ snapshot of a transaction, or the newest state.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from yt.yson import YsonUint64
@@ -28,6 +29,8 @@ LATEST_TIMESTAMPS_FROM = 0x3FFFFFFFFFFFFF00
 
 _KEYS_PER_SELECT = 500
 _ROWS_PER_FETCH = 10_000
+
+_TIMESTAMP = Column("$ts", "uint64", "uint64", required=True)
 
 INDEX_COLUMNS = tuple(
     Column(name, "int64", "int64", required=True) for name in ("$tablet_index", "$row_index")
@@ -97,44 +100,75 @@ def fetch(
     return found
 
 
+def timestamped_lookup(
+    connection: sqlite3.Connection,
+    layout: TableLayout,
+    keys: Sequence[bytes],
+    columns: Sequence[Column],
+) -> list[Row | None]:
+    """Return rows as `lookup` does, with a column `$timestamp:x` for every value column `x`."""
+    stamps = [
+        replace(_TIMESTAMP, name=f"$timestamp:{column.name}")
+        for column in columns
+        if not column.is_key
+    ]
+    found = fetch(connection, layout, keys, (*columns, _TIMESTAMP))
+    stored = [found[key] for key in keys if key in found]
+    stamped = [row[:-1] + row[-1:] * len(stamps) for row in stored]
+    rows = iter(values.decode_rows((*columns, *stamps), stamped))
+    return [next(rows) if key in found else None for key in keys]
+
+
 def versioned_lookup(
     connection: sqlite3.Connection,
     layout: TableLayout,
     keys: Sequence[bytes],
     columns: Sequence[Column],
 ) -> list[Any]:
-    """Return the newest version of each row with the timestamp of its last write.
+    """Return every version of each row that is kept, the newest first.
 
-    Values carry the attributes `timestamp` and `aggregate`; the row carries `write_timestamps` and
-    `delete_timestamps`. Older versions are left out.
+    A value column holds a list of values, each with the attributes `timestamp` and `aggregate`; the row
+    has the attributes `write_timestamps` and `delete_timestamps`. Every write counts as a write of all
+    value columns.
     """
-    names = ['"$key"', '"$ts"', '"$deleted"']
-    selected = ", ".join([*names, *(layout.sql_column(column.name) for column in columns)])
-    found: dict[bytes, tuple[Any, ...]] = {}
-    for key in keys:
-        for row in connection.execute(
-            f'SELECT {selected} FROM {quote(layout.sql_table)} WHERE "$key" = ?', (key,)
-        ):
-            found[key] = row[1:]
-    return [_versioned(columns, found.get(key)) for key in keys]
+    names = ['"$ts"', '"$deleted"', *(layout.sql_column(column.name) for column in columns)]
+    selected = ", ".join(names)
+    until = LATEST_TIMESTAMPS_FROM if layout.read_timestamp is None else layout.read_timestamp
+    moments = (layout.retention_timestamp, until)
+    query = " UNION ALL ".join(
+        f'SELECT {selected} FROM {quote(table)} WHERE "$key" = ?1 AND "$ts" BETWEEN ?2 AND ?3'
+        for table in (layout.sql_table, layout.history_table)
+    )
+    return [
+        _versioned(
+            columns,
+            connection.execute(f"{query} ORDER BY 1 DESC", (key, *moments)).fetchall(),
+        )
+        for key in keys
+    ]
 
 
-def _versioned(columns: Sequence[Column], stored: tuple[Any, ...] | None) -> Any:
-    if stored is None:
+def _versioned(columns: Sequence[Column], versions: Sequence[tuple[Any, ...]]) -> Any:
+    if not versions:
         return None
-    moment, deleted, *cells = stored
+    written = [version for version in versions if not version[1]]
     row: dict[str, Any] = {}
-    for column, cell in zip(columns, cells, strict=True):
-        value = values.decode_value(column, cell)
+    for position, column in enumerate(columns, 2):
         if column.is_key:
-            row[column.name] = value
-        elif not deleted:
+            row[column.name] = values.decode_value(column, versions[0][position])
+        elif written:
             row[column.name] = [
-                _with_attributes(value, {"timestamp": YsonUint64(moment), "aggregate": False})
+                _with_attributes(
+                    values.decode_value(column, version[position]),
+                    {"timestamp": YsonUint64(version[0]), "aggregate": False},
+                )
+                for version in written
             ]
-    written = [] if deleted else [YsonUint64(moment)]
-    removed = [YsonUint64(moment)] if deleted else []
-    return _with_attributes(row, {"write_timestamps": written, "delete_timestamps": removed})
+    stamps = {
+        "write_timestamps": [YsonUint64(version[0]) for version in written],
+        "delete_timestamps": [YsonUint64(version[0]) for version in versions if version[1]],
+    }
+    return _with_attributes(row, stamps)
 
 
 def _with_attributes(value: Any, attributes: dict[str, Any]) -> Any:
