@@ -1,0 +1,240 @@
+"""One proxy per transaction, chosen from `/hosts`, and another one when it dies."""
+
+from __future__ import annotations
+
+import http.server
+import itertools
+import json
+import socket
+import threading
+from contextlib import contextmanager
+from datetime import timedelta
+
+import pytest
+
+from tests.flows import columns, create_table
+from tests.integration.streams import QUICK, Heard
+from yt_exactly_once import Event, RetryPolicy
+from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.commit.ledger import LEDGER_SCHEMA, CommitLedger
+from yt_exactly_once.commit.parts import Payload, TargetRows, whole
+from yt_exactly_once.commit.transactional import BatchCommit
+from yt_exactly_once.config import ClusterConfig
+from yt_exactly_once.errors import RetriesExhaustedError
+from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.observability import emitter
+from yt_exactly_once.ytsaurus.client import Connection, PinnedProxy
+from yt_exactly_once.ytsaurus.tables import ensure_table
+
+LANES = 3
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with LocalCluster(proxies=3) as running:
+        yield running
+
+
+@pytest.fixture
+def client(cluster):
+    yield cluster.client()
+    cluster.clear_faults()
+    for index in range(len(cluster.proxy_urls)):
+        if not cluster.is_alive(index):
+            cluster.restart_proxy(index)
+
+
+class Sender:
+    """Commits batches over one connection, each of a row for each of three tablets.
+
+    Attributes:
+        connection: to the cluster.
+        heard: every event.
+        policy: of the attempts.
+    """
+
+    def __init__(self, client, folder, connection, policy=QUICK):
+        self.connection, self.policy, self.heard = connection, policy, Heard()
+        self._client, self._path, self._ledger = client, f"{folder}/target", f"{folder}/ledger"
+        create_table(client, self._path, columns({"batch": "int64"}), tablet_count=LANES)
+        ensure_table(
+            Connection(ClusterConfig(proxy=client.config["proxy"]["url"])),
+            self._ledger,
+            LEDGER_SCHEMA,
+            {},
+        )
+
+    def send(self, number=0):
+        row = b'{"$tablet_index"=%d;batch=%d};'
+        lanes = [[Payload(1, row % (lane, number))] for lane in range(LANES)]
+        commit = BatchCommit(
+            self.connection,
+            CommitLedger(self._ledger, "query", [self._path]),
+            policy=self.policy,
+            emit=emitter(self.heard),
+            transaction_timeout=timedelta(seconds=30),
+            lanes=LANES,
+            advance_consumer=False,
+        )
+        rows = TargetRows(self._path, lanes, "yson", LANES, lane_is_tablet=True)
+        return commit.commit(MicroBatch("query", number, "run"), whole([rows]))
+
+    def sent(self):
+        """Return how many rows there are of each batch."""
+        rows = [row["batch"] for row in self._client.select_rows(f"batch from [{self._path}]")]
+        return {batch: rows.count(batch) for batch in rows}
+
+
+def pinned_elsewhere(cluster):
+    """Return a connection whose pinned proxy is not the one that it asks for `/hosts`."""
+    connection = Connection(ClusterConfig(proxy=cluster.proxy_urls[0]))
+    while connection.pinned().url == cluster.proxy_urls[0]:
+        connection.unpin()
+    return connection
+
+
+@pytest.mark.parametrize(
+    ("command", "when", "attempts"),
+    [
+        ("start_transaction", "before", 2),
+        ("insert_rows", "before", 2),
+        ("commit_transaction", "before", 2),
+        ("commit_transaction", "after", 1),
+    ],
+)
+def test_proxy_that_dies_is_left_for_another(cluster, client, tmp, command, when, attempts):
+    """Its transaction is lost with it, and a commit that it still carried out is found."""
+    sender = Sender(client, tmp, pinned_elsewhere(cluster))
+    dying = sender.connection.pinned().url
+    cluster.inject("kill_proxy", command, when=when, proxy=dying.removeprefix("http://"))
+    assert sender.send().attempts == attempts
+    assert sender.sent() == {0: LANES}
+    assert [cluster.is_alive(index) for index in range(3)].count(False) == 1
+    assert sender.connection.pinned().url != dying
+    assert sender.send(1).attempts == 1
+
+
+def test_transactions_keep_to_their_proxy_while_it_lives(cluster, client, tmp):
+    """Every request of ten batches goes to one address."""
+    sender = Sender(client, tmp, pinned_elsewhere(cluster))
+    url = sender.connection.pinned().url
+    for number in range(10):
+        assert sender.send(number).attempts == 1
+        assert sender.connection.pinned().url == url
+
+
+@contextmanager
+def listing(*hosts):
+    """Serve `/hosts` with these addresses and itself, a banned proxy, and answer nothing else."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            known = self.path.startswith("/hosts")
+            body = json.dumps([*hosts, address] if known else {"code": 2100, "message": "Banned"})
+            self.send_response(200 if known else 503)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def do_POST(self):
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.do_GET()
+
+        def log_message(self, *_):
+            """Be quiet."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        address = f"127.0.0.1:{server.server_port}"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield address
+        finally:
+            server.shutdown()
+
+
+def dead_address():
+    """Return an address on which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_dead_and_banned_proxies_in_the_list_are_tried_once(cluster, client, tmp):
+    """Each costs an attempt at most; then the living one is kept."""
+    living = cluster.proxy_urls[1].removeprefix("http://")
+    with listing(dead_address(), living) as address:
+        sender = Sender(client, tmp, Connection(ClusterConfig(proxy=address)))
+        attempts = [sender.send(number).attempts for number in range(5)]
+    assert attempts[0] <= 3
+    assert attempts[1:] == [1] * 4
+    assert sender.connection.pinned().url.endswith(living)
+    assert sender.sent() == dict.fromkeys(range(5), LANES)
+
+
+def test_no_living_proxy_ends_with_every_one_that_was_tried(client, tmp):
+    """The story names the proxies, so that a person can look at them."""
+    dead = dead_address()
+    policy = RetryPolicy(attempts=6, first_wait=timedelta(milliseconds=10))
+    with listing(dead) as banned:
+        sender = Sender(client, tmp, Connection(ClusterConfig(proxy=banned)), policy)
+        with pytest.raises(RetriesExhaustedError) as raised:
+            sender.send()
+    assert dead in str(raised.value)
+    assert banned in str(raised.value)
+    assert sender.heard.count(Event.RETRY_SCHEDULED) == 5
+    assert sender.sent() == {}
+
+
+@contextmanager
+def balancer(cluster):
+    """Hand every connection to the next proxy, as a balancer does that knows nothing of HTTP."""
+    backends = itertools.cycle(cluster.proxy_urls)
+
+    def pump(source, sink):
+        with source, sink:
+            while data := source.recv(65_536):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+
+    def quietly(source, sink):
+        try:
+            pump(source, sink)
+        except OSError:
+            return
+
+    def serve(server):
+        while True:
+            try:
+                taken, _ = server.accept()
+            except OSError:
+                return
+            host, port = next(backends).removeprefix("http://").split(":")
+            given = socket.create_connection((host, int(port)))
+            for ends in ((taken, given), (given.dup(), taken.dup())):
+                threading.Thread(target=quietly, args=ends, daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, args=(server,), daemon=True).start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def test_balancer_address_is_asked_for_a_proxy_and_not_used(cluster, client, tmp):
+    """A transaction over a balancer would be looked for where it is not."""
+    with balancer(cluster) as address:
+        sender = Sender(client, tmp, Connection(ClusterConfig(proxy=address)))
+        assert [sender.send(number).attempts for number in range(3)] == [1, 1, 1]
+        assert sender.connection.pinned().url in cluster.proxy_urls
+
+
+def test_transaction_over_a_balancer_would_be_noticed(cluster, client, tmp, monkeypatch):
+    """Its lanes reach proxies that do not know it."""
+    with balancer(cluster) as address:
+        connection = Connection(ClusterConfig(proxy=address))
+        spread = PinnedProxy(address, connection._pinned_config(address))
+        monkeypatch.setattr(connection, "pinned", lambda: spread)
+        policy = RetryPolicy(attempts=2, first_wait=timedelta(milliseconds=10))
+        sender = Sender(client, tmp, connection, policy)
+        with pytest.raises(RetriesExhaustedError, match="TransactionLostError"):
+            sender.send()
+    assert sender.sent() == {}
