@@ -179,3 +179,23 @@ def test_force_excludes_ignore_existing(client, tmp, source):
     with pytest.raises(yt.YtResponseError, match="Cannot specify both"):
         client.copy(f"{source}/scalar", f"{tmp}/taken", force=True, ignore_existing=True)
     assert client.get(f"{tmp}/taken") == 1
+
+
+def test_move_keeps_what_it_is_told_to_keep(client, tmp, source):
+    """As a copy does; the time of creation always stays."""
+    given = {"account": "other", "expiration_time": "2050-01-01T00:00:00.000000Z", "mine": 1}
+    names = ["account", "expiration_time", "creation_time", "mine"]
+    client.create("map_node", f"{source}/old", attributes=given)
+    client.create("table", f"{source}/old/below", attributes=given)
+    before = client.get(f"{source}/old", attributes=names).attributes
+    client.move(f"{source}/old", f"{tmp}/a", preserve_account=True, preserve_expiration_time=True)
+    for path in (f"{tmp}/a", f"{tmp}/a/below"):
+        moved = client.get(f"{path}/@", attributes=names)
+        assert {**moved, "creation_time": 0} == {**before, "creation_time": 0}
+    client.move(f"{tmp}/a", f"{tmp}/b")
+    plain = client.get(f"{tmp}/@account")
+    for path in (f"{tmp}/b", f"{tmp}/b/below"):
+        moved = client.get(f"{path}/@", attributes=names)
+        assert (moved["account"], moved["mine"]) == (plain, 1)
+        assert "expiration_time" not in moved
+    assert client.get(f"{tmp}/b/@creation_time") == before["creation_time"]

@@ -374,3 +374,13 @@ def test_chunks_are_objects(client, tmp):
     assert client.get(f"#{chunk_id}/@uncompressed_data_size") == 7
     client.remove(f"{tmp}/f")
     assert not client.exists(f"#{chunk_id}")
+
+
+def test_pretty_json_is_that_of_the_servers(client, tmp):
+    """Four spaces, a blank line in what is empty, and a newline at the end."""
+    client.set(f"{tmp}/a", {"folder": {}, "list": [1, []], "text": "x"})
+    shown = client.get(f"{tmp}/a", format="<format=pretty>json")
+    assert shown == (
+        b'{\n    "folder": {\n\n    },\n    "list": [\n        1,\n        [\n\n        ]\n    ],\n'
+        b'    "text": "x"\n}\n'
+    )

@@ -98,3 +98,15 @@ def test_query_in_a_transaction_reads_its_start(
         assert list(inside.select_rows(f"v from [{table}] where k = 0")) == [{"v": 0}]
         assert list(inside.select_rows(f"v from [{table}] where k in (1, 9)")) == [{"v": None}]
     assert list(client.select_rows(f"v from [{table}] where k in (0, 9)")) == [{"v": 100}, {"v": 9}]
+
+
+def test_statistics_come_on_request(client: Any, table: str) -> None:
+    """They tell what was returned, and whether a limit cut it."""
+    told: dict[str, Any] = {}
+    list(client.select_rows(f"k from [{table}] where k > 0", response_parameters=told))
+    assert told == {"rows_written": 3, "incomplete_input": False, "incomplete_output": False}
+    cut: dict[str, Any] = {}
+    query = f"k from [{table}]"
+    limits = {"output_row_limit": 2, "fail_on_incomplete_result": False}
+    assert len(list(client.select_rows(query, response_parameters=cut, **limits))) == 2
+    assert cut == {"rows_written": 2, "incomplete_input": False, "incomplete_output": True}

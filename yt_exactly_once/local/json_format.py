@@ -71,7 +71,11 @@ def dumps(value: Any, attributes: Mapping[str, Any]) -> bytes:
     Raises:
         YtError: the value has no JSON form under these attributes.
     """
-    return _writer(attributes).encode(_Encoder(attributes).encode(value)).encode()
+    encoded = _Encoder(attributes).encode(value)
+    writer = _writer(attributes)
+    if str(attributes.get("format", "text")) == "pretty":
+        return (_pretty(encoded, writer) + "\n").encode()
+    return writer.encode(encoded).encode()
 
 
 def dump_rows(rows: Iterable[Any], attributes: Mapping[str, Any]) -> Iterator[bytes]:
@@ -87,13 +91,28 @@ def dump_rows(rows: Iterable[Any], attributes: Mapping[str, Any]) -> Iterator[by
 
 
 def _writer(attributes: Mapping[str, Any]) -> json.JSONEncoder:
-    pretty = str(attributes.get("format", "text")) == "pretty"
     return json.JSONEncoder(
-        indent=4 if pretty else None,
-        separators=None if pretty else (",", ":"),
+        separators=(",", ":"),
         ensure_ascii=False,
         allow_nan=bool(attributes.get("support_infinity", False)),
     )
+
+
+def _pretty(value: Any, writer: json.JSONEncoder, margin: str = "") -> str:
+    """Lay a value out as the servers' library does, which gives an empty map or list a blank line."""
+    if not isinstance(value, dict | list):
+        return writer.encode(value)
+    inner = margin + "    "
+    if isinstance(value, dict):
+        opened, closed = "{}"
+        items = [
+            f"{writer.encode(key)}: {_pretty(item, writer, inner)}" for key, item in value.items()
+        ]
+    else:
+        opened, closed = "[]"
+        items = [_pretty(item, writer, inner) for item in value]
+    body = ",\n".join(inner + item for item in items)
+    return f"{opened}\n{body}\n{margin}{closed}"
 
 
 def encode_bytes(value: bytes, *, encode_utf8: bool) -> str:

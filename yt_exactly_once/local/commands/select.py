@@ -32,7 +32,8 @@ class _ReadsOrderedTable(Exception):  # noqa: N818 - a signal, not a failure
     "select_rows",
     output_type="tabular",
     heavy=True,
-    partial="no query statistics, no UDFs, no secondary indexes, no timestamp columns",
+    partial="query statistics tell only what was returned, no UDFs, no secondary indexes,"
+    " no timestamp columns",
 )
 def select_rows(context: Context) -> Rows:
     """Run a query; a table that is younger than the transaction is not found."""
@@ -64,7 +65,7 @@ def _execute(context: Context, connection: sqlite3.Connection, *, snapshot: bool
             raise YtError(f"Table {path} did not exist when the transaction started")
         return seen
 
-    return ql.execute(
+    answer = ql.execute(
         connection,
         str(parameters["query"]),
         resolve,
@@ -77,3 +78,10 @@ def _execute(context: Context, connection: sqlite3.Connection, *, snapshot: bool
         use_canonical_null_relations=arguments.flag(parameters, "use_canonical_null_relations"),
         syntax_version=arguments.integer(parameters, "syntax_version", 1),
     )
+    if arguments.flag(parameters, "enable_statistics"):
+        context.response_parameters |= {
+            "rows_written": len(answer.rows),
+            "incomplete_input": answer.incomplete_input,
+            "incomplete_output": answer.incomplete_output,
+        }
+    return Rows(answer.rows)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.cypress.view import View
     from yt_exactly_once.local.cypress.ypath import YPath
 
+_CREATION_TIME = "creation_time"
 _BORN_ANEW = {
     "owner": "owner",
     "creation_time": "creation_time",
@@ -25,7 +26,10 @@ _BORN_ANEW = {
     "account": "account",
     "acl": "acl",
 }
-"""Attributes that a copy does not take over, with the `preserve_` option that makes it."""
+"""Attributes that a copy does not take over, with the `preserve_` option that makes it.
+
+A move always keeps the time of creation.
+"""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class Options:
         recursive: whether missing parents are created.
         force: whether a node at the destination is replaced.
         ignore_existing: whether a node at the destination will do.
-        preserve: what a copy keeps, the names without `preserve_`.
+        preserve: what a copied or moved node keeps, the names without `preserve_`.
         owner: who does it.
     """
 
@@ -79,7 +83,23 @@ def move(view: View, source: YPath, target: YPath, options: Options) -> str:
     # Placed first, so that the node never lacks a path and its storage is never dropped.
     nodes.place(view, destination, position.id, recursive=options.recursive, owner=options.owner)
     nodes.detach(view, parent_id, name)
+    _renew(view, position.id, options)
     return position.id
+
+
+def _renew(view: View, node_id: str, options: Options) -> None:
+    """Give a moved node, and what is below it, the attributes that a new one has at its place."""
+    kept = {*options.preserve, _CREATION_TIME}
+    birth = clock.birth(view.connection, options.owner)
+    for name in view.attributes(node_id).keys() & _BORN_ANEW.keys():
+        if _BORN_ANEW[name] in kept:
+            continue
+        if name in birth:
+            view.put_attribute(node_id, name, birth[name])
+        else:
+            view.drop_attribute(node_id, name)
+    for child_id in view.children(node_id).values():
+        _renew(view, child_id, options)
 
 
 def _ends(view: View, source: YPath, target: YPath) -> tuple[Position, Position]:

@@ -18,7 +18,6 @@ from yt_exactly_once.local.ql.ranges import KeyRanges
 from yt_exactly_once.local.ql.statement import Limits, Statement
 from yt_exactly_once.local.ql.syntax import Totals
 from yt_exactly_once.local.ql.value_types import Type
-from yt_exactly_once.local.registry import Rows
 from yt_exactly_once.local.tablets import values
 
 if TYPE_CHECKING:
@@ -36,8 +35,14 @@ _DECODERS: dict[Type, Callable[[Any], Any]] = {
 
 
 @dataclass(frozen=True)
-class _Answer:
-    """Decoded rows, and whether a limit cut them."""
+class Answer:
+    """What a query gives.
+
+    Attributes:
+        rows: complete: nothing is read later.
+        incomplete_input: whether the input limit cut them.
+        incomplete_output: whether the output limit cut them.
+    """
 
     rows: list[dict[str, Any]]
     incomplete_input: bool
@@ -57,7 +62,7 @@ def execute(
     allow_join_without_index: bool = False,
     use_canonical_null_relations: bool = False,
     syntax_version: int = 1,
-) -> Rows:
+) -> Answer:
     """Run a query.
 
     Args:
@@ -72,9 +77,6 @@ def execute(
         allow_join_without_index: whether a join may ignore the key of the joined table.
         use_canonical_null_relations: whether a comparison with null is null.
         syntax_version: from 2 on only backticks quote identifiers.
-
-    Returns:
-        The rows, complete: nothing is read later.
 
     Raises:
         YtError: the query is wrong, fails on a row, or hits a limit (codes 1709 and 1710).
@@ -95,7 +97,7 @@ def execute(
     answer = _run(connection, bound, *limits)
     if fail_on_incomplete_result:
         _check_complete(answer, *limits)
-    return Rows(answer.rows)
+    return answer
 
 
 def _limit(name: str, value: int | None) -> int:
@@ -106,7 +108,7 @@ def _limit(name: str, value: int | None) -> int:
     return value
 
 
-def _check_complete(answer: _Answer, input_limit: int, output_limit: int) -> None:
+def _check_complete(answer: Answer, input_limit: int, output_limit: int) -> None:
     if answer.incomplete_input:
         raise YtError(
             "Query terminated prematurely due to excessive input; "
@@ -125,9 +127,9 @@ def _check_complete(answer: _Answer, input_limit: int, output_limit: int) -> Non
 
 def _run(
     connection: sqlite3.Connection, query: BoundQuery, input_limit: int, output_limit: int
-) -> _Answer:
+) -> Answer:
     if query.limit == 0:
-        return _Answer([], incomplete_input=False, incomplete_output=False)
+        return Answer([], incomplete_input=False, incomplete_output=False)
     statement = Statement(query, Limits(None, output_limit))
     is_cut = not query.reads_at_most(input_limit) and bool(
         udf.execute(connection, statement.probe(input_limit))
@@ -141,7 +143,7 @@ def _run(
     rows = found[:output_limit]
     if query.totals is not Totals.NONE and rows:
         rows += udf.execute(connection, statement.totals())
-    return _Answer(_decode(query, rows), is_cut and not is_satisfied, incomplete_output)
+    return Answer(_decode(query, rows), is_cut and not is_satisfied, incomplete_output)
 
 
 def _decode(query: BoundQuery, rows: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
