@@ -8,6 +8,7 @@ Plain columns take a fast path that looks at the set of Python types instead of 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -164,6 +165,13 @@ def data_weights(column: Column, stored: list[Any]) -> list[int] | int:
     return weight
 
 
+def heaviest_value(column: Column, stored: list[Any]) -> int:
+    """Return what the heaviest value of a column weighs at most."""
+    if column.wire_type not in types.STRING_LIKE and column.wire_type != "any":
+        return 8
+    return max(map(len, _present(stored)), default=0)
+
+
 def _invalid(column: Column, error: YtError) -> YtError:
     return YtError(f'Error validating column "{column.name}"', Code.SCHEMA_VIOLATION, inner=[error])
 
@@ -180,6 +188,9 @@ def _normalise(
 ) -> Outcome:
     """Bring every value to the plain Python type of the column, value by value."""
     plain = _PLAIN_OF[expected]
+    seen = set(map(type, given))
+    if expected != "string" and {_KINDS.get(kind, "any") for kind in seen} == {expected}:
+        return list(map(plain, given)), None
     result: list[Any] = []
     for value in given:
         kind = _KINDS.get(type(value), "any")
@@ -241,8 +252,13 @@ def _check_range(column: Column, given: Iterable[int], bounds: tuple[int, int]) 
             )
 
 
+def _present(given: list[Any]) -> list[Any]:
+    """Return the values that are not null."""
+    return [value for value in given if value is not None] if None in given else given
+
+
 def _store_integers(column: Column, given: list[Any]) -> list[Any]:
-    present = [value for value in given if value is not None] if None in given else given
+    present = _present(given)
     bounds = _RANGES[column.wire_type]
     if present and not (bounds[0] <= min(present) and max(present) <= bounds[1]):
         _check_range(column, present, bounds)
@@ -251,13 +267,13 @@ def _store_integers(column: Column, given: list[Any]) -> list[Any]:
 
 def _refuse_negative(column: Column, given: list[Any]) -> None:
     """Treat a plain Python integer as int64, which converts only when it is not negative."""
-    lowest = min((value for value in given if value is not None), default=0)
+    lowest = min(_present(given), default=0)
     if lowest < 0:
         _convert(column, "uint64", "int64", lowest, DEFAULT_CONVERSIONS)
 
 
 def _store_unsigned(column: Column, given: list[Any]) -> list[Any]:
-    present = [value for value in given if value is not None] if None in given else given
+    present = _present(given)
     bounds = _RANGES[column.wire_type]
     if not present:
         return given
@@ -277,7 +293,8 @@ def _store_doubles(column: Column, given: list[Any]) -> list[Any]:
                     f"Value {value} is out of allowed range [-{_FLOAT_MAX}, {_FLOAT_MAX}]",
                     Code.SCHEMA_VIOLATION,
                 )
-    if any(value != value for value in given):  # noqa: PLR0124 - only NaN differs from itself
+    # A NaN makes the sum one, and so may infinities, which are rare enough to look twice.
+    if math.isnan(sum(_present(given))):
         return [values.NAN if value != value else value for value in given]  # noqa: PLR0124
     return given
 
@@ -287,7 +304,7 @@ def _store_booleans(_column: Column, given: list[Any]) -> list[Any]:
 
 
 def _store_strings(column: Column, given: list[Any]) -> list[Any]:
-    present = [value for value in given if value is not None] if None in given else given
+    present = _present(given)
     if not present:
         return given
     longest = max(map(len, present))

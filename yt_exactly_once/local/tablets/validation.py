@@ -17,6 +17,7 @@ from yt_exactly_once.local.tablets.columns import (
     check_key_column,
     data_weights,
     encode_column,
+    heaviest_value,
 )
 
 if TYPE_CHECKING:
@@ -263,10 +264,7 @@ def _check_rows(layout: TableLayout, encoded: EncodedRows) -> YtError | None:
 
 
 def _check_weight(encoded: EncodedRows) -> YtError | None:
-    bound = 1
-    for column, stored in zip(encoded.columns, encoded.data, strict=True):
-        weights = data_weights(column, stored)
-        bound += weights if isinstance(weights, int) else max(weights, default=0)
+    bound = 1 + sum(map(heaviest_value, encoded.columns, encoded.data))
     if bound < MAX_ROW_WEIGHT:
         return None
     weights = row_weights(encoded)
