@@ -206,9 +206,8 @@ def test_queue_tells_about_itself(client, tmp, cluster_name):
     assert (first["available_row_count"], first["available_data_weight"]) == (3, 54)
     assert second["available_row_count"] == 0
     client.advance_queue_consumer(f"{tmp}/c", queue, 0, None, 3)
-    assert client.get(f"{tmp}/c/@queue_consumer_partitions") == {
-        f"{cluster_name}:{queue}": [{"partition_index": 0, "next_row_index": 3}]
-    }
+    behind = client.get(f"{tmp}/c/@queue_consumer_partitions")[f"{cluster_name}:{queue}"]
+    assert [partition["next_row_index"] for partition in behind] == [3, 0]
 
 
 def test_tablets_created_trimmed_continue_their_numbering(client, tmp):
@@ -224,3 +223,78 @@ def test_tablets_created_trimmed_continue_their_numbering(client, tmp):
     fill(client, queue, 1)
     ((row),) = pull(client, queue, 0)
     assert (row["$row_index"], row["$cumulative_data_weight"]) == (5, 118)
+
+
+@pytest.fixture
+def behind(client, tmp, cluster_name):
+    """A queue of three rows whose first is trimmed, its consumer, and what is published of it."""
+    queue = create(client, f"{tmp}/q", [VALUE, *SYSTEM], tablet_count=2)
+    client.create("queue_consumer", f"{tmp}/c")
+    client.register_queue_consumer(queue, f"{tmp}/c", vital=False)
+    fill(client, queue, 3)
+    client.trim_rows(queue, 0, 1)
+
+    def published(offset, *, client_side=False):
+        client.advance_queue_consumer(f"{tmp}/c", queue, 0, None, offset, client_side=client_side)
+        first, second = client.get(f"{tmp}/c/@queue_consumer_partitions")[f"{cluster_name}:{queue}"]
+        assert (second["partition_index"], second["unread_row_count"]) == (1, 0)
+        return first
+
+    return published
+
+
+@pytest.mark.parametrize(
+    ("offset", "disposition"),
+    [
+        (0, "expired"),
+        (1, "pending_consumption"),
+        (2, "pending_consumption"),
+        (3, "up_to_date"),
+        (4, "ahead"),
+    ],
+)
+def test_consumer_is_told_how_far_behind_it_is(behind, offset, disposition):
+    """Behind the trimmed rows, among the rows, at the end, and beyond."""
+    partition = behind(offset)
+    assert partition["disposition"] == disposition
+    assert partition["unread_row_count"] == 3 - offset
+    # What was trimmed has no time any more.
+    assert isinstance(partition["next_row_commit_time"], str) == (0 < offset < 3)
+    assert (partition["processing_lag"] > 0) == (0 < offset < 3)
+
+
+def test_weight_that_is_unread_is_known_from_the_rows_read(behind):
+    """From the meta of the offset, or else from the queue itself."""
+    for client_side in (True, False):
+        assert behind(2, client_side=client_side)["unread_data_weight"] == 18
+        assert behind(3, client_side=client_side)["unread_data_weight"] == 0
+
+
+def test_consumer_tells_of_queues_that_are_gone(client, tmp, cluster_name):
+    """Its other queues are not affected."""
+    paths = [create(client, f"{tmp}/q{number}") for number in range(2)]
+    client.create("queue_consumer", f"{tmp}/c")
+    for path in paths:
+        client.register_queue_consumer(path, f"{tmp}/c", vital=True)
+    client.remove(paths[0])
+    queues = client.get(f"{tmp}/c/@queue_consumer_status")["queues"]
+    gone, there = (queues[f"{cluster_name}:{path}"] for path in paths)
+    assert "error" in gone
+    assert (there["partition_count"], there["vital"]) == (1, True)
+
+
+def test_columns_that_come_later_are_null_in_the_rows_before(client, tmp):
+    """The weight runs on from the rows that had none."""
+    queue = create(client, f"{tmp}/q")
+    fill(client, queue, 2)
+    client.unmount_table(queue, sync=True)
+    client.alter_table(queue, schema=[VALUE, *SYSTEM])
+    client.mount_table(queue, sync=True)
+    fill(client, queue, 1, first=2)
+    weights = [row["$cumulative_data_weight"] for row in pull(client, queue, 0)]
+    assert weights[:2] == [None, None]
+    assert weights[2] > 0
+    client.create("queue_consumer", f"{tmp}/c")
+    client.register_queue_consumer(queue, f"{tmp}/c", vital=False)
+    ((partition,),) = client.get(f"{tmp}/c/@queue_consumer_partitions").values()
+    assert partition["next_row_index"] == 0

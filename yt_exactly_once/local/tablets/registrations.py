@@ -19,6 +19,7 @@ from yt_exactly_once.local.tablets.layout import find_layout
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Sequence
 
     from yt_exactly_once.local.tablets.layout import TableLayout
 
@@ -115,6 +116,14 @@ def listing(
     rows = values.decode_rows(table.columns, [columns for _, *columns in stored])
     return [
         _registration(row, timestamp) for row, (timestamp, *_) in zip(rows, stored, strict=True)
+    ]
+
+
+def describe(found: Sequence[Registration]) -> list[dict[str, Any]]:
+    """Return registrations as the status of queues and consumers shows them."""
+    return [
+        {"queue": str(item.queue), "consumer": str(item.consumer), "vital": item.vital}
+        for item in found
     ]
 
 

@@ -1,0 +1,200 @@
+"""What the queue agent of a real cluster would publish about consumers: how far behind each is.
+
+Owns `queue_consumer_status` and `queue_consumer_partitions`, worked out from the newest state of the
+consumer and of the queues that it is registered for. Rates need a history of measurements; they are zero.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.cypress import tree, ypath
+from yt_exactly_once.local.cypress.view import View
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.tablets import queue_rates, registrations, values
+from yt_exactly_once.local.tablets.layout import TableLayout, find_layout, quote
+from yt_exactly_once.local.tablets.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from yt_exactly_once.local.cypress.tree import Node
+
+_MILLISECONDS = 1000
+
+
+@dataclass(frozen=True)
+class _Position:
+    """A row of a consumer: the offset, when it was written, and what was known of the rows before it."""
+
+    offset: int = 0
+    consumed_at: int = 0
+    weight: int | None = None
+
+
+@dataclass(frozen=True)
+class _Partition:
+    """A partition of a queue: its rows are those from `lower` up to `upper`."""
+
+    index: int
+    lower: int
+    upper: int
+    weight: int
+    trimmed_weight: int
+
+
+def status(connection: sqlite3.Connection, node: Node) -> dict[str, Any]:
+    """Return the registrations of a consumer, and for every queue its size or why it has none."""
+    found = _registered(connection, node)
+    queues: dict[str, Any] = {}
+    for item in found:
+        try:
+            count = _open(connection, item.queue).tablet_count
+        except YtError as error:
+            queues[str(item.queue)] = {"error": error.to_dict()}
+            continue
+        queues[str(item.queue)] = {
+            "queue": str(item.queue),
+            "vital": item.vital,
+            "partition_count": count,
+            "read_row_count_rate": queue_rates.none(),
+            "read_data_weight_rate": queue_rates.none(),
+        }
+    return {"registrations": registrations.describe(found), "queues": queues}
+
+
+def partitions(
+    connection: sqlite3.Connection, node: Node, layout: TableLayout
+) -> dict[str, list[dict[str, Any]]]:
+    """Return for every queue of a consumer where it stands in each partition."""
+    positions = _positions(connection, layout)
+    result: dict[str, list[dict[str, Any]]] = {}
+    for item in _registered(connection, node):
+        try:
+            queue = _open(connection, item.queue)
+        except YtError:
+            # The status tells why.
+            result[str(item.queue)] = []
+            continue
+        place = item.queue.cluster, item.queue.path
+        result[str(item.queue)] = [
+            _describe(
+                connection, queue, partition, positions.get((*place, partition.index), _Position())
+            )
+            for partition in _partitions(connection, queue)
+        ]
+    return result
+
+
+def _registered(connection: sqlite3.Connection, node: Node) -> list[registrations.Registration]:
+    return [item for item in registrations.listing(connection) if item.consumer.path == node.path]
+
+
+def _open(connection: sqlite3.Connection, place: registrations.Place) -> TableLayout:
+    view = View(connection)
+    position = tree.walk(view, ypath.parse(place.path))
+    if position.rest:
+        raise position.missing()
+    queue = find_layout(connection, position.id, position.path)
+    if queue is None or queue.sorted:
+        raise YtError("Only ordered dynamic tables are supported as queues")
+    return queue
+
+
+def _partitions(connection: sqlite3.Connection, queue: TableLayout) -> list[_Partition]:
+    rows = connection.execute(
+        "SELECT tablet_index, trimmed_rows, total_rows, total_weight, trimmed_weight FROM tablets"
+        " WHERE node_id = ? ORDER BY tablet_index",
+        (queue.node_id,),
+    )
+    return [_Partition(*row) for row in rows]
+
+
+def _positions(
+    connection: sqlite3.Connection, layout: TableLayout
+) -> dict[tuple[str, str, int], _Position]:
+    """Return the rows of a consumer by cluster, path and partition."""
+    names = ["queue_cluster", "queue_path", "partition_index", "offset"]
+    if layout.column(registrations.CONSUMER_NAME) is not None:
+        # Consumers that share a table have no position in common.
+        return {}
+    if not all(layout.column(name) for name in names):
+        return {}
+    has_meta = layout.column("meta") is not None
+    listed = ", ".join(['"$ts"', *map(layout.sql_column, names + ["meta"] * has_meta)])
+    found = {}
+    for moment, cluster, path, index, offset, *meta in connection.execute(
+        f"SELECT {listed} FROM {layout.sql_source}"
+    ):
+        key = cluster.decode(), path.decode(), int(values.decode_uint64(index))
+        weight = _known_weight(meta[0]) if meta else None
+        found[key] = _Position(int(values.decode_uint64(offset)), moment, weight)
+    return found
+
+
+def _known_weight(stored: Any) -> int | None:
+    """Return what the meta of an offset says of the rows before it, if it does."""
+    meta = None if stored is None else values.load_yson(stored)
+    weight = meta.get(b"cumulative_data_weight") if isinstance(meta, dict) else None
+    return int(weight) if isinstance(weight, int) else None
+
+
+def _describe(
+    connection: sqlite3.Connection, queue: TableLayout, partition: _Partition, position: _Position
+) -> dict[str, Any]:
+    unread_weight = _unread_weight(connection, queue, partition, position)
+    next_time = _cell(connection, queue, partition.index, position.offset, TIMESTAMP_COLUMN)
+    lag = 0
+    if position.offset < partition.upper and next_time is not None:
+        lag = max(int((time.time() - queue_rates.seconds(next_time)) * _MILLISECONDS), 1)
+    return {
+        "partition_index": partition.index,
+        "next_row_index": position.offset,
+        "unread_row_count": partition.upper - position.offset,
+        "unread_data_weight": unread_weight,
+        "next_row_commit_time": None if next_time is None else queue_rates.iso(next_time),
+        "processing_lag": lag,
+        "last_consume_time": queue_rates.iso(position.consumed_at),
+        "disposition": _disposition(partition, position.offset),
+        "read_row_count_rate": queue_rates.none(),
+        "read_data_weight_rate": queue_rates.none(),
+    }
+
+
+def _disposition(partition: _Partition, offset: int) -> str:
+    if offset < partition.lower:
+        return "expired"
+    if offset > partition.upper:
+        return "ahead"
+    return "up_to_date" if offset == partition.upper else "pending_consumption"
+
+
+def _unread_weight(
+    connection: sqlite3.Connection, queue: TableLayout, partition: _Partition, position: _Position
+) -> int | None:
+    """Return the weight of the rows from the offset on; None where nothing tells it."""
+    if position.offset >= partition.upper:
+        return 0
+    weight = position.weight
+    if weight is None and position.offset > 0:
+        weight = _cell(
+            connection, queue, partition.index, position.offset - 1, CUMULATIVE_WEIGHT_COLUMN
+        )
+    if weight is None and 0 < position.offset == partition.lower:
+        weight = partition.trimmed_weight
+    return None if weight is None else partition.weight - int(weight)
+
+
+def _cell(
+    connection: sqlite3.Connection, queue: TableLayout, index: int, row_index: int, name: str
+) -> int | None:
+    if queue.column(name) is None:
+        return None
+    found = connection.execute(
+        f"SELECT {queue.sql_column(name)} FROM {quote(queue.sql_table)}"
+        ' WHERE "$tablet_index" = ? AND "$row_index" = ?',
+        (index, row_index),
+    ).fetchone()
+    return None if found is None or found[0] is None else int(found[0])
