@@ -28,6 +28,7 @@ REQUEST_SECONDS = 40.0
 
 _LEASE_MILLISECONDS = 60_000
 _MAX_ROWS = 20
+_KEPT_EPOCHS = 0.5
 _PULLED = 50
 _CONSUMER_EVERY = 8
 """One client of so many consumes; more of them would only get in each other's way."""
@@ -49,6 +50,7 @@ class SoakClient:
         self._count = 0
         self._epoch: int | None = None
         self._next_number = 0
+        self._repeats = False
         # Half of the clients send what the client library sends by default.
         encoding = "identity" if number % 2 else "gzip"
         self._client = YtClient(
@@ -175,13 +177,19 @@ class SoakClient:
             {"name": name, "$sequence_number": first + position}
             for position, name in enumerate(self.report.pending)
         ]
-        epoch, self._epoch = self._epoch, None
+        # After a push without an answer the same rows go again: under the old epoch, where the
+        # cluster has to skip what it has, or under a new one, which tells what it has.
+        epoch, repeated = self._epoch, self._repeats
+        self._epoch = epoch if self._random.random() < _KEPT_EPOCHS else None
+        self._repeats = True
         answer = self._client.push_queue_producer(
             stage.PRODUCER, stage.EVENTS, self._name, epoch, rows
         )
-        if answer != {"last_sequence_number": self._next_number - 1, "skipped_row_count": 0}:
+        skipped = answer["skipped_row_count"]
+        wrong = answer["last_sequence_number"] != self._next_number - 1
+        if wrong or skipped not in ({0, len(rows)} if repeated else {0}):
             self.report.broken.append(f"{self._name}: a push of {len(rows)} rows got {answer}")
-        self._epoch = epoch
+        self._epoch, self._repeats = epoch, False
         self._acknowledge(len(rows))
 
     def _open_session(self) -> None:

@@ -10,6 +10,8 @@ _RULES: tuple[dict[str, Any], ...] = (
     {"action": "lose_answer", "probability": 0.01},
     {"action": "lose_request", "probability": 0.01},
     {"action": "lose_answer", "command": "commit_transaction", "probability": 0.05},
+    {"action": "lose_answer", "command": "push_queue_producer", "probability": 0.05},
+    {"action": "lose_answer", "command": "advance_queue_consumer", "probability": 0.02},
     {"action": "hold", "command": "commit_transaction", "probability": 0.03},
     {"action": "hold", "command": "push_queue_producer", "probability": 0.03},
     {"action": "expire_transaction", "command": "commit_transaction", "probability": 0.02},
