@@ -179,7 +179,8 @@ def retries() -> str:
             (
                 "Attempts follow each other after a random wait, at most `first_wait` at first and twice as "
                 "long each time, up to `max_wait`. None is begun when its wait would end after `deadline`. "
-                "Every wait is an event `retry.scheduled`. After the last attempt comes one "
+                "Every wait is an event `retry.scheduled`; those of tasks are logged on the executors, and "
+                "do not reach the listener. After the last attempt comes one "
                 "`RetriesExhaustedError` that tells of each attempt what failed and when, and how long was "
                 "waited after it. Spark then ends the query, and replays the batch when it is started again."
             ),

@@ -77,6 +77,7 @@ class Scenario:
         slots: one per driver; its checkpoint, which is also its query. Every driver may be stopped
             anywhere for any time, so that each is the zombie of the others.
         budget: how many faults strike at most.
+        brief: how many strike at most in every run of the tests; the budget unless given.
         faults: of which kinds.
         attempts: of the retry policy.
         sinks: called one after another in each batch.
@@ -105,6 +106,7 @@ class Scenario:
     stateful: bool = False
     slots: tuple[int, ...] = (0,)
     budget: int = 2
+    brief: int | None = None
     faults: Faults = field(default_factory=Faults)
     attempts: int = 3
     sinks: tuple[SinkSpec, ...] = (SinkSpec(),)

@@ -50,28 +50,40 @@ SCENARIOS = (
     Scenario(name="stateless", plans=(ROW,) * 3),
     Scenario(name="stateful", plans=(ROW,) * 3, stateful=True),
     Scenario(name="no queue", plans=(NO_QUEUE,) * 3),
-    Scenario(name="no queue, stateful", plans=(NO_QUEUE,) * 3, stateful=True),
+    Scenario(name="no queue, stateful", brief=1, plans=(NO_QUEUE,) * 3, stateful=True),
     Scenario(name="one attempt", plans=(ROW,) * 2, budget=3, attempts=1),
-    Scenario(name="one attempt, stateful", plans=(ROW,) * 2, budget=3, attempts=1, stateful=True),
+    Scenario(
+        name="one attempt, stateful", brief=1, plans=(ROW,) * 2, budget=3, attempts=1, stateful=True
+    ),
     Scenario(name="filtered batch", plans=(ROW,) * 3, silent=frozenset({1})),
     Scenario(name="empty batch", plans=(ROW, NO_ROW, ROW), stateful=True),
     Scenario(name="two queues", plans=(FIRST, SECOND, FIRST)),
     # A queue does not move in a batch, and its consumer is not yet where the batch begins.
     Scenario(name="two queues, stateful", plans=(FIRST, SECOND, FIRST), stateful=True),
-    Scenario(name="two queues, explicit start", plans=(FIRST, SECOND, FIRST), begins=(5, 5)),
+    Scenario(
+        name="two queues, explicit start", brief=1, plans=(FIRST, SECOND, FIRST), begins=(5, 5)
+    ),
     Scenario(
         name="timeout batch", plans=(ROW, NO_ROW, ROW), stateful=True, speaking=frozenset({1})
     ),
     Scenario(
         name="timeout batch first",
+        brief=1,
         plans=(NO_ROW, ROW, ROW),
         stateful=True,
         speaking=frozenset({0}),
         begins=(5,),
     ),
-    Scenario(name="two partitions", plans=(FIRST, SECOND, FIRST), partitioned=True, begins=(5, 5)),
+    Scenario(
+        name="two partitions",
+        brief=1,
+        plans=(FIRST, SECOND, FIRST),
+        partitioned=True,
+        begins=(5, 5),
+    ),
     Scenario(
         name="two partitions, stateful",
+        brief=1,
         plans=(FIRST, SECOND, FIRST),
         partitioned=True,
         begins=(5, 5),
@@ -80,10 +92,14 @@ SCENARIOS = (
     Scenario(name="two sinks", plans=(ROW,) * 2, sinks=TWO_SINKS),
     Scenario(name="two targets", plans=(ROW,) * 2, sinks=TWO_TARGETS),
     Scenario(name="split", plans=(ROW,) * 2, split=True, attempts=2),
-    Scenario(name="split, stateful", plans=(ROW,) * 2, split=True, attempts=2, stateful=True),
-    Scenario(name="split, no queue", plans=(NO_QUEUE,) * 2, split=True, attempts=2),
+    Scenario(
+        name="split, stateful", brief=1, plans=(ROW,) * 2, split=True, attempts=2, stateful=True
+    ),
+    Scenario(name="split, no queue", brief=1, plans=(NO_QUEUE,) * 2, split=True, attempts=2),
     Scenario(name="AvailableNow", plans=(ROW,) * 2, catches_up=True),
-    Scenario(name="AvailableNow, stateful", plans=(ROW,) * 2, catches_up=True, stateful=True),
+    Scenario(
+        name="AvailableNow, stateful", brief=1, plans=(ROW,) * 2, catches_up=True, stateful=True
+    ),
     # A driver dies with a commit in flight, which lands while the next run works on the same batch.
     Scenario(name="survivor, stateful", plans=(ROW,) * 2, survivors=True, stateful=True),
     Scenario(name="survivor, no queue", plans=(NO_QUEUE,) * 2, survivors=True),
@@ -91,6 +107,7 @@ SCENARIOS = (
     Scenario(name="commit log lost", plans=(ROW,) * 3, faults=Faults(commit_log=True)),
     Scenario(
         name="commit log lost, stateful",
+        brief=1,
         plans=(ROW,) * 3,
         faults=Faults(commit_log=True),
         stateful=True,
@@ -111,13 +128,14 @@ SCENARIOS = (
     # Two drivers, each the zombie of the other.
     Scenario(name="two drivers", plans=(ROW,) * 2, slots=(0, 0), budget=1),
     Scenario(name="two drivers, stateful", plans=(ROW,) * 2, slots=(0, 0), budget=1, stateful=True),
-    Scenario(name="two drivers, no queue", plans=(NO_QUEUE,) * 2, slots=(0, 0), budget=1),
-    Scenario(name="two drivers, split", plans=(ROW,), slots=(0, 0), budget=1, split=True),
+    Scenario(name="two drivers, no queue", brief=0, plans=(NO_QUEUE,) * 2, slots=(0, 0), budget=1),
+    Scenario(name="two drivers, split", brief=0, plans=(ROW,), slots=(0, 0), budget=1, split=True),
     Scenario(
         name="two drivers, shared logs",
         plans=(ROW, ONE_OR_TWO),
         slots=(0, 0),
-        budget=0,
+        budget=1,
+        brief=0,
         exclusive_logs=False,
         tolerated=PERSON,
         unchecked=frozenset({Kind.OFFSETS}),
@@ -136,7 +154,7 @@ SCENARIOS = (
 BY_TASKS = (
     # The rows of a batch are written by tasks, which are repeated, started twice, and outlive drivers.
     Scenario(name="at-least-once", plans=(ROW,) * 2, mode=AT_LEAST_ONCE, attempts=2),
-    Scenario(name="at-least-once, chunks", plans=TWO_ROWS, mode=AT_LEAST_ONCE, attempts=2),
+    Scenario(name="at-least-once, chunks", plans=TWO_ROWS, mode=AT_LEAST_ONCE, attempts=1),
     Scenario(
         name="at-least-once, two tasks",
         plans=BOTH,
@@ -149,7 +167,8 @@ BY_TASKS = (
         name="at-least-once, stateful",
         plans=(ROW,) * 2,
         mode=AT_LEAST_ONCE,
-        budget=1,
+        budget=2,
+        brief=1,
         attempts=2,
         stateful=True,
     ),
@@ -170,16 +189,22 @@ BY_TASKS = (
         slots=(0, 1),
         tolerated=PERSON,
     ),
-    Scenario(name="idempotent", plans=(ROW,) * 2, mode=IDEMPOTENT, attempts=2, regress=True),
+    Scenario(name="idempotent", plans=(ROW,) * 2, mode=IDEMPOTENT, attempts=1, regress=True),
     Scenario(name="idempotent, chunks", plans=TWO_ROWS, mode=IDEMPOTENT, attempts=2, regress=True),
     Scenario(
-        name="idempotent, newer servers", plans=TWO_ROWS, mode=IDEMPOTENT, budget=1, attempts=2
+        name="idempotent, newer servers",
+        plans=TWO_ROWS,
+        mode=IDEMPOTENT,
+        budget=2,
+        brief=1,
+        attempts=2,
     ),
     Scenario(
         name="idempotent, by batch",
         plans=TWO_ROWS,
         mode=IDEMPOTENT,
-        budget=1,
+        budget=2,
+        brief=1,
         attempts=2,
         by_source=False,
         regress=True,
@@ -198,7 +223,8 @@ BY_TASKS = (
         plans=(ROW,),
         mode=IDEMPOTENT,
         attempts=1,
-        budget=0,
+        budget=1,
+        brief=0,
         slots=(0, 0),
         regress=True,
     ),
@@ -243,7 +269,7 @@ BY_TASKS = (
         name="idempotent, sorted",
         plans=(ROW,) * 2,
         mode=IDEMPOTENT,
-        attempts=2,
+        attempts=1,
         is_sorted=True,
     ),
     Scenario(
@@ -304,11 +330,12 @@ def is_deep() -> bool:
 
 
 def bounded(scenario: Scenario, *, deep: bool) -> Scenario:
-    """Return a scenario with one more fault, or else with two batches where all are alike."""
+    """Return a scenario with one more fault, or else in brief: two batches where all are alike."""
     if deep:
         return replace(scenario, budget=scenario.budget + 1)
-    alike = len(set(scenario.plans)) == 1
-    return replace(scenario, plans=scenario.plans[:2]) if alike else scenario
+    plans = scenario.plans[:2] if len(set(scenario.plans)) == 1 else scenario.plans
+    budget = scenario.budget if scenario.brief is None else scenario.brief
+    return replace(scenario, plans=plans, budget=budget)
 
 
 def named(name: str) -> Scenario:
