@@ -176,7 +176,8 @@ def as_error(raised: Exception, context: Context | None = None) -> YtError:
         error = YtError("The store is busy; try again later", Code.UNAVAILABLE)
     elif isinstance(raised, NotUnicodeError):
         error = YtError(
-            "A name or a parameter is not UTF-8; the embedded cluster takes other bytes in values only"
+            "A parameter or the name of an attribute is not UTF-8; the embedded cluster takes other"
+            " bytes in values and names of nodes only"
         )
     else:
         name = context.command if context else "request"

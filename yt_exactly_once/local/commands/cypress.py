@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.cypress.view import View
 
 
-_PLAIN = "names of nodes and attributes are UTF-8"
+_PLAIN = "names of attributes are UTF-8"
 
 
 def view_of(context: Context, connection: sqlite3.Connection) -> View:

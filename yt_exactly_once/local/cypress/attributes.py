@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.cypress import chunks, clock, hooks, locks, values
+from yt_exactly_once.local.cypress import chunks, clock, hooks, locks, node_names, values
 from yt_exactly_once.local.cypress.ids import CELL_TAG
 from yt_exactly_once.local.cypress.layout import TRUNK
 from yt_exactly_once.local.cypress.ypath import Mark
@@ -98,7 +98,7 @@ def _common(view: View, node: Node) -> Computed:
     found |= _constants({k: v for k, v in defaults.items() if k not in stored})
     found |= _constants({"effective_acl": []})
     if node.name:
-        found["key"] = lambda: node.name
+        found["key"] = lambda: node_names.to_wire(node.name)
     found["resource_usage"] = lambda: _resource_usage(view, node)
     found["recursive_resource_usage"] = lambda: _resource_usage(view, node)
     return found

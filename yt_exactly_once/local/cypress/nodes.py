@@ -18,6 +18,7 @@ from yt_exactly_once.local.cypress import (
     hooks,
     lists,
     locks,
+    node_names,
     tree,
     values,
 )
@@ -147,7 +148,7 @@ def _make_parents(
     *missing, name = (str(step) for step in position.rest)
     if view.path(position.id).count("/") + len(missing) > values.MAX_DEPTH:
         raise YtError(f"Depth limit of {values.MAX_DEPTH} exceeded at {position.path}")
-    if len(name.encode()) > _MAX_NAME_BYTES:
+    if len(node_names.encode(name)) > _MAX_NAME_BYTES:
         raise YtError(f"Map node key is longer than {_MAX_NAME_BYTES} bytes", Code.MAX_KEY_LENGTH)
     parent_id = position.id
     for step in missing:
@@ -354,7 +355,7 @@ def _plant_children(view: View, node_id: str, node_type: str, value: Any, owner:
         named = {lists.new_key(): item for item in value}
         view.put_value(node_id, list(named))
     else:
-        named = {str(name): item for name, item in value.items()}
+        named = {node_names.of(name): item for name, item in value.items()}
     for name, item in named.items():
         child_type = type_of(item)
         child_id = make_id(child_type)

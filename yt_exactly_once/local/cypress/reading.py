@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
-from yt_exactly_once.local.cypress import attributes, lists, tree, values
+from yt_exactly_once.local.cypress import attributes, lists, node_names, tree, values, ypath
 from yt_exactly_once.local.cypress.nodes import COMPOSITE, SCALAR_DEFAULTS, without_attributes
 from yt_exactly_once.local.errors import Code, YtError
 
@@ -80,7 +80,8 @@ def list_(
     children = view.children(position.id)
     shown = [
         with_attributes(
-            name, _attributes_of(view, child_id, f"{position.path}/{name}", names or [])
+            node_names.to_wire(name),
+            _attributes_of(view, child_id, _below(position, name), names or []),
         )
         for name, child_id in list(children.items())[:max_size]
     ]
@@ -139,15 +140,20 @@ def _show_children(
     keys = view.order(position.id) if in_list else list(children)[:max_size]
     shown: dict[str, Any] = {}
     for index, name in enumerate(keys):
-        where = f"{position.path}/{index if in_list else name}"
+        where = _below(position, str(index) if in_list else name)
         child_type = view.node_type(children[name]) or ""
         child = tree.Position(children[name], child_type, where, (), position.given)
         shown[name] = _show(view, child, names, None, is_root=False)
     if in_list:
         return list(shown.values())
+    sent = {node_names.to_wire(name): child for name, child in shown.items()}
     if max_size is not None and len(children) > max_size:
-        return with_attributes(shown, {"incomplete": True})
-    return shown
+        return with_attributes(sent, {"incomplete": True})
+    return sent
+
+
+def _below(position: Position, name: str) -> str:
+    return f"{position.path}/{ypath.escape(name)}"
 
 
 def _attributes_of(

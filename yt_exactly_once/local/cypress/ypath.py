@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.cypress import rich_path
+from yt_exactly_once.local.cypress import node_names, rich_path
 from yt_exactly_once.local.errors import YtError
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ def parse(value: Any, what: str = "path") -> YPath:
 
 def escape(name: str) -> str:
     """Return the name of a child as it appears in a path."""
-    return "".join("\\" + char if char in _SPECIAL else char for char in name)
+    plain = "".join("\\" + char if char in _SPECIAL else char for char in name)
+    return node_names.escape_bytes(plain)
 
 
 def _root(text: str) -> tuple[str, str]:
@@ -138,7 +139,4 @@ def _literal(text: str, position: int) -> tuple[str, int]:
             break
         raw += char.encode()
         position += 1
-    try:
-        return raw.decode(), position
-    except UnicodeDecodeError as error:
-        raise YtError(f'Path "{text}" has a name that is not UTF-8') from error
+    return node_names.of(bytes(raw)), position
