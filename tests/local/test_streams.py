@@ -6,6 +6,7 @@ import json
 import socket
 import zlib
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from yt import yson
@@ -83,6 +84,20 @@ def test_trailers_are_not_announced_to_those_who_refuse_them(cluster, table):
     assert b"trailer:" in _raw(url, "/api/v4/read_table", asked).lower()
     refused = _raw(url, "/api/v4/read_table", asked, "X-YT-Omit-Trailers: 1\r\n")
     assert b"trailer:" not in refused.lower()
+
+
+def test_old_http_gets_the_answer_in_one_piece(cluster, table):
+    """It knows no chunks, so an error can only be the whole answer."""
+    host, port = cluster.proxy_urls[0].removeprefix("http://").split(":")
+    for path, status in ((f"{table}[:#{ROWS}]", b"200"), (table, b"400")):
+        target = f"/api/v4/read_table?path={quote(path)}&output_format=json"
+        with socket.create_connection((host, int(port)), timeout=30) as connection:
+            connection.sendall(f"GET {target} HTTP/1.0\r\n\r\n".encode())
+            found = b"".join(iter(lambda: connection.recv(MEGABYTE), b""))
+        head, _, body = found.partition(b"\r\n\r\n")
+        assert head.split(b" ")[1] == status
+        assert f"content-length: {len(body)}".encode() in head.lower()
+        assert b"transfer-encoding" not in head.lower()
 
 
 def test_early_error_is_still_an_ordinary_one(raw, client, tmp):

@@ -69,6 +69,11 @@ class Answer:
     body: bytes = b""
     rest: Stream[bytes] | None = None
 
+    def gathered(self) -> Answer:
+        """Return the same answer with its whole body, for who cannot take it in pieces."""
+        headers = {name: value for name, value in self.headers.items() if name != "Trailer"}
+        return Answer(self.status, headers, self.body + b"".join(self.rest or ()))
+
     def close(self) -> None:
         """Give up what has not been sent yet."""
         if self.rest is not None:

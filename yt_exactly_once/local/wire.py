@@ -90,6 +90,9 @@ class Application:
         self._in_flight += 1
         try:
             answer = await self._answer(request, transport)
+            if answer is not None and scope.get("http_version") == "1.0":
+                # That version knows neither chunks nor trailers.
+                answer = await self._in_thread(answer.gathered)
         except YtError as error:
             answer = messages.error_answer(error)
         except Exception as raised:  # noqa: BLE001 - as_error logs what it does not know
