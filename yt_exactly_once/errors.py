@@ -79,6 +79,10 @@ class NotOneToOneError(EncodingError):
     """Idempotent mode found two rows with the same key or source coordinates in one batch."""
 
 
+class AmbiguousOrderError(EncodingError):
+    """Rows of one key are in several Spark partitions, so that none of them is the last one."""
+
+
 class TableError(ExactlyOnceError):
     """A table cannot serve the purpose it was given."""
 

@@ -29,6 +29,7 @@ class Event(StrEnum):
     BATCH_FAILED = "batch.failed"
     LEDGER_CREATED = "ledger.created"
     TRANSACTION_STARTED = "transaction.started"
+    ROWS_REJECTED = "rows.rejected"
     ROWS_WRITTEN = "rows.written"
     OFFSETS_ADVANCED = "offsets.advanced"
     LEDGER_RECORDED = "ledger.recorded"
@@ -49,6 +50,7 @@ _LEVELS = {
     Event.RETRY_SCHEDULED: "warning",
     Event.COMMIT_OUTCOME_UNKNOWN: "warning",
     Event.COMMIT_OUTCOME_RESOLVED: "warning",
+    Event.ROWS_REJECTED: "warning",
     Event.SOURCE_ROWS_SKIPPED: "warning",
     Event.SOURCE_QUEUE_REPLACED: "warning",
 }

@@ -1,7 +1,5 @@
 """Frames as payloads, in real Spark tasks."""
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 import pytest
 import yt.yson
@@ -14,21 +12,16 @@ from yt_exactly_once.codec.schema import (
     check_frame,
     table_schema_for,
 )
-from yt_exactly_once.spark.encode import encode_frame
+from yt_exactly_once.spark.encode import RowEncoder, encode_frame
+from yt_exactly_once.spark.placement import Placement
 from yt_exactly_once.spark.schema import arrow_of_spark
 
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 TIME_ZONE = "spark.sql.session.timeZone"
 
 
-@dataclass(frozen=True)
-class Fixed:
-    """Tablets by Spark partition; none where keys decide."""
-
-    tablets: tuple = ()
-
-    def tablet(self, partition_id):
-        return self.tablets[partition_id] if self.tablets else None
+BY_KEY = Placement(None)
+"""A sorted table: keys choose the tablets."""
 
 
 @pytest.fixture
@@ -40,14 +33,13 @@ def configured(spark):
         spark.conf.set(name, value)
 
 
-def payloads(frame, *, wire=WireFormat.YSON, size=1000, placement=None, columns=None):
+def payloads(frame, *, wire=WireFormat.YSON, size=1000, placement=BY_KEY, columns=None):
     """Encode for a table of the frame's own columns, or of those given."""
     schema = arrow_of_spark(frame.schema)
     table = TableSchema.from_yt(columns or table_schema_for(schema))
     plan = check_frame(schema, table, target="//t", sorted=False)
-    encoded = encode_frame(
-        frame, plan, wire=wire, dyn_batch_size=size, placement=placement or Fixed()
-    )
+    encoder = RowEncoder(plan, wire, placement)
+    encoded = encode_frame(placement.placed(frame), encoder, dyn_batch_size=size)
     chunks = encoded.toArrow().to_pylist()
     return sorted(chunks, key=lambda chunk: (chunk["partition"], chunk["position"]))
 
@@ -100,11 +92,30 @@ def test_empty_partitions_yield_nothing(spark):
 
 def test_each_partition_goes_to_its_tablet(spark):
     """The tablet is told beside the payload and inside every row."""
-    chunks = payloads(spark.range(0, 30, 1, 3), placement=Fixed((2, 0, 2)))
-    assert [chunk["tablet"] for chunk in chunks] == [2, 0, 2]
+    chunks = payloads(spark.range(0, 30, 1, 3), placement=Placement(2))
+    assert [chunk["tablet"] for chunk in chunks] == [0, 1, 0]
     for chunk in chunks:
         assert {row[b"$tablet_index"] for row in rows_of(chunk)} == {chunk["tablet"]}
     assert [chunk["tablet"] for chunk in payloads(spark.range(0, 1, 1, 1))] == [None]
+
+
+def test_rows_go_to_their_tablets_in_order(spark):
+    """One payload per tablet of a chunk; the rows of a partition keep their order in each."""
+    for rule in ("round_robin", ("id",), ("in`3", "id")):
+        frame = spark.range(0, 900, 1, 3).selectExpr("id", "id % 3 as `in``3`")
+        chunks = payloads(frame, placement=Placement(4, rule), size=200)
+        found = {}
+        for chunk in chunks:
+            rows = rows_of(chunk)
+            assert {row[b"$tablet_index"] for row in rows} == {chunk["tablet"]}
+            found.setdefault((chunk["partition"], chunk["tablet"]), []).extend(
+                row[b"id"] for row in rows
+            )
+        assert sorted(one for ids in found.values() for one in ids) == list(range(900))
+        assert all(ids == sorted(ids) for ids in found.values())
+        assert {tablet for _, tablet in found} == {0, 1, 2, 3}
+        if rule == "round_robin":
+            assert {len(ids) for ids in found.values()} == {75}
 
 
 def test_columns_with_odd_names_keep_them(spark):

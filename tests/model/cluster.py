@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from tests.model.continuations import Script
     from yt_exactly_once.commit.cluster import Row
+    from yt_exactly_once.commit.parts import Payload
 
 CLUSTER = "model"
 CONSUMER = "//consumer"
@@ -234,14 +235,15 @@ class ModelTransaction:
     def write(
         self,
         path: str,
-        lanes: Sequence[Sequence[bytes]],
+        lanes: Sequence[Sequence[Payload]],
         wire: str,  # noqa: ARG002 - the interface
         *,
         update: bool = False,  # noqa: ARG002 - the interface
+        aggregate: bool = False,  # noqa: ARG002 - the interface
     ) -> None:
-        """See `Transaction.write`."""
+        """See `Transaction.write`; an effect may as well be a deletion."""
         self._call()
-        self._writes.append(Append(path, tuple(payload for lane in lanes for payload in lane)))
+        self._writes.append(Append(path, tuple(payload.data for lane in lanes for payload in lane)))
 
     def commit(self) -> None:
         """See `Transaction.commit`."""

@@ -23,7 +23,9 @@ from yt_exactly_once.codec.rows import SEQUENCE_NUMBER, WireFormat
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, check_frame
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, ClusterConfig
 from yt_exactly_once.spark import tasks
-from yt_exactly_once.spark.targets import Placement, PreparedTarget
+from yt_exactly_once.spark.placement import Placement
+from yt_exactly_once.spark.sink_options import Target
+from yt_exactly_once.spark.targets import PreparedTarget
 from yt_exactly_once.spark.tasks import KEY_HASH_COLUMNS
 from yt_exactly_once.ytsaurus.client import Connection
 
@@ -164,9 +166,7 @@ def prepared_target(path: str, *, is_sorted: bool) -> PreparedTarget:
         sorted=is_sorted,
     )
     return PreparedTarget(
-        path=path,
-        transform=None,
-        update_columns=False,
+        options=Target(path=path),
         is_sorted=is_sorted,
         tablet_count=1,
         plan=plan,

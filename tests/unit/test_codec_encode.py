@@ -162,7 +162,7 @@ def test_unfit_value_inside_composite_values_is_found():
     )
     with pytest.raises(EncodingError) as caught:
         encoded(array, description)
-    assert "column c[][value].n cannot" in str(caught.value)
+    assert "column c[][value].n, " in str(caught.value)
     assert caught.value.where["source_row"] == 74
 
 

@@ -59,6 +59,19 @@ def test_digests_grow_with_the_parts_and_see_a_changed_byte():
     assert changed[1].digests != second.digests
 
 
+def test_deleted_keys_are_cut_and_told_as_what_they_are():
+    """They count as rows, stay in their place, and differ from writes of the same bytes."""
+
+    def changes(*deletes):
+        lane = [Payload(60, b"same", deletes=one) for one in deletes]
+        return TargetRows("//t", [lane], "yson", 60 * len(deletes))
+
+    parts = split([changes(True, False)], 100)
+    assert [part.targets[0].lanes[0][0].deletes for part in parts] == [True, False]
+    other = split([changes(False, True)], 100)
+    assert parts[0].digests != other[0].digests
+
+
 def test_targets_are_cut_together():
     """The parts of a batch cover all its targets; a small one is done earlier."""
     parts = split([rows([[60, 60]]), rows([[10]])], 100)

@@ -7,8 +7,9 @@ there is an `EncodingError` that names the column and where the row came from, n
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,11 +25,13 @@ from yt_exactly_once.codec.scalars import (
 )
 from yt_exactly_once.codec.schema import (
     SOURCE_COLUMNS,
+    SOURCE_QUEUE_COLUMN,
     ColumnSchema,
     WritePlan,
     field_type,
     row_column,
 )
+from yt_exactly_once.codec.showing import value_at
 from yt_exactly_once.codec.types import (
     FLOATING,
     DecimalType,
@@ -50,15 +53,19 @@ from yt_exactly_once.codec.yson_scan import scan_rows
 from yt_exactly_once.codec.yson_writer import Shape, fragments
 from yt_exactly_once.errors import ConfigError, EncodingError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 TABLET_INDEX = "$tablet_index"
 ROW_INDEX = "$row_index"
 SEQUENCE_NUMBER = "$sequence_number"
 
 # How an Arrow request says that a binary column holds YSON.
 _HOLDS_YSON = {b"YtType": b"yson"}
+
+LONGEST_VALUE = 16 << 20
+HEAVIEST_ROW = 128 << 20
+"""Limits of dynamic tables, in bytes (`row_base.h`, `ValidateClientDataRow`)."""
+
+TOO_HEAVY = f"the row is heavier than {HEAVIEST_ROW >> 20} MiB"
+_LONGEST_SHOWN = 200
 
 
 class WireFormat(StrEnum):
@@ -73,7 +80,7 @@ def encode(
     plan: WritePlan,
     wire: WireFormat,
     *,
-    tablet_index: int | None = None,
+    tablet_index: int | pa.IntegerArray | None = None,
     sequence_numbers: pa.Int64Array | None = None,
 ) -> bytes:
     """Encode all rows of a batch, in order, as the body of one request.
@@ -82,16 +89,38 @@ def encode(
         batch: rows of the frame that was checked; other columns than the plan's are left out.
         plan: from `check_frame`.
         wire: the format.
-        tablet_index: tablet of an ordered table that all the rows go to.
+        tablet_index: tablet of an ordered table that all the rows go to, or one per row.
         sequence_numbers: one number per row, for a queue producer.
 
     Raises:
         EncodingError: a value that its column cannot take.
         ConfigError: the format cannot carry one of the columns.
     """
+    heavy = heavy_rows(batch, plan)
+    if heavy:
+        raise EncodingError(
+            f"A row cannot be written: {TOO_HEAVY}",
+            remedy="Shorten its strings in the query, or filter it out",
+            target=plan.target,
+            **coordinates(batch, heavy[0]),
+        )
     if wire is WireFormat.ARROW:
         return _as_arrow(batch, plan, tablet_index, sequence_numbers)
-    return _as_yson(batch, plan, tablet_index, sequence_numbers)
+    return whole(_as_yson(batch, plan, tablet_index, sequence_numbers))
+
+
+def row_fragments(batch: pa.RecordBatch, plan: WritePlan) -> pa.LargeBinaryArray:
+    """Encode every row on its own, as a fragment of YSON; rows are equal where their bytes are.
+
+    Raises:
+        EncodingError: a value that its column cannot take.
+    """
+    return _as_yson(batch, plan, None, None)
+
+
+def joined(fragments: pa.LargeBinaryArray) -> bytes:
+    """Return the body of one request for rows that `row_fragments` encoded."""
+    return whole(fragments)
 
 
 def encode_empty(plan: WritePlan, wire: WireFormat) -> bytes:
@@ -109,19 +138,20 @@ def encode_empty(plan: WritePlan, wire: WireFormat) -> bytes:
 def _as_arrow(
     batch: pa.RecordBatch,
     plan: WritePlan,
-    tablet_index: int | None,
+    tablet_index: int | pa.IntegerArray | None,
     sequence_numbers: pa.Int64Array | None,
 ) -> bytes:
     fields, arrays = _arrow_fields(plan), []
-    for column in plan.columns:
-        convert = _plain if is_simple(column.type) else _stored
-        arrays.append(_converted(batch, plan, column, convert))
+    arrays += [_converted(batch, plan, column, WireFormat.ARROW) for column in plan.columns]
     if sequence_numbers is not None:
         fields.append(pa.field(SEQUENCE_NUMBER, pa.int64()))
         arrays.append(sequence_numbers)
     if tablet_index is not None:
         fields.append(pa.field(TABLET_INDEX, pa.int64()))
-        arrays.append(pa.repeat(scalar(tablet_index, pa.int64()), batch.num_rows))
+        if isinstance(tablet_index, int):
+            arrays.append(pa.repeat(scalar(tablet_index, pa.int64()), batch.num_rows))
+        else:
+            arrays.append(tablet_index.cast(pa.int64()))
     return _stream(fields, arrays)
 
 
@@ -153,18 +183,20 @@ def _stream(fields: list[pa.Field], arrays: list[pa.Array]) -> bytes:
 def _as_yson(
     batch: pa.RecordBatch,
     plan: WritePlan,
-    tablet_index: int | None,
+    tablet_index: int | pa.IntegerArray | None,
     sequence_numbers: pa.Int64Array | None,
-) -> bytes:
+) -> pa.LargeBinaryArray:
     opening = b"{"
-    if tablet_index is not None:
+    if isinstance(tablet_index, int):
         opening += _key(TABLET_INDEX) + integer_literal(tablet_index) + b";"
     parts: list[pa.Array | bytes] = [constant(opening, batch.num_rows)]
+    if isinstance(tablet_index, pa.Array):
+        parts += [_key(TABLET_INDEX), integers(tablet_index), b";"]
     if sequence_numbers is not None:
         parts += [_key(SEQUENCE_NUMBER), integers(sequence_numbers), b";"]
     for column in plan.columns:
-        parts += [_key(column.name), _converted(batch, plan, column, _named), b";"]
-    return whole(join(*parts, b"};"))
+        parts += [_key(column.name), _converted(batch, plan, column, WireFormat.YSON), b";"]
+    return join(*parts, b"};")
 
 
 def _key(name: str) -> bytes:
@@ -189,27 +221,68 @@ def _named(array: pa.Array, logical: LogicalType) -> pa.Array:
     return fragments(array, logical, Shape.NAMED)
 
 
+def check_column(batch: pa.RecordBatch, column: ColumnSchema, wire: WireFormat) -> pa.Array:
+    """Convert one column, only to see whether all its values can be written.
+
+    Raises:
+        UnfitValueError: one cannot.
+    """
+    array = batch.column(column.name)
+    if column.is_key:
+        _check_key(array, column)
+    _check_length(array)
+    if wire is WireFormat.YSON:
+        return _named(array, column.type)
+    return (_plain if is_simple(column.type) else _stored)(array, column.type)
+
+
 def _converted(
-    batch: pa.RecordBatch,
-    plan: WritePlan,
-    column: ColumnSchema,
-    convert: Callable[[pa.Array, LogicalType], pa.Array],
+    batch: pa.RecordBatch, plan: WritePlan, column: ColumnSchema, wire: WireFormat
 ) -> pa.Array:
     """Convert one column, telling of an unfit value where it is and where it came from."""
-    array = batch.column(column.name)
     try:
-        if column.is_key:
-            _check_key(array, column)
-        return convert(array, column.type)
+        return check_column(batch, column, wire)
     except UnfitValueError as error:
+        array = batch.column(column.name)
+        shown = None
+        if plan.shows_values:
+            shown = repr(value_at(array, error.row))[:_LONGEST_SHOWN]
         raise EncodingError(
-            f"A value of column {column.name}{error.place} cannot be written as {column.type}: "
-            f"{error.problem}",
-            remedy="Repair the value in the query, or filter its row out",
+            f"A value of column {column.name}{error.place}, {array.type} in the frame, cannot be "
+            f"written as {column.type}: {error.problem}",
+            remedy="Repair the value in the query, filter its row out, or give the sink reject_to=",
             column=column.name,
             target=plan.target,
-            **_coordinates(batch, error.row),
+            value=shown,
+            **coordinates(batch, error.row),
         ) from error
+
+
+def _check_length(array: pa.Array) -> None:
+    if array.nbytes > LONGEST_VALUE and _has_bytes(array):
+        row = first_true(pc.greater(pc.binary_length(array), LONGEST_VALUE))
+        if row is not None:
+            raise UnfitValueError(row, f"it is longer than {LONGEST_VALUE >> 20} MiB")
+
+
+def _has_bytes(array: pa.Array) -> bool:
+    kind = array.type
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+    )
+
+
+def heavy_rows(batch: pa.RecordBatch, plan: WritePlan) -> list[int]:
+    """Return the rows whose strings alone are too heavy for a dynamic table."""
+    arrays = [batch.column(column.name) for column in plan.columns]
+    strings = [array for array in arrays if _has_bytes(array)]
+    if sum(array.nbytes for array in strings) <= HEAVIEST_ROW:
+        return []
+    weights = sum(np.asarray(pc.fill_null(pc.binary_length(array), 0), int) for array in strings)
+    return [int(row) for row in np.flatnonzero(weights > HEAVIEST_ROW)]
 
 
 def _check_key(array: pa.Array, column: ColumnSchema) -> None:
@@ -220,12 +293,15 @@ def _check_key(array: pa.Array, column: ColumnSchema) -> None:
             raise UnfitValueError(place, "NaN cannot be part of a key")
 
 
-def _coordinates(batch: pa.RecordBatch, row: int) -> dict[str, int]:
+def coordinates(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
     """Name a row by its queue partition and row index there, or by its place in the chunk."""
-    if all(name in batch.schema.names for name in SOURCE_COLUMNS):
-        partition, index = (batch.column(name)[row].as_py() for name in SOURCE_COLUMNS)
-        return {"source_partition": partition, "source_row": index}
-    return {"row_of_chunk": row}
+    names = batch.schema.names
+    if not all(name in names for name in SOURCE_COLUMNS):
+        return {"row_of_chunk": row}
+    told = {SOURCE_QUEUE_COLUMN: "source_queue"} | dict(
+        zip(SOURCE_COLUMNS, ("source_partition", "source_row"), strict=True)
+    )
+    return {told[name]: batch.column(name)[row].as_py() for name in told if name in names}
 
 
 def decode(rows: bytes, schema: pa.Schema) -> pa.RecordBatch:

@@ -220,8 +220,7 @@ def validated(decimals: pa.Array) -> pa.Array:
 
 
 def _text(array: pa.Array) -> pa.Array:
-    if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
-        require_utf8(array)
+    require_utf8(array)
     return array.cast(pa.binary())
 
 
@@ -242,12 +241,18 @@ def _no_constant(name: str) -> None:
 
 
 def require_utf8(array: pa.Array) -> pa.Array:
-    """Return binary values as strings.
+    """Return values as strings.
 
     Raises:
-        UnfitValueError: a value is not valid UTF-8.
+        UnfitValueError: a value is not valid UTF-8, as Spark's strings need not be either.
     """
-    return converted(array, lambda part: part.cast(pa.string()), NOT_UTF8)
+
+    def convert(part: pa.Array) -> pa.Array:
+        text = part.cast(pa.string())
+        text.validate(full=True)
+        return text
+
+    return converted(array, convert, NOT_UTF8)
 
 
 def _uuids(array: pa.Array) -> pa.Array:

@@ -7,7 +7,7 @@ once: the cluster itself would drop unknown columns and cut values without a wor
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -67,12 +67,14 @@ class ColumnSchema:
         type: its logical type, `optional` included.
         sort_order: `ascending` or `descending` for a key column, else None.
         expression: how the cluster computes the column; such a column is never written.
+        aggregate: how values that are written combine with the one that is there, if they do.
     """
 
     name: str
     type: LogicalType
     sort_order: str | None = None
     expression: str | None = None
+    aggregate: str | None = None
 
     @property
     def nullable(self) -> bool:
@@ -110,6 +112,7 @@ class TableSchema:
                     type=parse_column_type(column),
                     sort_order=_text(column.get("sort_order")),
                     expression=_text(column.get("expression")),
+                    aggregate=_text(column.get("aggregate")),
                 )
                 for column in columns
             )
@@ -261,10 +264,12 @@ class WritePlan:
     Attributes:
         target: the table, for messages.
         columns: what is written.
+        shows_values: whether an error may quote the value it is about.
     """
 
     target: str
     columns: tuple[ColumnSchema, ...]
+    shows_values: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -275,6 +280,11 @@ class WritePlan:
     def key_names(self) -> tuple[str, ...]:
         """The key columns that are written."""
         return tuple(column.name for column in self.columns if column.is_key)
+
+    @property
+    def keys(self) -> WritePlan:
+        """The same for the key columns alone."""
+        return replace(self, columns=tuple(column for column in self.columns if column.is_key))
 
     @property
     def arrow_obstacles(self) -> tuple[str, ...]:

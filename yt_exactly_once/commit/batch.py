@@ -60,6 +60,7 @@ class MicroBatch:
         run_id: id of this run of the query; every restart has a new one.
         sources: the queues among its sources.
         stateful: whether the query keeps state, which a replay must build again from the same rows.
+        output_mode: `append`, `update` or `complete`; empty where it cannot be known.
     """
 
     query_id: str
@@ -67,6 +68,7 @@ class MicroBatch:
     run_id: str
     sources: tuple[SourceRange, ...] = field(default=())
     stateful: bool = False
+    output_mode: str = ""
 
     @property
     def moves(self) -> bool:

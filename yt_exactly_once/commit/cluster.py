@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
+    from yt_exactly_once.commit.parts import Payload
+
 Row = dict[str, Any]
 
 
@@ -32,10 +34,19 @@ class Transaction(Reader, Protocol):
     def insert(self, path: str, rows: Sequence[Row]) -> None:
         """Write a few rows."""
 
+    def select(self, path: str, columns: Sequence[str], *, limit: int) -> bytes:
+        """Return columns of the rows of a sorted table, as YSON in any order, and at most so many."""
+
     def write(
-        self, path: str, lanes: Sequence[Sequence[bytes]], wire: str, *, update: bool = False
+        self,
+        path: str,
+        lanes: Sequence[Sequence[Payload]],
+        wire: str,
+        *,
+        update: bool = False,
+        aggregate: bool = False,
     ) -> None:
-        """Write encoded payloads, in order within a lane."""
+        """Write or delete what the payloads say, in order within a lane."""
 
     def commit(self) -> None:
         """Apply everything, or nothing."""

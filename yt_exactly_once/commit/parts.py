@@ -13,17 +13,21 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from yt_exactly_once.commit.complete import CompleteResult
+
 
 class Payload(NamedTuple):
-    """The body of one insert request.
+    """The body of one request.
 
     Attributes:
         row_count: rows in it.
         data: the bytes.
+        deletes: whether it deletes the keys in it, which are YSON, or writes rows.
     """
 
     row_count: int
     data: bytes
+    deletes: bool = False
 
 
 @dataclass(frozen=True)
@@ -34,9 +38,11 @@ class TargetRows:
         path: the table.
         lanes: payloads that keep their order, per lane; empty when the tasks wrote the rows.
         wire: wire format of the payloads.
-        row_count: rows written, in the payloads or by the tasks.
+        row_count: rows written or deleted, in the payloads or by the tasks.
         update: keep the columns that the payloads do not have.
+        aggregate: combine aggregating columns with what is there.
         lane_is_tablet: every lane goes to a tablet of its own; otherwise keys choose the tablets.
+        complete: set when the table must hold nothing but these rows.
     """
 
     path: str
@@ -44,7 +50,9 @@ class TargetRows:
     wire: str
     row_count: int
     update: bool = False
+    aggregate: bool = False
     lane_is_tablet: bool = False
+    complete: CompleteResult | None = None
 
 
 @dataclass(frozen=True)
@@ -122,5 +130,6 @@ def _digest(targets: Sequence[TargetRows]) -> str:
     for target in targets:
         for lane in target.lanes:
             for payload in lane:
+                digest.update(b"-" if payload.deletes else b"+")
                 digest.update(payload.data)
     return digest.hexdigest()

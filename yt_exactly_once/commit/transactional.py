@@ -185,10 +185,24 @@ class BatchCommit:
 
     def _write(self, transaction: Transaction, targets: Sequence[TargetRows]) -> None:
         for target in targets:
-            lanes = [[payload.data for payload in lane] for lane in target.lanes]
-            if lanes:
-                transaction.write(target.path, lanes, target.wire, update=target.update)
-                self._emit(Event.ROWS_WRITTEN, path=target.path, rows=target.row_count)
+            deleted = 0
+            if target.complete is not None:
+                # Deleted first: of what is done to one key in a transaction the last thing counts.
+                surplus = target.complete.surplus(transaction)
+                transaction.write(target.path, [[payload] for payload in surplus], target.wire)
+                deleted = sum(payload.row_count for payload in surplus)
+            if target.lanes:
+                transaction.write(
+                    target.path,
+                    target.lanes,
+                    target.wire,
+                    update=target.update,
+                    aggregate=target.aggregate,
+                )
+            if target.lanes or deleted:
+                self._emit(
+                    Event.ROWS_WRITTEN, path=target.path, rows=target.row_count, replaced=deleted
+                )
 
     def _advance(
         self, transaction: Transaction, moves: Sequence[tuple[SourceRange, Moves]]

@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyspark.sql.functions as sf
 
+from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS
 from yt_exactly_once.commit.parts import Payload, TargetRows
-from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.encode import encode_frame, plain_columns
+from yt_exactly_once.errors import AmbiguousOrderError, ConfigError
+from yt_exactly_once.spark.encode import Kind, encode_frame, plain_columns, unpack_keys
+from yt_exactly_once.spark.placement import TABLET_COLUMN
 from yt_exactly_once.spark.tasks import (
     KEY_HASH_COLUMNS,
     REPORT_SCHEMA,
@@ -28,19 +32,26 @@ from yt_exactly_once.spark.tasks import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from pyspark.sql import DataFrame
 
+    from yt_exactly_once.codec.rejects import Rejects
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.config import RetryPolicy
+    from yt_exactly_once.spark.sink_options import Target
     from yt_exactly_once.spark.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.client import Connection
 
 
 def collect_rows(
-    frame: DataFrame, target: PreparedTarget, *, dyn_batch_size: int, update: bool, may_split: bool
-) -> TargetRows:
+    frame: DataFrame,
+    target: PreparedTarget,
+    *,
+    dyn_batch_size: int,
+    may_split: bool,
+    rejects: Rejects | None,
+) -> list[TargetRows]:
     """Compute the batch and bring its payloads to the driver.
 
     Payloads for one tablet, or of one Spark partition where keys choose the tablet, share a lane and
@@ -50,36 +61,81 @@ def collect_rows(
         frame: rows of the batch.
         target: where they will be written.
         dyn_batch_size: most rows in one payload.
-        update: keep the columns that the frame does not have.
         may_split: accept more rows than one transaction may write.
+        rejects: where rows go that the target cannot take; without it they are an error.
+
+    Returns:
+        The rows of the target, and those of the reject table if there are any.
 
     Raises:
         BatchTooLargeError: more rows than one transaction may write; nothing was sent.
+        AmbiguousOrderError: which of the rows of a key is the last one cannot be known.
     """
-    encoded = encode_frame(
-        frame,
-        target.plan,
-        wire=target.wire,
-        dyn_batch_size=dyn_batch_size,
-        placement=target.placement,
-    )
+    encoded = encode_frame(frame, target.encoder(rejects), dyn_batch_size=dyn_batch_size)
     lanes: dict[int, list[tuple[int, int, Payload]]] = defaultdict(list)
     rows_by_tablet: dict[int | None, int] = defaultdict(int)
-    for chunk in encoded.toArrow().to_pylist():
-        lane = chunk["partition"] if chunk["tablet"] is None else chunk["tablet"]
-        payload = Payload(chunk["row_count"], chunk["payload"])
-        lanes[lane].append((chunk["partition"], chunk["position"], payload))
-        rows_by_tablet[chunk["tablet"]] += chunk["row_count"]
+    keys: dict[int, list[pa.LargeBinaryArray]] = defaultdict(list)
+    rejected: list[tuple[int, int, Payload]] = []
+    for piece in encoded.toArrow().to_pylist():
+        partition, tablet, kind = piece["partition"], piece["tablet"], piece["kind"]
+        if kind == Kind.KEYS:
+            keys[partition].append(unpack_keys(piece["payload"]))
+            continue
+        lane = partition if tablet is None else tablet
+        payload = Payload(piece["row_count"], piece["payload"], deletes=kind == Kind.DELETE)
+        if kind == Kind.REJECT:
+            rejected.append((partition, piece["position"], payload))
+            continue
+        lanes[lane].append((partition, piece["position"], payload))
+        rows_by_tablet[tablet] += piece["row_count"]
     if not may_split:
         target.require_room(rows_by_tablet)
-    return TargetRows(
+    known = _distinct_keys(keys.values(), target.path)
+    written = TargetRows(
         path=target.path,
         lanes=[[payload for _, _, payload in sorted(lanes[lane])] for lane in sorted(lanes)],
         wire=target.wire.value,
         row_count=sum(rows_by_tablet.values()),
-        update=update,
+        update=target.options.update_columns,
+        aggregate=target.options.aggregate,
         lane_is_tablet=not target.is_sorted,
+        complete=target.complete(known) if target.options.replaces else None,
     )
+    if rejects is None or not rejected:
+        return [written]
+    return [written, _rejected_rows(rejects, [payload for _, _, payload in sorted(rejected)])]
+
+
+def _rejected_rows(rejects: Rejects, payloads: list[Payload]) -> TargetRows:
+    return TargetRows(
+        path=rejects.path,
+        lanes=[payloads],
+        wire=WireFormat.YSON.value,
+        row_count=sum(payload.row_count for payload in payloads),
+        lane_is_tablet=True,
+    )
+
+
+def _distinct_keys(
+    by_partition: Iterable[list[pa.LargeBinaryArray]], target: str
+) -> pa.LargeBinaryArray:
+    """Return every key once.
+
+    Raises:
+        AmbiguousOrderError: one is in several Spark partitions, which are sent side by side.
+    """
+    kept = [pc.unique(pa.concat_arrays(keys)) for keys in by_partition]
+    together = pa.concat_arrays([pa.array([], pa.large_binary()), *kept])
+    repeated = len(together) - len(pc.unique(together))
+    if repeated:
+        raise AmbiguousOrderError(
+            f"The rows of {repeated} keys are spread over several Spark partitions, and which is the "
+            "last one of a key is not known",
+            remedy="Bring the rows of a key together and in order, for instance "
+            "frame.repartition(key).sortWithinPartitions(time), or make the keys unique",
+            target=target,
+        )
+    return together
 
 
 def insert_from_tasks(
@@ -170,13 +226,39 @@ def require_stateless(batch: MicroBatch) -> None:
         )
 
 
+def require_output_mode(batch: MicroBatch, target: Target) -> None:
+    """Check that the batches of the query are what the target takes them for.
+
+    Raises:
+        ConfigError: a result is replaced that is not complete, or added up although it is.
+    """
+    complete = batch.output_mode == "complete"
+    if target.replaces and not complete and batch.output_mode:
+        raise ConfigError(
+            f"write='replace' is for output mode complete, and this query has {batch.output_mode}: "
+            "rows of earlier batches would be deleted",
+            remedy="Use outputMode('complete'), or leave write out",
+            query=batch.query_id,
+            target=target.path,
+        )
+    if target.aggregate and complete:
+        raise ConfigError(
+            "aggregate would add the whole result again with every batch of output mode complete",
+            remedy="Leave aggregate out, and use write='replace'",
+            query=batch.query_id,
+            target=target.path,
+        )
+
+
 def _run(
     frame: DataFrame,
     target: PreparedTarget,
     extra: tuple[str, ...],
     task: Callable[[tuple[str, ...]], InsertTask | PushTask],
 ) -> list[dict[str, Any]]:
-    plain, names = plain_columns(frame, {*target.plan.names, *SOURCE_COLUMNS, *extra})
+    plain, names = plain_columns(
+        frame, {*target.plan.names, *SOURCE_COLUMNS, TABLET_COLUMN, *extra}
+    )
     reports: list[dict[str, Any]] = (
         plain.mapInArrow(task(names), REPORT_SCHEMA).toArrow().to_pylist()
     )

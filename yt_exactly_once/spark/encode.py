@@ -7,27 +7,34 @@ way. A task sends nothing anywhere: which attempt of it counts is Spark's to dec
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, IntegerType, StructType
 
 from yt_exactly_once.codec.buffers import single
-from yt_exactly_once.codec.rows import WireFormat, encode
-from yt_exactly_once.codec.schema import SOURCE_COLUMNS, WritePlan
+from yt_exactly_once.codec.changes import changes
+from yt_exactly_once.codec.rejects import Rejects, find_faults, without
+from yt_exactly_once.codec.rows import WireFormat, encode, joined, row_fragments
+from yt_exactly_once.codec.schema import SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN, WritePlan
 from yt_exactly_once.errors import EncodingError
+from yt_exactly_once.spark.placement import TABLET_COLUMN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from pyspark.sql import DataFrame
 
+    from yt_exactly_once.spark.placement import Placement
+
 PAYLOAD_SCHEMA = (
     StructType()
     .add("partition", IntegerType())
     .add("position", IntegerType())
     .add("tablet", IntegerType())
+    .add("kind", IntegerType())
     .add("row_count", IntegerType())
     .add("payload", BinaryType())
 )
@@ -38,47 +45,129 @@ _ARROW_SCHEMA = pa.schema(
         ("partition", pa.int32()),
         ("position", pa.int32()),
         ("tablet", pa.int32()),
+        ("kind", pa.int32()),
         ("row_count", pa.int32()),
         ("payload", pa.binary()),
     ]
 )
 
 
-class Placement(Protocol):
-    """Which tablet the rows of a Spark partition go to; pickled into the tasks."""
+class Kind(IntEnum):
+    """What a payload is for."""
 
-    def tablet(self, partition_id: int) -> int | None:
-        """Return the tablet of an ordered table, or None where the key decides."""
+    WRITE = 0
+    """Rows to write."""
+    DELETE = 1
+    """Keys to delete, as YSON."""
+    KEYS = 2
+    """Every key that the rows have, as one Arrow column; see `unpack_keys`."""
+    REJECT = 3
+    """Rows of the table of rejected rows, as YSON."""
 
 
-def encode_frame(
-    frame: DataFrame,
-    plan: WritePlan,
-    *,
-    wire: WireFormat,
-    dyn_batch_size: int,
-    placement: Placement,
-) -> DataFrame:
-    """Turn rows into payloads of whole insert requests.
+class Piece(NamedTuple):
+    """A payload, and what it is for."""
 
-    The result has one row per payload: `partition` (Spark's), `position` (of the chunk in its
-    partition, from 0), `tablet` (null where the key decides), `row_count` and `payload`. Within a
-    partition rows keep their order; an empty partition yields nothing.
+    kind: Kind
+    tablet: int | None
+    row_count: int
+    data: bytes
+
+
+@dataclass(frozen=True)
+class RowEncoder:
+    """Turns rows into payloads; pickled into the tasks.
+
+    Attributes:
+        plan: from `check_frame`.
+        wire: format of rows to write.
+        placement: the tablet of each row.
+        delete_marker: a column that is true where the row's key is to be deleted; may be empty.
+        tells_keys: whether the driver must know the keys.
+        rejects: where rows go that cannot be written; without it they are an error.
+    """
+
+    plan: WritePlan
+    wire: WireFormat
+    placement: Placement
+    delete_marker: str = ""
+    tells_keys: bool = False
+    rejects: Rejects | None = None
+
+    @property
+    def names(self) -> set[str]:
+        """Columns of the frame that are needed."""
+        source = (*SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN)
+        return {*self.plan.names, *source, TABLET_COLUMN, self.delete_marker}
+
+    def pieces(self, rows: pa.RecordBatch, partition: int) -> Iterator[Piece]:
+        """Yield the payloads of some rows, in the order in which they must be sent.
+
+        Args:
+            rows: of the frame that the plan was made for, placed by the placement.
+            partition: the Spark partition they are in.
+
+        Raises:
+            EncodingError: a value that its column cannot take, and nowhere to reject its row to.
+        """
+        if self.rejects is None:
+            yield from self._fitting(rows, partition)
+            return
+        try:
+            yield from list(self._fitting(rows, partition))
+        except EncodingError:
+            faults = find_faults(rows, self.plan, self.wire, self.delete_marker)
+            if not faults:
+                raise
+            told = self.rejects.encode(rows, faults, self.plan.target)
+            yield Piece(Kind.REJECT, None, len(faults), told)
+            yield from self._fitting(without(rows, faults), partition)
+
+    def _fitting(self, rows: pa.RecordBatch, partition: int) -> Iterator[Piece]:
+        if self.delete_marker:
+            keys, deleted, rows = changes(rows, self.plan.keys, self.delete_marker)
+            yield Piece(Kind.KEYS, None, len(keys), _pack_keys(keys))
+            if len(deleted):
+                yield Piece(Kind.DELETE, None, len(deleted), joined(deleted))
+        elif self.tells_keys:
+            keys = row_fragments(rows, self.plan.keys)
+            yield Piece(Kind.KEYS, None, len(keys), _pack_keys(keys))
+        for tablet, part in self.placement.split(rows, partition):
+            if part.num_rows:
+                data = encode(part, self.plan, self.wire, tablet_index=tablet)
+                yield Piece(Kind.WRITE, tablet, part.num_rows, data)
+
+
+def _pack_keys(keys: pa.LargeBinaryArray) -> bytes:
+    batch = pa.RecordBatch.from_arrays([keys], names=["key"])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def unpack_keys(packed: bytes) -> pa.LargeBinaryArray:
+    """Return the keys of one payload."""
+    with pa.ipc.open_stream(packed) as stream:
+        return stream.read_next_batch().column(0)
+
+
+def encode_frame(frame: DataFrame, encoder: RowEncoder, *, dyn_batch_size: int) -> DataFrame:
+    """Turn rows into payloads of whole requests.
+
+    The result has one row per payload: `partition` (Spark's), `position` (of the payload in its
+    partition, from 0), `tablet` (null where the key decides), `kind`, `row_count` and `payload`. Rows of
+    a partition that go to one tablet keep their order; an empty partition yields nothing.
 
     Args:
-        frame: the frame that `plan` was made for.
-        plan: from `check_frame`.
-        wire: format of the payloads.
+        frame: the frame that the encoder was made for, placed by its placement.
+        encoder: makes the payloads, in the tasks.
         dyn_batch_size: most rows in one payload.
-        placement: the tablet of each Spark partition.
 
     A value that its column cannot take is an `EncodingError` inside the task.
     """
-    plain, names = plain_columns(frame, {*plan.names, *SOURCE_COLUMNS})
-    task = _EncodingTask(
-        names=names, plan=plan, wire=wire, dyn_batch_size=dyn_batch_size, placement=placement
-    )
-    return plain.mapInArrow(task, PAYLOAD_SCHEMA)
+    plain, names = plain_columns(frame, encoder.names)
+    return plain.mapInArrow(_EncodingTask(names, encoder, dyn_batch_size), PAYLOAD_SCHEMA)
 
 
 def plain_columns(frame: DataFrame, wanted: Collection[str]) -> tuple[DataFrame, tuple[str, ...]]:
@@ -102,25 +191,30 @@ def plain_columns(frame: DataFrame, wanted: Collection[str]) -> tuple[DataFrame,
 @dataclass(frozen=True)
 class _EncodingTask:
     names: tuple[str, ...]
-    plan: WritePlan
-    wire: WireFormat
+    encoder: RowEncoder
     dyn_batch_size: int
-    placement: Placement
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None, "runs inside a Spark task"
-        partition = context.partitionId()
-        tablet = self.placement.tablet(partition)
-        for position, chunk in enumerate(chunks(batches, self.dyn_batch_size)):
+        partition, position = context.partitionId(), 0
+        for chunk in chunks(batches, self.dyn_batch_size):
             rows = chunk.rename_columns(list(self.names))
-            payload = encode(rows, self.plan, self.wire, tablet_index=tablet)
-            values = (partition, position, tablet, rows.num_rows, payload)
-            arrays = [
-                single(value, field.type)
-                for value, field in zip(values, _ARROW_SCHEMA, strict=True)
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW_SCHEMA)
+            for piece in self.encoder.pieces(rows, partition):
+                values = (
+                    partition,
+                    position,
+                    piece.tablet,
+                    int(piece.kind),
+                    piece.row_count,
+                    piece.data,
+                )
+                arrays = [
+                    single(value, field.type)
+                    for value, field in zip(values, _ARROW_SCHEMA, strict=True)
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW_SCHEMA)
+                position += 1
 
 
 def chunks(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:

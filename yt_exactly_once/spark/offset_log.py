@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urlparse
 from urllib.request import url2pathname
 
@@ -39,11 +39,19 @@ class OffsetLog(Protocol):
         """Return the micro-batch that Spark is running."""
 
 
+class _Run(NamedTuple):
+    """What stays the same while a query runs."""
+
+    id: str
+    stateful: bool
+    output_mode: str
+
+
 class RunningQuery:
     """Reads the offset log and the plan of the running query through the JVM."""
 
     def __init__(self) -> None:
-        self._stateful_run: tuple[str, bool] | None = None
+        self._run: _Run | None = None
 
     def identify(self, frame: DataFrame, batch_id: int) -> MicroBatch:
         """See `OffsetLog.identify`.
@@ -69,16 +77,17 @@ class RunningQuery:
         execution = active.get(jvm.java.util.UUID.fromString(query_id))
         log = execution.offsetLog()
         run_id = execution.runId().toString()
-        if self._stateful_run is None or self._stateful_run[0] != run_id:
+        if self._run is None or self._run.id != run_id:
             # Asked once per run: the operators of a running query do not change, and each is a call.
             stateful = _is_stateful(jvm, execution.lastExecution().executedPlan())
-            self._stateful_run = (run_id, stateful)
+            self._run = _Run(run_id, stateful, str(execution.outputMode()).lower())
         return MicroBatch(
             query_id=query_id,
             batch_id=batch_id,
             run_id=run_id,
             sources=source_ranges(_offsets(log.get(batch_id)), _offsets(log.get(batch_id - 1))),
-            stateful=self._stateful_run[1],
+            stateful=self._run.stateful,
+            output_mode=self._run.output_mode,
         )
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once.codec.rejects import REJECT_SCHEMA, Rejects
 from yt_exactly_once.commit.ledger import LEDGER_SCHEMA, CommitLedger, Verdict, judge
 from yt_exactly_once.commit.parts import split, whole
 from yt_exactly_once.commit.transactional import BatchCommit
@@ -28,10 +29,12 @@ from yt_exactly_once.spark.delivery import (
     collect_rows,
     insert_from_tasks,
     push_from_tasks,
+    require_output_mode,
     require_stateless,
 )
 from yt_exactly_once.spark.offset_log import CheckpointFiles, RunningQuery
-from yt_exactly_once.spark.sink_options import AUTO_WIRE, SinkOptions, Target, check_positive
+from yt_exactly_once.spark.placement import BY_PARTITION
+from yt_exactly_once.spark.sink_options import ADD, AUTO_WIRE, SinkOptions, Target, check_positive
 from yt_exactly_once.spark.targets import prepare_target
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.consumers import require_registration
@@ -85,6 +88,31 @@ class TransactionalSink:
         advance_consumer: move the consumers of the query's queues. Of several sinks called from one
             foreachBatch function all but the last must have `False`.
         update_columns: keep the columns of an existing sorted row that the frame does not have.
+        placement: which tablet of an ordered target takes a row. `partition` (default): Spark
+            partition i goes to tablet i modulo the number of tablets, so all of it to one tablet.
+            `preserve`: a row goes to the tablet it had in the queue, which needs the source's service
+            columns in the frame and as many tablets. `round_robin`: the rows of a Spark partition go to
+            one tablet after the other. A list of columns: rows with the same values there go to the
+            same tablet. Whatever is chosen, rows of one Spark partition that go to one tablet keep
+            their order there.
+        write: `add` (default) appends to an ordered target and writes by key into a sorted one.
+            `replace` is for output mode `complete` and sorted targets: rows that are not in the result
+            any more are deleted in the same transaction. What is there is read in it, at its start, so
+            the table must belong to this query alone: rows of others are deleted too. Rows of the result
+            and deleted ones together must fit one transaction.
+        delete_marker: a boolean column of the frame, true where the row's key is to be deleted from a
+            sorted target; the column itself is not written. Of several rows with one key the last one
+            counts, in the order of the Spark partition. Rows of a key in several Spark partitions have
+            no order and are refused.
+        aggregate: combine aggregating columns of a sorted target (`sum`, `max`, ...) with what is there,
+            instead of replacing it. Each row counts once, whatever fails; but a query that gives a key
+            again with a new total, as aggregations in output mode `update` do, adds that total.
+        reject_to: a table for rows that the target cannot take (a number out of range, a null in a
+            required column, bytes that are no text, ...), created and mounted on first use. They are
+            written there in the same transaction, each with its query, batch, source coordinates,
+            column, reason, and the row as JSON; the rest of the batch goes on. Without it such a row
+            fails the batch, and nothing is written. For transactional mode.
+        show_values: quote the value in the error about a row that the target cannot take.
         split_oversized: write a batch that one transaction cannot carry in several. The batch is then
             visible part by part, and the query must give the same rows in the same order whenever it
             is replayed; a replay that differs is refused.
@@ -115,6 +143,12 @@ class TransactionalSink:
         ledger_attributes: Mapping[str, Any] | None = None,
         advance_consumer: bool = True,
         update_columns: bool = False,
+        placement: str | Sequence[str] = BY_PARTITION,
+        write: str = ADD,
+        delete_marker: str | None = None,
+        aggregate: bool = False,
+        reject_to: str | None = None,
+        show_values: bool = False,
         split_oversized: bool = False,
         transaction_timeout: timedelta = timedelta(seconds=60),
         connections: int = 4,
@@ -126,14 +160,25 @@ class TransactionalSink:
         listener: Listener | None = None,
     ) -> None:
         if isinstance(path, str):
-            targets: tuple[Target, ...] = (Target(path=path, update_columns=update_columns),)
+            targets: tuple[Target, ...] = (
+                Target(
+                    path=path,
+                    update_columns=update_columns,
+                    placement=placement,
+                    write=write,
+                    delete_marker=delete_marker,
+                    aggregate=aggregate,
+                ),
+            )
         else:
             targets = tuple(path)
-            if update_columns:
-                raise ConfigError(
-                    "update_columns was given beside a list of targets",
-                    remedy="Give it to the Target it is meant for",
-                )
+            _require_defaults(
+                update_columns=update_columns,
+                placement=placement != BY_PARTITION,
+                write=write != ADD,
+                delete_marker=delete_marker is not None,
+                aggregate=aggregate,
+            )
         first = targets[0].path if targets else "//"
         self.options = SinkOptions(
             targets=targets,
@@ -149,6 +194,8 @@ class TransactionalSink:
             connections=connections,
             rows_per_tablet_limit=rows_per_tablet_limit,
             wire_format=wire_format,
+            reject_to=reject_to,
+            show_values=show_values,
             retry=retry or RetryPolicy(),
             listener=listener,
         )
@@ -189,7 +236,7 @@ class TransactionalSink:
                     return
                 raise
             clock.lap("compute")
-            if not (batch.moves or any(target.row_count for target in rows)):
+            if not (batch.moves or any(target.row_count or target.complete for target in rows)):
                 emit(Event.BATCH_SKIPPED, reason="empty")
                 return
             limit = self.options.rows_per_tablet_limit
@@ -238,6 +285,8 @@ class TransactionalSink:
         options, key = self.options, (batch.run_id, frame.schema)
         if self._prepared == key:
             return
+        for wanted in options.targets:
+            require_output_mode(batch, wanted)
         self._targets = tuple(
             prepare_target(
                 self._connection,
@@ -245,6 +294,7 @@ class TransactionalSink:
                 frame,
                 wire=options.wire_format,
                 rows_per_tablet=options.rows_per_tablet_limit,
+                show_values=options.show_values,
             )
             for target in options.targets
         )
@@ -260,6 +310,10 @@ class TransactionalSink:
         if ensure_table(self._connection, ledger, LEDGER_SCHEMA, options.ledger_attributes):
             emit(Event.LEDGER_CREATED, path=ledger)
         require_columns(describe_table(self._connection, ledger), LEDGER_SCHEMA, "a ledger")
+        if options.reject_to is not None:
+            ensure_table(self._connection, options.reject_to, REJECT_SCHEMA, {})
+            rejected = describe_table(self._connection, options.reject_to)
+            require_columns(rejected, REJECT_SCHEMA, "a table of rejected rows")
         self._prepared = key
 
     def _ledger(self, batch: MicroBatch) -> CommitLedger:
@@ -289,11 +343,16 @@ class TransactionalSink:
         if len(self._targets) > 1:
             # Several frames are made of it, and each evaluation of a stateful one would commit state.
             frame = frame.localCheckpoint(eager=True)
-        rows = [self._deliver(frame, batch, target) for target in self._targets]
+        rows = [part for target in self._targets for part in self._deliver(frame, batch, target)]
         emit(Event.BATCH_COMPUTED, rows=sum(target.row_count for target in rows))
+        rejected = sum(part.row_count for part in rows if part.path == self.options.reject_to)
+        if rejected:
+            emit(Event.ROWS_REJECTED, path=self.options.reject_to, rows=rejected)
         return rows
 
-    def _deliver(self, frame: DataFrame, batch: MicroBatch, target: PreparedTarget) -> TargetRows:
+    def _deliver(
+        self, frame: DataFrame, batch: MicroBatch, target: PreparedTarget
+    ) -> list[TargetRows]:
         options, size = self.options, self._dyn_batch_size(frame)
         frame = target.transformed(frame)
         if options.mode is WriteMode.TRANSACTIONAL:
@@ -301,11 +360,13 @@ class TransactionalSink:
                 frame,
                 target,
                 dyn_batch_size=size,
-                update=target.update_columns,
                 may_split=options.split_oversized,
+                rejects=Rejects(options.reject_to, batch.query_id, batch.batch_id)
+                if options.reject_to
+                else None,
             )
         if options.mode is WriteMode.IDEMPOTENT and not target.is_sorted:
-            return push_from_tasks(
+            pushed = push_from_tasks(
                 frame,
                 batch,
                 target,
@@ -314,15 +375,17 @@ class TransactionalSink:
                 retry=options.retry,
                 producer=options.producer_path,
             )
-        return insert_from_tasks(
+            return [pushed]
+        inserted = insert_from_tasks(
             frame,
             target,
             connection=self._connection,
             dyn_batch_size=size,
             retry=options.retry,
-            update=target.update_columns,
+            update=target.options.update_columns,
             unique_keys=options.mode is WriteMode.IDEMPOTENT,
         )
+        return [inserted]
 
     def _committer(self, batch: MicroBatch, emit: Emitter) -> BatchCommit:
         return BatchCommit(
@@ -352,6 +415,20 @@ class TransactionalSink:
 
 
 _PROCESS_STATE = frozenset({"_connection", "_targets", "_prepared", "_agreed"})
+
+
+def _require_defaults(**given: bool) -> None:
+    """Check that options of a target were not given beside a list of targets.
+
+    Raises:
+        ConfigError: one was.
+    """
+    for name, is_given in given.items():
+        if is_given:
+            raise ConfigError(
+                f"{name} was given beside a list of targets",
+                remedy="Give it to the Target it is meant for",
+            )
 
 
 class _Clock:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from yt_exactly_once.config import (
     check_transaction_timeout,
 )
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.placement import BY_PARTITION, PLACEMENTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,6 +25,17 @@ if TYPE_CHECKING:
 
 AUTO_WIRE = "auto"
 """Arrow where the cluster takes it, YSON otherwise."""
+
+ADD = "add"
+REPLACE = "replace"
+WRITES = (ADD, REPLACE)
+
+_NOT_TOGETHER = (
+    ("update_columns", "write='replace'", "a complete result has all columns"),
+    ("write='replace'", "delete_marker", "what is not in the result is deleted already"),
+    ("write='replace'", "aggregate", "a complete result adds nothing to what is there"),
+    ("delete_marker", "aggregate", "of the rows of a key only the last one would count"),
+)
 
 Transform = Callable[["DataFrame"], "DataFrame"]
 
@@ -37,15 +49,78 @@ class Target:
         transform: what becomes of the batch's frame before it is written here; must not depend on
             anything but the frame, since it runs again on a replay.
         update_columns: keep the columns of an existing sorted row that the frame does not have.
+        placement: which tablet of an ordered target takes a row, see `TransactionalSink`.
+        write: `add` or `replace`, see `TransactionalSink`.
+        delete_marker: a boolean column of the frame, true where the row's key is to be deleted.
+        aggregate: combine aggregating columns with what is there.
     """
 
     path: str
     transform: Transform | None = None
     update_columns: bool = False
+    placement: str | Sequence[str] = BY_PARTITION
+    write: str = ADD
+    delete_marker: str | None = None
+    aggregate: bool = False
 
     def __post_init__(self) -> None:
-        """Check the path."""
+        """Check every option.
+
+        Raises:
+            ConfigError: one is impossible.
+        """
         check_path(self.path, "path")
+        if isinstance(self.placement, str) and self.placement not in PLACEMENTS:
+            raise ConfigError(
+                f"Unknown placement {self.placement!r}",
+                remedy=f"Use one of: {', '.join(PLACEMENTS)}, or a list of columns",
+                target=self.path,
+            )
+        if not self.placement:
+            raise ConfigError(
+                "placement names no column", remedy="Name at least one", target=self.path
+            )
+        if self.write not in WRITES:
+            raise ConfigError(
+                f"Unknown write {self.write!r}",
+                remedy=f"Use one of: {', '.join(WRITES)}",
+                target=self.path,
+            )
+        self._check_pairs()
+
+    def _check_pairs(self) -> None:
+        given = [name for name, is_given in self.changes.items() if is_given]
+        for one, other, reason in _NOT_TOGETHER:
+            if one in given and other in given:
+                raise ConfigError(
+                    f"{one} and {other} exclude each other: {reason}",
+                    remedy="Leave one of them out",
+                    target=self.path,
+                )
+
+    @property
+    def replaces(self) -> bool:
+        """Whether rows that are not in the batch are deleted."""
+        return self.write == REPLACE
+
+    @property
+    def changes(self) -> dict[str, bool]:
+        """The options that change what a row does to its key, and whether they were given."""
+        return {
+            "update_columns": self.update_columns,
+            "write='replace'": self.replaces,
+            "delete_marker": self.delete_marker is not None,
+            "aggregate": self.aggregate,
+        }
+
+    def transformed(self, frame: DataFrame) -> DataFrame:
+        """Return the frame that is written here."""
+        return frame if self.transform is None else self.transform(frame)
+
+    @property
+    def placement_rule(self) -> str | tuple[str, ...]:
+        """The placement, by name or as columns."""
+        return self.placement if isinstance(self.placement, str) else tuple(self.placement)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +140,8 @@ class SinkOptions:
     connections: int = 4
     rows_per_tablet_limit: int = ROWS_PER_TABLET_LIMIT
     wire_format: str = AUTO_WIRE
+    reject_to: str | None = None
+    show_values: bool = False
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     listener: Listener | None = None
 
@@ -76,6 +153,7 @@ class SinkOptions:
         """
         check_path(self.ledger_path, "ledger_path")
         check_path(self.producer_path, "producer_path")
+        self._check_reject_to()
         check_transaction_timeout(self.transaction_timeout)
         for name in ("connections", "rows_per_tablet_limit"):
             check_positive(getattr(self, name), name)
@@ -88,6 +166,22 @@ class SinkOptions:
                 remedy=f"Use one of: {', '.join(wires)}",
             )
         self._check_targets()
+
+    def _check_reject_to(self) -> None:
+        if self.reject_to is None:
+            return
+        check_path(self.reject_to, "reject_to")
+        if self.mode is not WriteMode.TRANSACTIONAL:
+            raise ConfigError(
+                f"reject_to is not possible in mode {self.mode.value!r}: a task that Spark repeats "
+                "would reject its rows again",
+                remedy="Use mode='transactional', or repair the rows in the query",
+            )
+        if self.reject_to in {self.ledger_path, *(target.path for target in self.targets)}:
+            raise ConfigError(
+                f"reject_to is {self.reject_to}, which this sink uses already",
+                remedy="Give it a path of its own",
+            )
 
     def _check_targets(self) -> None:
         paths = [target.path for target in self.targets]
@@ -103,6 +197,22 @@ class SinkOptions:
                 f"split_oversized has no meaning in mode {self.mode.value!r}",
                 remedy="Leave it out: only transactional mode puts a batch into one transaction",
             )
+        for target in self.targets:
+            for name in ("write='replace'", "delete_marker", "aggregate"):
+                if target.changes[name] and self.mode is not WriteMode.TRANSACTIONAL:
+                    raise ConfigError(
+                        f"{name} is not possible in mode {self.mode.value!r}: a task that Spark "
+                        "repeats would do it again",
+                        remedy="Use mode='transactional'",
+                        target=target.path,
+                    )
+            if target.replaces and self.split_oversized:
+                raise ConfigError(
+                    "write='replace' and split_oversized exclude each other: a result is replaced at "
+                    "once",
+                    remedy="Give the target more tablets instead",
+                    target=target.path,
+                )
         if len(paths) > 1 and self.mode is not WriteMode.TRANSACTIONAL:
             raise ConfigError(
                 f"Several targets cannot be written in mode {self.mode.value!r}",

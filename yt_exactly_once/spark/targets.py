@@ -6,18 +6,24 @@ is known before anything is written. Nothing in here is repeated per batch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from yt_exactly_once.codec.rows import WireFormat, encode_empty
 from yt_exactly_once.codec.schema import TableSchema, check_frame
+from yt_exactly_once.commit.complete import CompleteResult
+from yt_exactly_once.commit.parts import Payload
 from yt_exactly_once.errors import (
     BatchTooLargeError,
     ConfigError,
     RequestRefusedError,
     SchemaMismatchError,
 )
+from yt_exactly_once.spark.encode import RowEncoder
+from yt_exactly_once.spark.placement import Placement
 from yt_exactly_once.spark.schema import arrow_of_spark
 from yt_exactly_once.ytsaurus.tables import describe_table
 
@@ -26,26 +32,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from yt_exactly_once.codec.rejects import Rejects
     from yt_exactly_once.codec.schema import WritePlan
-    from yt_exactly_once.spark.sink_options import Target, Transform
+    from yt_exactly_once.spark.sink_options import Target
     from yt_exactly_once.ytsaurus.client import Connection
 
 _PROBE_TIMEOUT = timedelta(seconds=10)
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Which tablet takes the rows of a Spark partition.
-
-    Attributes:
-        tablet_count: tablets of an ordered target; `None` for a sorted one, where keys decide.
-    """
-
-    tablet_count: int | None
-
-    def tablet(self, partition: int) -> int | None:
-        """Return the tablet for a Spark partition, the same one for every attempt."""
-        return None if self.tablet_count is None else partition % self.tablet_count
 
 
 @dataclass(frozen=True)
@@ -53,20 +45,16 @@ class PreparedTarget:
     """A table that fits the frame.
 
     Attributes:
-        path: the table.
-        transform: what becomes of the batch's frame first.
-        update_columns: keep the columns that the frame does not have.
+        options: what the sink was told.
         is_sorted: sorted or ordered.
         tablet_count: number of its tablets.
         plan: how the frame's columns become the table's.
         wire: wire format of payloads.
-        placement: tablets of ordered targets.
+        placement: which tablet of an ordered target takes a row.
         rows_per_tablet: most rows one transaction may write into one tablet.
     """
 
-    path: str
-    transform: Transform | None
-    update_columns: bool
+    options: Target
     is_sorted: bool
     tablet_count: int
     plan: WritePlan
@@ -74,9 +62,34 @@ class PreparedTarget:
     placement: Placement
     rows_per_tablet: int
 
+    @property
+    def path(self) -> str:
+        """The table."""
+        return self.options.path
+
+    def encoder(self, rejects: Rejects | None) -> RowEncoder:
+        """Return what turns rows into payloads."""
+        return RowEncoder(
+            self.plan,
+            self.wire,
+            self.placement,
+            delete_marker=self.options.delete_marker or "",
+            tells_keys=self.options.replaces,
+            rejects=rejects,
+        )
+
+    @property
+    def room(self) -> int:
+        """Most rows that one transaction can touch."""
+        return self.rows_per_tablet * self.tablet_count
+
     def transformed(self, frame: DataFrame) -> DataFrame:
-        """Return the frame that is written here."""
-        return frame if self.transform is None else self.transform(frame)
+        """Return the frame that is written here, with the tablets of its rows."""
+        return self.placement.placed(self.options.transformed(frame))
+
+    def complete(self, keys: pa.LargeBinaryArray) -> CompleteResult:
+        """Return the claim that the table holds nothing but rows with these keys."""
+        return CompleteResult(self.plan.keys, keys, self.room)
 
     def require_room(self, rows_by_tablet: Mapping[int | None, int]) -> None:
         """Refuse a batch that one transaction cannot carry, before anything is sent.
@@ -104,6 +117,7 @@ def prepare_target(
     *,
     wire: str,
     rows_per_tablet: int,
+    show_values: bool,
 ) -> PreparedTarget:
     """Describe the table, compare it with the frame, and choose the wire format.
 
@@ -114,30 +128,61 @@ def prepare_target(
     """
     info = describe_table(connection, target.path)
     info.require_mounted()
-    if target.update_columns and not info.is_sorted:
-        raise ConfigError(
-            "update_columns needs a sorted target, this one is ordered",
-            remedy="Leave update_columns out",
-            target=target.path,
-        )
-    schema = (frame if target.transform is None else target.transform(frame)).schema
-    plan = check_frame(
-        arrow_of_spark(schema),
-        TableSchema.from_yt(info.schema),
-        target=target.path,
-        sorted=info.is_sorted,
-    )
+    table = TableSchema.from_yt(info.schema)
+    frame_schema = arrow_of_spark(target.transformed(frame).schema)
+    _require_kind(target, table, frame_schema)
+    if target.delete_marker is not None:
+        frame_schema = frame_schema.remove(frame_schema.get_field_index(target.delete_marker))
+    plan = check_frame(frame_schema, table, target=target.path, sorted=info.is_sorted)
+    placement = Placement(None if info.is_sorted else info.tablet_count, target.placement_rule)
+    placement.require_columns(frame_schema.names, target.path)
     return PreparedTarget(
-        path=target.path,
-        transform=target.transform,
-        update_columns=target.update_columns,
+        options=target,
         is_sorted=info.is_sorted,
         tablet_count=info.tablet_count,
-        plan=plan,
+        plan=replace(plan, shows_values=show_values),
         wire=_choose_wire(connection, target.path, plan, wire),
-        placement=Placement(None if info.is_sorted else info.tablet_count),
+        placement=placement,
         rows_per_tablet=rows_per_tablet,
     )
+
+
+def _require_kind(target: Target, table: TableSchema, frame: pa.Schema) -> None:
+    """Check that the table is of the kind that the target's options need.
+
+    Raises:
+        ConfigError: it is not, or the frame lacks the column an option names.
+    """
+    asked = {
+        "update_columns": target.update_columns,
+        "write='replace'": target.replaces,
+        "aggregate": target.aggregate,
+        "delete_marker": target.delete_marker is not None,
+    }
+    for option, is_given in asked.items():
+        if is_given and not table.key_columns:
+            raise ConfigError(
+                f"{option} needs a sorted target, this one is ordered",
+                remedy=f"Leave {option} out",
+                target=target.path,
+            )
+    if target.aggregate and not any(column.aggregate for column in table.columns):
+        raise ConfigError(
+            "aggregate needs a target with aggregating columns, this one has none",
+            remedy="Leave aggregate out, or give columns of the table the attribute aggregate",
+            target=target.path,
+        )
+    marker = target.delete_marker
+    if marker is None:
+        return
+    found = [field.type for field in frame if field.name == marker]
+    if found != [pa.bool_()]:
+        told = f"a column of type {found[0]}" if found else "no such column"
+        raise ConfigError(
+            f"delete_marker names {marker}, and the frame has {told}",
+            remedy="Name a boolean column of the frame",
+            target=target.path,
+        )
 
 
 def _choose_wire(connection: Connection, path: str, plan: WritePlan, wire: str) -> WireFormat:
@@ -145,7 +190,8 @@ def _choose_wire(connection: Connection, path: str, plan: WritePlan, wire: str) 
         return WireFormat.YSON
     transaction = connection.begin(_PROBE_TIMEOUT)
     try:
-        transaction.write(path, [[encode_empty(plan, WireFormat.ARROW)]], WireFormat.ARROW)
+        nothing = Payload(0, encode_empty(plan, WireFormat.ARROW))
+        transaction.write(path, [[nothing]], WireFormat.ARROW)
     except (RequestRefusedError, SchemaMismatchError) as error:
         if wire == WireFormat.ARROW:
             raise ConfigError(

@@ -85,13 +85,14 @@ class InsertTask:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write all rows of the task; yield one report per chunk."""
         settings, target = self.settings, self.settings.target
-        tablet = target.placement.tablet(_partition_id())
-        emit = emitter(target=target.path)
+        partition, emit = _partition_id(), emitter(target=target.path)
         for chunk in settings.chunks(batches):
             hashes = key_hashes(chunk) if self.unique_keys else None
             if hashes is not None:
                 require_unique(hashes, target.path)
-            payload = encode(chunk, target.plan, target.wire, tablet_index=tablet)
+            placed = target.placement.tablets(chunk)
+            tablets = target.placement.tablet(partition) if placed is None else placed
+            payload = encode(chunk, target.plan, target.wire, tablet_index=tablets)
 
             def insert(_: int, payload: bytes = payload) -> None:
                 insert_payload(
@@ -187,11 +188,13 @@ class _NumberedSession:
         skip = int(np.searchsorted(numbers, self._session.sequence_number, side="right"))
         if skip == len(numbers):
             return
+        unseen = rows.slice(skip)
+        placed = self._target.placement.tablets(unseen)
         payload = encode(
-            rows.slice(skip),
+            unseen,
             self._target.plan,
             self._target.wire,
-            tablet_index=self._tablet,
+            tablet_index=self._tablet if placed is None else placed,
             sequence_numbers=pa.array(numbers[skip:]),
         )
         self._session = self._session.push(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from yt.wrapper import YsonFormat
 from yt.wrapper.format import ArrowFormat
@@ -27,6 +27,21 @@ if TYPE_CHECKING:
     from yt.wrapper import YtClient
 
 _FORMATS = {"arrow": ArrowFormat, "yson": YsonFormat}
+
+_ROWS_READ = 1_000_000
+"""How many rows a select may read and return unless told otherwise."""
+
+
+class Body(Protocol):
+    """The body of one request."""
+
+    @property
+    def data(self) -> bytes:
+        """Encoded rows, or keys as YSON."""
+
+    @property
+    def deletes(self) -> bool:
+        """Whether the keys are to be deleted."""
 
 
 class TabletTransaction:
@@ -73,27 +88,53 @@ class TabletTransaction:
         with self._translated("write rows", path=path):
             self._clients[0].insert_rows(path, list(rows), format=YsonFormat())
 
+    def select(self, path: str, columns: Sequence[str], *, limit: int) -> bytes:
+        """Return columns of a sorted table as of the start of the transaction, as YSON in any order."""
+        listed = ", ".join(f"[{name}]" for name in columns)
+        with self._translated("read rows", path=path):
+            rows = self._clients[0].select_rows(
+                f"{listed} from [{path}] limit {limit}",
+                input_row_limit=max(limit, _ROWS_READ),
+                output_row_limit=max(limit, _ROWS_READ),
+                format=YsonFormat(),
+                raw=True,
+            )
+            return bytes(rows.read())
+
     def write(
-        self, path: str, lanes: Sequence[Sequence[bytes]], wire: str, *, update: bool = False
+        self,
+        path: str,
+        lanes: Sequence[Sequence[Body]],
+        wire: str,
+        *,
+        update: bool = False,
+        aggregate: bool = False,
     ) -> None:
-        """Write encoded payloads.
+        """Write encoded payloads, and delete the keys of those that say so.
 
         Args:
             path: target table.
             lanes: payloads that must keep their order, per lane; lanes are sent side by side.
-            wire: `arrow` or `yson`.
+            wire: `arrow` or `yson`, for what is written.
             update: keep the columns of a sorted row that a payload does not have.
+            aggregate: combine aggregating columns with what is there.
         """
 
-        def send(client: YtClient, payloads: Sequence[bytes]) -> None:
-            for payload in payloads:
+        def send(client: YtClient, bodies: Sequence[Body]) -> None:
+            for body in bodies:
+                stream = BytesIO(body.data)
+                if body.deletes:
+                    with self._translated("delete rows", path=path):
+                        client.delete_rows(path, stream, format=YsonFormat(), raw=True)
+                    continue
                 with self._translated("write rows", path=path):
                     client.insert_rows(
                         path,
-                        BytesIO(payload),
+                        stream,
                         format=_FORMATS[wire](),
                         raw=True,
                         update=update or None,
+                        aggregate=aggregate or None,
                     )
 
         self._side_by_side(send, lanes)

@@ -1,0 +1,169 @@
+"""Rows that the target cannot take: the batch fails, or they go to a table of their own with it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.flows import STATELESS, columns, create_table, differences, passed_on
+from tests.integration.streams import Heard, finish
+from yt_exactly_once import Event, Target, TransactionalSink
+
+COMMIT = "commit_transaction"
+
+
+@pytest.fixture
+def flow(stream):
+    """One row in fifty has no value, which the target requires; the frame tells its source."""
+    flow = stream(rows=700, rows_per_partition=300)
+    flow.change = lambda frame: frame.selectExpr(
+        "* except (value)", "if(id % 50 = 7, null, value) as value"
+    )
+    flow.rejects = f"{flow.target}_rejects"
+    flow.open = lambda: flow.frame().selectExpr(
+        "*",
+        "part as __spyt_streaming_src_tablet_index",
+        "row as __spyt_streaming_src_row_index",
+    )
+    return flow
+
+
+def run(flow, sink):
+    finish(
+        flow.open()
+        .writeStream.foreachBatch(sink)
+        .option("checkpointLocation", str(flow.checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def bad(row):
+    return row[2] % 50 == 7
+
+
+def rejected(flow):
+    names = ("query_id", "batch_id", "target", "source_partition", "source_row", "column", "reason")
+    rows = flow.client.select_rows(
+        f"{', '.join(names)}, row from [{flow.rejects}] order by source_row, source_partition "
+        "limit 10000"
+    )
+    return [(*(row[name] for name in names), json.loads(row["row"])) for row in rows]
+
+
+def assert_rejected(flow):
+    """Every bad row is told once, the rest is written."""
+    rows = passed_on(flow.queue)
+    good = sorted(row for row in rows if not bad(row))
+    assert differences(flow.found(), good) == ""
+    found = rejected(flow)
+    wanted = sorted((row for row in rows if bad(row)), key=lambda row: (row[1], row[0]))
+    assert [told[3:5] for told in found] == [row[:2] for row in wanted]
+    assert {told[2] for told in found} == {flow.target}
+    assert {told[5:7] for told in found} == {
+        ("value", "value as int64: it is null, and null is not allowed here")
+    }
+    for told, row in zip(found, wanted, strict=True):
+        assert told[1] == (row[1] // 300 if row[1] < 700 else 3)
+        assert told[7]["id"] == row[2]
+        assert told[7]["name"] == row[5]
+        assert told[7]["value"] is None
+    assert flow.queue.stored(flow.consumer) == flow.queue.ends()
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"wire_format": "yson", "split_oversized": True, "rows_per_tablet_limit": 100},
+], ids=["one transaction", "split"])  # fmt: skip
+def test_bad_rows_go_to_the_reject_table_once(flow, faults, options):
+    """With their batch: over lost answers, lost requests, and a replay."""
+    faults.inject("lose_answer", COMMIT, after=1)
+    faults.inject("lose_request", COMMIT, after=3)
+    heard = Heard()
+    run(flow, flow.sink(heard, reject_to=flow.rejects, **options))
+    assert_rejected(flow)
+    told = [fields["rows"] for fields in heard.of(Event.ROWS_REJECTED)]
+    assert sum(told) == len(rejected(flow)) == 42
+    flow.forget_last_batch()
+    flow.queue.append(200)
+    run(flow, flow.sink(reject_to=flow.rejects, **options))
+    assert_rejected(flow)
+
+
+def test_batch_with_bad_rows_fails_unless_they_are_rejected(flow):
+    """The error tells the column, the type of the value, and where the row came from."""
+    with pytest.raises(Exception, match="EncodingError") as caught:
+        run(flow, flow.sink())
+    text = str(caught.value)
+    assert (
+        "A value of column value, int64 in the frame, cannot be written as int64: it is null"
+        in text
+    )
+    assert "source_partition=" in text
+    assert "source_row=" in text
+    flow.assert_untouched()
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_value_is_quoted_on_request_only(stream, shown):
+    """It may be private."""
+    flow = stream(rows=20)
+    flow.change = lambda frame: frame.selectExpr(
+        "* except (name)", "cast(concat(unhex('ff'), string(id * 1001)) as string) as name"
+    )
+    text = flow.fail("EncodingError", show_values=shown)
+    assert "not valid UTF-8" in text
+    assert ("value='\\\\xff" in text) == shown
+    flow.assert_untouched()
+
+
+def test_rows_of_several_targets_are_rejected_one_by_one(flow, client, tmp):
+    """One target may take what the other cannot."""
+    types = STATELESS.types | {"value": "int64?"}
+    lenient = create_table(client, f"{tmp}/lenient", columns(types), tablet_count=3)
+    targets = [Target(path=flow.target), Target(path=lenient)]
+    where = {"proxy": flow.cluster.proxy_urls[0], "reject_to": flow.rejects}
+    run(flow, TransactionalSink(targets, **where))
+    assert_rejected(flow)
+    everything = [(*row[:4], None if bad(row) else row[4], row[5]) for row in passed_on(flow.queue)]
+    found = client.select_rows(f"part, row, id, key, value, name from [{lenient}]")
+    assert differences([tuple(row.values()) for row in found], everything) == ""
+
+
+def test_marked_rows_are_deleted_though_their_values_are_bad(stream, client):
+    """And a marker that says nothing is a fault of its row."""
+    flow = stream(rows=300, partitions=1)
+    path = f"{flow.target}_by_key"
+    create_table(client, path, columns({"id": "int64", "value": "int64"}, ["id"]))
+    client.insert_rows(path, [{"id": number, "value": 1} for number in range(400)])
+    flow.target, flow.rejects = path, f"{path}_rejects"
+    flow.open = lambda: flow.frame().selectExpr(
+        "id", "if(id % 3 = 0, null, id) as value",
+        "if(id % 10 = 9, null, id % 2 = 0) as gone",
+    )  # fmt: skip
+    for _ in range(2):
+        run(flow, flow.sink(reject_to=flow.rejects, delete_marker="gone", dyn_batch_size=70))
+        found = {row["id"]: row["value"] for row in client.select_rows(f"* from [{path}]")}
+        expected = {
+            number: number if number < 300 and number % 3 and number % 10 != 9 else 1
+            for number in range(400)
+            if number >= 300 or number % 2 or number % 10 == 9
+        }
+        assert found == expected
+        reasons = [(told["column"], json.loads(told["row"])["id"]) for told in client.select_rows(
+            f"column, row from [{flow.rejects}]")]  # fmt: skip
+        assert sorted(reasons) == sorted(
+            ("gone" if number % 10 == 9 else "value", number)
+            for number in range(300)
+            if number % 10 == 9 or (number % 2 and number % 3 == 0)
+        )
+        flow.forget_last_batch()
+
+
+def test_reject_path_of_another_table_is_refused(flow, client, tmp):
+    """Its columns are not those of rejected rows."""
+    other = STATELESS.create_target(client, f"{tmp}/other", is_sorted=False)
+    assert "cannot serve as a table of rejected rows" in flow.fail(
+        "RequestRefusedError", reject_to=other
+    )
+    flow.assert_untouched()

@@ -1,0 +1,246 @@
+"""Rows that a table cannot take: every one is found, with its reason, and told without losing the rest."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+import yt.yson
+
+from yt_exactly_once.codec import rejects, rows
+from yt_exactly_once.codec.rejects import Fault, Rejects, find_faults, without
+from yt_exactly_once.codec.rows import WireFormat, encode
+from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, check_frame
+from yt_exactly_once.errors import EncodingError
+
+BOTH = pytest.mark.parametrize("wire", list(WireFormat))
+
+
+def optional(item):
+    return {"type_name": "optional", "item": item}
+
+
+def planned(kind, arrow, *, key=False):
+    columns = [
+        {"name": "x", "type_v3": kind, **({"sort_order": "ascending"} if key else {})},
+        {"name": "id", "type_v3": "int64"},
+    ]
+    frame = pa.schema([("x", arrow), ("id", pa.int64())])
+    return check_frame(frame, TableSchema.from_yt(columns), target="//t", sorted=key)
+
+
+def batch(values, arrow):
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values, arrow), pa.array(range(len(values)), pa.int64())], names=["x", "id"]
+    )
+
+
+def moment(*when):
+    return datetime(*when, tzinfo=UTC)
+
+
+DECIMAL = {"type_name": "decimal", "precision": 5, "scale": 2}
+WIDE = pa.array([10**5 - 1, 10**6], pa.int64()).cast(pa.decimal128(19, 0))
+BAD_DECIMALS = pa.Array.from_buffers(
+    pa.decimal128(5, 2), 2, [None, WIDE.cast(pa.decimal128(38, 0)).buffers()[1]]
+)
+
+CASES = {
+    "unsigned": ("uint8", pa.int16(), [0, -1, 255, 256], [1, 3], "outside the range of uint8"),
+    "uint64": (
+        "uint64", pa.decimal128(20, 0), [Decimal(2**64 - 1), Decimal(2**64), Decimal(-1)], [1, 2],
+        "outside the range of uint64",
+    ),
+    "null": ("int64", pa.int64(), [1, None, None], [1, 2], "it is null"),
+    "utf8": (optional("utf8"), pa.binary(), [b"ok", b"\xff", None, b"\xc3\xa9"], [1], "UTF-8"),
+    "date": (
+        "date", pa.date32(), [moment(1969, 12, 31), moment(1970, 1, 1), moment(2200, 1, 1)], [0, 2],
+        "outside the range of date",
+    ),
+    "timestamp": (
+        "timestamp", pa.timestamp("us", "UTC"), [moment(1969, 1, 1), moment(2020, 1, 1)], [0],
+        "outside the range of timestamp",
+    ),
+    "datetime": (
+        "datetime", pa.timestamp("us", "UTC"), [moment(2020, 1, 1, 1, 1, 1, 5)], [0], "finer than",
+    ),
+    "uuid": ("uuid", pa.binary(), [b"x" * 16, b"y"], [1], "16 bytes"),
+    "list": (
+        {"type_name": "list", "item": "uint8"}, pa.list_(pa.int16()), [[1], [1, -1], [], [300]],
+        [1, 3], "x[] as list<uint8>",
+    ),
+}  # fmt: skip
+
+
+@BOTH
+@pytest.mark.parametrize("name", CASES)
+def test_every_row_with_a_fault_is_found(name, wire):
+    """And the others can be written."""
+    kind, arrow, values, bad, reason = CASES[name]
+    plan, given = planned(kind, arrow), batch(values, arrow)
+    with pytest.raises(EncodingError):
+        encode(given, plan, wire)
+    faults = find_faults(given, plan, wire, "")
+    assert [fault.row for fault in faults] == bad
+    assert all(fault.column == "x" and reason in fault.reason for fault in faults)
+    rest = without(given, faults)
+    assert rest.column("id").to_pylist() == [n for n in range(len(values)) if n not in bad]
+    encode(rest, plan, wire)
+
+
+@BOTH
+def test_decimal_with_too_many_digits_is_found(wire):
+    """Arrow lets them pass."""
+    given = pa.RecordBatch.from_arrays([BAD_DECIMALS, pa.array([0, 1])], names=["x", "id"])
+    assert [f.row for f in find_faults(given, planned(DECIMAL, pa.decimal128(5, 2)), wire, "")] == [
+        1
+    ]
+
+
+@BOTH
+def test_text_of_spark_that_is_no_text_is_found(wire):
+    """Its strings may hold any bytes: CAST(binary AS STRING) does not look."""
+    dirty = pa.StringArray.from_buffers(2, pa.py_buffer(b"\0\0\0\0\2\0\0\0\3\0\0\0"),
+                                        pa.py_buffer(b"ok\xff"))  # fmt: skip
+    given = pa.RecordBatch.from_arrays([dirty, pa.array([0, 1])], names=["x", "id"])
+    (fault,) = find_faults(given, planned("utf8", pa.string()), wire, "")
+    assert fault == Fault(1, "x", "x as utf8: its bytes are not valid UTF-8")
+    (told,) = described(given, [fault])
+    assert json.loads(told["row"]) == {"x": "\\xff", "id": 1}
+    encode(given, planned("string", pa.string()), wire)
+
+
+@BOTH
+def test_key_that_is_no_number_is_found(wire):
+    """NaN is fine elsewhere."""
+    plan, given = (
+        planned("double", pa.float64(), key=True),
+        batch([1.0, float("nan")], pa.float64()),
+    )
+    (fault,) = find_faults(given, plan, wire, "")
+    assert fault.row == 1
+    assert json.loads(described(given, [fault])[0]["row"]) == {"x": "nan", "id": 1}
+    assert find_faults(given, planned("double", pa.float64()), wire, "") == []
+
+
+@BOTH
+def test_string_that_is_too_long_is_found(wire):
+    """The cluster would refuse the commit."""
+    plan = planned("string", pa.binary())
+    given = batch([b"x" * rows.LONGEST_VALUE, b"x" * (rows.LONGEST_VALUE + 1)], pa.binary())
+    (fault,) = find_faults(given, plan, wire, "")
+    assert (fault.row, fault.reason) == (1, "x as string: it is longer than 16 MiB")
+    assert described(given, [fault])[0]["row"] is None
+
+
+@BOTH
+def test_row_that_is_too_heavy_is_found(wire, monkeypatch):
+    """Though each of its values may pass."""
+    monkeypatch.setattr(rows, "HEAVIEST_ROW", 1_000)
+    plan, given = planned("string", pa.binary()), batch([b"x" * 900, b"x" * 1_001], pa.binary())
+    with pytest.raises(EncodingError, match="heavier than"):
+        encode(given, plan, wire)
+    assert [fault.row for fault in find_faults(given, plan, wire, "")] == [1]
+
+
+def test_values_of_a_marked_row_do_not_matter():
+    """Only its key does, and that the marker says something."""
+    given = pa.RecordBatch.from_arrays(
+        [
+            pa.array([1, -1, 2, -2, 3], pa.int16()),
+            pa.array([1, None, None, 1, 1], pa.int64()),
+            pa.array([False, True, True, False, None]),
+        ],
+        names=["x", "id", "gone"],
+    )
+    plan = planned("uint8", pa.int16(), key=True)
+    faults = find_faults(given, plan, WireFormat.ARROW, "gone")
+    assert [(fault.row, fault.column) for fault in faults] == [(1, "x"), (3, "x"), (4, "gone")]
+
+
+def test_many_faults_are_found_in_reasonable_work(monkeypatch):
+    """By halving: not one pass over all rows per fault."""
+    values = [-1 if number % 2 else 1 for number in range(1_024)]
+    calls = []
+    check = rejects.check_column
+
+    def counted(part, column, wire):
+        calls.append(part.num_rows)
+        return check(part, column, wire)
+
+    monkeypatch.setattr(rejects, "check_column", counted)
+    given = batch(values, pa.int16())
+    assert len(find_faults(given, planned("uint8", pa.int16()), WireFormat.ARROW, "")) == 512
+    assert sum(calls) <= 12 * 1_024
+
+
+def described(given, faults):
+    body = Rejects("//rejects", "q", 7).encode(given, faults, "//t")
+    return list(yt.yson.loads(body, yson_type="list_fragment", always_create_attributes=False))
+
+
+def test_rejected_row_is_told_with_where_it_came_from():
+    """In the columns of the table of rejected rows; the row itself as JSON."""
+    given = pa.RecordBatch.from_arrays(
+        [
+            pa.array([5, -1], pa.int16()),
+            pa.array([b"\xff", b"\xfe"], pa.binary()),
+            pa.array([moment(2020, 1, 1), moment(1800, 1, 1)], pa.timestamp("us", "UTC")),
+            pa.array([timedelta(1), timedelta(2)], pa.duration("us")),
+            pa.array([Decimal("1.5"), Decimal("-2.5")], pa.decimal128(3, 1)),
+            pa.array([{"a": [1.5, None]}, {"a": [float("inf")]}],
+                     pa.struct([("a", pa.list_(pa.float64()))])),
+            pa.array([0, 3], pa.int32()),
+            pa.array([10, 11], pa.int64()),
+        ],
+        names=["x", "raw", "at", "span", "price", "deep", *SOURCE_COLUMNS],
+    )  # fmt: skip
+    (told,) = described(given, [Fault(1, "x", "because")])
+    row = json.loads(told.pop("row"))
+    assert told == {
+        "query_id": "q",
+        "batch_id": 7,
+        "target": "//t",
+        "source_queue": None,
+        "source_partition": 3,
+        "source_row": 11,
+        "column": "x",
+        "reason": "because",
+        "$tablet_index": 0,
+    }
+    assert row.pop("at").startswith("1800-01-01 00:00:00")
+    assert row.pop("span")
+    assert row == {
+        "x": -1,
+        "raw": "/g==",
+        "price": "-2.5",
+        "deep": {"a": ["inf"]},
+        SOURCE_COLUMNS[0]: 3,
+        SOURCE_COLUMNS[1]: 11,
+    }
+
+
+def test_moment_that_python_has_not_is_told_as_text():
+    """The year 20 982 fits Spark and Arrow."""
+    far = pa.array([6 * 10**17], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    nested = pa.StructArray.from_arrays([far], names=["at"])
+    given = pa.RecordBatch.from_arrays([far, nested], names=["x", "deep"])
+    row = json.loads(described(given, [Fault(0, "x", "far")])[0]["row"])
+    assert row["x"].startswith("20983-")
+    assert "20983-03-30" in row["deep"]
+
+
+def test_value_is_shown_on_request_only():
+    """It may be private; its column, its type in the frame and its place are always told."""
+    from dataclasses import replace
+
+    plan, given = planned("uint8", pa.int16()), batch([1, 4711], pa.int16())
+    with pytest.raises(EncodingError) as caught:
+        encode(given, plan, WireFormat.ARROW)
+    text = str(caught.value)
+    assert "A value of column x, int16 in the frame, cannot be written as uint8" in text
+    assert "row_of_chunk=1" in text
+    assert "4711" not in text
+    with pytest.raises(EncodingError, match="value=4711"):
+        encode(given, replace(plan, shows_values=True), WireFormat.ARROW)

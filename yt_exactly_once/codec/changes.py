@@ -1,0 +1,64 @@
+"""Which rows of a batch are written and which keys are deleted, when a column of the frame says so.
+
+The order of the rows decides: the last row of a key says what becomes of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from yt_exactly_once.codec.rows import coordinates, row_fragments
+from yt_exactly_once.codec.scalars import first_true
+from yt_exactly_once.errors import EncodingError
+
+if TYPE_CHECKING:
+    from yt_exactly_once.codec.schema import WritePlan
+
+
+class Changes(NamedTuple):
+    """What a batch does to its keys; deletes come before writes.
+
+    Attributes:
+        keys: every key, once, as a fragment of YSON.
+        deleted: keys that any row deletes.
+        written: rows to write, in their order.
+    """
+
+    keys: pa.LargeBinaryArray
+    deleted: pa.LargeBinaryArray
+    written: pa.RecordBatch
+
+
+def changes(batch: pa.RecordBatch, keys: WritePlan, marker: str) -> Changes:
+    """Sort out rows and keys; of the rows of a key only the last one can be written.
+
+    Args:
+        batch: rows of the frame.
+        keys: the key columns.
+        marker: a boolean column, true where the row's key is to be deleted.
+
+    Raises:
+        EncodingError: the marker is null.
+    """
+    marked = batch.column(marker)
+    missing = first_true(marked.is_null())
+    if missing is not None:
+        raise EncodingError(
+            f"The delete marker {marker} is null",
+            remedy=f"Say what is meant: coalesce({marker}, false)",
+            column=marker,
+            target=keys.target,
+            **coordinates(batch, missing),
+        )
+    encoded = row_fragments(batch, keys).dictionary_encode()
+    codes, distinct = np.asarray(encoded.indices), encoded.dictionary
+    doomed = np.unique(codes[np.asarray(marked)])
+    _, from_the_end = np.unique(codes[::-1], return_index=True)
+    last = np.zeros(len(codes), bool)
+    last[len(codes) - 1 - from_the_end] = True
+    written = batch.filter(pc.and_not(pa.array(last), marked))
+    return Changes(distinct, distinct.take(pa.array(doomed)), written)

@@ -1,0 +1,191 @@
+"""Rows that their table cannot take: found one by one, and described for the table of rejected rows.
+
+Looked for only when encoding a chunk has failed, so rows without a fault cost nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from yt_exactly_once.codec.rows import (
+    TOO_HEAVY,
+    WireFormat,
+    check_column,
+    coordinates,
+    encode,
+    heavy_rows,
+)
+from yt_exactly_once.codec.scalars import UnfitValueError
+from yt_exactly_once.codec.schema import TableSchema, WritePlan, check_frame
+from yt_exactly_once.codec.showing import value_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from yt_exactly_once.codec.schema import ColumnSchema
+
+REJECT_SCHEMA: list[dict[str, Any]] = [
+    {"name": "query_id", "type": "string", "required": True},
+    {"name": "batch_id", "type": "int64", "required": True},
+    {"name": "target", "type": "string", "required": True},
+    {"name": "source_queue", "type": "string"},
+    {"name": "source_partition", "type": "int64"},
+    {"name": "source_row", "type": "int64"},
+    {"name": "column", "type": "string", "required": True},
+    {"name": "reason", "type": "string", "required": True},
+    {"name": "row", "type": "string"},
+    {"name": "$timestamp", "type": "uint64"},
+    {"name": "$cumulative_data_weight", "type": "int64"},
+]
+"""Columns of a table of rejected rows, which is a queue."""
+
+MARKER_IS_NULL = "the delete marker is null"
+
+LONGEST_ROW = 1 << 20
+"""Rejected rows whose JSON is longer are told without it."""
+
+_ARROW = pa.schema(
+    [
+        pa.field("query_id", pa.string()),
+        pa.field("batch_id", pa.int64()),
+        pa.field("target", pa.string()),
+        pa.field("source_queue", pa.string()),
+        pa.field("source_partition", pa.int64()),
+        pa.field("source_row", pa.int64()),
+        pa.field("column", pa.string()),
+        pa.field("reason", pa.string()),
+        pa.field("row", pa.string()),
+    ]
+)
+
+
+class Fault(NamedTuple):
+    """Why a row cannot be written."""
+
+    row: int
+    column: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Rejects:
+    """Where the rejected rows of a batch go, and what is told of them.
+
+    Attributes:
+        path: the table.
+        query_id: id of the query.
+        batch_id: number of the batch.
+    """
+
+    path: str
+    query_id: str
+    batch_id: int
+
+    def encode(self, batch: pa.RecordBatch, faults: list[Fault], target: str) -> bytes:
+        """Describe the rows with a fault, as the body of one request."""
+        named: dict[str, list[Any]] = {name: [] for name in _ARROW.names}
+        rows = batch.take(pa.array([fault.row for fault in faults]))
+        for place, fault in enumerate(faults):
+            source = coordinates(rows, place)
+            described = {
+                "query_id": self.query_id,
+                "batch_id": self.batch_id,
+                "target": target,
+                "source_queue": source.get("source_queue"),
+                "source_partition": source.get("source_partition"),
+                "source_row": source.get("source_row"),
+                "column": fault.column,
+                "reason": fault.reason,
+                "row": _json(rows, place),
+            }
+            for name, value in described.items():
+                named[name].append(value)
+        table = TableSchema.from_yt(REJECT_SCHEMA)
+        plan = check_frame(_ARROW, table, target=self.path, sorted=False)
+        arrays = [pa.array(named[field.name], field.type) for field in _ARROW]
+        described_rows = pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+        return encode(described_rows, plan, WireFormat.YSON, tablet_index=0)
+
+
+def find_faults(
+    batch: pa.RecordBatch, plan: WritePlan, wire: WireFormat, marker: str
+) -> list[Fault]:
+    """Find every row that cannot be written, and one reason for each.
+
+    Args:
+        batch: rows of the frame.
+        plan: from `check_frame`.
+        wire: format of the rows.
+        marker: column that marks rows whose key alone matters; may be empty.
+    """
+    everything = np.arange(batch.num_rows)
+    found: dict[int, Fault] = {}
+    with_values = everything
+    if marker:
+        marked = batch.column(marker)
+        for row in np.flatnonzero(np.asarray(marked.is_null())).tolist():
+            found[row] = Fault(row, marker, MARKER_IS_NULL)
+        with_values = np.flatnonzero(~np.asarray(marked.fill_null(True)))
+    for column in plan.columns:
+        rows = everything if column.is_key else with_values
+        part = batch.take(pa.array(rows)) if len(rows) < batch.num_rows else batch
+        for place, reason in _unfit(part, column, wire):
+            row = int(rows[place])
+            found.setdefault(row, Fault(row, column.name, reason))
+    for row in heavy_rows(batch, plan):
+        found.setdefault(row, Fault(row, plan.columns[0].name, TOO_HEAVY))
+    return [found[row] for row in sorted(found)]
+
+
+def without(batch: pa.RecordBatch, faults: list[Fault]) -> pa.RecordBatch:
+    """Return the rows that have none of the faults, in their order."""
+    kept = np.ones(batch.num_rows, bool)
+    kept[[fault.row for fault in faults]] = False
+    return batch.filter(pa.array(kept))
+
+
+def _unfit(
+    batch: pa.RecordBatch, column: ColumnSchema, wire: WireFormat, start: int = 0
+) -> Iterator[tuple[int, str]]:
+    """Halve the rows until every one that does not fit is alone."""
+    try:
+        check_column(batch, column, wire)
+    except UnfitValueError as error:
+        if batch.num_rows == 1:
+            yield start, f"{column.name}{error.place} as {column.type}: {error.problem}"
+            return
+        half = batch.num_rows // 2
+        yield from _unfit(batch.slice(0, half), column, wire, start)
+        yield from _unfit(batch.slice(half), column, wire, start + half)
+
+
+def _json(rows: pa.RecordBatch, place: int) -> str | None:
+    values = {
+        field.name: _plain(value_at(rows.column(number), place))
+        for number, field in enumerate(rows.schema)
+    }
+    text = json.dumps(values, ensure_ascii=False)
+    return text if len(text) <= LONGEST_ROW else None
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case bytes():
+            return base64.b64encode(value).decode()
+        case dict():
+            return {str(name): _plain(part) for name, part in value.items()}
+        case list() | tuple():
+            return [_plain(part) for part in value]
+        case float() if not math.isfinite(value):
+            return str(value)
+        case None | bool() | int() | float() | str():
+            return value
+        case _:
+            return str(value)

@@ -1,0 +1,67 @@
+"""A complete result: rows of the table that the result no longer has are deleted with the same commit.
+
+What is there is read inside the transaction, as of its start, in every attempt anew. Keys are compared as
+the bytes they are written as, so both sides go through the same codec.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from yt_exactly_once.codec.rows import decode, joined, row_fragments
+from yt_exactly_once.codec.schema import TableSchema, WritePlan, arrow_schema_of
+from yt_exactly_once.commit.parts import Payload
+from yt_exactly_once.errors import BatchTooLargeError
+
+if TYPE_CHECKING:
+    from yt_exactly_once.commit.cluster import Transaction
+
+ROWS_PER_DELETE = 50_000
+"""Keys in one delete request."""
+
+
+@dataclass(frozen=True)
+class CompleteResult:
+    """All rows that a table holds after the commit.
+
+    Attributes:
+        plan: the key columns.
+        keys: fragments of YSON, one per row of the result.
+        room: most rows that one transaction can touch in the table.
+    """
+
+    plan: WritePlan
+    keys: pa.LargeBinaryArray
+    room: int
+
+    def surplus(self, transaction: Transaction) -> list[Payload]:
+        """Return what deletes the rows that the result does not have.
+
+        Raises:
+            BatchTooLargeError: the table holds more rows than one transaction can touch.
+        """
+        path = self.plan.target
+        # A table with more rows than that has too many to delete, whichever they are.
+        rows = transaction.select(path, self.plan.names, limit=self.room + 1)
+        schema = arrow_schema_of(TableSchema(self.plan.columns), binary_strings=True)
+        there = row_fragments(decode(rows, schema), self.plan)
+        stale = there.filter(pc.invert(pc.is_in(there, value_set=self.keys)))
+        if len(stale) + len(self.keys) > self.room:
+            raise BatchTooLargeError(
+                f"The result has {len(self.keys)} rows and replaces at least {len(stale)} others, and "
+                f"one transaction takes {self.room}",
+                remedy="Empty the table before the first batch, or give it more tablets (yt "
+                "reshard-table)",
+                target=path,
+            )
+        return [
+            Payload(len(part), joined(part), deletes=True)
+            for part in (
+                stale.slice(start, ROWS_PER_DELETE)
+                for start in range(0, len(stale), ROWS_PER_DELETE)
+            )
+        ]

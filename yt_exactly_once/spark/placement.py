@@ -1,0 +1,135 @@
+"""Which tablet of an ordered target takes a row.
+
+Decided by the Spark partition of the row alone, or by a column that Spark computes for it. Rows of one
+Spark partition that go to one tablet keep their order there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyspark.sql.functions as sf
+
+from yt_exactly_once.codec.schema import SOURCE_TABLET_COLUMN
+from yt_exactly_once.errors import ConfigError, EncodingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+TABLET_COLUMN = "__yt_exactly_once_tablet"
+"""Frame column with the tablet of a row, where its Spark partition does not decide."""
+
+BY_PARTITION = "partition"
+PRESERVE = "preserve"
+ROUND_ROBIN = "round_robin"
+PLACEMENTS = (BY_PARTITION, PRESERVE, ROUND_ROBIN)
+
+# `monotonically_increasing_id` puts the partition above 33 bits of the row's place in it.
+_PLACE_BITS = 33
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The rule for one target.
+
+    Attributes:
+        tablet_count: tablets of an ordered target; `None` for a sorted one, where keys decide.
+        rule: one of `PLACEMENTS`, or the columns whose hash decides.
+    """
+
+    tablet_count: int | None
+    rule: str | tuple[str, ...] = BY_PARTITION
+
+    def require_columns(self, names: Sequence[str], target: str) -> None:
+        """Check that the frame has what the rule needs.
+
+        Raises:
+            ConfigError: it has not, or the target is sorted.
+        """
+        if self.rule == BY_PARTITION:
+            return
+        if self.tablet_count is None:
+            raise ConfigError(
+                "placement needs an ordered target, this one is sorted: keys choose the tablets",
+                remedy="Leave placement out",
+                target=target,
+            )
+        needed: Sequence[str] = self.rule if isinstance(self.rule, tuple) else ()
+        if self.rule == PRESERVE:
+            needed = (SOURCE_TABLET_COLUMN,)
+        missing = [name for name in needed if name not in names]
+        if missing:
+            raise ConfigError(
+                f"placement needs the frame's column {missing[0]}",
+                remedy="Read with the option include_service_columns=true, and keep the column"
+                if self.rule == PRESERVE
+                else f"Choose from: {', '.join(names)}",
+                target=target,
+            )
+
+    def placed(self, frame: DataFrame) -> DataFrame:
+        """Return the frame with the tablet of every row, unless its Spark partition decides."""
+        column = self._column()
+        return frame if column is None else frame.withColumn(TABLET_COLUMN, column.cast("int"))
+
+    def tablet(self, partition: int) -> int | None:
+        """Return the tablet for a Spark partition, the same one for every attempt."""
+        return None if self.tablet_count is None else partition % self.tablet_count
+
+    def split(
+        self, rows: pa.RecordBatch, partition: int
+    ) -> Iterator[tuple[int | None, pa.RecordBatch]]:
+        """Yield the rows of every tablet.
+
+        Args:
+            rows: of the frame that `placed` returned.
+            partition: the Spark partition they are in.
+
+        Raises:
+            EncodingError: the target has not so many tablets.
+        """
+        tablets = self.tablets(rows)
+        if tablets is None:
+            yield self.tablet(partition), rows
+            return
+        for tablet in sorted(pc.unique(tablets).to_pylist()):
+            yield tablet, rows.filter(pc.equal(tablets, tablet))
+
+    def tablets(self, rows: pa.RecordBatch) -> pa.Int32Array | None:
+        """Return the tablet of every row, `None` where the Spark partition decides.
+
+        Raises:
+            EncodingError: the target has not so many tablets.
+        """
+        if self.rule == BY_PARTITION:
+            return None
+        tablets = rows.column(TABLET_COLUMN)
+        largest = pc.max(tablets).as_py()
+        if tablets.null_count or largest >= self.tablet_count:
+            found = "no queue partition" if tablets.null_count else f"queue partition {largest}"
+            raise EncodingError(
+                f"A row comes from {found}, and the target has {self.tablet_count} tablets",
+                remedy="Give the target as many tablets as the queue has (yt reshard-table), or "
+                "choose another placement",
+            )
+        return tablets
+
+    def _column(self) -> Column | None:
+        count = sf.lit(self.tablet_count)
+        match self.rule:
+            case tuple(names):
+                escaped = (name.replace("`", "``") for name in names)
+                return sf.pmod(sf.xxhash64(*(sf.col(f"`{name}`") for name in escaped)), count)
+            case "preserve":
+                return sf.col(SOURCE_TABLET_COLUMN)
+            case "round_robin":
+                identity = sf.monotonically_increasing_id()
+                partition = sf.shiftright(identity, _PLACE_BITS)
+                return sf.pmod(identity - sf.shiftleft(partition, _PLACE_BITS) + partition, count)
+            case _:
+                return None
