@@ -17,7 +17,7 @@ from yt.yson.yson_types import NotUnicodeError
 from yt_exactly_once.local import arguments, encodings, formats, messages, parameters, row_formats
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.messages import Answer, Request
-from yt_exactly_once.local.registry import REGISTRY, Command, Context, Rows
+from yt_exactly_once.local.registry import Command, Context, Rows
 from yt_exactly_once.local.streams import Stream
 
 if TYPE_CHECKING:
@@ -196,18 +196,18 @@ def execute_nested(parent: Context, request: Any) -> dict[str, Any]:
     context: Context | None = None
     try:
         part = arguments.mapping(request, "batch request")
-        command = _batch_command(arguments.text(part.get("command"), "command"))
+        command = _batch_command(parent, arguments.text(part.get("command"), "command"))
         given = arguments.mapping(part.get("parameters", {}), "parameters")
-        context = Context(parent.proxy, command.name, given, parent.user)
+        context = Context(parent.proxy, command.name, given, parent.user, commands=parent.commands)
         context.read_value = lambda: part.get("input")
         output = execute(command, context)
     except Exception as raised:  # noqa: BLE001 - as_error logs what it does not know
         return {"error": as_error(raised, context).to_dict()}
-    return {} if output is None else {"output": output}
+    return {} if output is None or command.output_type == "null" else {"output": output}
 
 
-def _batch_command(name: str) -> Command:
-    command = REGISTRY.get(name)
+def _batch_command(parent: Context, name: str) -> Command:
+    command = parent.commands.get(name)
     if command is None:
         raise YtError(f'Unknown command "{name}"')
     if not {command.input_type, command.output_type} <= {"null", "structured"}:

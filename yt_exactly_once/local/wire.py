@@ -149,6 +149,7 @@ class Application:
                 raise YtError(f'Command "{name}" is not supported by the embedded cluster')
             return not_found(f'Command "{name}" is not registered')
         call = dispatch.prepare(self._proxy, command, request, user)
+        call.context.commands = known
         faults = self._proxy.faults.take(name, call.context.parameters)
         return (call, faults) if faults else dispatch.run(call)
 
