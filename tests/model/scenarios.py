@@ -51,20 +51,24 @@ SCENARIOS = (
     Scenario(name="stateful", plans=(ROW,) * 3, stateful=True),
     Scenario(name="no queue", plans=(NO_QUEUE,) * 3),
     Scenario(name="no queue, stateful", brief=1, plans=(NO_QUEUE,) * 3, stateful=True),
-    Scenario(name="one attempt", plans=(ROW,) * 2, budget=3, attempts=1),
+    Scenario(name="one attempt", brief=2, plans=(ROW,) * 2, budget=3, attempts=1),
     Scenario(
         name="one attempt, stateful", brief=1, plans=(ROW,) * 2, budget=3, attempts=1, stateful=True
     ),
-    Scenario(name="filtered batch", plans=(ROW,) * 3, silent=frozenset({1})),
-    Scenario(name="empty batch", plans=(ROW, NO_ROW, ROW), stateful=True),
-    Scenario(name="two queues", plans=(FIRST, SECOND, FIRST)),
+    Scenario(name="filtered batch", brief=1, plans=(ROW,) * 3, silent=frozenset({1})),
+    Scenario(name="empty batch", brief=1, plans=(ROW, NO_ROW, ROW), stateful=True),
+    Scenario(name="two queues", brief=1, plans=(FIRST, SECOND, FIRST)),
     # A queue does not move in a batch, and its consumer is not yet where the batch begins.
-    Scenario(name="two queues, stateful", plans=(FIRST, SECOND, FIRST), stateful=True),
+    Scenario(name="two queues, stateful", brief=1, plans=(FIRST, SECOND, FIRST), stateful=True),
     Scenario(
         name="two queues, explicit start", brief=1, plans=(FIRST, SECOND, FIRST), begins=(5, 5)
     ),
     Scenario(
-        name="timeout batch", plans=(ROW, NO_ROW, ROW), stateful=True, speaking=frozenset({1})
+        name="timeout batch",
+        brief=1,
+        plans=(ROW, NO_ROW, ROW),
+        stateful=True,
+        speaking=frozenset({1}),
     ),
     Scenario(
         name="timeout batch first",
@@ -89,22 +93,22 @@ SCENARIOS = (
         begins=(5, 5),
         stateful=True,
     ),
-    Scenario(name="two sinks", plans=(ROW,) * 2, sinks=TWO_SINKS),
-    Scenario(name="two targets", plans=(ROW,) * 2, sinks=TWO_TARGETS),
-    Scenario(name="split", plans=(ROW,) * 2, split=True, attempts=2),
+    Scenario(name="two sinks", brief=1, plans=(ROW,) * 2, sinks=TWO_SINKS),
+    Scenario(name="two targets", brief=1, plans=(ROW,) * 2, sinks=TWO_TARGETS),
+    Scenario(name="split", brief=1, plans=(ROW,) * 2, split=True, attempts=2),
     Scenario(
         name="split, stateful", brief=1, plans=(ROW,) * 2, split=True, attempts=2, stateful=True
     ),
     Scenario(name="split, no queue", brief=1, plans=(NO_QUEUE,) * 2, split=True, attempts=2),
-    Scenario(name="AvailableNow", plans=(ROW,) * 2, catches_up=True),
+    Scenario(name="AvailableNow", brief=1, plans=(ROW,) * 2, catches_up=True),
     Scenario(
         name="AvailableNow, stateful", brief=1, plans=(ROW,) * 2, catches_up=True, stateful=True
     ),
     # A driver dies with a commit in flight, which lands while the next run works on the same batch.
     Scenario(name="survivor, stateful", plans=(ROW,) * 2, survivors=True, stateful=True),
-    Scenario(name="survivor, no queue", plans=(NO_QUEUE,) * 2, survivors=True),
+    Scenario(name="survivor, no queue", brief=1, plans=(NO_QUEUE,) * 2, survivors=True),
     # Spark forgets.
-    Scenario(name="commit log lost", plans=(ROW,) * 3, faults=Faults(commit_log=True)),
+    Scenario(name="commit log lost", brief=1, plans=(ROW,) * 3, faults=Faults(commit_log=True)),
     Scenario(
         name="commit log lost, stateful",
         brief=1,
@@ -120,6 +124,7 @@ SCENARIOS = (
     ),
     Scenario(
         name="checkpoint restored, stateful",
+        brief=1,
         plans=(ONE_OR_TWO, ROW),
         faults=Faults(restore=True),
         tolerated=PERSON,
@@ -127,7 +132,14 @@ SCENARIOS = (
     ),
     # Two drivers, each the zombie of the other.
     Scenario(name="two drivers", plans=(ROW,) * 2, slots=(0, 0), budget=1),
-    Scenario(name="two drivers, stateful", plans=(ROW,) * 2, slots=(0, 0), budget=1, stateful=True),
+    Scenario(
+        name="two drivers, stateful",
+        brief=0,
+        plans=(ROW,) * 2,
+        slots=(0, 0),
+        budget=1,
+        stateful=True,
+    ),
     Scenario(name="two drivers, no queue", brief=0, plans=(NO_QUEUE,) * 2, slots=(0, 0), budget=1),
     Scenario(name="two drivers, split", brief=0, plans=(ROW,), slots=(0, 0), budget=1, split=True),
     Scenario(
