@@ -61,7 +61,7 @@ def test_queue_created_anew_is_another_queue():
     """Its rows are counted from 0 again, and its consumer may stand anywhere up to its start."""
     before, after = batch(3, (0, 90), queue_id="a"), batch(4, (2, 7), queue_id="b")
     assert verdict(entry(before), after) is Verdict.NEW
-    assert plan_moves(after.sources[0], {0: 2}, entry(before), after) == [(0, 2, 7)]
+    assert plan_moves(after.sources[0], {0: 2}, entry(before), after) == {0: 7}
     assert LedgerEntry.from_row(entry(after).to_row()) == entry(after)
 
 

@@ -246,13 +246,14 @@ def require_utf8(array: pa.Array) -> pa.Array:
     Raises:
         UnfitValueError: a value is not valid UTF-8, as Spark's strings need not be either.
     """
+    return converted(array, _as_text, NOT_UTF8)
 
-    def convert(part: pa.Array) -> pa.Array:
-        text = part.cast(pa.string())
-        text.validate(full=True)
-        return text
 
-    return converted(array, convert, NOT_UTF8)
+def _as_text(array: pa.Array) -> pa.Array:
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        # A cast takes them for what they say they are.
+        array.validate(full=True)
+    return array.cast(pa.string())
 
 
 def _uuids(array: pa.Array) -> pa.Array:
