@@ -74,8 +74,9 @@ class Placement:
 
     def placed(self, frame: DataFrame) -> DataFrame:
         """Return the frame with the tablet of every row, unless its Spark partition decides."""
-        column = self._column()
-        return frame if column is None else frame.withColumn(TABLET_COLUMN, column.cast("int"))
+        if self.rule == BY_PARTITION:
+            return frame
+        return frame.withColumn(TABLET_COLUMN, self._column().cast("int"))
 
     def tablet(self, partition: int) -> int | None:
         """Return the tablet for a Spark partition, the same one for every attempt."""
@@ -119,7 +120,7 @@ class Placement:
             )
         return tablets
 
-    def _column(self) -> Column | None:
+    def _column(self) -> Column:
         count = sf.lit(self.tablet_count)
         match self.rule:
             case tuple(names):
@@ -127,9 +128,7 @@ class Placement:
                 return sf.pmod(sf.xxhash64(*(sf.col(f"`{name}`") for name in escaped)), count)
             case "preserve":
                 return sf.col(SOURCE_TABLET_COLUMN)
-            case "round_robin":
+            case _:
                 identity = sf.monotonically_increasing_id()
                 partition = sf.shiftright(identity, _PLACE_BITS)
                 return sf.pmod(identity - sf.shiftleft(partition, _PLACE_BITS) + partition, count)
-            case _:
-                return None
