@@ -222,3 +222,5 @@ def test_old_command_names_work_in_version_3(raw, tmp):
     transaction_id = answer.json()
     assert raw("POST", f"/api/v3/ping_tx?transaction_id={transaction_id}").status == 200
     assert raw("POST", f"/api/v3/commit_tx?transaction_id={transaction_id}").body == b""
+    answer = raw("GET", "/api/v3/parse_ypath?path=//tmp/t[%231]")
+    assert answer.json()["$value"] == "//tmp/t"

@@ -353,6 +353,16 @@ def test_malformed_rich_path_is_refused(raw, path):
     assert "Internal error" not in answer.error["message"]
 
 
+@pytest.mark.parametrize("value", ["text", b"\xff", 5, yson.YsonUint64(6), True, 1.5])
+def test_attributes_of_a_value_become_those_of_the_node(client, tmp, value):
+    """They are not part of what the node holds."""
+    client.set(f"{tmp}/x", yson.to_yson_type(value, attributes={"mark": 1}))
+    assert client.get(f"{tmp}/x/@mark") == 1
+    shown = client.get(f"{tmp}/x")
+    assert not getattr(shown, "attributes", None)
+    assert (yson.get_bytes(shown) if isinstance(value, bytes) else shown) == value
+
+
 def test_attributes_whose_names_are_no_utf8_are_refused(client, tmp):
     """Values may hold any bytes, their names may not; nothing is left of a refused tree."""
     client.set(f"{tmp}/value", b"\xff")

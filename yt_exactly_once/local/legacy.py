@@ -32,6 +32,7 @@ _UNWRAPPED = {
     "generate_timestamp": "timestamp",
     "execute_batch": "results",
     "get_version": "version",
+    "parse_ypath": "path",
 }
 _WITHOUT_ANSWER = frozenset(
     (

@@ -422,5 +422,7 @@ def without_attributes(value: Any) -> Any:
         return yson.YsonUint64(int(value))
     if isinstance(value, yson.YsonBoolean):
         return bool(value)
+    if isinstance(value, yson.YsonStringProxy):
+        return yson.get_bytes(value)
     kinds: tuple[Any, ...] = (int, float, str, bytes, list, dict)
     return next((kind(value) for kind in kinds if isinstance(value, kind)), value)
