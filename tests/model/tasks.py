@@ -133,7 +133,7 @@ def run_task(
     names = task.settings.names
     rows = scenario.rows_of_task(call.job.ranges, call.partition)
     batch = _frame(names, tuple(_values(scenario, call.job, *row) for row in rows))
-    with _task_context(call.partition), mock.patch.object(tasks, "emitter", _silence):
+    with task_context(call.partition), mock.patch.object(tasks, "emitter", _silence):
         reports = [report for written in task(batch) for report in written.to_pylist()]
     return tuple((report["row_count"], report["key_hashes"]) for report in reports)
 
@@ -203,7 +203,7 @@ def _frame(names: tuple[str, ...], rows: tuple[dict[str, int], ...]) -> list[pa.
 
 
 @contextmanager
-def _task_context(partition: int) -> Iterator[None]:
+def task_context(partition: int) -> Iterator[None]:
     """Let a task find out its partition, as a Python worker does."""
     context = TaskContext()
     context._partitionId = partition

@@ -1,0 +1,303 @@
+"""The tasks of the modes that write from there, as a worker runs them, against the embedded cluster.
+
+Without Spark, so that an attempt can be stopped between two requests, and go on when another one has
+taken its place. The cluster has the hazards of older servers: a push without new rows moves the session
+back, and one with an empty body moves it to the beginning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from yt import yson
+from yt.common import update
+from yt.wrapper import YtClient
+
+from tests.flows import columns, create_table
+from tests.model.tasks import task_context
+from yt_exactly_once import RetryPolicy
+from yt_exactly_once.codec.rows import WireFormat
+from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, check_frame
+from yt_exactly_once.commit.batch import MicroBatch, SourceRange
+from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, ClusterConfig
+from yt_exactly_once.errors import NotOneToOneError, ProducerFencedError
+from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.spark import tasks
+from yt_exactly_once.spark.placement import Placement
+from yt_exactly_once.spark.sink_options import Target
+from yt_exactly_once.spark.targets import PreparedTarget
+from yt_exactly_once.spark.tasks import KEY_HASH_COLUMNS, InsertTask, PushTask, TaskSettings
+from yt_exactly_once.ytsaurus.client import Connection
+from yt_exactly_once.ytsaurus.rows import ProducerSession
+from yt_exactly_once.ytsaurus.tables import ensure_producer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+PUSH, INSERT = "push_queue_producer", "insert_rows"
+ALL = list(range(8))
+QUICK = RetryPolicy(first_wait=timedelta(milliseconds=10), max_wait=timedelta(milliseconds=50))
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with LocalCluster(proxies=2, features={"producer_regress_on_skipped": True}) as running:
+        yield running
+
+
+@pytest.fixture
+def client(cluster):
+    yield cluster.client()
+    cluster.clear_faults()
+
+
+@dataclass
+class Writing:
+    """A target and the tasks that write into it, two rows per request.
+
+    Attributes:
+        client: plain.
+        connection: of the tasks.
+        folder: of the tables.
+        is_sorted: kind of the target.
+    """
+
+    client: Any
+    connection: Connection
+    folder: str
+    is_sorted: bool = False
+
+    def __post_init__(self) -> None:
+        schema = columns({"key": "int64", "row": "int64"}, ["key"] if self.is_sorted else [])
+        path = create_table(self.client, f"{self.folder}/target", schema)
+        ensure_producer(self.connection, f"{self.folder}/producer")
+        frame = pa.schema([("key", pa.int64()), ("row", pa.int64())])
+        plan = check_frame(frame, TableSchema.from_yt(schema), target=path, sorted=self.is_sorted)
+        self.target = PreparedTarget(
+            options=Target(path=path),
+            is_sorted=self.is_sorted,
+            tablet_count=1,
+            plan=plan,
+            wire=WireFormat.YSON,
+            placement=Placement(None if self.is_sorted else 1),
+            rows_per_tablet=ROWS_PER_TABLET_LIMIT,
+        )
+
+    def settings(self, names: tuple[str, ...], chunk: int = 2) -> TaskSettings:
+        return TaskSettings(names, self.target, self.connection, chunk, QUICK)
+
+    def push(
+        self, rows: Sequence[int] = ALL, partition: int = 0, chunk: int = 2
+    ) -> Iterator[object]:
+        """Begin an attempt; every step of it is one push."""
+        names = ("key", "row", *SOURCE_COLUMNS)
+        source = SourceRange("cluster", "//queue", None, ())
+        batch = MicroBatch("query", 0, "run", (source,))
+        settings = self.settings(names, chunk)
+        task = PushTask(settings, batch, f"{self.folder}/producer", by_source=True)
+        with task_context(partition):
+            yield from task(frame(rows, rows, [0] * len(rows), rows))
+
+    def insert(self, rows: Sequence[int] = ALL, key: int | None = None) -> Iterator[object]:
+        """Begin an attempt; every step of it is one insert."""
+        names = ("key", "row", *KEY_HASH_COLUMNS)
+        keys = list(rows) if key is None else [key] * len(rows)
+        task = InsertTask(self.settings(names), update=False, unique_keys=self.is_sorted)
+        with task_context(0):
+            yield from task(frame(keys, rows, keys, pa.array(keys, pa.int32())))
+
+    def found(self) -> list[int]:
+        """Return the rows, in the order of the table."""
+        return [row["row"] for row in self.client.select_rows(f"* from [{self.target.path}]")]
+
+
+def frame(*values: Any) -> list[pa.RecordBatch]:
+    arrays = [each if isinstance(each, pa.Array) else pa.array(each, pa.int64()) for each in values]
+    return [pa.RecordBatch.from_arrays(arrays, names=[f"c{n}" for n in range(len(arrays))])]
+
+
+@pytest.fixture
+def writing(cluster, client, tmp):
+    return Writing(client, Connection(ClusterConfig(proxy=cluster.proxy_urls[0])), tmp)
+
+
+@pytest.fixture
+def upserting(cluster, client, tmp):
+    connection = Connection(ClusterConfig(proxy=cluster.proxy_urls[0]))
+    return Writing(client, connection, tmp, is_sorted=True)
+
+
+def steps(attempt, count):
+    """Let an attempt send so many requests."""
+    for _ in range(count):
+        next(attempt)
+    return attempt
+
+
+def test_attempt_after_a_broken_one_adds_what_is_missing(writing):
+    """Rows that the session has are not sent again."""
+    steps(writing.push(), 2)
+    list(writing.push())
+    list(writing.push())
+    assert writing.found() == ALL
+
+
+def test_rows_that_are_there_sent_again_would_be_noticed(writing, monkeypatch):
+    """The answer tells of skipped rows."""
+    steps(writing.push(), 2)
+    create = ProducerSession.create
+    monkeypatch.setattr(
+        ProducerSession,
+        "create",
+        staticmethod(lambda *given: replace(create(*given), sequence_number=-1)),
+    )
+    with pytest.raises(ProducerFencedError, match="2 rows skipped"):
+        list(writing.push())
+
+
+def test_old_attempt_that_goes_on_is_fenced(writing):
+    """A newer one owns the session, and the old one changes nothing any more."""
+    old = steps(writing.push(), 1)
+    list(writing.push())
+    with pytest.raises(ProducerFencedError):
+        next(old)
+    list(writing.push())
+    assert writing.found() == ALL
+
+
+def test_session_that_is_not_taken_over_would_be_noticed(writing, monkeypatch):
+    """The old attempt moves the session back, and the next one writes rows again."""
+    sessions, create = [], ProducerSession.create
+
+    def joined(*given):
+        if sessions:
+            return replace(sessions[0], sequence_number=1)
+        sessions.append(create(*given))
+        return sessions[0]
+
+    monkeypatch.setattr(ProducerSession, "create", staticmethod(joined))
+    old = steps(writing.push(), 1)
+    list(writing.push())
+    with pytest.raises(ProducerFencedError):
+        next(old)
+    monkeypatch.setattr(ProducerSession, "create", create)
+    list(writing.push())
+    assert writing.found() == [*ALL, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("fault", ["lose_answer", "lose_request"])
+def test_push_without_an_answer_counts_once(cluster, writing, fault):
+    """The session is asked what it has."""
+    cluster.inject(fault, PUSH, after=1, count=2)
+    list(writing.push())
+    assert cluster.faults()[0]["hits"] == 2
+    assert writing.found() == ALL
+
+
+def repeating(monkeypatch):
+    """Let the client repeat a push by itself, whose body is empty by then."""
+    configured = Connection._pinned_config
+    retries = {"enable": True, "count": 2, "total_timeout": None}
+    changed = {"proxy": {"retries": retries, "content_encoding": "gzip"}}
+    monkeypatch.setattr(
+        Connection, "_pinned_config", lambda self, url: update(configured(self, url), changed)
+    )
+
+
+def test_push_that_the_client_repeats_would_be_noticed(cluster, writing, monkeypatch):
+    """The repeat takes the session back to its beginning; the comparison stops the attempt."""
+    repeating(monkeypatch)
+    cluster.inject("lose_answer", PUSH, after=1)
+    with pytest.raises(ProducerFencedError, match="left the session at -1"):
+        list(writing.push())
+    list(writing.push())
+    assert writing.found() == [0, 1, 2, 3, *ALL]
+
+
+def test_answer_that_is_not_compared_would_be_noticed(cluster, writing, monkeypatch):
+    """A push of which nothing arrived is answered with success."""
+    repeating(monkeypatch)
+    push = YtClient.push_queue_producer
+
+    def believed(self, *given, **options):
+        rows = yson.loads(given[4].getvalue(), yson_type="list_fragment")
+        push(self, *given, **options)
+        return {
+            "last_sequence_number": max(row["$sequence_number"] for row in rows),
+            "skipped_row_count": 0,
+        }
+
+    monkeypatch.setattr(YtClient, "push_queue_producer", believed)
+    cluster.inject("lose_request", PUSH, after=1)
+    list(writing.push())
+    assert writing.found() == [0, 1, 4, 5, 6, 7]
+
+
+def test_source_partition_in_two_tasks_is_refused(writing):
+    """Their rows would drop each other."""
+    list(writing.push(ALL[4:], partition=0))
+    with pytest.raises(NotOneToOneError, match="Spark partitions 0 and 1"):
+        list(writing.push(ALL[:4], partition=1))
+
+
+def test_source_partition_in_two_tasks_unchecked_would_be_noticed(writing, monkeypatch):
+    """The earlier rows come too late, and are lost without a word."""
+    monkeypatch.setattr(tasks._NumberedSession, "_require_sole_writer", lambda *_: None)
+    list(writing.push(ALL[4:], partition=0))
+    list(writing.push(ALL[:4], partition=1))
+    assert writing.found() == ALL[4:]
+
+
+@pytest.mark.parametrize("chunk", [1, 2])
+def test_rows_out_of_order_are_refused(writing, chunk):
+    """A session takes growing numbers only."""
+    with pytest.raises(NotOneToOneError, match="in the order of their source"):
+        list(writing.push(ALL[::-1], chunk=chunk))
+    assert writing.found() in ([], [7])
+
+
+def test_rows_out_of_order_unchecked_would_be_noticed(writing, monkeypatch):
+    """All but the first are taken for seen."""
+    push = tasks._NumberedSession.push
+
+    def forgetful(self, *given):
+        self._last_seen = -1
+        push(self, *given)
+
+    monkeypatch.setattr(tasks._NumberedSession, "push", forgetful)
+    list(writing.push(ALL[::-1], chunk=1))
+    assert writing.found() == [7]
+
+
+def test_two_rows_with_one_key_are_refused(upserting):
+    """Whichever came last would win, and nobody would know."""
+    with pytest.raises(NotOneToOneError, match="1 rows of the batch have the key of another"):
+        list(upserting.insert(key=5))
+    assert upserting.found() == []
+
+
+def test_two_rows_with_one_key_unchecked_would_be_noticed(upserting, monkeypatch):
+    """Seven of eight rows are gone."""
+    monkeypatch.setattr(tasks, "require_unique", lambda *_: None)
+    list(upserting.insert(key=5))
+    assert upserting.found() == [7]
+
+
+def test_upserts_may_be_repeated(cluster, upserting):
+    """A row replaces itself."""
+    cluster.inject("lose_answer", INSERT, after=1)
+    steps(upserting.insert(), 3)
+    list(upserting.insert())
+    assert upserting.found() == ALL
+
+
+def test_inserts_lose_nothing_and_repeat_what_was_not_answered(cluster, writing):
+    """At-least-once: its promise, and no more."""
+    cluster.inject("lose_answer", INSERT, after=1)
+    cluster.inject("lose_request", INSERT, after=3)
+    list(writing.insert())
+    assert sorted(writing.found()) == sorted([*ALL, 2, 3])
