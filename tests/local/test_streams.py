@@ -17,7 +17,7 @@ from yt_exactly_once.local import LocalCluster
 
 ROWS = 20_000
 MEGABYTE = 1 << 20
-_PARTS, _ROWS_PER_PART = 8, 16_000
+_PARTS, _ROWS_PER_PART = 6, 16_000
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def _peak(cluster):
 
 
 def test_memory_is_bounded_by_the_request():
-    """A file, a table and a queue of 128 MB are read without being loaded; a cache is 32 MB."""
+    """A file, a table and a queue of 96 MB each are read without being loaded."""
     with LocalCluster() as cluster:
         client = cluster.client(proxy={"content_encoding": "identity"})
         client.create("file", "//tmp/file")
@@ -164,8 +164,8 @@ def test_memory_is_bounded_by_the_request():
             client.read_table("//tmp/queue", raw=True, format=form),
         )
         assert [sum(map(len, answer.chunk_iter())) for answer in read] == [_PARTS * len(body)] * 3
-        pulled = client.pull_queue("//tmp/queue", 100_000, 0, max_row_count=1000)
+        pulled = client.pull_queue("//tmp/queue", 90_000, 0, max_row_count=1000)
         assert sum(1 for _ in pulled) == 1000
         counted = client.select_rows("sum(1) as c, max(s) as m from [//tmp/queue] group by 1")
         assert next(iter(counted))["c"] == _PARTS * _ROWS_PER_PART
-        assert _peak(cluster) - before < 120
+        assert _peak(cluster) - before < 96
