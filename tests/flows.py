@@ -358,6 +358,8 @@ class Entry:
         left: where it left the consumer, per queue.
         transaction_id: the transaction that carried it.
         row_count: rows it wrote.
+        part: the last committed part of the batch.
+        part_count: how many it has.
     """
 
     batch_id: int
@@ -366,6 +368,8 @@ class Entry:
     left: dict[str, dict[int, int]]
     transaction_id: str
     row_count: int
+    part: int
+    part_count: int
 
 
 def ledger_entries(client: YtClient, ledger: str) -> list[Entry]:
@@ -380,6 +384,8 @@ def ledger_entries(client: YtClient, ledger: str) -> list[Entry]:
             left=_by_queue(row["offsets"], 2),
             transaction_id=row["transaction_id"],
             row_count=row["row_count"],
+            part=row["part"],
+            part_count=row["part_count"],
         )
         for row in client.select_rows(f"* from [{ledger}]")
     ]

@@ -87,6 +87,17 @@ def _room_check() -> list[Patch]:
     return [(PreparedTarget, "require_room", lambda *_: None)]
 
 
+def _producer_sessions() -> list[Patch]:
+    """Tasks of idempotent mode append their rows without a session that would know them."""
+    from yt_exactly_once.spark.delivery import insert_from_tasks
+
+    def plainly(frame: Any, _batch: Any, target: Any, **given: Any) -> Any:
+        del given["producer"]
+        return insert_from_tasks(frame, target, update=False, **given)
+
+    return [(sink, "push_from_tasks", plainly)]
+
+
 PROTECTIONS: dict[str, Callable[[], list[Patch]]] = {
     "ledger_look_up": _ledger_look_up,
     "early_look_up": _early_look_up,
@@ -97,6 +108,7 @@ PROTECTIONS: dict[str, Callable[[], list[Patch]]] = {
     "outcome_look_up": _outcome_look_up,
     "committed_check": _committed_check,
     "room_check": _room_check,
+    "producer_sessions": _producer_sessions,
 }
 
 

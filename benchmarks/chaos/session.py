@@ -33,18 +33,19 @@ def write_archive(archive: Path) -> None:
     )
 
 
-def open_session(scratch: Path, classes: str) -> SparkSession:
+def open_session(scratch: Path, classes: str, tasks: int = 2) -> SparkSession:
     """Open a session.
 
     Args:
         scratch: folder for temporary files.
         classes: options of the JVM about its archive, may be empty.
+        tasks: how many tasks may run at once.
     """
     options = f'"-Djava.io.tmpdir={scratch}" {_SHORT_LIVED} {classes}'
     return (
         SparkSession.builder.appName("chaos")
         # Tasks that are made to fail are tried again.
-        .master("local[2, 8]")
+        .master(f"local[{tasks}, 8]")
         .config("spark.driver.memory", "1g")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")

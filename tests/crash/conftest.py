@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crash.harness.lives import Lineage, Subject
+from tests.crash.harness.lives import Cell, Lineage, Subject
 from tests.flows import Queue
 from yt_exactly_once.local import LocalCluster
 
@@ -31,35 +31,26 @@ def client(cluster: LocalCluster) -> YtClient:
 
 
 @pytest.fixture(scope="module")
-def subjects(
-    client: YtClient, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., list[Subject]]:
-    """Make queries over one new queue."""
+def lineage(
+    cluster: LocalCluster, client: YtClient, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Lineage]:
+    """Make queries over one new queue that live and die together."""
 
     def make(
-        *kinds: tuple[str, bool], rows: int, rows_per_partition: int, partitions: int = 3
-    ) -> list[Subject]:
+        *cells: Cell,
+        rows: int,
+        rows_per_partition: int,
+        partitions: int = 3,
+        tablets: int | None = None,
+    ) -> Lineage:
         queue = Queue.filled(client, f"//tmp/{uuid.uuid4().hex}", rows, partitions=partitions)
         checkpoints = tmp_path_factory.mktemp("checkpoints")
-        return [
+        subjects = [
             Subject.create(
-                queue, kind, checkpoints, is_sorted=is_sorted, rows_per_partition=rows_per_partition
+                queue, cell, checkpoints, rows_per_partition=rows_per_partition, tablets=tablets
             )
-            for kind, is_sorted in kinds
+            for cell in cells
         ]
-
-    return make
-
-
-@pytest.fixture(scope="module")
-def lineage(
-    cluster: LocalCluster,
-    subjects: Callable[..., list[Subject]],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[..., Lineage]:
-    """Make queries that live and die together."""
-
-    def make(*kinds: tuple[str, bool], **sizes: int) -> Lineage:
-        return Lineage(cluster, subjects(*kinds, **sizes), tmp_path_factory.mktemp("lives"))
+        return Lineage(cluster, subjects, tmp_path_factory.mktemp("lives"))
 
     return make

@@ -1,60 +1,145 @@
-"""A driver killed with SIGKILL at every crash point, on one checkpoint after the other.
+"""A driver killed with SIGKILL at every crash point, in every mode, on one checkpoint after the other.
 
 The lives of a lineage share their checkpoints: each is killed at the next point in a later batch, so that
-what one crash damaged would be seen after all the following ones too. Two queries run in each process
-and die together, each at the crash point.
+what one crash damaged would be seen after all the following ones too. All queries run in one process and
+die together, each at its crash point. With `YT_EXACTLY_ONCE_NIGHTLY` every kind of query into every kind of
+target dies at every point that its mode passes; otherwise every mode does.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from tests.flows import NIGHTLY
+from tests.crash.harness.account import Account
+from tests.crash.harness.lives import Cell
+from tests.flows import NIGHTLY, QUERIES
+from yt_exactly_once import Event, TransactionalSink
 from yt_exactly_once.commit.crash_points import CrashPoint
+from yt_exactly_once.config import WriteMode
+from yt_exactly_once.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tests.crash.harness.lives import Lineage, Remains
+    from collections.abc import Callable
 
-ROWS, ROWS_PER_PARTITION = 14_000, 400
+    from tests.crash.harness.lives import Life, Lineage, Subject
+    from tests.crash.harness.plan import QueryPlan
+    from yt_exactly_once.local import LocalCluster
 
-DEATHS = {
+ROWS, ROWS_PER_PARTITION = 5_600, 400
+
+PIECES = {"stateless": 100, "aggregation": 10, "dedup": 50, "windowed": 4}
+"""Rows of a request where a batch must need several."""
+
+
+class Death(NamedTuple):
+    """Where the queries of a life die.
+
+    Attributes:
+        batch: in which batch.
+        transactional: the point of queries of the transactional mode; `None` if they sit it out.
+        from_tasks: the point of those whose tasks write.
+        in_parts: whether transactional batches are written in parts.
+    """
+
+    batch: int
+    transactional: CrashPoint | None
+    from_tasks: CrashPoint | None
+    in_parts: bool = False
+
+    def point(self, cell: Cell) -> CrashPoint | None:
+        """Return where a query dies."""
+        return self.transactional if cell.mode == WriteMode.TRANSACTIONAL else self.from_tasks
+
+
+def everywhere(batch: int, point: CrashPoint) -> Death:
+    """Return a death that all queries die."""
+    return Death(batch, point, point)
+
+
+DEATHS = [
     # Three times in the very first batch, which has no offsets before it.
-    CrashPoint.LEDGER_RECORDED: 0,
-    CrashPoint.TRANSACTION_COMMITTED: 0,
+    everywhere(0, CrashPoint.LEDGER_RECORDED),
+    everywhere(0, CrashPoint.TRANSACTION_COMMITTED),
     # A replay is skipped where the life before was killed after its commit.
-    CrashPoint.REPLAY_SKIPPED: 0,
-    CrashPoint.BATCH_STARTED: 2,
-    CrashPoint.LEDGER_READ: 4,
-    CrashPoint.BATCH_COMPUTED: 5,
-    CrashPoint.TRANSACTION_STARTED: 8,
-    CrashPoint.ROWS_WRITTEN: 9,
-    CrashPoint.OFFSETS_ADVANCED: 12,
-    CrashPoint.COMMIT_OUTCOME_UNKNOWN: 14,
-    CrashPoint.BATCH_COMMITTED: 16,
-    CrashPoint.SINK_RETURNED: 18,
-}
-"""The batch each life dies in."""
+    everywhere(0, CrashPoint.REPLAY_SKIPPED),
+    everywhere(1, CrashPoint.BATCH_STARTED),
+    everywhere(2, CrashPoint.LEDGER_READ),
+    Death(4, CrashPoint.PART_COMMITTED, CrashPoint.TASKS_WRITING, in_parts=True),
+    # The rest of those parts is written, and the first part of a later batch is not committed.
+    Death(5, CrashPoint.ROWS_WRITTEN, None, in_parts=True),
+    everywhere(6, CrashPoint.BATCH_COMPUTED),
+    everywhere(7, CrashPoint.TRANSACTION_STARTED),
+    everywhere(8, CrashPoint.OFFSETS_ADVANCED),
+    everywhere(9, CrashPoint.COMMIT_OUTCOME_UNKNOWN),
+    everywhere(10, CrashPoint.BATCH_COMMITTED),
+    everywhere(11, CrashPoint.SINK_RETURNED),
+]
 
 ORDERED, SORTED = False, True
-PAIRS = [(("stateless", ORDERED), ("aggregation", SORTED))]
-FIRST_BATCH_POINTS = [CrashPoint.SINK_RETURNED]
+IN_TURN = {
+    # Two queries of each mode share the deaths, so that there are half as many lives.
+    Cell("stateless", ORDERED): (0, 3, 5, 6, 8, 10, 12),
+    Cell("aggregation", SORTED): (1, 2, 4, 7, 9, 11),
+    Cell("stateless", ORDERED, "at-least-once"): (0, 3, 5, 8, 10, 12),
+    Cell("aggregation", ORDERED, "at-least-once"): (1, 2, 4, 7, 9, 11),
+    Cell("stateless", ORDERED, "idempotent"): (0, 3, 5, 8, 10, 12),
+    Cell("stateless", SORTED, "idempotent"): (1, 2, 4, 7, 9, 11),
+}
+EVERY = [
+    Cell(kind, order, mode) for mode in WriteMode for kind in QUERIES for order in (False, True)
+]
+REFUSED = [cell for cell in EVERY if cell.mode == "idempotent" and cell.kind != "stateless"]
+"""Queries that their mode refuses before it does anything."""
+
+FATES: dict[Cell, list[Death]] = {
+    cell: [DEATHS[number] for number in numbers] for cell, numbers in IN_TURN.items()
+}
+"""What each query dies of, life after life."""
+
 if NIGHTLY:
-    PAIRS += [
-        (("stateless", SORTED), ("aggregation", ORDERED)),
-        (("dedup", ORDERED), ("windowed", SORTED)),
-        (("dedup", SORTED), ("windowed", ORDERED)),
-    ]
-    FIRST_BATCH_POINTS = [point for point in CrashPoint if point is not CrashPoint.REPLAY_SKIPPED]
+    FATES = {cell: DEATHS for cell in EVERY if cell not in REFUSED}
 
 
-def named(value):
-    """Return the id of a parameter."""
-    return (
-        value.name.lower() if isinstance(value, CrashPoint) else "+".join(kind for kind, _ in value)
-    )
+def family_of(cell: Cell) -> str:
+    """Return which queries it shares its lives with."""
+    return cell.mode if NIGHTLY else "every mode"
+
+
+PASSED = [
+    pytest.param(cell, death.point(cell), id=f"{death.point(cell).name.lower()}-{cell}")
+    for cell, deaths in FATES.items()
+    for death in deaths
+    if death.point(cell)
+]
+NEVER_PASSED = [
+    pytest.param(cell, point, id=f"{point.name.lower()}-{cell}")
+    for cell in FATES
+    for point in CrashPoint
+    if point.value.aftermath(WriteMode(cell.mode)) is None
+]
+
+
+def plan_of(subject: Subject, death: Death | None) -> QueryPlan | None:
+    """Return what a query does in the life that ends so; `None` if it sits it out."""
+    point = death and death.point(subject.cell)
+    if death is None or point is None:
+        return None
+    piece = PIECES[subject.cell.kind]
+    options: dict[str, Any] = {}
+    if point is CrashPoint.TASKS_WRITING:
+        options = {"dyn_batch_size": piece}
+    elif death.in_parts:
+        options = {
+            "dyn_batch_size": piece,
+            "rows_per_tablet_limit": 2 * piece,
+            "split_oversized": True,
+        }
+    return subject.plan_with(point=point.name, batch=death.batch, options=options)
 
 
 @dataclass
@@ -62,75 +147,128 @@ class History:
     """A lineage that has run.
 
     Attributes:
-        lineage: with its queries, in the order of `PAIRS`.
-        left: what every death left behind, per query.
-        final: what the life that ran to the end left behind, per query.
+        wrong: what was wrong after each death, per query and point; empty texts where nothing was.
+        wrong_at_the_end: what was wrong after the life that ran to the end, per query.
+        repeated: how many rows at-least-once mode has written twice, per query.
+        told: the events of all its lives, per query.
     """
 
-    lineage: Lineage
-    left: dict[CrashPoint, list[Remains]]
-    final: list[Remains]
+    wrong: dict[tuple[Cell, CrashPoint], str]
+    wrong_at_the_end: dict[Cell, str]
+    repeated: dict[Cell, int]
+    told: dict[Cell, set[str]]
 
 
-@pytest.fixture(scope="module", params=PAIRS, ids=named)
-def history(request, lineage) -> History:
-    """Kill a pair of queries at every crash point, and let them live to the end then."""
-    pair = lineage(*request.param, rows=ROWS, rows_per_partition=ROWS_PER_PARTITION)
-    left = {point: pair.die(point, batch) for point, batch in DEATHS.items()}
-    pair.finish()
-    return History(pair, left, [subject.remains() for subject in pair.subjects])
+@pytest.fixture(scope="module")
+def history_of(lineage, cluster) -> Callable[[Cell], History]:
+    """Let queries live and die when the first of their family is asked for; once, even if that fails."""
+    lived: dict[str, History | Exception] = {}
+
+    def lookup(cell: Cell) -> History:
+        name = family_of(cell)
+        if name not in lived:
+            fates = {one: deaths for one, deaths in FATES.items() if family_of(one) == name}
+            family = lineage(*fates, rows=ROWS, rows_per_partition=ROWS_PER_PARTITION)
+            try:
+                lived[name] = live_and_die(family, cluster, fates)
+            except Exception as error:  # noqa: BLE001 - raised for every cell, below
+                lived[name] = error
+        found = lived[name]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    return lookup
 
 
-def assert_whole(subject, left, point, batch):
-    """Target, ledger and consumer tell the same story: whole batches, up to the expected one."""
-    last = batch if point.value.committed else batch - 1
-    assert (left.entry.batch_id if left.entry else -1) == last
-    assert subject.wrong(left) == ""
-    path = subject.queue.path
-    if left.entry is None:
-        assert left.stored == {}
+def live_and_die(family: Lineage, cluster: LocalCluster, fates: dict[Cell, list[Death]]) -> History:
+    """Kill queries at every crash point, and let them live to the end then."""
+    accounts = [Account(subject) for subject in family.subjects]
+    wrong: dict[tuple[Cell, CrashPoint], str] = {}
+    told: dict[Cell, set[str]] = defaultdict(set)
+    cell_of = {subject.plan.target: subject.cell for subject in family.subjects}
+
+    def note(life: Life) -> None:
+        for event in life.events:
+            if "query" in event:
+                told[cell_of[event["query"]]].add(event["event"])
+
+    for deaths in zip_longest(*fates.values()):
+        plans = [plan_of(*one) for one in zip(family.subjects, deaths, strict=True)]
+        if not any(plans):
+            continue
+        note(family.end([plan for plan in plans if plan]))
+        cluster.clear_faults()
+        for account, plan in zip(accounts, plans, strict=True):
+            if plan:
+                subject, point = account.subject, CrashPoint[plan.point]
+                left = subject.remains()
+                wrong[subject.cell, point] = account.wrong_after(point, plan.batch, left)
+    note(family.finish())
+    return History(
+        wrong,
+        {one.subject.cell: one.wrong_at_the_end(one.subject.remains()) for one in accounts},
+        {one.subject.cell: len(one.repeated) for one in accounts},
+        told,
+    )
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("cell", "point"), PASSED)
+def test_driver_killed_at_crash_point(history_of, cell, point):
+    """The cluster holds what the table of crash points says, and nothing else."""
+    assert history_of(cell).wrong[cell, point] == ""
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("cell", FATES, ids=str)
+def test_query_killed_at_every_crash_point_ends_exactly_right(history_of, cell):
+    """After all those deaths on one checkpoint; only at-least-once mode may have rows twice."""
+    history = history_of(cell)
+    assert history.wrong_at_the_end[cell] == ""
+    may_repeat = cell.mode == WriteMode.AT_LEAST_ONCE and not cell.is_sorted
+    assert bool(history.repeated[cell]) == may_repeat
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("cell", "point"), NEVER_PASSED)
+def test_mode_never_passes_crash_point(history_of, cell, point):
+    """What the table of crash points leaves out for a mode cannot happen in it."""
+    if point is CrashPoint.PART_COMMITTED:
+        with pytest.raises(ConfigError, match="split_oversized"):
+            TransactionalSink("//out", proxy="nowhere", mode=cell.mode, split_oversized=True)
         return
-    for partition, end in left.entry.ends[path].items():
-        assert left.entry.left[path][partition] <= left.stored.get(partition, 0) <= end
+    if point is CrashPoint.TASKS_WRITING:
+        # What tasks had written would be there before the first transaction.
+        early = {CrashPoint.BATCH_COMPUTED, CrashPoint.TRANSACTION_STARTED}
+        wrong = history_of(cell).wrong
+        seen = [text for (one, at), text in wrong.items() if one == cell and at in early]
+        assert set(seen) == {""}
+        return
+    assert point.value.event not in history_of(cell).told[cell]
 
 
-def assert_complete(subject, left):
-    """Nothing is lost, doubled or wrong, and the consumer stands at the end."""
-    assert subject.incomplete(left) == ""
-    assert left.entry.ends[subject.queue.path] == subject.queue.ends()
-    assert left.stored == subject.queue.ends()
-
-
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("which", [0, 1])
-@pytest.mark.parametrize("point", list(DEATHS), ids=named)
-def test_driver_killed_at_crash_point_leaves_whole_batches(history, point, which):
-    """The cluster holds what the table of crash points says, never a part of a batch."""
-    subject, left = history.lineage.subjects[which], history.left[point][which]
-    assert_whole(subject, left, point, DEATHS[point])
-
-
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("which", [0, 1])
-def test_query_killed_at_every_crash_point_ends_exactly_right(history, which):
-    """After all those deaths on one checkpoint."""
-    assert_complete(history.lineage.subjects[which], history.final[which])
-
-
-@pytest.mark.timeout(1800)
-def test_every_crash_point_is_tried(history):
+def test_every_mode_dies_at_every_crash_point_that_it_passes():
     """A new crash point needs a batch to die in, here."""
-    assert set(history.left) == set(CrashPoint)
+    tried = {(cell.mode, point) for cell, point in (case.values for case in PASSED)}
+    assert tried == {
+        (mode, point) for mode in WriteMode for point in CrashPoint if point.value.aftermath(mode)
+    }
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("point", FIRST_BATCH_POINTS, ids=named)
-@pytest.mark.parametrize("pair", PAIRS, ids=named)
-def test_driver_killed_in_its_first_batch_only(lineage, pair, point):
-    """The start of the first batch is asked anew after the crash, when the consumer has moved."""
-    both = lineage(*pair, rows=2_000, rows_per_partition=500)
-    for subject, left in zip(both.subjects, both.die(point, 0), strict=True):
-        assert_whole(subject, left, point, 0)
-    both.finish()
-    for subject in both.subjects:
-        assert_complete(subject, subject.remains())
+@pytest.mark.skipif(not NIGHTLY, reason="tests/integration has one such query")
+def test_stateful_queries_in_idempotent_mode_are_refused_after_a_death_too(lineage):
+    """They pass no crash point but the first one, and leave nothing behind."""
+    family: Lineage = lineage(*REFUSED, rows=800, rows_per_partition=400)
+    family.die(CrashPoint.BATCH_STARTED, 0)
+    with family.start([subject.plan for subject in family.subjects]) as life:
+        assert life.listen() == "failed"
+    for subject in family.subjects:
+        assert "yt_exactly_once.errors.ConfigError" in life.error_of(subject.plan.target)
+        told = {
+            event["event"] for event in life.events if event.get("query") == subject.plan.target
+        }
+        assert told == {Event.BATCH_STARTED, Event.BATCH_FAILED, "query.failed"}
+        left = subject.remains()
+        assert (left.rows, left.entry, left.stored) == ([], None, {})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.crash.harness.lives import Cell
 from yt_exactly_once.commit.crash_points import CrashPoint
 
 if TYPE_CHECKING:
@@ -59,7 +60,9 @@ class Reader(threading.Thread):
 @pytest.fixture
 def watched(lineage, cluster):
     """A query into a sorted target, with a reader beside it."""
-    alone = lineage(("stateless", True), rows=ROWS, rows_per_partition=ROWS_PER_PARTITION)
+    alone = lineage(
+        Cell("stateless", is_sorted=True), rows=ROWS, rows_per_partition=ROWS_PER_PARTITION
+    )
     reader = Reader(alone.subjects[0], cluster.client())
     reader.start()
     yield alone, reader

@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import pytest
 
+from tests.crash.harness.lives import Cell
 from tests.flows import NIGHTLY
+from yt_exactly_once import Event
 from yt_exactly_once.commit.crash_points import CrashPoint
+from yt_exactly_once.config import WriteMode
+
+if TYPE_CHECKING:
+    from tests.crash.harness.lives import Life, Lineage, Remains, Subject
 
 BATCH = 2
-POINTS = [CrashPoint.LEDGER_RECORDED, CrashPoint.TRANSACTION_COMMITTED]
+"""The batch the zombie stops in."""
+
+BATCHES = 8
+
+LATER_BATCH = 4
+"""The batch the survivor is in when the zombie wakes."""
+
+CELLS = [
+    Cell("stateless", is_sorted=False),
+    Cell("aggregation", is_sorted=True),
+    Cell("stateless", is_sorted=False, mode="at-least-once"),
+    Cell("stateless", is_sorted=False, mode="idempotent"),
+]
+POINTS = [CrashPoint.LEDGER_RECORDED]
 if NIGHTLY:
     POINTS = [
         point
         for point in CrashPoint
-        if point.value.event and point is not CrashPoint.REPLAY_SKIPPED
+        if point.value.event
+        and all(point.value.aftermath(mode) for mode in WriteMode)
+        and point not in {CrashPoint.REPLAY_SKIPPED, CrashPoint.COMMIT_OUTCOME_UNKNOWN}
     ]
 
 REFUSALS = (
@@ -26,39 +51,94 @@ REFUSALS = (
 """Errors that tell a driver that another one has taken over: ours, and Spark's own."""
 
 
-@pytest.mark.timeout(600)
+def family_of(lineage) -> Lineage:
+    """Return queries of every mode, with eight batches each."""
+    return lineage(*CELLS, rows=BATCHES * 300, rows_per_partition=300)
+
+
+def stopped(family: Lineage, point: CrashPoint, batch: int) -> Life:
+    """Begin a life that is stopped when all its queries are at that point."""
+    life = family.start([subject.dying(point, batch) for subject in family.subjects], stop=True)
+    assert life.listen("arrived", len(family.subjects)) == "arrived", life.error
+    life.wait_until_stopped()
+    return life
+
+
+def assert_told(zombie: Life, subject: Subject) -> None:
+    """A query of a woken driver learns that it has been replaced."""
+    error = zombie.error_of(subject.plan.target)
+    assert any(refusal in error for refusal in REFUSALS), (subject.cell, error)
+
+
+def assert_undisturbed(survivor: Life, subject: Subject) -> None:
+    """No batch took the survivor more than one attempt beyond the first."""
+    committed = survivor.told(Event.BATCH_COMMITTED, subject.plan.target)
+    assert len(committed) > 1
+    assert max(fields["attempts"] for fields in committed) <= 2
+    retried = survivor.told(Event.RETRY_SCHEDULED, subject.plan.target)
+    assert max(Counter(fields["batch"] for fields in retried).values(), default=0) <= 1
+
+
+def assert_complete(subject: Subject, left: Remains) -> None:
+    """Everything is there, and once; at-least-once mode may have the zombie's batch twice."""
+    assert left.stored == left.entry.ends[subject.queue.path] == subject.queue.ends()
+    found, expected = Counter(left.rows), Counter(subject.must_hold(BATCHES))
+    assert expected - found == Counter()
+    if subject.cell.mode == WriteMode.AT_LEAST_ONCE:
+        of_zombie = Counter(subject.told(BATCH)) - Counter(subject.told(BATCH - 1))
+        assert found - expected in (Counter(), of_zombie)
+    else:
+        assert found == expected
+
+
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: point.name.lower())
 def test_stopped_driver_that_wakes_after_another_took_over_changes_nothing(lineage, point):
     """The one that took over runs to the end undisturbed, and the woken one is told."""
-    pair = lineage(("stateless", False), ("aggregation", True), rows=2_400, rows_per_partition=300)
-    dying = [subject.dying(point, BATCH) for subject in pair.subjects]
-    with pair.start(dying, stop=True) as sleeper:
-        assert sleeper.listen("arrived", len(dying)) == "arrived"
-        sleeper.wait_until_stopped()
-        successor = pair.finish()
-        before = [subject.remains() for subject in pair.subjects]
-        sleeper.wake()
-        assert sleeper.listen() == "failed"
-    assert any(refusal in sleeper.error for refusal in REFUSALS)
-    for subject, left in zip(pair.subjects, before, strict=True):
-        assert subject.incomplete(left) == ""
-        assert subject.remains() == left
-        assert len(successor.told("retry.scheduled", subject.plan.target)) <= 1
+    family = family_of(lineage)
+    with stopped(family, point, BATCH) as zombie:
+        survivor = family.finish()
+        before = [subject.remains() for subject in family.subjects]
+        zombie.wake()
+        assert zombie.listen() == "failed"
+    for subject, left in zip(family.subjects, before, strict=True):
+        assert_told(zombie, subject)
+        assert_undisturbed(survivor, subject)
+        after = subject.remains()
+        assert_complete(subject, after)
+        rewrites = subject.cell.mode == WriteMode.AT_LEAST_ONCE and after.rows != left.rows
+        assert after == (replace(left, rows=after.rows) if rewrites else left)
+
+
+@pytest.mark.timeout(900)
+def test_driver_that_wakes_in_the_middle_of_a_batch_of_another_one(lineage):
+    """It does all it can while the survivor's transaction is open, which costs it one retry at most."""
+    family = family_of(lineage)
+    with (
+        stopped(family, CrashPoint.LEDGER_READ, BATCH) as zombie,
+        stopped(family, CrashPoint.LEDGER_RECORDED, LATER_BATCH) as survivor,
+    ):
+        zombie.wake()
+        assert zombie.listen() == "failed"
+        survivor.wake()
+        assert survivor.listen() == "finished", survivor.error
+    for subject in family.subjects:
+        assert_told(zombie, subject)
+        assert_undisturbed(survivor, subject)
+        assert_complete(subject, subject.remains())
 
 
 @pytest.mark.timeout(600)
 def test_ledger_row_off_is_noticed_when_a_driver_wakes(lineage):
     """Without a common row the woken driver commits its batch a second time."""
-    alone = lineage(("stateless", False), rows=1_200, rows_per_partition=300)
+    alone: Lineage = lineage(CELLS[0], rows=1_200, rows_per_partition=300)
     (subject,) = alone.subjects
-    unprotected = {"off": "ledger_row"}
-    options = {"advance_consumer": False}
-    subject.plan = subject.plan_with(options=options)
+    subject.plan = subject.plan_with(options={"advance_consumer": False})
     dying = [subject.dying(CrashPoint.LEDGER_RECORDED, BATCH)]
-    with alone.start(dying, stop=True, **unprotected) as sleeper:
+    with alone.start(dying, stop=True, off="ledger_row") as sleeper:
         assert sleeper.listen("arrived") == "arrived"
         sleeper.wait_until_stopped()
-        with alone.start([subject.plan], **unprotected) as successor:
+        with alone.start([subject.plan], off="ledger_row") as successor:
             assert successor.listen() == "finished"
         sleeper.wake()
         sleeper.listen("batch.committed", 1)

@@ -90,13 +90,6 @@ def test_batch_too_large_for_one_transaction_is_refused_with_numbers(stream, is_
     flow.assert_untouched()
 
 
-def test_quarter_of_a_million_rows_into_one_tablet_is_refused(stream):
-    """With the default limit of the server."""
-    flow = stream(partitions=1, rows=250_000, rows_per_partition=250_000)
-    assert "250000 rows for tablet 0" in flow.fail("BatchTooLargeError")
-    flow.assert_untouched()
-
-
 def test_room_check_off_is_noticed(stream, monkeypatch):
     """The cluster refuses the commit only after it has taken all the rows."""
     flow = stream(partitions=1, rows=100_001, rows_per_partition=200_000)

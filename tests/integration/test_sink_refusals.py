@@ -63,6 +63,14 @@ def test_malformed_path_is_refused_when_the_sink_is_built(path):
         TransactionalSink(path, proxy=NOBODY)
 
 
+def test_stateful_query_in_idempotent_mode_is_refused(stream):
+    """Before anything is created; a replay of such a query may give other rows."""
+    flow = stream(AGGREGATION, rows=50)
+    assert "mode='transactional'" in flow.fail("ConfigError", mode="idempotent")
+    flow.assert_untouched()
+    assert not flow.client.exists(flow.ledger)
+
+
 def test_unreachable_proxy_stops_the_query(flow):
     """Naming the address to check."""
     text = flow.fail("ClusterUnavailableError", proxy=NOBODY)

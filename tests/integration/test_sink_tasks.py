@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from tests.flows import AGGREGATION, passed_on
@@ -86,6 +88,42 @@ def test_rows_written_by_the_tasks_themselves_would_be_noticed(stream):
     flow.change = interrupted("task fails", after=3, seen=seen)
     flow.run(mode="at-least-once", dyn_batch_size=300)
     assert flow.wrong().startswith("0 lost, e.g. []; ")
+
+
+def test_producer_session_taken_over_in_the_middle_of_a_push_costs_one_retry(stream, faults):
+    """As by a task of a stopped driver that wakes up: the survivor takes the session back."""
+
+    def at_first(frame):
+        def check(batches):
+            from pyspark import TaskContext
+
+            assert TaskContext.get().attemptNumber() == 0, "Spark repeats the task"
+            yield from batches
+
+        return frame.mapInArrow(check, frame.schema)
+
+    flow = stream(partitions=1, rows=1_000, change=at_first)
+    flow.run(mode="idempotent")
+    flow.queue.append(1_000)
+    producer = f"{flow.target}_producer"
+    (session,) = flow.client.select_rows(f"session_id from [{producer}]")
+    here = {"queue_path": flow.target}
+    faults.inject("delay", "push_queue_producer", match=here, seconds=1)
+    faults.inject("delay", "create_queue_producer_session", match=here, count=None)
+    query = flow.start(flow.sink(mode="idempotent"))
+    wait_for_hit(faults)
+    flow.client.create_queue_producer_session(producer, flow.target, session["session_id"])
+    finish(query)
+    pushes, takeovers = faults.faults()
+    assert (pushes["seen"], takeovers["seen"]) == (2, 3)
+    flow.assert_exact()
+
+
+def wait_for_hit(cluster):
+    """Wait until the first fault has met a request."""
+    pause = threading.Event()
+    while not cluster.faults()[0]["hits"]:
+        pause.wait(0.02)
 
 
 def test_order_is_kept_with_one_partition(stream):

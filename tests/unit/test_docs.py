@@ -1,11 +1,16 @@
 """The documentation agrees with the code, its links lead somewhere, and its code is code."""
 
 import importlib.util
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from yt_exactly_once.commit.crash_points import CrashPoint
+from yt_exactly_once.config import WriteMode
 from yt_exactly_once.observability import Event
 from yt_exactly_once.ytsaurus.failures import CODED, FAILURES
 
@@ -55,6 +60,33 @@ def test_every_fact_of_the_contract_has_its_test():
     assert [test for file, test in named if f"\ndef {test}(" not in sources[file]] == []
     contract = {f"contract/{path.name}" for path in (ROOT / "tests/contract").glob("test_*.py")}
     assert contract <= sources.keys()
+
+
+def test_failure_table_names_a_test_that_exists_for_every_crash_point_of_every_mode():
+    """The points, their tests and the page must not drift apart."""
+    text = (ROOT / "docs/explanation/failure-table.md").read_text(encoding="utf-8")
+    named = set(re.findall(rf"`([a-z_]+-(?:{'|'.join(WriteMode)}))`", text))
+    assert named == {
+        f"{point.name.lower()}-{mode}"
+        for point in CrashPoint
+        for mode in WriteMode
+        if point.value.aftermath(mode)
+    }
+    assert set(re.findall(r"^\| `([A-Z_]+)`", text, re.MULTILINE)) == set(CrashPoint.__members__)
+    found = collected(generator().CRASH_TESTS, generator().CRASH_TEST)
+    assert [name for name in named if not any(one.startswith(name) for one in found)] == []
+
+
+def collected(path, test):
+    """Return the parameters that a test is collected with, as CI runs it."""
+    words = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", path]
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("YT_EXACTLY_ONCE_")
+    }
+    listed = subprocess.run(
+        words, capture_output=True, text=True, check=True, cwd=ROOT, env=environment
+    )
+    return set(re.findall(rf"::{test}\[(.+)\]$", listed.stdout, re.MULTILINE))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -104,8 +104,9 @@ class PreparedTarget:
                     f"The batch has {rows} rows for "
                     + (f"{tablets} tablets" if tablet is None else f"tablet {tablet}")
                     + f", and one transaction takes {self.rows_per_tablet} rows per tablet",
-                    remedy="Lower max_rows_per_partition of the source, or give the target more "
-                    "tablets (yt reshard-table)",
+                    remedy="Start the query with split_oversized=True, or give the target more "
+                    "tablets (yt reshard-table). The rows of this batch are fixed by Spark's log; a "
+                    "lower max_rows_per_partition of the source helps the batches after it",
                     target=self.path,
                 )
 

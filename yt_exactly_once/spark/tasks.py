@@ -18,8 +18,8 @@ from pyspark.sql.types import BinaryType, LongType, StructType
 
 from yt_exactly_once.codec.rows import encode
 from yt_exactly_once.codec.schema import SOURCE_ROW_COLUMN, SOURCE_TABLET_COLUMN
-from yt_exactly_once.errors import NotOneToOneError
-from yt_exactly_once.observability import emitter
+from yt_exactly_once.errors import NotOneToOneError, ProducerFencedError
+from yt_exactly_once.observability import Event, emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.encode import chunks
 from yt_exactly_once.ytsaurus.rows import ProducerSession, insert_payload
@@ -171,6 +171,16 @@ class _NumberedSession:
                 session=self._session_id,
             )
         self._last_seen = int(numbers[-1])
+        try:
+            self._push(rows, numbers)
+        except ProducerFencedError as error:
+            # Maybe by a driver or task that woke up and does not know that it was replaced. Rows are
+            # right whoever owns the session, so it is taken back; once, or two would do so for ever.
+            self._emit(Event.RETRY_SCHEDULED, reason=type(error).__name__, error=str(error))
+            self._session = None
+            self._push(rows, numbers)
+
+    def _push(self, rows: pa.RecordBatch, numbers: np.ndarray[Any, Any]) -> None:
         run_attempts(
             lambda number: self._attempt(rows, numbers, fresh=number > 1),
             self._task.settings.retry,

@@ -12,13 +12,15 @@ import os
 import signal
 import sys
 import threading
-import traceback
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import SparkSession
+from pyspark.errors import StreamingQueryException
 
+from benchmarks.chaos.nursery import open_nursery
+from benchmarks.chaos.session import open_session
 from tests.crash.harness.plan import Plan, QueryPlan
 from tests.flows import QUERIES, read_queue
 from tests.protections import switch_off
@@ -28,10 +30,20 @@ from yt_exactly_once.commit.crash_points import CrashPoint
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+Fault = dict[str, Any]
+
 _FAULTS = "/local/faults"
+_LOOK_SECONDS = 0.05
+_WRITES_THAT_PASS = 2
+_STARTS_AT_ONCE = 3
+_TASKS_AT_ONCE = 32
+"""Room for the tasks of all queries, as some wait until they are killed."""
+
+_NO_WORKER = "Python worker failed to connect back"
+"""What Spark says on a machine that is too busy to start a process."""
 
 
 class Report:
@@ -52,9 +64,12 @@ class CrashAt:
 
     Args:
         plan: of the query.
-        proxy: of the cluster, to ask for a lost answer.
+        proxy: of the cluster, to ask for faults.
         report: takes the events.
         die: ends the process; called at the crash point.
+
+    Attributes:
+        begun: set by the first event.
     """
 
     def __init__(
@@ -65,14 +80,19 @@ class CrashAt:
         self._report = report
         self._die = die
         self._point = CrashPoint[plan.point] if plan.point else None
+        self.begun = threading.Event()
 
     def __call__(self, event: str, fields: dict[str, Any]) -> None:
+        self.begun.set()
         self._report.tell(event, query=self._plan.target, batch=fields["batch"], fields=fields)
         if self._point is None or fields["batch"] != self._plan.batch:
             return
         unknown = self._point is CrashPoint.COMMIT_OUTCOME_UNKNOWN
         if unknown and event == Event.TRANSACTION_STARTED:
-            lose_answer(self._proxy, fields["transaction"])
+            _inject(self._proxy, _lost_answer(fields["transaction"]))
+        if self._point is CrashPoint.TASKS_WRITING and event == Event.LEDGER_READ:
+            _inject(self._proxy, *_lost_writes(self._plan.target))
+            threading.Thread(target=self._arrive_when_a_write_is_lost, daemon=True).start()
         if event == self._point.value.event:
             self._arrive()
 
@@ -81,31 +101,66 @@ class CrashAt:
         if self._point is CrashPoint.SINK_RETURNED and batch_id == self._plan.batch:
             self._arrive()
 
+    def _arrive_when_a_write_is_lost(self) -> None:
+        pause = threading.Event()
+        while not _lost(self._proxy, self._plan.target):
+            pause.wait(_LOOK_SECONDS)
+        self._arrive()
+
     def _arrive(self) -> None:
         self._report.tell("arrived", query=self._plan.target, batch=self._plan.batch)
         self._die()
 
 
-def lose_answer(proxy: str, transaction_id: str) -> None:
-    """Make the cluster apply the commit of a transaction and lose its answer."""
-    rule = {
+def _lost_answer(transaction_id: str) -> Fault:
+    """Return a fault that applies the commit of a transaction and loses its answer."""
+    return {
         "command": "commit_transaction",
         "action": "lose_answer",
         "match": {"transaction_id": transaction_id},
     }
-    request = urllib.request.Request(
-        proxy + _FAULTS,
-        data=json.dumps([rule]).encode(),
-        headers={"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=10):
-        pass
+
+
+def _lost_writes(target: str) -> list[Fault]:
+    """Return faults that let the first writes of tasks into a target pass, and no other one."""
+    matches = {"insert_rows": {"path": target}, "push_queue_producer": {"queue_path": target}}
+    return [
+        {
+            "command": command,
+            "action": "lose_request",
+            "match": match,
+            "after": _WRITES_THAT_PASS,
+            "count": None,
+        }
+        for command, match in matches.items()
+    ]
+
+
+def _lost(proxy: str, target: str) -> bool:
+    """Tell whether a write into the target was lost."""
+    return any(rule["hits"] and target in rule["match"].values() for rule in _ask(proxy))
+
+
+def _inject(proxy: str, *faults: Fault) -> None:
+    _ask(proxy, json.dumps(faults).encode())
+
+
+def _ask(proxy: str, body: bytes | None = None) -> Any:
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(proxy + _FAULTS, data=body, headers=headers)
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return json.load(answer)
 
 
 def main(arguments: list[str]) -> int:
     """Run the plan; return the exit code."""
-    _die_with_the_parent()
     plan = Plan.load(arguments[0])
+    scratch = Path(plan.scratch)
+    scratch.mkdir(parents=True, exist_ok=True)
+    # Before the first thread, as it forks.
+    interpreter = str(open_nursery(scratch, plan.report))
+    os.environ |= {"PYSPARK_PYTHON": interpreter, "PYSPARK_DRIVER_PYTHON": interpreter}
+    _die_with_the_parent()
     report = Report(plan.report)
     if plan.off:
         switch_off(plan.off)
@@ -117,29 +172,55 @@ def main(arguments: list[str]) -> int:
     def die() -> None:
         gathered.wait()
 
-    spark = _session(Path(plan.scratch))
+    spark = open_session(scratch, classes="", tasks=_TASKS_AT_ONCE)
     register_source(spark)
     report.tell("session.ready")
     try:
-        running = [_start(spark, plan, query, report, die) for query in plan.queries]
-        while any(query.isActive for query in running):
-            # A query that fails must not wait for one that stands at its crash point.
-            spark.streams.awaitAnyTermination()
-            spark.streams.resetTerminated()
-        for query in running:
-            query.awaitTermination()
-    except Exception as error:  # noqa: BLE001 - whatever it is, the parent must hear of it
+        with ThreadPoolExecutor(_STARTS_AT_ONCE) as pool:
+            started = pool.map(lambda query: _start(spark, plan, query, report, die), plan.queries)
+        running = {query.target: one for query, one in zip(plan.queries, started, strict=True)}
+    except Exception as error:
         report.tell("failed", error=str(error))
-        traceback.print_exc()
-        return 1
-    report.tell("finished")
+        raise
+    failed = _wait_for_one(spark, running) if _kills(plan) else _wait_for_all(running)
+    for target, error in failed.items():
+        report.tell("query.failed", query=target, error=error)
+    report.tell("failed" if failed else "finished", error="\n".join(failed.values()))
     spark.stop()
-    return 0
+    return len(failed)
+
+
+def _kills(plan: Plan) -> bool:
+    return any(query.point for query in plan.queries) and not plan.stop
+
+
+def _wait_for_one(spark: SparkSession, running: dict[str, StreamingQuery]) -> dict[str, str]:
+    """Wait for the first failure: the query must not wait for those that stand at their crash point."""
+    while any(query.isActive for query in running.values()):
+        try:
+            spark.streams.awaitAnyTermination()
+        except StreamingQueryException:
+            break
+        spark.streams.resetTerminated()
+    return _wait_for_all({name: query for name, query in running.items() if not query.isActive})
+
+
+def _wait_for_all(running: dict[str, StreamingQuery]) -> dict[str, str]:
+    """Wait until every query has ended; return the errors of those that failed."""
+    failed = {}
+    for target, query in running.items():
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            failed[target] = str(error)
+    return failed
 
 
 def _ending(plan: Plan) -> Callable[[], None]:
-    how = signal.SIGSTOP if plan.stop else signal.SIGKILL
-    return lambda: os.killpg(0, how)
+    def end() -> None:
+        os.killpg(0, signal.SIGSTOP if plan.stop else signal.SIGKILL)
+
+    return threading.Timer(plan.delay, end).start if plan.delay else end
 
 
 def _start(
@@ -162,34 +243,20 @@ def _start(
         max_rows_per_partition=plan.rows_per_partition,
     )
     kind = QUERIES[query.kind]
-    return (
+    writer = (
         kind.build(rows)
         .writeStream.foreachBatch(write)
         .outputMode(kind.output_mode)
         .option("checkpointLocation", query.checkpoint)
         .trigger(availableNow=True)
-        .start()
     )
-
-
-def _session(scratch: Path) -> SparkSession:
-    scratch.mkdir(parents=True, exist_ok=True)
-    return (
-        SparkSession.builder.appName("crash")
-        .master("local[2]")
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config(
-            "spark.driver.extraJavaOptions", f'"-Djava.io.tmpdir={scratch}" -XX:TieredStopAtLevel=1'
-        )
-        .config("spark.local.dir", str(scratch))
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.ui.enabled", "false")
-        .config("spark.log.level", "ERROR")
-        .getOrCreate()
-    )
+    while True:
+        running = writer.start()
+        # Its turn ends here: a Python worker must start within ten seconds, on any machine.
+        while running.isActive and not crash.begun.wait(_LOOK_SECONDS):
+            pass
+        if crash.begun.is_set() or _NO_WORKER not in str(running.exception()):
+            return running
 
 
 def _die_with_the_parent() -> None:

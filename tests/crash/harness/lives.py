@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from tests.crash.harness.plan import Plan, QueryPlan
-from tests.flows import QUERIES, Entry, Queue, Rows, differences, ledger_entries
+from tests.flows import QUERIES, Entry, Query, Queue, Rows, differences, ledger_entries
 from yt_exactly_once.demo.process import Child
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
     from types import TracebackType
 
     from yt.wrapper import YtClient
@@ -81,6 +81,11 @@ class Life:
         """What it failed with; empty when it did not."""
         return next((event["error"] for event in self.events if event["event"] == "failed"), "")
 
+    def error_of(self, target: str) -> str:
+        """Return what a query failed with; empty when it did not."""
+        failed = [event for event in self.events if event["event"] == "query.failed"]
+        return next((event["error"] for event in failed if event["query"] == target), "")
+
     def told(self, event: str, target: str) -> list[dict[str, Any]]:
         """Return the fields of the events of one name of one query."""
         return [
@@ -88,6 +93,23 @@ class Life:
             for told in self.events
             if told["event"] == event and told["query"] == target
         ]
+
+
+class Cell(NamedTuple):
+    """A kind of query, of target, and of writing.
+
+    Attributes:
+        kind: name of a query of `tests.flows`.
+        is_sorted: kind of its target.
+        mode: write mode of its sink.
+    """
+
+    kind: str
+    is_sorted: bool
+    mode: str = "transactional"
+
+    def __str__(self) -> str:
+        return f"{self.mode}-{self.kind}-{'sorted' if self.is_sorted else 'ordered'}"
 
 
 @dataclass(frozen=True)
@@ -107,41 +129,51 @@ class Remains:
 
 @dataclass
 class Subject:
-    """One query under test: its kind, its tables, its checkpoint, and what must be in its target.
+    """One query under test: its tables, its checkpoint, and what must be in its target.
 
     Attributes:
         client: of the cluster.
         queue: what it reads, with rows that are known.
+        cell: what it is.
         plan: of its query, without a crash.
-        is_sorted: kind of its target.
         rows_per_partition: rows of a batch from each queue partition.
     """
 
     client: YtClient
     queue: Queue
+    cell: Cell
     plan: QueryPlan
-    is_sorted: bool
     rows_per_partition: int
-    ledger: str = field(default="")
 
     @classmethod
     def create(
-        cls, queue: Queue, kind: str, checkpoints: Path, *, is_sorted: bool, rows_per_partition: int
+        cls,
+        queue: Queue,
+        cell: Cell,
+        checkpoints: Path,
+        *,
+        rows_per_partition: int,
+        tablets: int | None = None,
     ) -> Self:
         """Create its consumer and its target."""
-        name = f"{kind}_{'sorted' if is_sorted else 'ordered'}"
-        target = f"{queue.path}_{name}"
-        QUERIES[kind].create_target(
-            queue.client, target, is_sorted=is_sorted, tablets=len(queue.rows)
+        target = f"{queue.path}_{cell}"
+        QUERIES[cell.kind].create_target(
+            queue.client, target, is_sorted=cell.is_sorted, tablets=tablets or len(queue.rows)
         )
         plan = QueryPlan(
-            kind=kind,
+            kind=cell.kind,
             queue=queue.path,
             consumer=queue.add_consumer(f"{target}_consumer"),
             target=target,
-            checkpoint=str(checkpoints / name),
+            checkpoint=str(checkpoints / str(cell)),
+            mode=cell.mode,
         )
-        return cls(queue.client, queue, plan, is_sorted, rows_per_partition, f"{target}_ledger")
+        return cls(queue.client, queue, cell, plan, rows_per_partition)
+
+    @property
+    def query(self) -> Query:
+        """What it computes."""
+        return QUERIES[self.cell.kind]
 
     def dying(self, point: CrashPoint, batch: int) -> QueryPlan:
         """Return the plan of a life that ends at that point."""
@@ -153,29 +185,41 @@ class Subject:
 
     def remains(self) -> Remains:
         """Look at the target, the ledger and the consumer."""
-        entries = ledger_entries(self.client, self.ledger)
+        entries = ledger_entries(self.client, f"{self.plan.target}_ledger")
         return Remains(
-            rows=QUERIES[self.plan.kind].found(self.client, self.plan.target),
+            rows=self.query.found(self.client, self.plan.target),
             entry=entries[0] if entries else None,
             stored=self.queue.stored(self.plan.consumer),
         )
 
+    def has_logged(self, batch: int) -> bool:
+        """Tell whether Spark has noted a batch as done."""
+        return (Path(self.plan.checkpoint) / "commits" / str(batch)).exists()
+
+    def told(self, last: int) -> Rows:
+        """Return the rows that its batches gave out up to one, that one included."""
+        return self.query.expected(self._read(last), self.rows_per_partition)
+
+    def must_hold(self, last: int) -> Rows:
+        """Return the rows that the target must hold after a batch."""
+        return self._must_hold(self._read(last))
+
     def wrong(self, left: Remains) -> str:
         """Compare the target with the batches up to the ledger's entry; empty when it is right."""
-        if left.entry is None:
-            return differences(left.rows, [])
-        query, path = QUERIES[self.plan.kind], self.queue.path
-        told = left.entry.starts[path] if query.lagging else left.entry.ends[path]
-        return self._differences(left.rows, self.queue.until(told))
+        return differences(left.rows, self.must_hold(left.entry.batch_id if left.entry else -1))
 
     def incomplete(self, left: Remains) -> str:
         """Compare the target with the whole queue; empty when it is right."""
-        return self._differences(left.rows, self.queue)
+        return differences(left.rows, self._must_hold(self.queue))
 
-    def _differences(self, rows: Rows, queue: Queue) -> str:
-        query = QUERIES[self.plan.kind]
-        expected = query.must_hold(queue, self.rows_per_partition, is_sorted=self.is_sorted)
-        return differences(rows, expected)
+    def _must_hold(self, queue: Queue) -> Rows:
+        return self.query.must_hold(queue, self.rows_per_partition, is_sorted=self.cell.is_sorted)
+
+    def _read(self, last: int) -> Queue:
+        """Return what its batches have made known up to one: a lagging query keeps the last back."""
+        count = last if self.query.lagging else last + 1
+        end = max(0, count) * self.rows_per_partition
+        return self.queue.until(dict.fromkeys(self.queue.ends(), end))
 
 
 @dataclass
@@ -208,12 +252,17 @@ class Lineage:
 
     def die(self, point: CrashPoint, batch: int) -> list[Remains]:
         """Live until every query is at that point of that batch; return what is left of each."""
-        with self.start([subject.dying(point, batch) for subject in self.subjects]) as life:
+        self.end([subject.dying(point, batch) for subject in self.subjects])
+        return [subject.remains() for subject in self.subjects]
+
+    def end(self, dying: Sequence[QueryPlan], **options: Any) -> Life:
+        """Live until every query is at its crash point."""
+        with self.start(dying, **options) as life:
             life.listen()
             arrived = {event["query"] for event in life.events if event["event"] == "arrived"}
-            if arrived != {subject.plan.target for subject in self.subjects}:
-                raise AssertionError(f"Only {sorted(arrived)} came to {point.name}: {life.error}")
-        return [subject.remains() for subject in self.subjects]
+            if missing := {plan.target for plan in dying} - arrived:
+                raise AssertionError(f"{missing} never came to {dying[0].point}: {life.error}")
+        return life
 
     def finish(self) -> Life:
         """Live to the end of the queues."""
