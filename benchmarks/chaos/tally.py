@@ -109,4 +109,4 @@ def error_name(error: str) -> str:
     if theirs:
         return theirs[0]
     said: list[str] = _SPARK_CAUSE.findall(error)
-    return (said or [error.strip().partition("\n")[0]])[0][:_NAME_LENGTH]
+    return (said or [error.strip().partition("\n")[0]])[0].strip()[:_NAME_LENGTH]
