@@ -55,6 +55,8 @@ COMMANDS = frozenset(
         "remove_member",
         "transfer_account_resources",
         "transfer_pool_resources",
+        # Reading that nothing here needs.
+        "explain_query",
         # Storage that nothing here needs.
         "get_file_from_cache",
         "get_table_columnar_statistics",
