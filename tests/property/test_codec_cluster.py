@@ -15,6 +15,7 @@ from tests.property.random_tables import batch_of, drawn, side_by_side, tables, 
 from yt_exactly_once.codec.rows import ROW_INDEX, TABLET_INDEX, WireFormat, decode, encode
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, check_frame
 from yt_exactly_once.codec.types import SimpleType, required
+from yt_exactly_once.commit.parts import Payload
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.ytsaurus.client import Connection
@@ -64,7 +65,9 @@ def assert_kept(connection, table):
     formats = [WireFormat.YSON] if plan.arrow_obstacles else [WireFormat.ARROW, WireFormat.YSON]
     for tablet, wire in enumerate(formats):
         transaction = connection.begin(LEASE)
-        transaction.write(path, [[encode(batch, plan, wire, tablet_index=tablet)]], wire.value)
+        transaction.write(
+            path, [[Payload(len(rows), encode(batch, plan, wire, tablet_index=tablet))]], wire.value
+        )
         transaction.commit()
     pulled = [pull_rows(connection, path, None, n, 0, 10) for n in range(len(formats))]
     client.remove(path)
