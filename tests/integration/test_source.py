@@ -3,7 +3,7 @@
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ WEIGHED = [
     {"name": "$cumulative_data_weight", "type": "int64"},
 ]
 TABLET, ROW = "__spyt_streaming_src_tablet_index", "__spyt_streaming_src_row_index"
+QUEUE_PATH, COMMITTED = "__spyt_streaming_src_queue_path", "__spyt_streaming_src_timestamp"
 
 
 @dataclass
@@ -178,6 +179,33 @@ def test_range_larger_than_one_pull_is_complete(queue, read, tmp_path):
     assert run(read(queue), tmp_path).ids == ids
 
 
+def test_rows_too_heavy_for_one_pull_are_complete(queue, client, read, tmp_path):
+    """A pull ends at 16 MiB, however many rows were asked for."""
+    texts = [letter * 3_000_000 for letter in "abcdefgh"]
+    for number, text in enumerate(texts):
+        client.insert_rows(queue.path, [{"$tablet_index": 0, "id": number, "name": text}])
+    batches = run(read(queue), tmp_path)
+    assert batches.sizes == [8]
+    assert [row.name for row in batches.seen[0][1]] == texts
+
+
+def test_queue_path_and_commit_time_come_on_request(client, tmp, read, tmp_path):
+    """Of each of several queues, in front of their columns."""
+    queues = [Queue.create(client, tmp, schema=WEIGHED, name=name) for name in ("one", "other")]
+    began = datetime.now(UTC) - timedelta(seconds=5)
+    for queue in queues:
+        queue.append(2)
+    options = {"include_queue_path": True, "include_timestamp": True}
+    one, other = (read(queue, **options) for queue in queues)
+    assert one.dtypes[:2] == [(QUEUE_PATH, "string"), (COMMITTED, "timestamp")]
+    rows = [row for _, rows in run(one.union(other), tmp_path).seen for row in rows]
+    assert [(row[QUEUE_PATH], row.id) for row in rows] == [
+        (queue.path, number) for queue in queues for number in (0, 1)
+    ]
+    # Python shows an instant in the time zone of the machine.
+    assert all(began < row[COMMITTED].astimezone(UTC) <= datetime.now(UTC) for row in rows)
+
+
 def test_service_columns_tell_where_a_row_came_from(client, tmp, read, tmp_path):
     """Under SPYT's names, of its types and in its places."""
     queue = Queue.create(client, tmp, partitions=2)
@@ -206,18 +234,31 @@ def test_rows_that_arrive_later_come_in_later_batches(queue, read, tmp_path):
         assert queue.stored() == {0: 5}
 
 
+def offsets(query, name):
+    """The offsets of one name that the progress of a query showed, batch by batch."""
+    return [
+        json.loads(source[name]) if isinstance(source[name], str) else source[name]
+        for progress in query.recentProgress
+        for source in progress["sources"]
+    ]
+
+
+def test_progress_shows_how_far_the_query_is_behind(queue, read, tmp_path):
+    """Its latest offset is the end of the queue, which a limited batch is still far from."""
+    queue.append(25)
+    with running(read(queue, max_rows_per_partition=10), tmp_path) as (query, _):
+        query.processAllAvailable()
+        pairs = zip(offsets(query, "latestOffset"), offsets(query, "endOffset"), strict=True)
+        lags = [latest["partitions"]["0"] - end["partitions"]["0"] for latest, end in pairs]
+    assert lags[:3] == [15, 5, 0]
+
+
 def test_progress_shows_self_describing_offsets(queue, read, tmp_path):
     """The sink and a person at the console read the same thing."""
     with running(read(queue), tmp_path) as (query, _):
         queue.append(5)
         query.processAllAvailable()
-        ends = [
-            json.loads(source["endOffset"])
-            if isinstance(source["endOffset"], str)
-            else source["endOffset"]
-            for progress in query.recentProgress
-            for source in progress["sources"]
-        ]
+        ends = offsets(query, "endOffset")
     assert {
         "cluster": "local",
         "queue": queue.path,
@@ -530,6 +571,18 @@ def test_proxy_that_is_busy_for_a_while_costs_no_row(queue, read, tmp_path, clus
     ids = queue.append(50)
     cluster.inject(command="pull_queue_consumer", action="unavailable", count=3)
     cluster.inject(command="get_tablet_infos", action="unavailable", count=2)
+    try:
+        assert run(read(queue), tmp_path).ids == ids
+    finally:
+        cluster.clear_faults()
+
+
+def test_registration_that_proxies_have_not_heard_of_is_waited_for(queue, read, tmp_path, cluster):
+    """They look for new ones every few seconds."""
+    ids = queue.append(5)
+    text = f'Consumer "{queue.consumer}" is not registered for queue "{queue.path}"'
+    refusal = {"action": "error", "code": 901, "message": text}
+    cluster.inject(command="pull_queue_consumer", count=3, **refusal)
     try:
         assert run(read(queue), tmp_path).ids == ids
     finally:
