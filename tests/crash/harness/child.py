@@ -52,11 +52,13 @@ class Report:
     def __init__(self, descriptor: int) -> None:
         os.set_inheritable(descriptor, False)
         self._descriptor = descriptor
+        self._lock = threading.Lock()
 
     def tell(self, event: str, **fields: Any) -> None:
-        """Send one event; a line is short enough to arrive whole."""
+        """Send one event, in a line of its own."""
         line = json.dumps({"event": event, **fields}, default=str) + "\n"
-        os.write(self._descriptor, line.encode())
+        with self._lock:
+            os.write(self._descriptor, line.encode())
 
 
 class CrashAt:
@@ -212,7 +214,8 @@ def _wait_for_all(running: dict[str, StreamingQuery]) -> dict[str, str]:
         try:
             query.awaitTermination()
         except StreamingQueryException as error:
-            failed[target] = str(error)
+            # Some reasons stand in the trace of the JVM alone.
+            failed[target] = f"{error}\n{error._stackTrace}"
     return failed
 
 
