@@ -1,10 +1,15 @@
-"""Marks by folder: what a test needs follows from where it lies."""
+"""What holds for all tests: marks by folder, and patience with a busy machine."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 _MARKS = {"integration": pytest.mark.spark, "crash": pytest.mark.crash}
 
