@@ -14,7 +14,6 @@ from benchmarks.chaos.network import Network
 from benchmarks.chaos.plan import Rates, RoundPlan
 from benchmarks.chaos.report import Progress, say
 from benchmarks.chaos.round import Arena, Round, Verdict
-from benchmarks.chaos.session import write_archive
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.java import require_java
 
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from yt_exactly_once.config import WriteMode
 
 PROXIES = 3
-_WORTH_AN_ARCHIVE = 5.0
-"""Minutes of a run from which on it pays to write down the classes of a JVM first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,12 +68,7 @@ def run(options: RunOptions) -> list[Verdict]:
 
 
 def _run_in(folder: Path, options: RunOptions, verdicts: list[Verdict]) -> None:
-    archive = folder / "classes.jsa"
-    if options.minutes >= _WORTH_AN_ARCHIVE:
-        write_archive(archive)
-    fleet = Fleet(
-        folder / "drivers", archive=str(archive) if archive.exists() else "", off=options.off
-    )
+    fleet = Fleet(folder / "drivers", off=options.off)
     with LocalCluster(folder / "cluster", proxies=PROXIES) as cluster:
         network = Network(cluster, folder / "faults.jsonl")
         try:

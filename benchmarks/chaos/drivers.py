@@ -36,7 +36,6 @@ class Driver(Child):
         number: of the driver.
         folder: for its log and its temporary files.
         inbox: takes what it tells.
-        archive: see `DriverOptions`.
         off: see `DriverOptions`.
 
     Attributes:
@@ -46,7 +45,7 @@ class Driver(Child):
         log: takes its output.
     """
 
-    def __init__(self, number: int, folder: Path, inbox: Inbox, *, archive: str, off: str) -> None:
+    def __init__(self, number: int, folder: Path, inbox: Inbox, *, off: str) -> None:
         self.number = number
         self.commits = 0
         self.ready = False
@@ -55,9 +54,7 @@ class Driver(Child):
         scratch = str(folder / "scratch")
         super().__init__(
             _MODULE,
-            lambda report: DriverOptions(
-                scratch=scratch, report=report, archive=archive, off=off
-            ).dump(),
+            lambda report: DriverOptions(scratch=scratch, report=report, off=off).dump(),
             self.log,
         )
         self._inbox = inbox
@@ -133,18 +130,16 @@ class Fleet:
 
     Args:
         folder: for logs and temporary files.
-        archive: see `DriverOptions`.
         off: see `DriverOptions`.
     """
 
-    def __init__(self, folder: Path, *, archive: str = "", off: str = "") -> None:
+    def __init__(self, folder: Path, *, off: str = "") -> None:
         self.inbox: Inbox = queue.SimpleQueue()
         self.current: Driver | None = None
         self.replaced: list[Driver] = []
         self.started = 0
         self._spare: Driver | None = None
         self._folder = folder
-        self._archive = archive
         self._off = off
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -204,4 +199,4 @@ class Fleet:
 
     def _boot(self) -> Driver:
         self.started += 1
-        return Driver(self.started, self._folder, self.inbox, archive=self._archive, off=self._off)
+        return Driver(self.started, self._folder, self.inbox, off=self._off)

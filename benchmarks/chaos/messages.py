@@ -93,13 +93,11 @@ class DriverOptions:
     Attributes:
         scratch: folder for temporary files, which a killed JVM leaves behind.
         report: file descriptor to tell events on.
-        archive: file with the classes that a JVM loads, to start faster; or empty.
         off: name of a protection that is switched off, to see whether the runner notices; or empty.
     """
 
     scratch: str
     report: int
-    archive: str = ""
     off: str = ""
 
     def dump(self) -> str:
