@@ -143,7 +143,7 @@ def plan_batches(checkpoint, *ends):
 
 def entry(batch, end):
     """Return the ledger entry of a batch."""
-    return Entry(batch, {}, {"//queue": {0: end}}, {}, "t", 0)
+    return Entry(batch, {}, {"//queue": {0: end}}, {}, "t", 0, part=1, part_count=1)
 
 
 @pytest.fixture

@@ -156,7 +156,7 @@ def test_after_a_duel_work_goes_on_from_the_checkpoint_in_the_ledger(theatre, en
     assert rival.did[0].copies
     theatre.plan(theatre.checkpoint, 10, 15)
     theatre.plan(twin(theatre.checkpoint), 10, 18)
-    theatre.entry = Entry(1, {}, {QUEUE: {0: end}}, {}, "t", 0)
+    theatre.entry = Entry(1, {}, {QUEUE: {0: end}}, {}, "t", 0, part=1, part_count=1)
     rival.commits = 1
     theatre.pass_time(LONG)
     assert [old.is_alive, rival.is_alive] == [False, False]
@@ -184,7 +184,7 @@ def test_round_that_ends_during_a_duel_leaves_one_driver(theatre, seconds):
     """On the right checkpoint, at any moment of the duel."""
     theatre.happen(Kind.COPY)
     theatre.plan(twin(theatre.checkpoint), 10, 18)
-    theatre.entry = Entry(1, {}, {QUEUE: {0: 18}}, {}, "t", 0)
+    theatre.entry = Entry(1, {}, {QUEUE: {0: 18}}, {}, "t", 0, part=1, part_count=1)
     theatre.pass_time(seconds)
     survivor = theatre.incidents.settle()
     assert survivor is theatre.fleet.current
