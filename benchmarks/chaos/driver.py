@@ -17,7 +17,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from benchmarks.chaos.messages import (
@@ -37,6 +36,7 @@ from benchmarks.chaos.messages import (
     RoundTask,
 )
 from benchmarks.chaos.nursery import open_nursery
+from benchmarks.chaos.session import open_session
 from benchmarks.chaos.trouble import Trouble
 from tests.flows import PARTITION_COLUMN, QUERIES, ROW_COLUMN, read_queue
 from tests.protections import switch_off
@@ -46,7 +46,7 @@ from yt_exactly_once.demo.messages import Report
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from yt_exactly_once.observability import Listener
@@ -70,10 +70,6 @@ _CLIENT = {
     },
     "dynamic_table_retries": _AT_ONCE,
 }
-_SHORT_LIVED_JVM = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
-    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-)
 _LANES = 2
 _TOLD = ("batch", "rows", "reason", "attempt", "attempts", "transaction", "verdict")
 _ERROR_LENGTH = 30_000
@@ -191,7 +187,7 @@ def main(arguments: list[str]) -> int:
     os.environ |= {"PYSPARK_PYTHON": interpreter, "PYSPARK_DRIVER_PYTHON": interpreter}
     commands = _commands()
     report = Report(options.report)
-    spark = _session(scratch)
+    spark = open_session(scratch)
     register_source(spark)
     report.tell(SESSION_READY)
     queries: Queries | None = None
@@ -228,27 +224,6 @@ def _commands() -> Iterator[dict[str, Any]]:
 
     threading.Thread(target=receive, daemon=True).start()
     return iter(received.get, None)
-
-
-def _session(scratch: Path) -> SparkSession:
-    return (
-        SparkSession.builder.appName("chaos")
-        # Tasks that are made to fail are tried again.
-        .master("local[2, 8]")
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", f'"-Djava.io.tmpdir={scratch}" {_SHORT_LIVED_JVM}')
-        .config("spark.local.dir", str(scratch))
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "2")
-        # The comparison at the end needs the offsets of every batch.
-        .config("spark.sql.streaming.minBatchesToRetain", "1000000")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .getOrCreate()
-    )
 
 
 if __name__ == "__main__":

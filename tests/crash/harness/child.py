@@ -174,7 +174,7 @@ def main(arguments: list[str]) -> int:
     def die() -> None:
         gathered.wait()
 
-    spark = open_session(scratch, classes="", tasks=_TASKS_AT_ONCE)
+    spark = open_session(scratch, tasks=_TASKS_AT_ONCE)
     register_source(spark)
     report.tell("session.ready")
     try:

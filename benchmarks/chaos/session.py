@@ -1,0 +1,42 @@
+"""Spark sessions of drivers that are killed soon: small, quick to come up, and tried by failing tasks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SHORT_LIVED = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+
+
+def open_session(scratch: Path, *, tasks: int = 2) -> SparkSession:
+    """Open a session.
+
+    Args:
+        scratch: folder for temporary files.
+        tasks: how many tasks may run at once.
+    """
+    return (
+        SparkSession.builder.appName("chaos")
+        # Tasks that are made to fail are tried again.
+        .master(f"local[{tasks}, 8]")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.extraJavaOptions", f'"-Djava.io.tmpdir={scratch}" {_SHORT_LIVED}')
+        .config("spark.local.dir", str(scratch))
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        # The comparison at the end needs the offsets of every batch.
+        .config("spark.sql.streaming.minBatchesToRetain", "1000000")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
