@@ -1,0 +1,180 @@
+"""Rows from a queue through Spark into a table: of every type, and the very rows that were there.
+
+`YT_EXACTLY_ONCE_SPARK_EXAMPLES=300` asks for as many random tables as the release is held to.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+import yt.yson
+from yt.wrapper import YsonFormat
+
+from tests.integration.streams import QUICK, finish
+from tests.integration.test_codec_cluster import CASES, optional
+from tests.property.random_tables import batch_of, drawn, side_by_side
+from yt_exactly_once import TransactionalSink, create_table, register_source
+from yt_exactly_once.codec.rows import WireFormat, encode
+from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, check_frame
+from yt_exactly_once.commit.parts import Payload
+from yt_exactly_once.config import ClusterConfig
+from yt_exactly_once.demo.data import read_flights
+from yt_exactly_once.ytsaurus.client import Connection
+from yt_exactly_once.ytsaurus.tables import describe_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+EXAMPLES = int(os.environ.get("YT_EXACTLY_ONCE_SPARK_EXAMPLES", "0"))
+PER_QUERY = 15
+"""Random tables that share a query: their columns stand side by side."""
+
+ROWS_PER_BATCH = 50_000
+LEASE = timedelta(seconds=30)
+
+on_request = pytest.mark.skipif(
+    not EXAMPLES, reason="set YT_EXACTLY_ONCE_SPARK_EXAMPLES to the number of tables"
+)
+
+
+def as_arrow(frame: DataFrame) -> pa.Table:
+    """Return the rows of a frame as Spark hands them to Python.
+
+    `toArrow` fails on null structs whose members are required: it casts once more.
+    """
+
+    def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            stream = pa.BufferOutputStream()
+            with pa.ipc.new_stream(stream, batch.schema) as writer:
+                writer.write_batch(batch)
+            yield pa.record_batch({"stream": [stream.getvalue().to_pybytes()]})
+
+    streams = [row.stream for row in frame.mapInArrow(packed, "stream binary").collect()]
+    return pa.concat_tables(pa.ipc.open_stream(bytes(stream)).read_all() for stream in streams)
+
+
+class RoundTrip:
+    """A queue and a table of the same columns, and what a query between them has seen."""
+
+    def __init__(self, spark: Any, cluster: Any, client: Any, folder: str) -> None:
+        self.spark = spark
+        self.client = client
+        self.proxy = cluster.proxy_urls[0]
+        self.connection = Connection(ClusterConfig(proxy=self.proxy))
+        self.queue, self.target = f"{folder}/queue", f"{folder}/target"
+
+    def create(self, columns: Any) -> pa.Schema:
+        """Create both; return what the source will yield."""
+        for path in (self.queue, self.target):
+            create_table(path, columns, proxy=self.proxy)
+        info = describe_table(self.connection, self.queue)
+        self.schema = TableSchema.from_yt(info.schema)
+        frame = arrow_schema_of(self.schema, binary_strings=True)
+        self.plan = check_frame(frame, self.schema, target=self.queue, sorted=False)
+        return frame
+
+    def encoded(self, rows: pa.RecordBatch) -> bytes:
+        """Return rows as comparable bytes: to Arrow, NaN differs from NaN."""
+        return encode(rows, self.plan, WireFormat.YSON, tablet_index=0)
+
+    def append(self, rows: pa.RecordBatch) -> None:
+        """Write rows into the queue."""
+        transaction = self.connection.begin(LEASE)
+        transaction.write(
+            self.queue, [[Payload(rows.num_rows, self.encoded(rows))]], WireFormat.YSON.value
+        )
+        transaction.commit()
+
+    def run(
+        self, checkpoint: Path, take: Callable[[DataFrame], pa.Table] = as_arrow
+    ) -> list[pa.Table]:
+        """Pass everything on; return the batches as Spark had them."""
+        seen: list[pa.Table] = []
+        sink = TransactionalSink(self.target, proxy=self.proxy, retry=QUICK)
+
+        def write(frame: DataFrame, batch_id: int) -> None:
+            seen.append(take(frame))
+            sink(frame, batch_id)
+
+        finish(
+            self.spark.readStream.format("yt")
+            .options(proxy=self.proxy, binary_strings=True, max_rows_per_partition=ROWS_PER_BATCH)
+            .load(self.queue)
+            .writeStream.foreachBatch(write)
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        return seen
+
+    def stored(self, path: str) -> list[bytes]:
+        """Return the rows a table holds, each as bytes."""
+        names = ", ".join(f"[{column.name}]" for column in self.schema.columns)
+        rows = self.client.select_rows(
+            f"{names} from [{path}]", raw=True, format=YsonFormat(format="binary")
+        ).read()
+        parsed = yt.yson.loads(rows, yson_type="list_fragment", encoding=None)
+        return [yt.yson.dumps(row, yson_format="binary") for row in parsed]
+
+    def assert_kept(self, rows: pa.RecordBatch, checkpoint: Path) -> None:
+        """Check that Spark had exactly these rows, and that the target holds what the queue does."""
+        self.append(rows)
+        (seen,) = self.run(checkpoint)
+        (found,) = seen.combine_chunks().to_batches()
+        assert self.encoded(found) == self.encoded(rows)
+        assert len(self.stored(self.queue)) == rows.num_rows
+        assert self.stored(self.target) == self.stored(self.queue)
+
+
+@pytest.fixture
+def trip(spark, cluster, client, tmp):
+    register_source(spark)
+    return RoundTrip(spark, cluster, client, tmp)
+
+
+@on_request
+@pytest.mark.timeout(0)
+def test_random_tables_pass_through_spark(spark, cluster, client, tmp, tmp_path):
+    """Every type that can be written, with values from all over its range."""
+    register_source(spark)
+    examples = drawn(EXAMPLES, number=EXAMPLES)
+    for start in range(0, len(examples), PER_QUERY):
+        columns, logical, rows = side_by_side(examples[start : start + PER_QUERY])
+        trip = RoundTrip(spark, cluster, client, f"{tmp}/{start}")
+        frame = trip.create(columns)
+        trip.assert_kept(batch_of(frame, logical, rows), tmp_path / str(start))
+
+
+@on_request
+def test_frame_of_every_type_passes_through_spark(trip, tmp_path):
+    """Full, empty and full again."""
+    columns = [{"name": "id", "type_v3": "int64"}]
+    columns += [{"name": name, "type_v3": optional(kind)} for name, (kind, _) in CASES.items()]
+    full = {name: value for name, (_, value) in CASES.items()}
+    rows = [{"id": 1} | full, {"id": 2}, {"id": 3} | full]
+    trip.assert_kept(pa.RecordBatch.from_pylist(rows, trip.create(columns)), tmp_path)
+
+
+def test_flights_pass_through_spark(trip, tmp_path):
+    """All columns with their types, missing values too, into tables made for the frame."""
+    flights = read_flights(None if EXAMPLES else 60_000)
+    schema = trip.spark.createDataFrame(flights.slice(0, 1)).schema
+    frame = trip.create(schema)
+    rows = flights.cast(pa.schema([field.remove_metadata() for field in frame]))
+    for batch in rows.combine_chunks().to_batches(max_chunksize=ROWS_PER_BATCH):
+        trip.append(batch)
+    seen = trip.run(tmp_path, lambda frame: frame.toArrow())
+    assert [one.num_rows for one in seen[:-1]] == [ROWS_PER_BATCH] * (len(seen) - 1)
+    assert pa.concat_tables(seen).cast(rows.schema).equals(rows)
+    assert trip.stored(trip.target) == trip.stored(trip.queue)
+    assert {str(kind) for kind in flights.schema.types} == {
+        "int8", "int16", "int32", "string", "timestamp[us, tz=UTC]"
+    }  # fmt: skip
