@@ -85,7 +85,7 @@ class Stage:
         return contender
 
     def _writer(self, name: str) -> Writer:
-        place = self.folder / name
+        place = self.folder / _plain(name)
         if name == FLOOR:
             return Writer(lambda frame, _: frame.write.format("noop").mode("overwrite").save())
         if name == SNIPPET:
@@ -145,7 +145,7 @@ class Stage:
                 self._query(self._source(name))
                 .writeStream.queryName(name)
                 .outputMode("update" if self.point.query == "stateful" else "append")
-                .option("checkpointLocation", str(self.folder / f"{name} checkpoint"))
+                .option("checkpointLocation", str(self.folder / f"{_plain(name)}-checkpoint"))
                 .foreachBatch(write)
                 .start()
             )
@@ -190,7 +190,7 @@ class Stage:
         return self._create_table(name, schema, **attributes)
 
     def _create_table(self, name: str, schema: list[dict[str, Any]], **attributes: Any) -> str:
-        path = f"{self.home}/{name}"
+        path = f"{self.home}/{_plain(name)}"
         attributes |= {
             "dynamic": True,
             "schema": schema,
@@ -201,7 +201,7 @@ class Stage:
         return path
 
     def _create_consumer(self, name: str) -> str:
-        path = f"{self.home}/{name} consumer"
+        path = f"{self.home}/{_plain(name)}-consumer"
         self.client.create("queue_consumer", path)
         self.client.mount_table(path, sync=True)
         self.client.register_queue_consumer(f"{self.home}/queue", path, vital=False)
@@ -239,6 +239,11 @@ class Steps:
     def last(self) -> dict[str, float]:
         """Return seconds by the event that ended the step."""
         return dict(self._steps)
+
+
+def _plain(name: str) -> str:
+    """Return a contender's name as part of a path."""
+    return name.replace(" ", "-")
 
 
 def _totals_schema(keys: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -68,7 +68,8 @@ DEATHS = [
     # A replay is skipped where the life before was killed after its commit.
     everywhere(0, CrashPoint.REPLAY_SKIPPED),
     everywhere(1, CrashPoint.BATCH_STARTED),
-    everywhere(2, CrashPoint.LEDGER_READ),
+    # In transactional mode only the first batch of a life is looked up before its rows are computed.
+    everywhere(1, CrashPoint.LEDGER_READ),
     Death(4, CrashPoint.PART_COMMITTED, CrashPoint.TASKS_WRITING, in_parts=True),
     # The rest of those parts is written, and the first part of a later batch is not committed.
     Death(5, CrashPoint.ROWS_WRITTEN, None, in_parts=True),

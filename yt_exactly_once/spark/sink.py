@@ -208,7 +208,8 @@ class TransactionalSink:
         """Write one micro-batch; Spark calls this.
 
         1. Identify the query, the batch, and its range of every queue.
-        2. Look the batch up in the ledger: one that is there is a replay, and skipped.
+        2. Look the batch up in the ledger: one that is there is a replay, and skipped. Where the rows are
+           written only in step 6, the first batch of a run is looked up; step 5 does for the others.
         3. Compute its rows, once, as encoded payloads.
         Then, as one attempt that is repeated while that can help:
         4. open a transaction, 5. check ledger and consumers in it, 6. write the rows,
@@ -222,7 +223,7 @@ class TransactionalSink:
         with _reported(emit):
             clock = _Clock()
             self._prepare_run(frame, batch, emit)
-            entry, verdict = self._look_up(batch, emit)  # 2
+            entry, verdict = self._find(batch, emit)  # 2
             if verdict is Verdict.REPLAY:
                 self._skip(frame, batch, emit)
                 return
@@ -319,6 +320,16 @@ class TransactionalSink:
     def _ledger(self, batch: MicroBatch) -> CommitLedger:
         paths = [target.path for target in self.options.targets]
         return CommitLedger(self.options.ledger_path, batch.query_id, paths)
+
+    def _find(self, batch: MicroBatch, emit: Emitter) -> tuple[LedgerEntry | None, Verdict]:
+        """Look the batch up where its rows could be written, or be missing, before step 5.
+
+        Spark replays only the first batch of a run. A later one can be in the ledger only if another run
+        has got ahead, which the check inside the transaction finds.
+        """
+        if self.options.mode is WriteMode.TRANSACTIONAL and self._agreed == batch.run_id:
+            return None, Verdict.NEW
+        return self._look_up(batch, emit)
 
     def _look_up(self, batch: MicroBatch, emit: Emitter) -> tuple[LedgerEntry | None, Verdict]:
         ledger = self._ledger(batch)
