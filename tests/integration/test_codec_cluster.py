@@ -80,7 +80,7 @@ def test_rows_of_every_type_come_back_as_they_were(cluster, client, tmp, wire):
     plan = check_frame(frame, table, target=path, sorted=False)
     payloads = [encode_empty(plan, wire), encode(batch, plan, wire, tablet_index=0)]
     transaction = connection.begin(timedelta(seconds=30))
-    transaction.write(path, [[Payload(0, payload) for payload in payloads]], wire.value)
+    transaction.write(path, [Payload(0, payload) for payload in payloads], wire.value)
     transaction.commit()
 
     pulled = decode(pull_rows(connection, path, None, 0, 0, 10), frame)

@@ -1,9 +1,8 @@
-"""Frames as payloads, in real Spark tasks."""
+"""Frames as payloads, from real Spark tasks."""
 
 import pyarrow as pa
 import pytest
 import yt.yson
-from pyspark.errors import PythonException
 
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import (
@@ -12,6 +11,7 @@ from yt_exactly_once.codec.schema import (
     check_frame,
     table_schema_for,
 )
+from yt_exactly_once.errors import EncodingError
 from yt_exactly_once.spark.encode import RowEncoder, encode_frame
 from yt_exactly_once.spark.placement import Placement
 from yt_exactly_once.spark.schema import arrow_of_spark
@@ -39,20 +39,18 @@ def payloads(frame, *, wire=WireFormat.YSON, size=1000, placement=BY_KEY, column
     table = TableSchema.from_yt(columns or table_schema_for(schema))
     plan = check_frame(schema, table, target="//t", sorted=False)
     encoder = RowEncoder(plan, wire, placement)
-    encoded = encode_frame(placement.placed(frame), encoder, dyn_batch_size=size)
-    chunks = encoded.toArrow().to_pylist()
-    return sorted(chunks, key=lambda chunk: (chunk["partition"], chunk["position"]))
+    return list(encode_frame(placement.placed(frame), encoder, dyn_batch_size=size))
 
 
 def rows_of(chunk, wire=WireFormat.YSON):
     if wire is WireFormat.ARROW:
-        with pa.ipc.open_stream(chunk["payload"]) as stream:
+        with pa.ipc.open_stream(chunk.data) as stream:
             return [
                 {k.encode(): v for k, v in row.items()} for row in stream.read_all().to_pylist()
             ]
     return list(
         yt.yson.loads(
-            chunk["payload"],
+            chunk.data,
             yson_type="list_fragment",
             encoding=None,
             always_create_attributes=False,
@@ -65,38 +63,54 @@ def test_small_arrow_batches_become_full_chunks_in_order(spark, configured, wire
     """Chunks are cut by rows, not by how Spark happens to hand them over."""
     configured(BATCH_ROWS, 7)
     chunks = payloads(spark.range(0, 500, 1, 2), wire=wire, size=100)
-    assert [(c["partition"], c["position"], c["row_count"]) for c in chunks] == [
-        (0, 0, 100),
-        (0, 1, 100),
-        (0, 2, 50),
-        (1, 0, 100),
-        (1, 1, 100),
-        (1, 2, 50),
+    assert [(c.partition, c.row_count) for c in chunks] == [
+        (0, 100),
+        (0, 100),
+        (0, 50),
+        (1, 100),
+        (1, 100),
+        (1, 50),
     ]
     assert [row[b"id"] for chunk in chunks for row in rows_of(chunk, wire)] == list(range(500))
-    assert [chunk["row_count"] for chunk in chunks] == [len(rows_of(c, wire)) for c in chunks]
+    assert [chunk.row_count for chunk in chunks] == [len(rows_of(c, wire)) for c in chunks]
 
 
 def test_large_arrow_batch_is_cut_into_chunks(spark):
     """The last one takes the rest, and no chunk is empty."""
     chunks = payloads(spark.range(0, 100, 1, 1), size=50)
-    assert [chunk["row_count"] for chunk in chunks] == [50, 50]
+    assert [chunk.row_count for chunk in chunks] == [50, 50]
 
 
 def test_empty_partitions_yield_nothing(spark):
     """A payload without rows would be a request for nothing."""
     chunks = payloads(spark.range(0, 100, 1, 4).where("id >= 80"))
-    assert [(chunk["partition"], chunk["row_count"]) for chunk in chunks] == [(3, 20)]
+    assert [(chunk.partition, chunk.row_count) for chunk in chunks] == [(3, 20)]
     assert payloads(spark.range(0)) == []
 
 
 def test_each_partition_goes_to_its_tablet(spark):
     """The tablet is told beside the payload and inside every row."""
-    chunks = payloads(spark.range(0, 30, 1, 3), placement=Placement(2))
-    assert [chunk["tablet"] for chunk in chunks] == [0, 1, 0]
+    chunks = payloads(spark.range(0, 30, 1, 3), placement=Placement(2), size=10)
+    assert [chunk.tablet for chunk in chunks] == [0, 1, 0]
     for chunk in chunks:
-        assert {row[b"$tablet_index"] for row in rows_of(chunk)} == {chunk["tablet"]}
-    assert [chunk["tablet"] for chunk in payloads(spark.range(0, 1, 1, 1))] == [None]
+        assert {row[b"$tablet_index"] for row in rows_of(chunk)} == {chunk.tablet}
+    assert [chunk.tablet for chunk in payloads(spark.range(0, 1, 1, 1))] == [None]
+
+
+def test_small_batch_is_one_payload_whatever_its_partitions(spark):
+    """Its rows say themselves where they go, and keep their order."""
+    for rule in ("partition", "round_robin"):
+        (chunk,) = payloads(spark.range(0, 90, 1, 3), placement=Placement(2, rule), size=90)
+        rows = rows_of(chunk)
+        assert (chunk.row_count, [row[b"id"] for row in rows]) == (90, list(range(90)))
+        tablets = [row[b"$tablet_index"] for row in rows]
+        if rule == "partition":
+            assert tablets == [0] * 30 + [1] * 30 + [0] * 30
+        else:
+            assert tablets[:4] == [0, 1, 0, 1]
+    (chunk,) = payloads(spark.range(0, 90, 1, 3), size=90)
+    assert rows_of(chunk) == [{b"id": number} for number in range(90)]
+    assert len(payloads(spark.range(0, 90, 1, 3), size=89)) == 3
 
 
 def test_rows_go_to_their_tablets_in_order(spark):
@@ -107,10 +121,8 @@ def test_rows_go_to_their_tablets_in_order(spark):
         found = {}
         for chunk in chunks:
             rows = rows_of(chunk)
-            assert {row[b"$tablet_index"] for row in rows} == {chunk["tablet"]}
-            found.setdefault((chunk["partition"], chunk["tablet"]), []).extend(
-                row[b"id"] for row in rows
-            )
+            assert {row[b"$tablet_index"] for row in rows} == {chunk.tablet}
+            found.setdefault((chunk.partition, chunk.tablet), []).extend(row[b"id"] for row in rows)
         assert sorted(one for ids in found.values() for one in ids) == list(range(900))
         assert all(ids == sorted(ids) for ids in found.values())
         assert {tablet for _, tablet in found} == {0, 1, 2, 3}
@@ -200,13 +212,13 @@ def test_task_that_failed_once_leaves_its_rows_in_once(spark, tmp_path):
     assert [row[b"id"] for chunk in chunks for row in rows_of(chunk)] == list(range(300))
 
 
-def test_unfit_value_fails_the_task_with_column_and_source(spark):
-    """The message names the column and the source row, and reaches the driver."""
+def test_unfit_value_is_refused_with_column_and_source(spark):
+    """The message names the column and the source row."""
     frame = spark.range(0, 10, 1, 1).selectExpr(
         "id - 5 as v", f"3 as {SOURCE_COLUMNS[0]}", f"id + 900 as {SOURCE_COLUMNS[1]}"
     )
-    with pytest.raises(PythonException) as caught:
+    with pytest.raises(EncodingError) as caught:
         payloads(frame, columns=[{"name": "v", "type_v3": "uint64"}])
     text = str(caught.value)
-    assert "EncodingError: A value of column v cannot be written as uint64" in text
+    assert "A value of column v cannot be written as uint64" in text
     assert "source_partition=3, source_row=900" in text

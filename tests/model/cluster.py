@@ -20,11 +20,11 @@ from yt_exactly_once.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import timedelta
 
     from tests.model.continuations import Script
-    from yt_exactly_once.commit.cluster import Row
+    from yt_exactly_once.commit.cluster import Row, T, Transaction
     from yt_exactly_once.commit.parts import Payload
 
 CLUSTER = "model"
@@ -235,7 +235,7 @@ class ModelTransaction:
     def write(
         self,
         path: str,
-        lanes: Sequence[Sequence[Payload]],
+        payloads: Sequence[Payload],
         wire: str,  # noqa: ARG002 - the interface
         *,
         update: bool = False,  # noqa: ARG002 - the interface
@@ -243,7 +243,11 @@ class ModelTransaction:
     ) -> None:
         """See `Transaction.write`; an effect may as well be a deletion."""
         self._call()
-        self._writes.append(Append(path, tuple(payload.data for lane in lanes for payload in lane)))
+        self._writes.append(Append(path, tuple(payload.data for payload in payloads)))
+
+    def side_by_side(self, calls: Sequence[Callable[[Transaction], T]]) -> list[T]:
+        """See `Transaction.side_by_side`; their order makes no difference."""
+        return [call(self) for call in calls]
 
     def commit(self) -> None:
         """See `Transaction.commit`."""

@@ -152,6 +152,9 @@ class _Elsewhere:
         self.lookup = lookup
         self._transaction = transaction
 
+    def side_by_side(self, calls: Sequence[Callable[[Any], Any]]) -> list[Any]:
+        return [call(self) for call in calls]
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transaction, name)
 

@@ -105,9 +105,9 @@ def test_a_consumer_without_a_row_stands_at_zero() -> None:
 def test_a_call_inside_a_transaction_fails_where_it_was_told_to() -> None:
     """Every call of a transaction can be the one that fails."""
     transaction = opened(((0, ""),), failing=3)  # the second call, in the second way
-    transaction.write("//out", [[Payload(1, b"row")]], "yson")
+    transaction.write("//out", [Payload(1, b"row")], "yson")
     with pytest.raises(TransactionLostError):
-        transaction.write("//out", [[Payload(1, b"row")]], "yson")
+        transaction.write("//out", [Payload(1, b"row")], "yson")
 
 
 def asking_twice(_key: Any, script: Script) -> None:

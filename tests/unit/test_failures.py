@@ -1,6 +1,7 @@
 """From what the client raises to what the package raises, wherever the code hides in the tree."""
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from yt.common import YtError
@@ -137,6 +138,10 @@ def test_what_the_table_says_is_what_is_done(failure, error):
     assert numbers == [1, 2][: 1 + repeated]
 
 
+IDLE = ThreadPoolExecutor(1)
+"""Threads that nothing is given to."""
+
+
 class Refusing:
     """A client whose commit fails."""
 
@@ -155,7 +160,7 @@ def test_what_the_table_says_of_a_commit_is_what_is_done(failure, error):
     """The ledger is asked exactly when the row says so."""
     looked_up = failure.decision_at_commit is Decision.LOOK_UP
     with pytest.raises(CommitOutcomeUnknownError if looked_up else failure.error):
-        TabletTransaction("1-2-3-4", [Refusing(error)], "proxy").commit()
+        TabletTransaction("1-2-3-4", [Refusing(error)], IDLE, proxy="proxy").commit()
 
 
 def test_a_code_is_in_one_row_only():

@@ -84,10 +84,13 @@ class Transaction:
         self.log.append("select")
         return b"".join(self.snapshot[:limit])
 
-    def write(self, _path, lanes, _wire, *, update=False, aggregate=False):
+    def side_by_side(self, calls):
+        return [call(self) for call in calls]
+
+    def write(self, _path, payloads, _wire, *, update=False, aggregate=False):
         assert not update
         assert not aggregate
-        for payload in (payload for lane in lanes for payload in lane):
+        for payload in payloads:
             self.log.append(("delete" if payload.deletes else "write", payload))
 
     def insert(self, _path, rows):

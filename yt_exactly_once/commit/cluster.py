@@ -6,15 +6,16 @@ very code that runs in production.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import timedelta
 
     from yt_exactly_once.commit.parts import Payload
 
 Row = dict[str, Any]
+T = TypeVar("T")
 
 
 class Reader(Protocol):
@@ -40,13 +41,16 @@ class Transaction(Reader, Protocol):
     def write(
         self,
         path: str,
-        lanes: Sequence[Sequence[Payload]],
+        payloads: Sequence[Payload],
         wire: str,
         *,
         update: bool = False,
         aggregate: bool = False,
     ) -> None:
-        """Write or delete what the payloads say, in order within a lane."""
+        """Write or delete what the payloads say, in their order."""
+
+    def side_by_side(self, calls: Sequence[Callable[[Transaction], T]]) -> list[T]:
+        """Make calls that do not depend on each other at the same time; return what they returned."""
 
     def commit(self) -> None:
         """Apply everything, or nothing."""

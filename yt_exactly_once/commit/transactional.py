@@ -7,9 +7,11 @@ commit whose answer was lost is looked up in the ledger, never guessed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.commit.ledger import LedgerEntry, Verdict, judge, offsets_of
 from yt_exactly_once.errors import (
@@ -28,9 +30,12 @@ if TYPE_CHECKING:
     from yt_exactly_once.commit.batch import MicroBatch, SourceRange
     from yt_exactly_once.commit.cluster import Cluster, Row, Transaction
     from yt_exactly_once.commit.ledger import CommitLedger
-    from yt_exactly_once.commit.parts import Part, TargetRows
+    from yt_exactly_once.commit.parts import Part, Payload, TargetRows
     from yt_exactly_once.config import RetryPolicy
     from yt_exactly_once.observability import Emitter
+
+Call = Callable[["Transaction"], Any]
+"""A request inside a transaction that does not depend on the others of its step."""
 
 Moves = dict[int, int]
 """Where a consumer is moved to, per partition that moves."""
@@ -135,7 +140,7 @@ class BatchCommit:
         transaction = self._cluster.begin(self._timeout, self._lanes)  # 4
         self._emit(Event.TRANSACTION_STARTED, attempt=number, transaction=transaction.id)
         try:
-            entry = self._ledger.read(transaction)  # 5
+            entry, stands = self._read(transaction, batch)  # 5
             if entry is not None and self._is_done(entry, batch, part):
                 # An earlier attempt, of this run or of one that died, was applied after all.
                 self._emit(
@@ -145,11 +150,16 @@ class BatchCommit:
                 )
                 transaction.abort()
                 return entry.transaction_id
-            moves = self._check(transaction, entry, batch)
-            self._write(transaction, part.targets)  # 6
+            moves = [
+                (source, plan_moves(source, current, entry, batch)) for source, current in stands
+            ]
+            replaced = [_replace(transaction, target) for target in part.targets]
+            calls = _writes(part.targets)  # 6
             if part.is_last:
-                self._advance(transaction, moves)  # 7
-            self._record(transaction, entry, batch, part)  # 8
+                calls += _advances(moves)  # 7
+            calls.append(self._record(transaction, entry, batch, part))  # 8
+            transaction.side_by_side(calls)
+            self._tell(transaction, part, replaced, moves)
         except BaseException:
             transaction.abort()
             self._emit(Event.TRANSACTION_ABORTED, attempt=number, transaction=transaction.id)
@@ -171,47 +181,21 @@ class BatchCommit:
         _require_same_parts(batch, part.digests, part.count, entry)
         return True
 
-    def _check(
-        self, transaction: Transaction, entry: LedgerEntry | None, batch: MicroBatch
-    ) -> list[tuple[SourceRange, Moves]]:
-        """Compare the consumers, at the transaction's start, with where they must be."""
-        if not self._advance_consumer:
-            return []
-        return [
-            (source, plan_moves(source, consumer_offsets(transaction, source), entry, batch))
+    def _read(
+        self, transaction: Transaction, batch: MicroBatch
+    ) -> tuple[LedgerEntry | None, list[tuple[SourceRange, dict[int, int]]]]:
+        """Read, as of the transaction's start, the ledger entry and where the consumers stand."""
+        sources = [
+            source
             for source in batch.sources
-            if source.consumer is not None and source.moves
+            if self._advance_consumer and source.consumer is not None and source.moves
         ]
-
-    def _write(self, transaction: Transaction, targets: Sequence[TargetRows]) -> None:
-        for target in targets:
-            deleted = 0
-            if target.complete is not None:
-                # Deleted first: of what is done to one key in a transaction the last thing counts.
-                surplus = target.complete.surplus(transaction)
-                transaction.write(target.path, [[payload] for payload in surplus], target.wire)
-                deleted = sum(payload.row_count for payload in surplus)
-            if target.lanes:
-                transaction.write(
-                    target.path,
-                    target.lanes,
-                    target.wire,
-                    update=target.update,
-                    aggregate=target.aggregate,
-                )
-            if target.lanes or deleted:
-                self._emit(
-                    Event.ROWS_WRITTEN, path=target.path, rows=target.row_count, replaced=deleted
-                )
-
-    def _advance(
-        self, transaction: Transaction, moves: Sequence[tuple[SourceRange, Moves]]
-    ) -> None:
-        for source, partitions in moves:
-            if partitions:
-                assert source.consumer is not None
-                transaction.insert(source.consumer, consumer_rows(source, partitions))
-        self._emit(Event.OFFSETS_ADVANCED, partitions=sum(len(parts) for _, parts in moves))
+        reads: list[Callable[[Transaction], Any]] = [
+            self._ledger.read,
+            *(partial(consumer_offsets, source=source) for source in sources),
+        ]
+        entry, *stands = transaction.side_by_side(reads)
+        return entry, list(zip(sources, stands, strict=True))
 
     def _record(
         self,
@@ -219,7 +203,7 @@ class BatchCommit:
         before: LedgerEntry | None,
         batch: MicroBatch,
         part: Part,
-    ) -> None:
+    ) -> Call:
         entry = LedgerEntry(
             query_id=batch.query_id,
             target=self._ledger.targets[0],
@@ -233,7 +217,24 @@ class BatchCommit:
             part_count=part.count,
             digests=part.digests,
         )
-        self._ledger.record(transaction, entry)
+        return partial(self._ledger.record, entry=entry)
+
+    def _tell(
+        self,
+        transaction: Transaction,
+        part: Part,
+        replaced: Sequence[int],
+        moves: Sequence[tuple[SourceRange, Moves]],
+    ) -> None:
+        """Tell what is in the transaction now."""
+        for target, deleted in zip(part.targets, replaced, strict=True):
+            if target.lanes or deleted:
+                self._emit(
+                    Event.ROWS_WRITTEN, path=target.path, rows=target.row_count, replaced=deleted
+                )
+        if part.is_last:
+            moved = sum(len(partitions) for _, partitions in moves)
+            self._emit(Event.OFFSETS_ADVANCED, partitions=moved)
         self._emit(Event.LEDGER_RECORDED, transaction=transaction.id)
 
     def _commit(self, transaction: Transaction, number: int) -> None:
@@ -252,6 +253,43 @@ class BatchCommit:
                 raise
             self._emit(Event.COMMIT_OUTCOME_RESOLVED, transaction=transaction.id)
         self._emit(Event.TRANSACTION_COMMITTED, attempt=number, transaction=transaction.id)
+
+
+def _replace(transaction: Transaction, target: TargetRows) -> int:
+    """Delete the rows that a complete result does not have any more, and return how many.
+
+    Before the others are written: of what is done to one key in a transaction the last thing counts.
+    """
+    if target.complete is None:
+        return 0
+    surplus = target.complete.surplus(transaction)
+    transaction.write(target.path, surplus, target.wire)
+    return sum(payload.row_count for payload in surplus)
+
+
+def _writes(targets: Sequence[TargetRows]) -> list[Call]:
+    """Return one call per lane; none depends on another."""
+
+    def write(transaction: Transaction, target: TargetRows, lane: Sequence[Payload]) -> None:
+        transaction.write(
+            target.path, lane, target.wire, update=target.update, aggregate=target.aggregate
+        )
+
+    return [partial(write, target=target, lane=lane) for target in targets for lane in target.lanes]
+
+
+def _advances(moves: Sequence[tuple[SourceRange, Moves]]) -> list[Call]:
+    """Return one call per consumer that moves."""
+
+    def advance(transaction: Transaction, source: SourceRange, partitions: Moves) -> None:
+        assert source.consumer is not None
+        transaction.insert(source.consumer, consumer_rows(source, partitions))
+
+    return [
+        partial(advance, source=source, partitions=partitions)
+        for source, partitions in moves
+        if partitions
+    ]
 
 
 def consumer_offsets(transaction: Transaction, source: SourceRange) -> dict[int, int]:

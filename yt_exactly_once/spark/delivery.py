@@ -1,9 +1,9 @@
 """How the rows of a micro-batch leave Spark: the frame is evaluated here, exactly once per batch.
 
-In transactional mode every task returns its rows encoded, and Spark hands the driver one result per
-partition; that is the only place where a retried task, a re-run stage or a speculative copy is already
-sorted out. What is collected are payloads, not rows: no Python object per value on the driver. In the
-other modes the tasks write, and the driver learns how many rows there were.
+In transactional mode Spark hands the driver one result per partition; that is the only place where a
+retried task, a re-run stage or a speculative copy is already sorted out. What is collected is Arrow: no
+Python object per value on the driver. In the other modes the tasks write, and the driver learns how many
+rows there were.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS
 from yt_exactly_once.commit.parts import Payload, TargetRows
 from yt_exactly_once.errors import AmbiguousOrderError, ConfigError
-from yt_exactly_once.spark.encode import Kind, encode_frame, plain_columns, unpack_keys
+from yt_exactly_once.spark.encode import Kind, encode_frame, plain_columns
 from yt_exactly_once.spark.placement import TABLET_COLUMN
 from yt_exactly_once.spark.tasks import (
     KEY_HASH_COLUMNS,
@@ -71,29 +71,26 @@ def collect_rows(
         BatchTooLargeError: more rows than one transaction may write; nothing was sent.
         AmbiguousOrderError: which of the rows of a key is the last one cannot be known.
     """
-    encoded = encode_frame(frame, target.encoder(rejects), dyn_batch_size=dyn_batch_size)
-    lanes: dict[int, list[tuple[int, int, Payload]]] = defaultdict(list)
+    lanes: dict[int, list[Payload]] = defaultdict(list)
     rows_by_tablet: dict[int | None, int] = defaultdict(int)
     keys: dict[int, list[pa.LargeBinaryArray]] = defaultdict(list)
-    rejected: list[tuple[int, int, Payload]] = []
-    for piece in encoded.toArrow().to_pylist():
-        partition, tablet, kind = piece["partition"], piece["tablet"], piece["kind"]
-        if kind == Kind.KEYS:
-            keys[partition].append(unpack_keys(piece["payload"]))
+    rejected: list[Payload] = []
+    for piece in encode_frame(frame, target.encoder(rejects), dyn_batch_size=dyn_batch_size):
+        if piece.keys is not None:
+            keys[piece.partition].append(piece.keys)
             continue
-        lane = partition if tablet is None else tablet
-        payload = Payload(piece["row_count"], piece["payload"], deletes=kind == Kind.DELETE)
-        if kind == Kind.REJECT:
-            rejected.append((partition, piece["position"], payload))
+        payload = Payload(piece.row_count, piece.data, deletes=piece.kind is Kind.DELETE)
+        if piece.kind is Kind.REJECT:
+            rejected.append(payload)
             continue
-        lanes[lane].append((partition, piece["position"], payload))
-        rows_by_tablet[tablet] += piece["row_count"]
+        lanes[piece.partition if piece.tablet is None else piece.tablet].append(payload)
+        rows_by_tablet[piece.tablet] += piece.row_count
     if not may_split:
         target.require_room(rows_by_tablet)
     known = _distinct_keys(keys.values(), target.path)
     written = TargetRows(
         path=target.path,
-        lanes=[[payload for _, _, payload in sorted(lanes[lane])] for lane in sorted(lanes)],
+        lanes=[lanes[lane] for lane in sorted(lanes)],
         wire=target.wire.value,
         row_count=sum(rows_by_tablet.values()),
         update=target.options.update_columns,
@@ -103,7 +100,7 @@ def collect_rows(
     )
     if rejects is None or not rejected:
         return [written]
-    return [written, _rejected_rows(rejects, [payload for _, _, payload in sorted(rejected)])]
+    return [written, _rejected_rows(rejects, rejected)]
 
 
 def _rejected_rows(rejects: Rejects, payloads: list[Payload]) -> TargetRows:

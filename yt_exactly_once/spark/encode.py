@@ -1,55 +1,39 @@
-"""The frame of a batch as a frame of payloads, encoded in the tasks and in the order of the rows.
+"""The rows of a frame as payloads, encoded on the driver and in the order of the rows.
 
 Rows are cut into chunks of at most `dyn_batch_size`, small Arrow batches of Spark merged on the
-way. A task sends nothing anywhere: which attempt of it counts is Spark's to decide.
+way. No task sends anything anywhere: which attempt of it counts is Spark's to decide.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
-from pyspark import TaskContext
-from pyspark.sql.types import BinaryType, IntegerType, StructType
+import pyspark.sql.functions as sf
 
-from yt_exactly_once.codec.buffers import single
 from yt_exactly_once.codec.changes import changes
 from yt_exactly_once.codec.rejects import Rejects, find_faults, without
 from yt_exactly_once.codec.rows import WireFormat, encode, joined, row_fragments
-from yt_exactly_once.codec.schema import SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN, WritePlan
 from yt_exactly_once.errors import EncodingError
-from yt_exactly_once.spark.placement import TABLET_COLUMN
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from pyspark.sql import DataFrame
 
+    from yt_exactly_once.codec.schema import WritePlan
     from yt_exactly_once.spark.placement import Placement
 
-PAYLOAD_SCHEMA = (
-    StructType()
-    .add("partition", IntegerType())
-    .add("position", IntegerType())
-    .add("tablet", IntegerType())
-    .add("kind", IntegerType())
-    .add("row_count", IntegerType())
-    .add("payload", BinaryType())
-)
-"""Columns of the frame of payloads."""
+    Part = tuple[int | pa.IntegerArray | None, pa.RecordBatch]
 
-_ARROW_SCHEMA = pa.schema(
-    [
-        ("partition", pa.int32()),
-        ("position", pa.int32()),
-        ("tablet", pa.int32()),
-        ("kind", pa.int32()),
-        ("row_count", pa.int32()),
-        ("payload", pa.binary()),
-    ]
-)
+PARTITION_COLUMN = "__yt_exactly_once_partition"
+"""Frame column with the Spark partition of a row."""
+
+SMALL_BATCH = 10_000
+"""A batch of no more rows is sent as one request, whatever its partitions."""
 
 
 class Kind(IntEnum):
@@ -60,23 +44,34 @@ class Kind(IntEnum):
     DELETE = 1
     """Keys to delete, as YSON."""
     KEYS = 2
-    """Every key that the rows have, as one Arrow column; see `unpack_keys`."""
+    """Every key that the rows have."""
     REJECT = 3
     """Rows of the table of rejected rows, as YSON."""
 
 
 class Piece(NamedTuple):
-    """A payload, and what it is for."""
+    """A payload, and what it is for.
+
+    Attributes:
+        kind: what for.
+        partition: Spark partition of the rows; the first one where there are several.
+        tablet: of all the rows; `None` where keys decide, or the rows themselves tell.
+        row_count: rows or keys in it.
+        data: the bytes; none for keys that the driver is told.
+        keys: those keys.
+    """
 
     kind: Kind
+    partition: int
     tablet: int | None
     row_count: int
-    data: bytes
+    data: bytes = b""
+    keys: pa.LargeBinaryArray | None = None
 
 
 @dataclass(frozen=True)
 class RowEncoder:
-    """Turns rows into payloads; pickled into the tasks.
+    """Turns rows into payloads.
 
     Attributes:
         plan: from `check_frame`.
@@ -95,13 +90,12 @@ class RowEncoder:
     rejects: Rejects | None = None
 
     @property
-    def names(self) -> set[str]:
-        """Columns of the frame that are needed."""
-        source = (*SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN)
-        return {*self.plan.names, *source, TABLET_COLUMN, self.delete_marker}
+    def order_matters(self) -> bool:
+        """Whether rows of several Spark partitions must be told apart."""
+        return bool(self.delete_marker) or self.tells_keys
 
     def pieces(self, rows: pa.RecordBatch, partition: int) -> Iterator[Piece]:
-        """Yield the payloads of some rows, in the order in which they must be sent.
+        """Yield the payloads of some rows of one Spark partition, in the order to send them in.
 
         Args:
             rows: of the frame that the plan was made for, placed by the placement.
@@ -110,64 +104,109 @@ class RowEncoder:
         Raises:
             EncodingError: a value that its column cannot take, and nowhere to reject its row to.
         """
+        return self._fitting(rows, partition, lambda fit: self.placement.split(fit, partition))
+
+    def together(self, rows: pa.RecordBatch) -> Iterator[Piece]:
+        """Yield rows of several Spark partitions as one payload; each row tells its tablet.
+
+        Args:
+            rows: with `PARTITION_COLUMN`.
+
+        Raises:
+            EncodingError: as `pieces`.
+        """
+        partition = rows.column(PARTITION_COLUMN)[0].as_py()
+        return self._fitting(rows, partition, lambda fit: [(self._tablets(fit), fit)])
+
+    def _tablets(self, rows: pa.RecordBatch) -> pa.IntegerArray | None:
+        count = self.placement.tablet_count
+        if count is None:
+            return None
+        tablets = self.placement.tablets(rows)
+        if tablets is not None:
+            return tablets
+        partitions = rows.column(PARTITION_COLUMN).to_numpy()
+        return pa.array(partitions % count, pa.int64())
+
+    def _fitting(
+        self,
+        rows: pa.RecordBatch,
+        partition: int,
+        split: Callable[[pa.RecordBatch], Iterable[Part]],
+    ) -> Iterator[Piece]:
+        """Yield payloads, those of rejected rows first."""
         if self.rejects is None:
-            yield from self._fitting(rows, partition)
+            yield from self._encoded(rows, partition, split)
             return
         try:
-            yield from list(self._fitting(rows, partition))
+            yield from list(self._encoded(rows, partition, split))
         except EncodingError:
             faults = find_faults(rows, self.plan, self.wire, self.delete_marker)
             if not faults:
                 raise
             told = self.rejects.encode(rows, faults, self.plan.target)
-            yield Piece(Kind.REJECT, None, len(faults), told)
-            yield from self._fitting(without(rows, faults), partition)
+            yield Piece(Kind.REJECT, partition, None, len(faults), told)
+            yield from self._encoded(without(rows, faults), partition, split)
 
-    def _fitting(self, rows: pa.RecordBatch, partition: int) -> Iterator[Piece]:
+    def _encoded(
+        self,
+        rows: pa.RecordBatch,
+        partition: int,
+        split: Callable[[pa.RecordBatch], Iterable[Part]],
+    ) -> Iterator[Piece]:
         if self.delete_marker:
             keys, deleted, rows = changes(rows, self.plan.keys, self.delete_marker)
-            yield Piece(Kind.KEYS, None, len(keys), _pack_keys(keys))
+            yield Piece(Kind.KEYS, partition, None, len(keys), keys=keys)
             if len(deleted):
-                yield Piece(Kind.DELETE, None, len(deleted), joined(deleted))
+                yield Piece(Kind.DELETE, partition, None, len(deleted), joined(deleted))
         elif self.tells_keys:
             keys = row_fragments(rows, self.plan.keys)
-            yield Piece(Kind.KEYS, None, len(keys), _pack_keys(keys))
-        for tablet, part in self.placement.split(rows, partition):
+            yield Piece(Kind.KEYS, partition, None, len(keys), keys=keys)
+        for tablet, part in split(rows):
             if part.num_rows:
                 data = encode(part, self.plan, self.wire, tablet_index=tablet)
-                yield Piece(Kind.WRITE, tablet, part.num_rows, data)
+                alone = tablet if isinstance(tablet, int) else None
+                yield Piece(Kind.WRITE, partition, alone, part.num_rows, data)
 
 
-def _pack_keys(keys: pa.LargeBinaryArray) -> bytes:
-    batch = pa.RecordBatch.from_arrays([keys], names=["key"])
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
-        stream.write_batch(batch)
-    return bytes(sink.getvalue())
+def encode_frame(frame: DataFrame, encoder: RowEncoder, *, dyn_batch_size: int) -> Iterator[Piece]:
+    """Evaluate a frame, once, and yield its rows as the payloads of whole requests.
 
-
-def unpack_keys(packed: bytes) -> pa.LargeBinaryArray:
-    """Return the keys of one payload."""
-    with pa.ipc.open_stream(packed) as stream:
-        return stream.read_next_batch().column(0)
-
-
-def encode_frame(frame: DataFrame, encoder: RowEncoder, *, dyn_batch_size: int) -> DataFrame:
-    """Turn rows into payloads of whole requests.
-
-    The result has one row per payload: `partition` (Spark's), `position` (of the payload in its
-    partition, from 0), `tablet` (null where the key decides), `kind`, `row_count` and `payload`. Rows of
-    a partition that go to one tablet keep their order; an empty partition yields nothing.
+    Spark hands them over as Arrow, one result per partition, and they are encoded here: that takes
+    milliseconds, and the way into a Python task and back takes longer. Pieces come in the order of the
+    Spark partitions, and of the rows within each; an empty partition yields nothing. Rows are let go
+    as they are encoded.
 
     Args:
         frame: the frame that the encoder was made for, placed by its placement.
-        encoder: makes the payloads, in the tasks.
+        encoder: makes the payloads.
         dyn_batch_size: most rows in one payload.
 
-    A value that its column cannot take is an `EncodingError` inside the task.
+    Raises:
+        EncodingError: a value that its column cannot take.
     """
-    plain, names = plain_columns(frame, encoder.names)
-    return plain.mapInArrow(_EncodingTask(names, encoder, dyn_batch_size), PAYLOAD_SCHEMA)
+    numbered = frame.withColumn(PARTITION_COLUMN, sf.spark_partition_id())
+    batches = [batch for batch in numbered.toArrow().to_batches() if batch.num_rows]
+    small = sum(batch.num_rows for batch in batches) <= min(SMALL_BATCH, dyn_batch_size)
+    if small and len(batches) > 1 and not encoder.order_matters:
+        yield from encoder.together(merged(batches))
+        return
+    # A batch of Arrow is a part of one partition.
+    for partition, rows in groupby(_drained(batches), _partition):
+        for chunk in chunks(rows, dyn_batch_size):
+            yield from encoder.pieces(chunk, partition)
+
+
+def _partition(batch: pa.RecordBatch) -> int:
+    partition: int = batch.column(PARTITION_COLUMN)[0].as_py()
+    return partition
+
+
+def _drained(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches and forget each of them."""
+    batches.reverse()
+    while batches:
+        yield batches.pop()
 
 
 def plain_columns(frame: DataFrame, wanted: Collection[str]) -> tuple[DataFrame, tuple[str, ...]]:
@@ -186,35 +225,6 @@ def plain_columns(frame: DataFrame, wanted: Collection[str]) -> tuple[DataFrame,
     renamed = frame.toDF(*plain)
     # Every step costs Spark an analysis of its own.
     return (renamed if len(kept) == len(plain) else renamed.select(*kept)), real
-
-
-@dataclass(frozen=True)
-class _EncodingTask:
-    names: tuple[str, ...]
-    encoder: RowEncoder
-    dyn_batch_size: int
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None, "runs inside a Spark task"
-        partition, position = context.partitionId(), 0
-        for chunk in chunks(batches, self.dyn_batch_size):
-            rows = chunk.rename_columns(list(self.names))
-            for piece in self.encoder.pieces(rows, partition):
-                values = (
-                    partition,
-                    position,
-                    piece.tablet,
-                    int(piece.kind),
-                    piece.row_count,
-                    piece.data,
-                )
-                arrays = [
-                    single(value, field.type)
-                    for value, field in zip(values, _ARROW_SCHEMA, strict=True)
-                ]
-                yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW_SCHEMA)
-                position += 1
 
 
 def chunks(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:

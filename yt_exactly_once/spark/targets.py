@@ -192,7 +192,7 @@ def _choose_wire(connection: Connection, path: str, plan: WritePlan, wire: str) 
     transaction = connection.begin(_PROBE_TIMEOUT)
     try:
         nothing = Payload(0, encode_empty(plan, WireFormat.ARROW))
-        transaction.write(path, [[nothing]], WireFormat.ARROW)
+        transaction.write(path, [nothing], WireFormat.ARROW)
     except (RequestRefusedError, SchemaMismatchError) as error:
         if wire == WireFormat.ARROW:
             raise ConfigError(

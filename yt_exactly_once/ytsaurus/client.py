@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -44,6 +45,9 @@ RPC_BACKEND = "rpc"
 _RPC_BINDINGS = ("yt_driver_bindings", "yt_driver_rpc_bindings")
 """Modules of the bindings, as the client looks for them."""
 
+_MAX_LANES = 64
+"""Threads of one proxy; they are started when they are needed."""
+
 _READ_BACKOFF = {
     "policy": "exponential",
     "exponential_policy": {
@@ -63,11 +67,15 @@ class PinnedProxy:
         url: address of the proxy.
         config: configuration of its clients.
         clients: one per lane, each with an HTTP connection of its own, or all with one RPC driver.
+        pool: threads for requests that are sent side by side.
     """
 
     url: str
     config: dict[str, Any]
     clients: list[YtClient] = field(default_factory=list)
+    pool: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(_MAX_LANES, thread_name_prefix="yt-lane")
+    )
 
     def client(self, lane: int) -> YtClient:
         """Return the client of a lane, opening those before it too."""
@@ -184,7 +192,7 @@ class Connection:
         with self.pinning():
             pinned = self.pinned()
             clients = [pinned.client(lane) for lane in range(lanes)]
-            return TabletTransaction.start(clients, timeout, proxy=pinned.url)
+            return TabletTransaction.start(clients, pinned.pool, timeout, proxy=pinned.url)
 
     def _state(self) -> Any:
         state = self._local

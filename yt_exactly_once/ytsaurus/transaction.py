@@ -6,10 +6,11 @@ requests go to the proxy that started it. Its writes are invisible, to itself to
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait
 from contextlib import ExitStack
+from copy import copy
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from yt.wrapper import YsonFormat
 from yt.wrapper.format import ArrowFormat
@@ -22,9 +23,12 @@ from yt_exactly_once.ytsaurus.failures import leaves_outcome_unknown, translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from concurrent.futures import Executor
     from datetime import timedelta
 
     from yt.wrapper import YtClient
+
+T = TypeVar("T")
 
 _FORMATS = {"arrow": ArrowFormat, "yson": YsonFormat}
 
@@ -52,10 +56,13 @@ class TabletTransaction:
         proxy: address of the proxy it lives on.
     """
 
-    def __init__(self, transaction_id: str, clients: Sequence[YtClient], proxy: str) -> None:
+    def __init__(
+        self, transaction_id: str, clients: Sequence[YtClient], pool: Executor, *, proxy: str
+    ) -> None:
         self.id = transaction_id
         self.proxy = proxy
         self._clients = clients
+        self._pool = pool
         self._joined = ExitStack()
         for client in clients:
             # Joining only adds the id to every command of that client: no ping, no commit on exit.
@@ -64,13 +71,22 @@ class TabletTransaction:
             )
 
     @classmethod
-    def start(cls, clients: Sequence[YtClient], timeout: timedelta, *, proxy: str) -> Self:
-        """Start a transaction through the first client and join the others to it."""
+    def start(
+        cls, clients: Sequence[YtClient], pool: Executor, timeout: timedelta, *, proxy: str
+    ) -> Self:
+        """Start a transaction through the first client and join the others to it.
+
+        Args:
+            clients: of one proxy; each has one request under way at a time.
+            pool: threads for calls that are made side by side.
+            timeout: lease.
+            proxy: address of the proxy.
+        """
         with translated("start a transaction", proxy=proxy):
             transaction_id = clients[0].start_transaction(
                 type="tablet", sticky=True, timeout=int(timeout.total_seconds() * 1000)
             )
-        return cls(str(transaction_id), clients, proxy)
+        return cls(str(transaction_id), clients, pool, proxy=proxy)
 
     def lookup(self, path: str, keys: Sequence[dict[str, Any]]) -> list[dict[str, Any] | None]:
         """Return rows as of the start of the transaction, in the order of the keys."""
@@ -104,40 +120,62 @@ class TabletTransaction:
     def write(
         self,
         path: str,
-        lanes: Sequence[Sequence[Body]],
+        bodies: Sequence[Body],
         wire: str,
         *,
         update: bool = False,
         aggregate: bool = False,
     ) -> None:
-        """Write encoded payloads, and delete the keys of those that say so.
+        """Write encoded payloads, and delete the keys of those that say so, in their order.
 
         Args:
             path: target table.
-            lanes: payloads that must keep their order, per lane; lanes are sent side by side.
+            bodies: one request each.
             wire: `arrow` or `yson`, for what is written.
             update: keep the columns of a sorted row that a payload does not have.
             aggregate: combine aggregating columns with what is there.
         """
+        client = self._clients[0]
+        for body in bodies:
+            stream = BytesIO(body.data)
+            if body.deletes:
+                with self._translated("delete rows", path=path):
+                    client.delete_rows(path, stream, format=YsonFormat(), raw=True)
+                continue
+            with self._translated("write rows", path=path):
+                client.insert_rows(
+                    path,
+                    stream,
+                    format=_FORMATS[wire](),
+                    raw=True,
+                    update=update or None,
+                    aggregate=aggregate or None,
+                )
 
-        def send(client: YtClient, bodies: Sequence[Body]) -> None:
-            for body in bodies:
-                stream = BytesIO(body.data)
-                if body.deletes:
-                    with self._translated("delete rows", path=path):
-                        client.delete_rows(path, stream, format=YsonFormat(), raw=True)
-                    continue
-                with self._translated("write rows", path=path):
-                    client.insert_rows(
-                        path,
-                        stream,
-                        format=_FORMATS[wire](),
-                        raw=True,
-                        update=update or None,
-                        aggregate=aggregate or None,
-                    )
+    def side_by_side(self, calls: Sequence[Callable[[TabletTransaction], T]]) -> list[T]:
+        """Make calls that do not depend on each other at the same time.
 
-        self._side_by_side(send, lanes)
+        Each call gets this transaction with one client of its own; where there are more calls than
+        clients, those of one client follow each other.
+
+        Returns:
+            What the calls returned, in their order. The first failure in that order is raised after all
+            of them have ended.
+        """
+        count = min(len(self._clients), len(calls))
+        if count <= 1:
+            return [call(self) for call in calls]
+        lanes = [copy(self) for _ in range(count)]
+        for lane, client in zip(lanes, self._clients, strict=False):
+            lane._clients = [client]  # noqa: SLF001 - of this very class
+
+        def make(number: int) -> list[T]:
+            return [call(lanes[number]) for call in calls[number::count]]
+
+        made = [self._pool.submit(make, number) for number in range(count)]
+        wait(made)
+        results = [future.result() for future in made]
+        return [results[place % count][place // count] for place in range(len(calls))]
 
     def commit(self) -> None:
         """Commit; afterwards the transaction is gone, whatever the outcome.
@@ -173,22 +211,3 @@ class TabletTransaction:
 
     def _translated(self, action: str, **where: Any) -> Any:
         return translated(action, transaction=self.id, proxy=self.proxy, **where)
-
-    def _side_by_side(
-        self, send: Callable[[YtClient, Sequence[Any]], None], lanes: Sequence[Sequence[Any]]
-    ) -> None:
-        """Give each lane to a client; the first failure in lane order is raised after all ended."""
-        queues: list[list[Any]] = [[] for _ in self._clients]
-        for number, lane in enumerate(lanes):
-            queues[number % len(queues)].extend(lane)
-        busy = [
-            (client, queue) for client, queue in zip(self._clients, queues, strict=True) if queue
-        ]
-        if len(busy) <= 1:
-            for client, queue in busy:
-                send(client, queue)
-            return
-        with ThreadPoolExecutor(max_workers=len(busy)) as pool:
-            futures = [pool.submit(send, client, queue) for client, queue in busy]
-        for future in futures:
-            future.result()
