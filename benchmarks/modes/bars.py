@@ -91,7 +91,7 @@ def _worst_doubling(results: Results) -> float | None:
 
 
 def _memory(results: Results) -> float | None:
-    result = results.get("rows-1000000")
+    result = results.get("memory")
     peaks = result.of(_TRANSACTIONAL, lambda sample: sample.driver_bytes) if result else []
     return max(peaks) / result.encoded_bytes if result and peaks else None
 

@@ -66,10 +66,11 @@ class Point:
 
 
 BASE = Point("base")
-SIZES = (1, 1_000, 10_000, 100_000, 1_000_000)
 _OURS = (FLOOR, *MODES, IDEMPOTENT)
 
 POINTS = (
+    # First, in a driver that has not grown yet, and without anybody else's rows in it.
+    replace(BASE, name="memory", rows=1_000_000, repetitions=5, contenders=(FLOOR, MODES[1])),
     BASE,
     *(
         replace(BASE, name=f"rows-{rows}", rows=rows, repetitions=repetitions)
