@@ -408,6 +408,20 @@ def test_commit_moves_a_consumer_that_is_behind():
     assert queue.moves == [(0, 4, 10), (1, 0, 5)]
 
 
+def test_busy_query_looks_at_its_consumer_once_a_second():
+    """And when it has read everything, so that nothing stays behind."""
+    queue, clock = FakeQueue(10), Clock()
+    source = reader(queue, clock)
+    end = source.initialOffset()
+    for upper, second in ((10, 0.0), (20, 0.4), (30, 0.9), (40, 1.0), (50, 1.5)):
+        queue.uppers, clock.now = [upper], 100.0 + second
+        end = everything(source, end)
+        source.commit(end)
+    assert queue.moves == [(0, 0, 10), (0, 10, 40)]
+    assert everything(source, end) is end
+    assert queue.moves == [(0, 0, 10), (0, 10, 40), (0, 40, 50)]
+
+
 def test_commit_leaves_a_consumer_that_is_there_or_ahead():
     """The sink has moved it in its transaction."""
     queue = FakeQueue(10, 5)

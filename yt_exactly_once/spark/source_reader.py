@@ -56,6 +56,12 @@ T = TypeVar("T")
 IDLE_INTERVAL = 0.1
 """Seconds between two looks at a queue that had nothing new; Spark itself asks every 10 ms."""
 
+CATCH_UP_INTERVAL = 1.0
+"""Seconds between two looks at the consumer while batches follow each other without a pause.
+
+Nothing depends on it: Spark's log says where to read, and a sink of ours moves the consumer itself.
+"""
+
 _MOVES = 5
 """How often a consumer that somebody else moves at the same time is tried to be moved."""
 
@@ -95,6 +101,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: list[int] | None = None
         self._bounds: list[PartitionBounds] | None = None
         self._idle_since: float | None = None
+        self._next_catch_up: float | None = None
+        self._committed: QueueOffset | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where a query without a checkpoint begins; decided once per run.
@@ -152,6 +160,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         if all(end == here.partitions.get(partition, 0) for partition, end in ends.items()):
             self._idle_since = self._clock()
+            self._catch_up_now()
             if self._target is not None and here.partitions != here.start:
                 # Spark does not report the last batch of an AvailableNow run as committed; that it
                 # plans the next one from here says the same.
@@ -203,12 +212,23 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """Move the consumer to `end` where it is behind; a sink of ours has usually done that.
 
+        While there is always something to read, the consumer is looked at once a second, not once a batch.
+
         Raises:
             OffsetConflictError: somebody else keeps moving the consumer, and it is still behind.
         """
         offset = QueueOffset.from_json(end)
-        if offset.is_of(self._info.id):
-            self._catch_up(offset)
+        if not offset.is_of(self._info.id):
+            return
+        self._committed = offset
+        if self._next_catch_up is None or self._clock() >= self._next_catch_up:
+            self._catch_up_now()
+
+    def _catch_up_now(self) -> None:
+        if self._committed is not None:
+            self._catch_up(self._committed)
+            self._committed = None
+            self._next_catch_up = self._clock() + CATCH_UP_INTERVAL
 
     def _offset(self, positions: dict[int, int]) -> QueueOffset:
         path, consumer = self._queue.path, self._queue.consumer
