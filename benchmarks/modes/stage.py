@@ -16,12 +16,12 @@ from benchmarks.modes.points import DELTA, FLOOR, LIMIT, POSTGRES, SNIPPET, Poin
 from benchmarks.modes.turns import DirectContender, QueryContender, Writer
 from benchmarks.modes.work import TOTALS_TYPES, totals
 from yt_exactly_once import TransactionalSink
-from yt_exactly_once.config import ClusterConfig
+from yt_exactly_once.codec.rows import WireFormat
+from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.observability import Event
-from yt_exactly_once.spark.delivery import collect_rows
-from yt_exactly_once.spark.sink_options import Target
-from yt_exactly_once.spark.targets import prepare_target
-from yt_exactly_once.ytsaurus.client import Connection
+from yt_exactly_once.spark.encode import RowEncoder, encode_frame
+from yt_exactly_once.spark.placement import Placement
+from yt_exactly_once.spark.schema import arrow_of_spark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -117,7 +117,7 @@ class Stage:
 
     def _bare_client(self) -> Callable[[], None]:
         target = self._create_target("bare")
-        payloads = list(self._payloads(target))
+        payloads = list(self._payloads(self._keys))
 
         def write() -> None:
             for payload in payloads:
@@ -125,19 +125,18 @@ class Stage:
 
         return write
 
-    def _payloads(self, target: str) -> Iterator[bytes]:
+    def _payloads(self, keys: tuple[str, ...] = ()) -> Iterator[bytes]:
         """Encode the rows of one batch as the sink does."""
-        connection = Connection(ClusterConfig.resolve(self.cluster.proxy_urls[0], None))
-        frame = self.point.shape.of(self.spark.range(0, self.point.rows, 1, self.point.partitions))
-        prepared = prepare_target(
-            connection, Target(path=target), frame, wire="arrow", rows_per_tablet=ROWS_PER_TABLET
+        point = self.point
+        frame = point.shape.of(self.spark.range(0, point.rows, 1, point.partitions))
+        table = TableSchema.from_yt(point.shape.columns(keys))
+        plan = check_frame(
+            arrow_of_spark(frame.schema), table, target=point.name, sorted=bool(keys)
         )
-        rows = collect_rows(
-            frame, prepared, dyn_batch_size=_ROWS_PER_REQUEST, update=False, may_split=True
-        )
-        for lane in rows.lanes:
-            for payload in lane:
-                yield payload.data
+        placement = Placement(None if keys else point.partitions)
+        encoder = RowEncoder(plan, WireFormat.ARROW, placement)
+        for piece in encode_frame(frame, encoder, dyn_batch_size=_ROWS_PER_REQUEST):
+            yield piece.data
 
     def _starter(self, name: str) -> Callable[[Callable[[DataFrame, int], None]], StreamingQuery]:
         def start(write: Callable[[DataFrame, int], None]) -> StreamingQuery:
@@ -178,11 +177,14 @@ class Stage:
             return rows.repartition(self.point.partitions, "key")
         return totals(rows) if self.point.query == "stateful" else rows
 
+    @property
+    def _keys(self) -> tuple[str, ...]:
+        if self.point.target == "ordered":
+            return ()
+        return ("key",) if self.point.query == "stateful" else ("id",)
+
     def _create_target(self, name: str) -> str:
-        point = self.point
-        keys: tuple[str, ...] = ()
-        if point.target == "sorted":
-            keys = ("key",) if point.query == "stateful" else ("id",)
+        point, keys = self.point, self._keys
         attributes: dict[str, Any] = {} if keys else {"tablet_count": point.partitions}
         schema = point.shape.columns(keys)
         if point.query == "stateful":
@@ -211,7 +213,7 @@ class Stage:
         """Write the rows of all turns, and of one more batch, which lets the last turn end."""
         point = self.point
         queue = self._create_table("queue", point.shape.columns(), tablet_count=point.partitions)
-        payloads = list(self._payloads(queue))
+        payloads = list(self._payloads())
         for _ in range(self.turns + 1):
             for payload in payloads:
                 self.client.insert_rows(queue, BytesIO(payload), format=ArrowFormat(), raw=True)
