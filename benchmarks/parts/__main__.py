@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from benchmarks.modes.machine import stamp
-from benchmarks.modes.session import session
 from benchmarks.modes.work import SHAPES
 from benchmarks.parts.measures import Measures
 from benchmarks.parts.rows import Sample
@@ -31,8 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=Path("benchmark-results/parts"))
     options = parser.parse_args(arguments)
     console = Console()
-    with console.status("Making rows"), session() as spark:
-        samples = [Sample.of(shape, spark) for shape in SHAPES.values()]
+    samples = [Sample.of(shape) for shape in SHAPES.values()]
     timings = []
     with LocalCluster() as cluster, console.status("Measuring") as status:
         for timing in Measures(cluster, samples, options.repetitions).all():
