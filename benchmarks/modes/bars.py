@@ -80,7 +80,7 @@ def _worst_doubling(results: Results) -> float | None:
     """Return the growth of the time per doubling of the rows, the largest between two sizes."""
     sizes = sorted(
         (results[point].rows, median(results[point].seconds(_TRANSACTIONAL)))
-        for point in ("rows-10000", "base", "rows-1000000")
+        for point in ("rows-10000", "base", "memory")
         if point in results and results[point].seconds(_TRANSACTIONAL)
     )
     growths = [

@@ -7,7 +7,7 @@ import random
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.modes.machine import stamp
 from benchmarks.modes.memory import PeakMemory
@@ -71,9 +71,8 @@ class _Measure:
         self._cluster = cluster
         self._advance = advance
         self._driver = PeakMemory(os.getpid())
-        jvm = spark.sparkContext._jvm  # noqa: SLF001 - Spark has no other way to its process id
-        assert jvm is not None
-        self._jvm = PeakMemory(int(jvm.java.lang.ProcessHandle.current().pid()))
+        gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - there is no other way to the JVM
+        self._jvm = PeakMemory(gateway.proc.pid)
         self._idle = self._driver.resident()
 
     def point(self, point: Point, folder: Path) -> PointResult:
