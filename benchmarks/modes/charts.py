@@ -9,6 +9,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from benchmarks.modes.points import FLOOR
+from yt_exactly_once import Event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -64,10 +65,9 @@ def _throughput(axes: Any, results: Results) -> bool:
             color=_COLOURS[contender],
             capsize=3,
         )
-        axes.text(middle, contender, f"  {middle:,.0f}", va="bottom", fontsize=8)
+        axes.text(0, contender, f"  {middle:,.0f}", va="center", fontsize=8, color="white")
     axes.invert_yaxis()
-    axes.set_xscale("log")
-    axes.set_xlabel("rows per second (log scale); bars are medians, whiskers all repetitions")
+    axes.set_xlabel("rows per second; bars are medians, whiskers all repetitions")
     axes.set_title(f"{result.rows:,} narrow rows per batch, 4 partitions, ordered target")
     return True
 
@@ -105,7 +105,8 @@ def _steps(axes: Any, results: Results) -> bool:
     ]
     if not places:
         return False
-    names = dict.fromkeys(step for result, contender in places for step in result.steps(contender))
+    taken = {step for result, contender in places for step in result.steps(contender)}
+    names = [step.value for step in Event if step.value in taken]
     labels = [f"{result.point}, {contender}" for result, contender in places]
     left = [0.0] * len(places)
     for step in names:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.modes.bars import measured
 from benchmarks.modes.points import DESCRIPTIONS
 from benchmarks.modes.results import Spread, summary
+from yt_exactly_once import Event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -119,7 +120,7 @@ def point_table(result: PointResult) -> Iterator[str]:
         )
     steps = {name: result.steps(name) for name in result.contenders if result.steps(name)}
     if steps:
-        names = list(dict.fromkeys(step for taken in steps.values() for step in taken))
+        names = [step.value for step in Event if any(step in taken for taken in steps.values())]
         yield ""
         yield f"| median ms until | {' | '.join(names)} |"
         yield "|---" * (len(names) + 1) + "|"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from benchmarks.modes.points import BY_NAME, Point
+from yt_exactly_once import Event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -144,7 +145,8 @@ class PointResult:
             if sample.contender == contender:
                 for step, seconds in sample.steps.items():
                     by_step[step].append(seconds)
-        return {step: median(values) for step, values in by_step.items()}
+        known = [step.value for step in Event]
+        return {step: median(by_step[step]) for step in sorted(by_step, key=known.index)}
 
 
 def load_all(folder: Path) -> dict[str, PointResult]:

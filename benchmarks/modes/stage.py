@@ -234,7 +234,7 @@ class Steps:
         now = time.perf_counter()
         if event == Event.BATCH_STARTED:
             self._steps = {}
-        else:
+        elif event != Event.BATCH_COMMITTED:
             self._steps[event] = self._steps.get(event, 0.0) + now - self._began
         self._began = now
 

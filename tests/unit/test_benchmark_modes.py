@@ -50,7 +50,7 @@ def sample(contender, repetition, seconds, requests=3):
         repetition,
         seconds,
         seconds / 2,
-        {"step": seconds / 4},
+        {"rows.written": seconds / 4},
         {"/hosts": requests},
         5,
         6,
