@@ -42,10 +42,9 @@ def test_short_chaos_breaks_no_promise(tmp_path):
 
 
 @pytest.mark.skipif(not NIGHTLY, reason="minutes of chaos")
-@pytest.mark.parametrize("off", ["ledger_look_up", "state_evaluation", "trim_guard"])
 @pytest.mark.timeout(3000)
-def test_chaos_notices_a_protection_that_is_switched_off(tmp_path, off):
+def test_chaos_notices_a_protection_that_is_switched_off(tmp_path):
     """What keeps the promise is the protection, not luck."""
-    code, said, report = run_chaos(tmp_path, minutes=3, off=off)
+    code, said, report = run_chaos(tmp_path, minutes=2, off="ledger_look_up")
     assert code == 1, said
-    assert report["violated"]
+    assert report["total"]["duplicated"] > 0
