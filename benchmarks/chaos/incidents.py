@@ -91,8 +91,12 @@ class Incidents:
 
     def happen(self, incident: Incident) -> None:
         """Carry out an incident, or let it wait for its turn."""
-        if incident.kind in DRIVER_KINDS:
+        if incident.kind is Kind.DRIVER_STOP:
             self._waiting.append(incident)
+            return
+        if incident.kind in DRIVER_KINDS:
+            # A driver cannot take all that is planned; the many stops must not crowd the kills out.
+            self._waiting.appendleft(incident)
             return
         carry_out = {
             Kind.WORKER_KILL: self._kill_worker,

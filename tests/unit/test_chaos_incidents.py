@@ -125,6 +125,16 @@ def test_stopped_driver_is_woken(theatre):
     assert theatre.fleet.current is driver
 
 
+def test_kill_goes_before_the_stops_that_wait(theatre):
+    """A slow driver would otherwise never be killed."""
+    stop = Incident(theatre.now, Kind.DRIVER_STOP, 1.0, 0.0, "", early=False)
+    for _ in range(9):
+        theatre.incidents.happen(stop)
+    victim = theatre.happen(Kind.DRIVER_KILL)
+    assert not victim.is_alive
+    assert theatre.incidents.stops == 0
+
+
 def test_sleeper_wakes_only_after_its_successor_has_got_on(theatre):
     """And is killed some time later."""
     sleeper = theatre.happen(Kind.TAKEOVER)
