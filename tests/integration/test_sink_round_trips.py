@@ -19,7 +19,8 @@ def test_small_batch_takes_seven_requests_whatever_its_partitions(stream, cluste
 
     flow.run(count)
     flow.assert_exact()
-    assert [batch.total() for batch in spent.values()] == [7, 7, 7]
+    # In the first one every connection learns the commands of its proxy.
+    assert [spent[batch].total() for batch in (1, 2)] == [7, 7]
     assert {path.rpartition("/")[2] for path in spent[2]} == {
         "start_transaction",
         "lookup_rows",
