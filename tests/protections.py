@@ -62,7 +62,7 @@ def _compare_and_set() -> list[Patch]:
 
 def _ledger_row() -> list[Patch]:
     """Commits leave no common row that they could conflict on."""
-    return [(CommitLedger, "record", lambda *_: None)]
+    return [(CommitLedger, "record", lambda *_, **__: None)]
 
 
 def _outcome_look_up() -> list[Patch]:
