@@ -165,6 +165,10 @@ class ProducerFencedError(FencedError):
     """A newer attempt of the same task owns the producer session."""
 
 
+class ProducerDivergedError(FencedError):
+    """A producer session is not where its owner left it, though nobody took it over."""
+
+
 class LedgerError(ExactlyOnceError):
     """The ledger cannot be used: wrong schema, unreadable entry."""
 

@@ -32,7 +32,7 @@ PERSON = frozenset({"OffsetConflictError", "LedgerDivergedError", "DataLossError
 ONE_TO_ONE = frozenset({"NotOneToOneError"})
 """What a flow that idempotent mode is not for must lead to."""
 
-FENCING = ONE_TO_ONE | {"ProducerFencedError"}
+FENCING = ONE_TO_ONE | {"ProducerFencedError", "ProducerDivergedError"}
 """As well, where tasks that run side by side may fence each other before they find out why."""
 
 AT_LEAST_ONCE, IDEMPOTENT = WriteMode.AT_LEAST_ONCE, WriteMode.IDEMPOTENT

@@ -22,7 +22,7 @@ from yt_exactly_once.config import (
     RetryPolicy,
     WriteMode,
 )
-from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.errors import ConfigError, TransientError
 from yt_exactly_once.observability import Event, emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.delivery import (
@@ -282,10 +282,23 @@ class TransactionalSink:
         )
 
     def _prepare_run(self, frame: DataFrame, batch: MicroBatch, emit: Emitter) -> None:
-        """Check everything that can be wrong before the first row of a run."""
-        options, key = self.options, (batch.run_id, frame.schema)
+        """Check, once per run, everything that can be wrong before its first row."""
+        key = (batch.run_id, frame.schema)
         if self._prepared == key:
             return
+
+        def attempt(_number: int) -> None:
+            try:
+                self._prepare(frame, batch, emit)
+            except TransientError:
+                self._connection.unpin()
+                raise
+
+        run_attempts(attempt, self.options.retry, emit)
+        self._prepared = key
+
+    def _prepare(self, frame: DataFrame, batch: MicroBatch, emit: Emitter) -> None:
+        options = self.options
         for wanted in options.targets:
             require_output_mode(batch, wanted)
         self._targets = tuple(
@@ -315,7 +328,6 @@ class TransactionalSink:
             ensure_table(self._connection, options.reject_to, REJECT_SCHEMA, {})
             rejected = describe_table(self._connection, options.reject_to)
             require_columns(rejected, REJECT_SCHEMA, "a table of rejected rows")
-        self._prepared = key
 
     def _ledger(self, batch: MicroBatch) -> CommitLedger:
         paths = [target.path for target in self.options.targets]

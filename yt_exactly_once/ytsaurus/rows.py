@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from yt.wrapper import YsonFormat
 from yt.wrapper.format import ArrowFormat
 
-from yt_exactly_once.errors import ProducerFencedError
+from yt_exactly_once.errors import ProducerDivergedError
 from yt_exactly_once.ytsaurus.failures import translated
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ class ProducerSession:
             The session as it is now.
 
         Raises:
-            ProducerFencedError: a newer attempt owns the session, or rows were taken for repeats.
+            ProducerFencedError: a newer attempt owns the session.
+            ProducerDivergedError: rows were taken for repeats, or the session moved back.
             ClusterUnavailableError: no answer; a repeat finds out.
         """
         with (
@@ -115,7 +116,7 @@ class ProducerSession:
         # A proxy that saw an empty body, or skipped rows, answers with success.
         skipped, last = int(answer["skipped_row_count"]), int(answer["last_sequence_number"])
         if skipped or last != last_number:
-            raise ProducerFencedError(
+            raise ProducerDivergedError(
                 f"The push left the session at {last} with {skipped} rows skipped, expected "
                 f"{last_number} and none",
                 remedy="Somebody else writes through this session; let only this query use it",
