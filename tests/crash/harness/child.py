@@ -178,8 +178,14 @@ def main(arguments: list[str]) -> int:
     register_source(spark)
     report.tell("session.ready")
     try:
+        # The first alone: Spark completes the environment that all its Python workers share while it starts
+        # one, and serializes it for the tasks of the others.
+        first = _start(spark, plan, plan.queries[0], report, die)
         with ThreadPoolExecutor(_STARTS_AT_ONCE) as pool:
-            started = pool.map(lambda query: _start(spark, plan, query, report, die), plan.queries)
+            others = pool.map(
+                lambda query: _start(spark, plan, query, report, die), plan.queries[1:]
+            )
+        started = [first, *others]
         running = {query.target: one for query, one in zip(plan.queries, started, strict=True)}
     except Exception as error:
         report.tell("failed", error=str(error))
