@@ -115,7 +115,7 @@ def test_driver_that_wakes_in_the_middle_of_a_batch_of_another_one(lineage):
     """It does all it can while the survivor's transaction is open, which costs it one retry at most."""
     family = family_of(lineage)
     with (
-        stopped(family, CrashPoint.LEDGER_READ, BATCH) as zombie,
+        stopped(family, CrashPoint.BATCH_COMPUTED, BATCH) as zombie,
         stopped(family, CrashPoint.LEDGER_RECORDED, LATER_BATCH) as survivor,
     ):
         zombie.wake()

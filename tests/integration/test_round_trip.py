@@ -89,7 +89,7 @@ class RoundTrip:
         """Write rows into the queue."""
         transaction = self.connection.begin(LEASE)
         transaction.write(
-            self.queue, [[Payload(rows.num_rows, self.encoded(rows))]], WireFormat.YSON.value
+            self.queue, [Payload(rows.num_rows, self.encoded(rows))], WireFormat.YSON.value
         )
         transaction.commit()
 

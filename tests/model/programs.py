@@ -295,7 +295,7 @@ class ModelSink(TransactionalSink):
         batch = micro_batch(scenario, call)
         self._connection = cast("Any", ModelCluster(script, scenario.index))
         self._offset_log = cast("Any", _Identified(batch))
-        self._agreed = call.run if call.agreed else ""
+        self._agreed = (call.run, call.batch - 1) if call.agreed else ("", -1)
         if scenario.by_tasks:
             self._targets = tuple(
                 prepared_target(path, is_sorted=scenario.is_sorted) for path in spec.paths

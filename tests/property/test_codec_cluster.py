@@ -66,7 +66,7 @@ def assert_kept(connection, table):
     for tablet, wire in enumerate(formats):
         transaction = connection.begin(LEASE)
         transaction.write(
-            path, [[Payload(len(rows), encode(batch, plan, wire, tablet_index=tablet))]], wire.value
+            path, [Payload(len(rows), encode(batch, plan, wire, tablet_index=tablet))], wire.value
         )
         transaction.commit()
     pulled = [pull_rows(connection, path, None, n, 0, 10) for n in range(len(formats))]

@@ -270,7 +270,7 @@ class TransactionalSink:
         self._connection = Connection(self.options.cluster)
         self._targets: tuple[PreparedTarget, ...] = ()
         self._prepared: tuple[str, StructType] | None = None
-        self._agreed = ""
+        self._agreed = "", -1
 
     def _emitter(self, batch: MicroBatch) -> Emitter:
         return emitter(
@@ -337,17 +337,21 @@ class TransactionalSink:
         """Look the batch up where its rows could be written, or be missing, before step 5.
 
         Spark replays only the first batch of a run. A later one can be in the ledger only if another run
-        has got ahead, which the check inside the transaction finds.
+        has got ahead, which the check inside the transaction finds, or if the sink is called again for it.
         """
-        if self.options.mode is WriteMode.TRANSACTIONAL and self._agreed == batch.run_id:
+        run_id, batch_id = self._agreed
+        goes_on = run_id == batch.run_id and batch_id < batch.batch_id
+        if self.options.mode is WriteMode.TRANSACTIONAL and goes_on:
+            self._agreed = batch.run_id, batch.batch_id
             return None, Verdict.NEW
         return self._look_up(batch, emit)
 
     def _look_up(self, batch: MicroBatch, emit: Emitter) -> tuple[LedgerEntry | None, Verdict]:
         ledger = self._ledger(batch)
         entry = run_attempts(lambda _: ledger.read(self._connection), self.options.retry, emit)
-        verdict = judge(entry, batch, ledger=ledger.path, running=self._agreed == batch.run_id)
-        self._agreed = batch.run_id
+        running = self._agreed[0] == batch.run_id
+        verdict = judge(entry, batch, ledger=ledger.path, running=running)
+        self._agreed = batch.run_id, batch.batch_id
         emit(Event.LEDGER_READ, verdict=verdict.value)
         return entry, verdict
 

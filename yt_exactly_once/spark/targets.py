@@ -154,13 +154,7 @@ def _require_kind(target: Target, table: TableSchema, frame: pa.Schema) -> None:
     Raises:
         ConfigError: it is not, or the frame lacks the column an option names.
     """
-    asked = {
-        "update_columns": target.update_columns,
-        "write='replace'": target.replaces,
-        "aggregate": target.aggregate,
-        "delete_marker": target.delete_marker is not None,
-    }
-    for option, is_given in asked.items():
+    for option, is_given in target.changes.items():
         if is_given and not table.key_columns:
             raise ConfigError(
                 f"{option} needs a sorted target, this one is ordered",
