@@ -50,6 +50,21 @@ class ColumnarRows(Sequence[Row]):
         return (dict(zip(names, row, strict=True)) for row in values)
 
 
+def values_of(rows: Sequence[Row], name: str) -> list[Any]:
+    """Return what every row holds in a column; None where it does not mention it."""
+    if isinstance(rows, ColumnarRows):
+        return rows.columns[name] if name in rows.columns else [None] * len(rows)
+    return [row.get(name) for row in rows]
+
+
+def without(rows: Sequence[Row], name: str) -> Sequence[Row]:
+    """Return the rows without a column."""
+    if isinstance(rows, ColumnarRows):
+        others = {other: values for other, values in rows.columns.items() if other != name}
+        return ColumnarRows(others, len(rows))
+    return [{other: value for other, value in row.items() if other != name} for row in rows]
+
+
 def any_has(rows: Sequence[Row], name: str) -> bool:
     """Tell whether a row mentions a column."""
     if isinstance(rows, ColumnarRows):

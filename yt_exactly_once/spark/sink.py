@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.codec.rejects import REJECT_SCHEMA, Rejects
-from yt_exactly_once.commit.ledger import LEDGER_SCHEMA, CommitLedger, Verdict, judge
+from yt_exactly_once.codec.rejects import Rejects
+from yt_exactly_once.commit.ledger import CommitLedger, Verdict, judge
 from yt_exactly_once.commit.parts import split, whole
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.config import (
@@ -29,21 +29,12 @@ from yt_exactly_once.spark.delivery import (
     collect_rows,
     insert_from_tasks,
     push_from_tasks,
-    require_output_mode,
-    require_stateless,
 )
 from yt_exactly_once.spark.offset_log import CheckpointFiles, RunningQuery
 from yt_exactly_once.spark.placement import BY_PARTITION
+from yt_exactly_once.spark.preparation import prepare
 from yt_exactly_once.spark.sink_options import ADD, AUTO_WIRE, SinkOptions, Target, check_positive
-from yt_exactly_once.spark.targets import prepare_target
 from yt_exactly_once.ytsaurus.client import Connection
-from yt_exactly_once.ytsaurus.consumers import require_registration
-from yt_exactly_once.ytsaurus.tables import (
-    describe_table,
-    ensure_producer,
-    ensure_table,
-    require_columns,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -287,47 +278,15 @@ class TransactionalSink:
         if self._prepared == key:
             return
 
-        def attempt(_number: int) -> None:
+        def attempt(_number: int) -> tuple[PreparedTarget, ...]:
             try:
-                self._prepare(frame, batch, emit)
+                return prepare(self._connection, self.options, frame, batch, emit)
             except TransientError:
                 self._connection.unpin()
                 raise
 
-        run_attempts(attempt, self.options.retry, emit)
+        self._targets = run_attempts(attempt, self.options.retry, emit)
         self._prepared = key
-
-    def _prepare(self, frame: DataFrame, batch: MicroBatch, emit: Emitter) -> None:
-        options = self.options
-        for wanted in options.targets:
-            require_output_mode(batch, wanted)
-        self._targets = tuple(
-            prepare_target(
-                self._connection,
-                target,
-                frame,
-                wire=options.wire_format,
-                rows_per_tablet=options.rows_per_tablet_limit,
-                show_values=options.show_values,
-            )
-            for target in options.targets
-        )
-        if options.mode is WriteMode.IDEMPOTENT:
-            require_stateless(batch)
-            if not all(target.is_sorted for target in self._targets):
-                ensure_producer(self._connection, options.producer_path)
-        if options.advance_consumer:
-            for source in batch.sources:
-                if source.consumer is not None:
-                    require_registration(self._connection, source.consumer, source.queue)
-        ledger = options.ledger_path
-        if ensure_table(self._connection, ledger, LEDGER_SCHEMA, options.ledger_attributes):
-            emit(Event.LEDGER_CREATED, path=ledger)
-        require_columns(describe_table(self._connection, ledger), LEDGER_SCHEMA, "a ledger")
-        if options.reject_to is not None:
-            ensure_table(self._connection, options.reject_to, REJECT_SCHEMA, {})
-            rejected = describe_table(self._connection, options.reject_to)
-            require_columns(rejected, REJECT_SCHEMA, "a table of rejected rows")
 
     def _ledger(self, batch: MicroBatch) -> CommitLedger:
         paths = [target.path for target in self.options.targets]

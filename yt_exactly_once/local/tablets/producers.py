@@ -6,9 +6,13 @@ in one transaction, so that a repeated push is skipped and an older epoch is fen
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import pairwise
+from operator import lt
 from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once.local.columnar import values_of, without
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tablets import modifications, reads, validation
 from yt_exactly_once.local.tablets.layout import find_layout
@@ -162,12 +166,9 @@ def push(
     numbers = _sequence_numbers(request)
     pushed = transaction.progress.get(session.identity)
     stored: int = known["sequence_number"] if pushed is None else pushed
-    skipped = sum(number <= stored for number in numbers)
+    skipped = bisect_right(numbers, stored)
     last = numbers[-1] if numbers else _NO_SEQUENCE_NUMBER
-    fresh = [
-        {name: value for name, value in row.items() if name != SEQUENCE_NUMBER}
-        for row in request.rows[skipped:]
-    ]
+    fresh = without(request.rows[skipped:], SEQUENCE_NUMBER)
     batches = []
     if fresh:
         batches.append(modifications.append_batch(queue, fresh, conversions=conversions))
@@ -208,29 +209,33 @@ def _sequence_numbers(request: Push) -> list[int]:
     Raises:
         YtError: 3103 unless every row has exactly one, not negative and increasing.
     """
-    given: list[Any] = [row.get(SEQUENCE_NUMBER) for row in request.rows]
+    given = values_of(request.rows, SEQUENCE_NUMBER)
     if request.sequence_number is not None:
         if any(number is not None for number in given):
             raise _bad_numbers("given both for the request and in rows")
         first = request.sequence_number
         given = list(range(first, first + len(given)))
-    numbers: list[int] = []
-    for index, number in enumerate(given):
-        if number is None:
-            raise _bad_numbers(f"row {index} has no sequence number, and the request has none")
-        if isinstance(number, bool) or not isinstance(number, int):
-            raise YtError(
-                "Error parsing sequence number from row",
-                inner=[YtError(f'Invalid type: expected "int64", row {index}')],
-            )
-        if number < 0:
-            raise _bad_numbers(f"row {index} has the negative sequence number {number}")
-        if numbers and number <= numbers[-1]:
-            raise _bad_numbers(
-                f"must be strictly increasing: row {index} has {number} after {numbers[-1]}"
-            )
-        numbers.append(int(number))
-    return numbers
+    if not set(map(type, given)) <= {int}:
+        given = [_sequence_number(index, number) for index, number in enumerate(given)]
+    if min(given, default=0) < 0:
+        index, number = next(place for place in enumerate(given) if place[1] < 0)
+        raise _bad_numbers(f"row {index} has the negative sequence number {number}")
+    if not all(map(lt, given, given[1:])):
+        pairs = enumerate(pairwise(given), start=1)
+        index, (before, number) = next(place for place in pairs if place[1][0] >= place[1][1])
+        raise _bad_numbers(f"must be strictly increasing: row {index} has {number} after {before}")
+    return given
+
+
+def _sequence_number(index: int, number: Any) -> int:
+    if number is None:
+        raise _bad_numbers(f"row {index} has no sequence number, and the request has none")
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise YtError(
+            "Error parsing sequence number from row",
+            inner=[YtError(f'Invalid type: expected "int64", row {index}')],
+        )
+    return int(number)
 
 
 def _bad_numbers(problem: str) -> YtError:
