@@ -128,10 +128,6 @@ class Cypress:
         """Store an attribute in the trunk, without any check."""
         View(connection).put_attribute(node_id, name, value)
 
-    def node_by_id(self, connection: sqlite3.Connection, node_id: str) -> Node | None:
-        """Return an object by its id."""
-        return find(View(connection), node_id)
-
 
 def walk(view: View, path: YPath, *, follow_last: bool = True) -> Position:
     """Follow a path as far as it leads.
