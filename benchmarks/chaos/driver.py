@@ -35,10 +35,10 @@ from benchmarks.chaos.messages import (
     QueryTask,
     RoundTask,
 )
-from benchmarks.chaos.nursery import open_nursery
 from benchmarks.chaos.session import open_session
 from benchmarks.chaos.trouble import Trouble
 from tests.flows import PARTITION_COLUMN, QUERIES, ROW_COLUMN, read_queue
+from tests.nursery import open_nursery
 from tests.protections import switch_off
 from yt_exactly_once import RetryPolicy, TransactionalSink, register_source
 from yt_exactly_once.demo.messages import Report

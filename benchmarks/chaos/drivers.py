@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.chaos.messages import DO, DRAIN, QUERY, RESTART, START, DriverOptions
-from benchmarks.chaos.nursery import NAME
+from tests.nursery import NAME
 from yt_exactly_once.demo.process import Child, session_members
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ from pyspark.sql import SparkSession
 if TYPE_CHECKING:
     from pathlib import Path
 
-_SHORT_LIVED = (
+SHORT_LIVED = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
     "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
+"""Options of a JVM that has no time to become fast."""
 
 
 def open_session(scratch: Path, *, tasks: int = 2) -> SparkSession:
@@ -29,7 +30,7 @@ def open_session(scratch: Path, *, tasks: int = 2) -> SparkSession:
         .config("spark.driver.memory", "1g")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", f'"-Djava.io.tmpdir={scratch}" {_SHORT_LIVED}')
+        .config("spark.driver.extraJavaOptions", f'"-Djava.io.tmpdir={scratch}" {SHORT_LIVED}')
         .config("spark.local.dir", str(scratch))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")

@@ -1,6 +1,7 @@
 """One Spark session and one embedded cluster for all integration tests."""
 
 import os
+import subprocess
 import sys
 import uuid
 
@@ -8,12 +9,25 @@ import pytest
 
 
 @pytest.fixture(scope="session")
-def spark():
+def interpreter(tmp_path_factory):
+    """The program that Spark starts for Python: without the imports, which every query would repeat."""
+    folder = tmp_path_factory.mktemp("nursery")
+    command = [sys.executable, "-m", "tests.nursery", str(folder)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as nursery:
+        yield nursery.stdout.readline().strip()
+        nursery.stdin.close()
+
+
+@pytest.fixture(scope="session")
+def spark(interpreter):
     """A small local session: UI off, clock on UTC, and a failed task gets a second try."""
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    from benchmarks.chaos.session import SHORT_LIVED
+
+    os.environ["PYSPARK_PYTHON"] = interpreter
+    os.environ["PYSPARK_DRIVER_PYTHON"] = interpreter
     session = (
         SparkSession.builder.master("local[2, 4]")  # a task may fail three times
         .appName("yt-exactly-once-tests")
@@ -22,6 +36,7 @@ def spark():
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.extraJavaOptions", SHORT_LIVED)
         .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql.classic.dataframe import DataFrame
 
 from tests.flows import AGGREGATION, STATELESS, differences, ledger_entries, passed_on
 from tests.integration.streams import QUICK, Heard, finish
@@ -105,3 +106,34 @@ def test_several_targets_are_written_together(stream, client, tmp):
     assert differences(AGGREGATION.found(client, totals), expected) == ""
     assert {entry.batch_id for entry in ledger_entries(client, flow.ledger)} == {5}
     assert STATELESS.found(client, flow.target) == sorted(passed_on(flow.queue))
+
+
+def counted(spark):
+    """Return a change of a frame that counts the rows it computes, and the count."""
+    seen = spark.sparkContext.accumulator(0)
+
+    def change(frame):
+        def count(batches):
+            for batch in batches:
+                seen.add(batch.num_rows)
+                yield batch
+
+        return frame.mapInArrow(count, frame.schema)
+
+    return change, seen
+
+
+@pytest.mark.parametrize("is_kept", [True, False], ids=["kept", "not kept would be noticed"])
+def test_frame_of_several_targets_is_evaluated_once(stream, spark, monkeypatch, is_kept):
+    """However many targets there are; a second evaluation would commit Spark's state twice."""
+    change, seen = counted(spark)
+    flow = stream(rows=500, change=change)
+    other = STATELESS.create_target(flow.client, f"{flow.target}_too", is_sorted=True)
+    if not is_kept:
+        monkeypatch.setattr(DataFrame, "localCheckpoint", lambda frame, **_: frame)
+    targets = [Target(path=flow.target), Target(path=other)]
+    proxy = flow.cluster.proxy_urls[0]
+    finish(flow.start(TransactionalSink(targets, proxy=proxy, retry=QUICK)))
+    assert seen.value == (1_500 if is_kept else 3_000)
+    assert flow.wrong() == ""
+    assert STATELESS.found(flow.client, other) == sorted(passed_on(flow.queue))

@@ -125,6 +125,60 @@ def test_files_are_delivered_once(spark, cluster, client, tmp, tmp_path):
     )
 
 
+def test_replay_of_files_without_the_ledger_would_be_noticed(
+    spark, cluster, client, tmp, tmp_path, monkeypatch
+):
+    """Nothing but the ledger tells that the lines are there: no consumer stands in the way."""
+    target = create_table(client, f"{tmp}/lines", columns(LINES))
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "only.txt").write_text("one\ntwo")
+
+    def run():
+        sink = TransactionalSink(target, proxy=cluster.proxy_urls[0], retry=QUICK)
+        frame = spark.readStream.format("text").load(str(folder)).selectExpr("value as line")
+        finish(
+            frame.writeStream.foreachBatch(sink)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+
+    run()
+    forget_last_batch(tmp_path / "checkpoint")
+    switch_off("ledger_look_up", monkeypatch.setattr)
+    run()
+    rows = [row["line"] for row in client.select_rows(f"line from [{target}]")]
+    assert sorted(rows) == ["one", "one", "two", "two"]
+
+
+def test_replay_of_two_queues_without_the_ledger_would_be_noticed(
+    stream, client, tmp, tmp_path, monkeypatch
+):
+    """The batch of both is written again, although one of them was idle in it."""
+    first, second = (Queue.filled(client, tmp, 100, name) for name in ("first", "second"))
+    ours, theirs = stream(queue=first, consumer=""), stream(queue=second, consumer="", name="other")
+
+    def run():
+        finish(
+            ours.frame()
+            .unionByName(theirs.frame())
+            .writeStream.foreachBatch(ours.sink())
+            .option("checkpointLocation", str(tmp_path / "both"))
+            .trigger(availableNow=True)
+            .start()
+        )
+
+    run()
+    second.append(10)
+    run()
+    assert len(ours.found()) == 610
+    forget_last_batch(tmp_path / "both")
+    switch_off("ledger_look_up", monkeypatch.setattr)
+    run()
+    assert len(ours.found()) == 620
+
+
 def test_rate_source_is_delivered_once(spark, cluster, client, tmp, tmp_path):
     """Every value once and none left out, however often the query is stopped and replayed."""
     target = create_table(client, f"{tmp}/values", columns({"value": "int64?", "at": "timestamp?"}))

@@ -2,8 +2,11 @@
 
 A fresh driver starts a dozen Python processes, each of which spends seconds of processor time on imports.
 Spark is given a tiny program in place of the interpreter; it hands its arguments, environment and open
-files to the nursery, which forks a process that goes on as the interpreter would have. All of them stay in
-the driver's session, and are killed and stopped with it.
+files to the nursery, which forks a process that goes on as the interpreter would have.
+
+A driver that is killed forks its nursery off itself: all of them stay in its session, and are killed and
+stopped with it. `python -m tests.nursery FOLDER` is one that prints the path of the program and ends with
+its standard input.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import json
 import os
 import random
 import runpy
+import selectors
 import signal
 import socket
 import sys
@@ -53,6 +57,25 @@ def open_nursery(folder: Path, report: int) -> Path:
         folder: for the interpreter.
         report: file descriptor whose end must be noticed, and that nobody else may hold.
     """
+    listener, program = _listen(folder)
+    if os.fork() == 0:
+        os.close(report)
+        _serve(listener)
+    listener.close()
+    return program
+
+
+def main(folder: str) -> None:
+    """Be a nursery until standard input ends."""
+    listener, program = _listen(Path(folder))
+    sys.stdout.write(f"{program}\n")
+    sys.stdout.flush()
+    # Whoever is forked has streams of its own; only the parent's end must count here.
+    _serve(listener, os.dup(sys.stdin.fileno()))
+
+
+def _listen(folder: Path) -> tuple[socket.socket, Path]:
+    """Import everything; return what requests come from, and the program that sends them."""
     for module in _IMPORTED:
         importlib.import_module(module)
     # An abstract address, as the names of working folders may be too long for one.
@@ -60,21 +83,23 @@ def open_nursery(folder: Path, report: int) -> Path:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(address)
     listener.listen()
-    if os.fork() == 0:
-        os.close(report)
-        _serve(listener)
-    listener.close()
     program = folder / f"python-{os.getpid()}"
     program.write_text(_INTERPRETER.format(python=sys.executable, address=address))
     program.chmod(0o700)
-    return program
+    return listener, program
 
 
-def _serve(listener: socket.socket) -> NoReturn:
-    """Fork a process per request, for ever."""
+def _serve(listener: socket.socket, parent: int | None = None) -> NoReturn:
+    """Fork a process per request, until a file descriptor ends or for ever."""
     # Nobody waits for the children here: the one who asked for a process waits for its word.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    ready = selectors.DefaultSelector()
+    ready.register(listener, selectors.EVENT_READ)
+    if parent is not None:
+        ready.register(parent, selectors.EVENT_READ)
     while True:
+        if any(key.fileobj == parent for key, _ in ready.select()):
+            os._exit(0)
         connection, _ = listener.accept()
         if os.fork() == 0:
             listener.close()
@@ -122,3 +147,7 @@ def _run(arguments: list[str]) -> int:
         code: Any = end.code
         return code if isinstance(code, int) else int(code is not None)
     return 0
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
