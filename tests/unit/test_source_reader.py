@@ -422,6 +422,37 @@ def test_busy_query_looks_at_its_consumer_once_a_second():
     assert queue.moves == [(0, 0, 10), (0, 10, 40), (0, 40, 50)]
 
 
+def test_consumer_that_the_sink_moves_is_looked_at_less_and_less():
+    """Half a minute apart in the end, so that small batches do not pay for it."""
+    queue, clock = FakeQueue(10), Clock()
+    source = reader(queue, clock)
+    end, looks = source.initialOffset(), []
+    queue.stored_offsets = lambda *_: looks.append(clock.now - 100) or dict(queue.stored)
+    for second in range(130):
+        clock.now, queue.uppers = 100.0 + second, [10 * (second + 1)]
+        end = everything(source, end)
+        queue.stored = {0: end["partitions"]["0"]}
+        source.commit(end)
+        assert everything(source, end) is end
+    assert looks == [0, 2, 6, 14, 30, 60, 90, 120]
+    assert queue.moves == []
+
+
+def test_consumer_that_the_sink_leaves_is_looked_at_often_again():
+    """From the next look on, and whenever everything was read."""
+    queue, clock = FakeQueue(10), Clock()
+    source = reader(queue, clock)
+    end = everything(source, source.initialOffset())
+    queue.stored = {0: 10}
+    source.commit(end)
+    for upper, second in ((20, 1.0), (30, 2.0), (40, 2.5)):
+        queue.uppers, clock.now = [upper], 100.0 + second
+        end = everything(source, end)
+        source.commit(end)
+        assert everything(source, end) is end
+    assert queue.moves == [(0, 10, 30), (0, 30, 40)]
+
+
 def test_commit_leaves_a_consumer_that_is_there_or_ahead():
     """The sink has moved it in its transaction."""
     queue = FakeQueue(10, 5)

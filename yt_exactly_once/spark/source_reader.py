@@ -59,8 +59,12 @@ IDLE_INTERVAL = 0.1
 CATCH_UP_INTERVAL = 1.0
 """Seconds between two looks at the consumer while batches follow each other without a pause.
 
-Nothing depends on it: Spark's log says where to read, and a sink of ours moves the consumer itself.
+Nothing depends on it: Spark's log says where to read, and a sink of ours moves the consumer itself. Each
+look that finds it moved already doubles the time to the next one.
 """
+
+LONGEST_CATCH_UP_INTERVAL = 30.0
+"""Seconds between two looks at a consumer that was always found where it should be."""
 
 _MOVES = 5
 """How often a consumer that somebody else moves at the same time is tried to be moved."""
@@ -101,7 +105,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: list[int] | None = None
         self._bounds: list[PartitionBounds] | None = None
         self._idle_since: float | None = None
-        self._next_catch_up: float | None = None
+        self._catch_up_interval = CATCH_UP_INTERVAL
+        self._next_catch_up = clock()
         self._committed: QueueOffset | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -160,7 +165,10 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         if all(end == here.partitions.get(partition, 0) for partition, end in ends.items()):
             self._idle_since = self._clock()
-            self._catch_up_now()
+            if self._catch_up_interval == CATCH_UP_INTERVAL:
+                self._catch_up_now()
+            else:
+                self._catch_up_when_due()
             if self._target is not None and here.partitions != here.start:
                 # Spark does not report the last batch of an AvailableNow run as committed; that it
                 # plans the next one from here says the same.
@@ -212,7 +220,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """Move the consumer to `end` where it is behind; a sink of ours has usually done that.
 
-        While there is always something to read, the consumer is looked at once a second, not once a batch.
+        While there is always something to read, the consumer is looked at once a second, not once a
+        batch, and less often where a sink moves it.
 
         Raises:
             OffsetConflictError: somebody else keeps moving the consumer, and it is still behind.
@@ -221,14 +230,22 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not offset.is_of(self._info.id):
             return
         self._committed = offset
-        if self._next_catch_up is None or self._clock() >= self._next_catch_up:
+        self._catch_up_when_due()
+
+    def _catch_up_when_due(self) -> None:
+        if self._clock() >= self._next_catch_up:
             self._catch_up_now()
 
     def _catch_up_now(self) -> None:
         if self._committed is not None:
-            self._catch_up(self._committed)
+            was_behind = self._catch_up(self._committed)
             self._committed = None
-            self._next_catch_up = self._clock() + CATCH_UP_INTERVAL
+            self._catch_up_interval = (
+                CATCH_UP_INTERVAL
+                if was_behind
+                else min(2 * self._catch_up_interval, LONGEST_CATCH_UP_INTERVAL)
+            )
+            self._next_catch_up = self._clock() + self._catch_up_interval
 
     def _offset(self, positions: dict[int, int]) -> QueueOffset:
         path, consumer = self._queue.path, self._queue.consumer
@@ -344,22 +361,25 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             remedy = f"{NEW_QUERY}; or set fail_on_data_loss to false to go on at its first row"
             raise created_anew(self._queue.path, self._queue.consumer, remedy)
 
-    def _catch_up(self, offset: QueueOffset) -> None:
+    def _catch_up(self, offset: QueueOffset) -> bool:
+        """Move the consumer to an offset where it is behind; tell whether it was."""
         if self._queue.consumer is None:
-            return
+            return False
+        was_behind = False
         for tries_left in reversed(range(_MOVES)):
             stored = self._stored(offset.partitions)
             try:
                 for partition, end in offset.partitions.items():
                     stands = stored.get(partition, 0)
                     if stands < end:
+                        was_behind = True
                         self._patiently(partial(self._queue.advance, partition, stands, end))
+                break
             except (OffsetConflictError, ConflictError):
                 # Moved by somebody else in between: look again, there may be nothing left to do.
                 if not tries_left:
                     raise
-            else:
-                return
+        return was_behind
 
 
 def _describe_change(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> str:
