@@ -1,4 +1,4 @@
-"""What holds for all tests: marks by folder, and patience with a busy machine."""
+"""What holds for all tests: marks by folder, their order, and patience with a busy machine."""
 
 from __future__ import annotations
 
@@ -11,12 +11,18 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
-_MARKS = {"integration": pytest.mark.spark, "crash": pytest.mark.crash}
+_MARKS = {"crash": pytest.mark.crash, "integration": pytest.mark.spark}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    root = Path(__file__).parent
+    folders = list(_MARKS)
     for item in items:
-        folder = item.path.relative_to(root).parts[0] if item.path.is_relative_to(root) else ""
-        if folder in _MARKS:
+        if (folder := _folder(item)) in _MARKS:
             item.add_marker(_MARKS[folder])
+    # The longest first, so that no worker is left alone with them in the end.
+    items.sort(key=lambda item: (*folders, _folder(item)).index(_folder(item)))
+
+
+def _folder(item: pytest.Item) -> str:
+    root = Path(__file__).parent
+    return item.path.relative_to(root).parts[0] if item.path.is_relative_to(root) else ""
