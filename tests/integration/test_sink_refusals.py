@@ -73,7 +73,9 @@ def test_stateful_query_in_idempotent_mode_is_refused(stream):
 
 def test_unreachable_proxy_stops_the_query(flow):
     """Naming the address to check."""
-    text = flow.fail("ClusterUnavailableError", proxy=NOBODY)
+    # Left to itself, the client tries every request for some twenty seconds.
+    once = {"proxy": {"retries": {"enable": False}}}
+    text = flow.fail("ClusterUnavailableError", proxy=NOBODY, client_config=once)
     assert "Check the proxy address" in text
     flow.assert_untouched()
 
