@@ -9,6 +9,7 @@ import secrets
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from yt.logger import LOGGER
 
@@ -17,6 +18,11 @@ from benchmarks.chaos.plan import Rates
 from benchmarks.chaos.report import say, summary, to_json
 from tests.protections import PROTECTIONS
 from yt_exactly_once.config import WriteMode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarks.chaos.round import Verdict
 
 ALL = "all"
 
@@ -30,6 +36,12 @@ def main(arguments: list[str] | None = None) -> int:
     LOGGER.setLevel(logging.CRITICAL)
     seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
     modes = tuple(WriteMode) if options.mode == ALL else (WriteMode(options.mode),)
+
+    def save(verdicts: Sequence[Verdict]) -> None:
+        if options.json is not None:
+            report = to_json(seed, verdicts)
+            options.json.write_text(json.dumps(report, indent=2, default=str) + "\n")
+
     verdicts = run(
         RunOptions(
             minutes=options.minutes,
@@ -41,12 +53,10 @@ def main(arguments: list[str] | None = None) -> int:
             parent=options.folder,
             keep=options.keep,
             off=options.off,
-        )
+        ),
+        save,
     )
-    report = to_json(seed, verdicts)
-    say("\n" + summary(report))
-    if options.json is not None:
-        options.json.write_text(json.dumps(report, indent=2, default=str) + "\n")
+    say("\n" + summary(to_json(seed, verdicts)))
     violated = [verdict for verdict in verdicts if verdict.violations]
     for verdict in violated:
         say(
@@ -66,7 +76,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=3.0, help="for all modes together")
     parser.add_argument("--seed", type=int, help="default: a new one, which is printed")
     parser.add_argument("--mode", choices=[*WriteMode, ALL], default=ALL)
-    parser.add_argument("--json", type=Path, help="file for the report")
+    parser.add_argument("--json", type=Path, help="file for the report, written after every round")
     parser.add_argument("--kills-per-minute", type=float, default=rates.kills)
     parser.add_argument("--stops-per-minute", type=float, default=rates.stops)
     parser.add_argument(

@@ -18,6 +18,8 @@ from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.java import require_java
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     from yt_exactly_once.config import WriteMode
 
 PROXIES = 3
@@ -50,14 +52,19 @@ class RunOptions:
     off: str = ""
 
 
-def run(options: RunOptions) -> list[Verdict]:
-    """Run all rounds and return their verdicts."""
+def run(options: RunOptions, save: Callable[[Sequence[Verdict]], None]) -> list[Verdict]:
+    """Run all rounds and return their verdicts.
+
+    Args:
+        options: what to run.
+        save: given the verdicts so far after every round: an hour is long, and may end early.
+    """
     require_java()
     folder = Path(tempfile.mkdtemp(prefix="yt-chaos-", dir=options.parent))
     say(f"Seed {options.seed}; working folder {folder}")
     verdicts: list[Verdict] = []
     try:
-        _run_in(folder, options, verdicts)
+        _run_in(folder, options, verdicts, save)
     finally:
         bad = [verdict for verdict in verdicts if verdict.violations]
         if bad or not verdicts or options.keep:
@@ -67,20 +74,27 @@ def run(options: RunOptions) -> list[Verdict]:
     return verdicts
 
 
-def _run_in(folder: Path, options: RunOptions, verdicts: list[Verdict]) -> None:
+def _run_in(
+    folder: Path,
+    options: RunOptions,
+    verdicts: list[Verdict],
+    save: Callable[[Sequence[Verdict]], None],
+) -> None:
     fleet = Fleet(folder / "drivers", off=options.off)
     with LocalCluster(folder / "cluster", proxies=PROXIES) as cluster:
         network = Network(cluster, folder / "faults.jsonl")
         try:
             arena = Arena(cluster, network, fleet, folder, Progress(), options.keep)
             for mode in options.modes:
-                _run_mode(arena, mode, options, verdicts)
+                for verdict in _rounds(arena, mode, options):
+                    verdicts.append(verdict)
+                    save(verdicts)
         finally:
             fleet.close()
             network.close()
 
 
-def _run_mode(arena: Arena, mode: WriteMode, options: RunOptions, verdicts: list[Verdict]) -> None:
+def _rounds(arena: Arena, mode: WriteMode, options: RunOptions) -> Iterator[Verdict]:
     began, share = time.monotonic(), options.minutes * 60 / len(options.modes)
     number = options.only_round or 0
     while (left := began + share - time.monotonic()) > 0:
@@ -92,7 +106,6 @@ def _run_mode(arena: Arena, mode: WriteMode, options: RunOptions, verdicts: list
             f"{plan.partitions} partitions, {plan.rows_per_partition} rows each per batch"
         )
         verdict = Round(arena, plan, seconds).run()
-        verdicts.append(verdict)
         numbers = verdict.tally.numbers
         say(
             f"  {'VIOLATED' if verdict.violations else 'kept'}: {verdict.tally.faults.total()} faults, "
@@ -102,6 +115,7 @@ def _run_mode(arena: Arena, mode: WriteMode, options: RunOptions, verdicts: list
         )
         for violation in verdict.violations:
             say(f"  {violation}")
+        yield verdict
         number += 1
         if options.only_round is not None:
             return
