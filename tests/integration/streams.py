@@ -189,3 +189,18 @@ def forget_last_batch(checkpoint: Path) -> int:
     for name in (str(last), f".{last}.crc"):
         (commits / name).unlink(missing_ok=True)
     return last
+
+
+def counted(spark):
+    """Return a change of a frame that counts the rows it computes, and the count."""
+    seen = spark.sparkContext.accumulator(0)
+
+    def change(frame):
+        def count(batches):
+            for batch in batches:
+                seen.add(batch.num_rows)
+                yield batch
+
+        return frame.mapInArrow(count, frame.schema)
+
+    return change, seen

@@ -7,7 +7,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.classic.dataframe import DataFrame
 
 from tests.flows import AGGREGATION, STATELESS, differences, ledger_entries, passed_on
-from tests.integration.streams import QUICK, Heard, finish
+from tests.integration.streams import QUICK, Heard, counted, finish
 from yt_exactly_once import Event, Target, TransactionalSink
 
 SPLIT = {"split_oversized": True, "rows_per_tablet_limit": 1_500, "dyn_batch_size": 500}
@@ -106,21 +106,6 @@ def test_several_targets_are_written_together(stream, client, tmp):
     assert differences(AGGREGATION.found(client, totals), expected) == ""
     assert {entry.batch_id for entry in ledger_entries(client, flow.ledger)} == {5}
     assert STATELESS.found(client, flow.target) == sorted(passed_on(flow.queue))
-
-
-def counted(spark):
-    """Return a change of a frame that counts the rows it computes, and the count."""
-    seen = spark.sparkContext.accumulator(0)
-
-    def change(frame):
-        def count(batches):
-            for batch in batches:
-                seen.add(batch.num_rows)
-                yield batch
-
-        return frame.mapInArrow(count, frame.schema)
-
-    return change, seen
 
 
 @pytest.mark.parametrize("is_kept", [True, False], ids=["kept", "not kept would be noticed"])

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from tests.flows import AGGREGATION, passed_on
-from tests.integration.streams import Heard, finish
+from tests.integration.streams import Heard, counted, finish
 from yt_exactly_once import Event, TransactionalSink
 
 
@@ -148,17 +148,8 @@ def test_order_of_every_partition_is_kept_in_a_tablet_of_its_own(stream):
 
 def test_frame_is_evaluated_once_whatever_the_attempts(stream, faults, spark):
     """Attempts send the payloads of one evaluation: a second one would commit Spark's state twice."""
-    seen = spark.sparkContext.accumulator(0)
-
-    def counted(frame):
-        def count(batches):
-            for batch in batches:
-                seen.add(batch.num_rows)
-                yield batch
-
-        return frame.mapInArrow(count, frame.schema)
-
-    flow = stream(change=counted)
+    change, seen = counted(spark)
+    flow = stream(change=change)
     faults.inject("lose_request", "commit_transaction", count=3)
     told = flow.run()
     assert told.count(Event.RETRY_SCHEDULED) == 3
