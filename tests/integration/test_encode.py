@@ -81,6 +81,20 @@ def test_large_arrow_batch_is_cut_into_chunks(spark):
     assert [chunk.row_count for chunk in chunks] == [50, 50]
 
 
+def test_struct_that_is_null_may_have_members_that_must_not_be(spark):
+    """Wherever it stands; PySpark's own way to Arrow refuses such rows."""
+    frame = spark.range(2).selectExpr(
+        "id",
+        "if(id = 0, named_struct('x', 1), null) as `one.two`",
+        "array(if(id = 0, null, named_struct('x', named_struct('y', 2)))) as deep",
+    )
+    with pytest.raises(pa.ArrowInvalid, match="cannot be viewed as non-nullable"):
+        frame.toArrow()
+    (chunk,) = payloads(frame)
+    rows = [(row[b"one.two"], row[b"deep"]) for row in rows_of(chunk)]
+    assert rows == [({b"x": 1}, [None]), (None, [{b"x": {b"y": 2}}])]
+
+
 def test_empty_partitions_yield_nothing(spark):
     """A payload without rows would be a request for nothing."""
     chunks = payloads(spark.range(0, 100, 1, 4).where("id >= 80"))

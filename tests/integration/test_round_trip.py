@@ -153,7 +153,6 @@ def test_random_tables_pass_through_spark(spark, cluster, client, tmp, tmp_path)
         trip.assert_kept(batch_of(frame, logical, rows), tmp_path / str(start))
 
 
-@on_request
 def test_frame_of_every_type_passes_through_spark(trip, tmp_path):
     """Full, empty and full again."""
     columns = [{"name": "id", "type_v3": "int64"}]

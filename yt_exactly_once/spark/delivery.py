@@ -21,6 +21,7 @@ from yt_exactly_once.commit.parts import Payload, TargetRows
 from yt_exactly_once.errors import AmbiguousOrderError, ConfigError
 from yt_exactly_once.spark.encode import Kind, encode_frame, plain_columns
 from yt_exactly_once.spark.placement import TABLET_COLUMN
+from yt_exactly_once.spark.schema import named_column
 from yt_exactly_once.spark.tasks import (
     KEY_HASH_COLUMNS,
     REPORT_SCHEMA,
@@ -159,7 +160,7 @@ def insert_from_tasks(
     Raises:
         NotOneToOneError: two rows have one key.
     """
-    keys = [f"`{name}`" for name in target.plan.key_names] if unique_keys else []
+    keys = [named_column(name) for name in target.plan.key_names]
     if unique_keys:
         wide, narrow = KEY_HASH_COLUMNS
         frame = frame.withColumns({wide: sf.xxhash64(*keys), narrow: sf.hash(*keys)})

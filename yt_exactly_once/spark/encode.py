@@ -18,6 +18,7 @@ from yt_exactly_once.codec.changes import changes
 from yt_exactly_once.codec.rejects import Rejects, find_faults, without
 from yt_exactly_once.codec.rows import WireFormat, encode, joined, row_fragments
 from yt_exactly_once.errors import EncodingError
+from yt_exactly_once.spark.schema import named_column, with_nullable_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -186,7 +187,9 @@ def encode_frame(frame: DataFrame, encoder: RowEncoder, *, dyn_batch_size: int) 
         EncodingError: a value that its column cannot take.
     """
     numbered = frame.withColumn(PARTITION_COLUMN, sf.spark_partition_id())
-    batches = [batch for batch in numbered.toArrow().to_batches() if batch.num_rows]
+    arrived = _with_nullable_members(numbered).toArrow()
+    batches = [batch for batch in arrived.to_batches() if batch.num_rows]
+    del arrived
     small = sum(batch.num_rows for batch in batches) <= min(SMALL_BATCH, dyn_batch_size)
     if small and len(batches) > 1 and not encoder.order_matters:
         yield from encoder.together(merged(batches))
@@ -195,6 +198,17 @@ def encode_frame(frame: DataFrame, encoder: RowEncoder, *, dyn_batch_size: int) 
     for partition, rows in groupby(_drained(batches), _partition):
         for chunk in chunks(rows, dyn_batch_size):
             yield from encoder.pieces(chunk, partition)
+
+
+def _with_nullable_members(frame: DataFrame) -> DataFrame:
+    """Let members of structs be null, in the columns where that makes a difference."""
+    return frame.withColumns(
+        {
+            field.name: named_column(field.name).cast(loose)
+            for field in frame.schema
+            if (loose := with_nullable_members(field.dataType)) != field.dataType
+        }
+    )
 
 
 def _partition(batch: pa.RecordBatch) -> int:

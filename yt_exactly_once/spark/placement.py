@@ -15,6 +15,7 @@ import pyspark.sql.functions as sf
 
 from yt_exactly_once.codec.schema import SOURCE_TABLET_COLUMN
 from yt_exactly_once.errors import ConfigError, EncodingError
+from yt_exactly_once.spark.schema import named_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -124,8 +125,7 @@ class Placement:
         count = sf.lit(self.tablet_count)
         match self.rule:
             case tuple(names):
-                escaped = (name.replace("`", "``") for name in names)
-                return sf.pmod(sf.xxhash64(*(sf.col(f"`{name}`") for name in escaped)), count)
+                return sf.pmod(sf.xxhash64(*map(named_column, names)), count)
             case "preserve":
                 return sf.col(SOURCE_TABLET_COLUMN)
             case _:

@@ -5,7 +5,10 @@ Only types are looked at. Which of them fit a table's columns is decided in `cod
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
+import pyspark.sql.functions as sf
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -33,6 +36,9 @@ from pyspark.sql.types import (
 )
 
 from yt_exactly_once.errors import SchemaMismatchError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 _TO_ARROW: dict[type[DataType], pa.DataType] = {
     BooleanType: pa.bool_(),
@@ -142,3 +148,30 @@ def _arrow_type(spark: DataType, column: str) -> pa.DataType:
                 remedy=_REMEDIES.get(type(spark), _REMEDY).replace("{x}", column),
                 column=column,
             )
+
+
+def named_column(name: str) -> Column:
+    """Return a column of a frame; Spark takes a dot in a bare name for a path into a struct."""
+    escaped = name.replace("`", "``")
+    return sf.col(f"`{escaped}`")
+
+
+def with_nullable_members(kind: DataType) -> DataType:
+    """Return a type whose structs, at any depth, may have nulls for members.
+
+    Where a struct is null, Arrow has nulls in place of its members too, and PySpark's `toArrow` refuses
+    those of members that must not be null.
+    """
+    if isinstance(kind, StructType):
+        return StructType(
+            [
+                StructField(field.name, with_nullable_members(field.dataType), nullable=True)
+                for field in kind
+            ]
+        )
+    if isinstance(kind, ArrayType):
+        return ArrayType(with_nullable_members(kind.elementType), kind.containsNull)
+    if isinstance(kind, MapType):
+        key, value = with_nullable_members(kind.keyType), with_nullable_members(kind.valueType)
+        return MapType(key, value, kind.valueContainsNull)
+    return kind
