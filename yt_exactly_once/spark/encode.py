@@ -202,13 +202,13 @@ def encode_frame(frame: DataFrame, encoder: RowEncoder, *, dyn_batch_size: int) 
 
 def _with_nullable_members(frame: DataFrame) -> DataFrame:
     """Let members of structs be null, in the columns where that makes a difference."""
-    return frame.withColumns(
-        {
-            field.name: named_column(field.name).cast(loose)
-            for field in frame.schema
-            if (loose := with_nullable_members(field.dataType)) != field.dataType
-        }
-    )
+    loose = {
+        field.name: named_column(field.name).cast(kind)
+        for field in frame.schema
+        if (kind := with_nullable_members(field.dataType)) != field.dataType
+    }
+    # Most frames have none, and every step costs Spark an analysis of its own.
+    return frame.withColumns(loose) if loose else frame
 
 
 def _partition(batch: pa.RecordBatch) -> int:
