@@ -122,9 +122,9 @@ POINTS = (
 BY_NAME = {point.name: point for point in POINTS}
 
 QUICK = (
-    replace(BASE, repetitions=3),
-    replace(BY_NAME["rows-10000"], repetitions=4, contenders=(FLOOR, *MODES, IDEMPOTENT, LIMIT)),
+    replace(BASE, repetitions=5, contenders=(*_OURS, LIMIT, DELTA, POSTGRES)),
+    replace(BY_NAME["rows-10000"], repetitions=5, contenders=(*_OURS, LIMIT)),
     replace(BY_NAME["tiny-queue-1"], repetitions=8),
-    replace(BY_NAME["tiny-queue-16"], repetitions=3),
+    replace(BY_NAME["tiny-queue-16"], repetitions=5, contenders=(FLOOR, *MODES)),
 )
 """What `--quick` measures: enough for the modes' ratios, in less than three minutes."""
