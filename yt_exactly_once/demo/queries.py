@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -40,6 +40,8 @@ _SOURCE_ROW = "__spyt_streaming_src_row_index"
 _SPARK_DETAILS = "\n=== Streaming Query ==="
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A JVM that is killed within a minute has no use for its slower compiler."""
+
+_LOOK_SECONDS = 0.1
 
 _LATE_MINUTES = 15
 _VERY_LATE_MINUTES = 60
@@ -73,6 +75,7 @@ def _run_to_the_end(spark: SparkSession, options: ChildOptions, report: Report) 
     first, last = options.proxies[0], options.proxies[-1]
     flights = enrich(_read(spark, FLIGHTS, options, first), airlines)
     statistics = delays(_read(spark, STATISTICS, options, last))
+    # One after the other: Spark does not bear two queries of one Python source that start at once.
     running = [
         _start(flights, FLIGHTS, options, report, proxy=first, output_mode="append"),
         _start(statistics, STATISTICS, options, report, proxy=last, output_mode="update"),
@@ -174,13 +177,15 @@ def _start(
     proxy: str,
     output_mode: str,
 ) -> StreamingQuery:
-    sink = TransactionalSink(
-        query.target,
-        mode=options.mode,
-        proxy=proxy,
-        listener=report.of(query),
-    )
-    return (
+    """Start a query, and return when its first batch has begun or it has nothing to do."""
+    begun, tell = threading.Event(), report.of(query)
+
+    def listen(event: str, fields: dict[str, Any]) -> None:
+        begun.set()
+        tell(event, fields)
+
+    sink = TransactionalSink(query.target, mode=options.mode, proxy=proxy, listener=listen)
+    running = (
         frame.writeStream.foreachBatch(sink)
         .queryName(query.name)
         .outputMode(output_mode)
@@ -188,6 +193,9 @@ def _start(
         .trigger(availableNow=True)
         .start()
     )
+    while running.isActive and not begun.wait(_LOOK_SECONDS):
+        pass
+    return running
 
 
 def _die_with_the_parent() -> None:
