@@ -85,4 +85,4 @@ def _column(kind: Any, numbers: np.ndarray[Any, Any], width: int) -> pa.Array:
             )
         case _:
             message = f"No rows of type {kind}"
-            raise NotImplementedError(message)
+            raise TypeError(message)

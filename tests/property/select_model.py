@@ -256,7 +256,7 @@ class _Run:
             case syntax.Like((text,), _, (pattern,), None):
                 found = [self.evaluate(part, scope).data for part in (pattern, text)]
                 return boolean(None if None in found else matches(*found))
-        raise NotImplementedError(node)
+        raise TypeError(f"No query has a node like {node}")
 
     def name(self, name: str, table: str | None, scope: Scope) -> Value:
         if scope.keys is not None and name in scope.keys:

@@ -165,10 +165,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         if all(end == here.partitions.get(partition, 0) for partition, end in ends.items()):
             self._idle_since = self._clock()
-            if self._catch_up_interval == CATCH_UP_INTERVAL:
-                self._catch_up_now()
-            else:
-                self._catch_up_when_due()
+            self._catch_up_when_due(is_idle=True)
             if self._target is not None and here.partitions != here.start:
                 # Spark does not report the last batch of an AvailableNow run as committed; that it
                 # plans the next one from here says the same.
@@ -232,20 +229,19 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._committed = offset
         self._catch_up_when_due()
 
-    def _catch_up_when_due(self) -> None:
-        if self._clock() >= self._next_catch_up:
-            self._catch_up_now()
-
-    def _catch_up_now(self) -> None:
-        if self._committed is not None:
-            was_behind = self._catch_up(self._committed)
-            self._committed = None
-            self._catch_up_interval = (
-                CATCH_UP_INTERVAL
-                if was_behind
-                else min(2 * self._catch_up_interval, LONGEST_CATCH_UP_INTERVAL)
-            )
-            self._next_catch_up = self._clock() + self._catch_up_interval
+    def _catch_up_when_due(self, *, is_idle: bool = False) -> None:
+        """Look after the consumer; while idle at once, unless a sink was seen to move it."""
+        at_once = is_idle and self._catch_up_interval == CATCH_UP_INTERVAL
+        if self._committed is None or not (at_once or self._clock() >= self._next_catch_up):
+            return
+        was_behind = self._catch_up(self._committed)
+        self._committed = None
+        self._catch_up_interval = (
+            CATCH_UP_INTERVAL
+            if was_behind
+            else min(2 * self._catch_up_interval, LONGEST_CATCH_UP_INTERVAL)
+        )
+        self._next_catch_up = self._clock() + self._catch_up_interval
 
     def _offset(self, positions: dict[int, int]) -> QueueOffset:
         path, consumer = self._queue.path, self._queue.consumer
