@@ -7,6 +7,7 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -47,13 +48,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 def table(timings: Sequence[Timing]) -> Iterator[str]:
     """Yield the lines of the table."""
-    yield "| part | work | ms, median | ms, best to worst | rows/s | MB/s | round trips |"
-    yield "|---|---|---|---|---|---|---|"
+    yield "| part | work | ms, median | ms, best to worst | own CPU, ms | rows/s | MB/s | round trips |"
+    yield "|---|---|---|---|---|---|---|---|"
     for timing in timings:
         middle = timing.middle
         yield (
             f"| {timing.part} | {timing.work} | {middle * 1e3:.1f} "
             f"| {min(timing.seconds) * 1e3:.1f} to {max(timing.seconds) * 1e3:.1f} "
+            f"| {f'{median(timing.cpu_seconds) * 1e3:.1f}' if timing.cpu_seconds else ''} "
             f"| {f'{timing.rows / middle:,.0f}' if timing.rows else ''} "
             f"| {f'{timing.bytes / middle / 1e6:.0f}' if timing.bytes else ''} "
             f"| {timing.requests or ''} |"

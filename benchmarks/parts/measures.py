@@ -10,7 +10,7 @@ from yt.wrapper import YsonFormat
 from yt.wrapper.format import ArrowFormat
 
 from benchmarks.parts.rows import ROWS, Sample
-from benchmarks.parts.timing import Timing, timed
+from benchmarks.parts.timing import Timing, in_turn, timed
 from yt_exactly_once.codec.rows import WireFormat, decode
 from yt_exactly_once.codec.schema import SOURCE_ROW_COLUMN
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
@@ -113,29 +113,24 @@ class Measures:
             ROWS,
             size,
         )
-        yield Timing(
-            "pull",
-            f"{name}, bytes only",
-            timed(lambda: list(pieces()), self._repetitions),
-            ROWS,
-            size,
-        )
-        yield Timing(
-            "pull",
-            f"{name}, bare loop that decodes",
-            timed(lambda: [decode(piece, sample.pulled) for piece in pieces()], self._repetitions),
-            ROWS,
-            size,
-        )
-        yield Timing("pull", f"{name}, rows as dicts", timed(dicts, self._repetitions), ROWS, size)
         reader = self._reader(path, sample)
-        yield Timing(
-            "pull",
-            f"{name}, the source's reader",
-            timed(lambda: list(reader.read(QueueRange(0, 0, ROWS))), self._repetitions),
-            ROWS,
-            size,
-        )
+        works = {
+            "bytes only": lambda: list(pieces()),
+            "bare loop that decodes": lambda: [decode(piece, sample.pulled) for piece in pieces()],
+            "rows as dicts": dicts,
+            "the source's reader": lambda: list(reader.read(QueueRange(0, 0, ROWS))),
+        }
+        for work, measured in zip(
+            works, in_turn(list(works.values()), self._repetitions), strict=True
+        ):
+            yield Timing(
+                "pull",
+                f"{name}, {work}",
+                measured.seconds,
+                ROWS,
+                size,
+                cpu_seconds=measured.cpu_seconds,
+            )
 
     def _reader(self, path: str, sample: Sample) -> RangeReader:
         def indexed(piece: bytes) -> Any:

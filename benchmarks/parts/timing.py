@@ -9,7 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Timing:
         rows: rows of one repetition; 0 where rows are not the measure.
         bytes: bytes of one repetition; 0 where bytes are not the measure.
         requests: round trips of one repetition.
+        cpu_seconds: processor time of this process; empty where it was not taken.
     """
 
     part: str
@@ -31,6 +32,7 @@ class Timing:
     rows: int = 0
     bytes: int = 0
     requests: int = 0
+    cpu_seconds: tuple[float, ...] = ()
 
     @property
     def middle(self) -> float:
@@ -40,14 +42,42 @@ class Timing:
 
 def timed(work: Callable[[], object], repetitions: int) -> tuple[float, ...]:
     """Repeat the work, after one time that does not count, with the garbage collector off."""
-    work()
-    seconds = []
+    (measured,) = in_turn([work], repetitions)
+    return measured.seconds
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the repetitions of a piece of work took.
+
+    Attributes:
+        seconds: of wall time.
+        cpu_seconds: of this process's processor time.
+    """
+
+    seconds: tuple[float, ...]
+    cpu_seconds: tuple[float, ...]
+
+
+def in_turn(works: Sequence[Callable[[], object]], repetitions: int) -> list[Measured]:
+    """Repeat several pieces of work, one of each at a time, so that drift hits all alike.
+
+    The first round does not count, and the garbage collector is off.
+    """
+    taken: list[list[tuple[float, float]]] = [[] for _ in works]
     gc.disable()
     try:
-        for _ in range(repetitions):
-            began = time.perf_counter()
-            work()
-            seconds.append(time.perf_counter() - began)
+        for _ in range(repetitions + 1):
+            for work, times in zip(works, taken, strict=True):
+                began, busy = time.perf_counter(), time.process_time()
+                work()
+                times.append((time.perf_counter() - began, time.process_time() - busy))
     finally:
         gc.enable()
-    return tuple(seconds)
+    return [
+        Measured(
+            tuple(wall for wall, _ in times[1:]),
+            tuple(cpu for _, cpu in times[1:]),
+        )
+        for times in taken
+    ]

@@ -510,6 +510,30 @@ def test_atomicity_of_table_and_writer_must_agree(client, raw, tmp):
     assert lookup(client, path, 1) == [{"k": 1, "v": "mine"}]
 
 
+@pytest.mark.parametrize("count", [1, 24, 25, 26, 51])
+@pytest.mark.parametrize("width", [1, 3, 500, 1_000])
+def test_rows_are_appended_in_order_whatever_their_number_and_width(client, tmp, count, width):
+    """Some rows, some columns: each row has its own values, and the order is that of the request."""
+    columns = [{"name": f"c{place}", "type": "int64"} for place in range(width)]
+    path = create(client, f"{tmp}/t", columns)
+    rows = [
+        {f"c{place}": number * width + place for place in range(width)} for number in range(count)
+    ]
+    client.insert_rows(path, rows)
+    pulled = list(client.pull_queue(path, 0, 0))
+    assert [row.pop("$row_index") for row in pulled] == list(range(count))
+    assert [{name: row[name] for name in rows[0]} for row in pulled] == rows
+
+
+@pytest.mark.embedded_only("how many columns it keeps")
+def test_table_of_more_columns_than_a_row_can_have_is_refused_in_words(client, tmp):
+    """A schema of thousands of columns is told to be too wide here; nothing is left of the table."""
+    wide = [{"name": f"c{place}", "type": "int64"} for place in range(2_500)]
+    with pytest.raises(YtResponseError, match="up to 1900 columns"):
+        create(client, f"{tmp}/t", wide)
+    assert not client.exists(f"{tmp}/t")
+
+
 def test_empty_insert_is_harmless(client, tmp):
     """No rows, no effect, no error."""
     path = create(client, f"{tmp}/t")

@@ -34,6 +34,9 @@ _WRITER_CACHE = 32_000
 _READER_CACHE = 4_000
 """Kilobytes; there is a reader for every thread and every open transaction."""
 
+_PAGE_BYTES = 16_384
+"""Rows of a kilobyte then lie within a page; with SQLite's default they take four times as long."""
+
 
 class Store:
     """Connections to one database file.
@@ -69,6 +72,8 @@ class Store:
             check_same_thread=False,
             cached_statements=512,
         )
+        # Counts for a new file only.
+        connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
         connection.execute("PRAGMA journal_mode = WAL")
         # NORMAL keeps every commit over a killed process; only a power cut may lose the newest ones.
         connection.execute("PRAGMA synchronous = NORMAL")

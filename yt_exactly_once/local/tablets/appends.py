@@ -7,7 +7,7 @@ order of the batches. It never checks anything: what arrives here is part of a s
 from __future__ import annotations
 
 import time
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.tablets import values
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.store import Store
     from yt_exactly_once.local.tablets.layout import TableLayout
     from yt_exactly_once.local.tablets.modifications import Batch
+
+_ROWS_PER_STATEMENT = 25
+_PARAMETERS_PER_STATEMENT = 999
+"""As many as every SQLite takes (`SQLITE_MAX_VARIABLE_NUMBER`)."""
 
 Part = tuple[int, list[str], "list[list[Any]]", "list[int] | int", int]
 """Rows for one tablet: its index, column names, columns, weights, row count."""
@@ -109,13 +113,38 @@ def _apply(
         if layout.column(TIMESTAMP_COLUMN) is not None:
             sql_names.append(layout.sql_column(TIMESTAMP_COLUMN))
             literals.append(str(values.encode_uint64(timestamp)))
-        connection.executemany(
+        _insert(
+            connection,
             f'INSERT INTO {quote(layout.sql_table)} ("$tablet_index", "$ts",'
-            f" {', '.join(sql_names)}) VALUES ({index}, {timestamp}, {', '.join(literals)})",
-            zip(*given, strict=True),
+            f" {', '.join(sql_names)})",
+            f"({index}, {timestamp}, {', '.join(literals)})",
+            list(chain.from_iterable(zip(*given, strict=True))),
+            len(given),
         )
         connection.execute(
             "UPDATE tablets SET total_rows = ?, total_weight = ?, last_write_ts = ?"
             " WHERE node_id = ? AND tablet_index = ?",
             (total + count, sums[-1], timestamp, layout.node_id, index),
+        )
+
+
+def _insert(
+    connection: sqlite3.Connection, insert: str, row: str, parameters: list[Any], width: int
+) -> None:
+    """Insert rows, many per statement: a statement costs as much as a row.
+
+    Args:
+        connection: from `Store.write`.
+        insert: the statement up to its values.
+        row: the values of one row.
+        parameters: those of all rows, one row after the other.
+        width: parameters of one row.
+    """
+    rows = max(1, min(_ROWS_PER_STATEMENT, _PARAMETERS_PER_STATEMENT // width))
+    step = rows * width
+    whole = len(parameters) // step * step
+    for many, start, end, size in ((rows, 0, whole, step), (1, whole, len(parameters), width)):
+        connection.executemany(
+            f"{insert} VALUES {', '.join([row] * many)}",
+            (parameters[place : place + size] for place in range(start, end, size)),
         )

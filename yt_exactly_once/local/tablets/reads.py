@@ -29,6 +29,7 @@ LATEST_TIMESTAMPS_FROM = 0x3FFFFFFFFFFFFF00
 
 _KEYS_PER_SELECT = 500
 _ROWS_PER_FETCH = 10_000
+_TERMS_PER_GROUP = 50
 
 _TIMESTAMP = Column("$ts", "uint64", "uint64", required=True)
 
@@ -238,12 +239,21 @@ def _fitting(
 
 def weight_sql(layout: TableLayout) -> str:
     """Return the SQL expression for the data weight of a stored row."""
-    terms = ["1"]
+    fixed, terms = 1, []
     for column, name in zip(layout.columns, map(quote, layout.sql_names), strict=True):
         # Strings and composites lie as blobs and weigh their length, the rest has a fixed weight.
         if column.wire_type in types.STRING_LIKE or column.wire_type == "any":
             terms.append(f"coalesce(length({name}), 0)")
         else:
             weight = 1 if column.wire_type == "boolean" else 8
-            terms.append(str(weight) if column.required else f"({name} IS NOT NULL) * {weight}")
-    return " + ".join(terms)
+            if column.required:
+                fixed += weight
+            else:
+                terms.append(f"({name} IS NOT NULL) * {weight}")
+    return " + ".join([str(fixed), *_grouped(terms)])
+
+
+def _grouped(terms: Sequence[str]) -> list[str]:
+    """Put terms of a sum into brackets, group by group: SQLite limits the depth of an expression."""
+    starts = range(0, len(terms), _TERMS_PER_GROUP)
+    return [f"({' + '.join(terms[start : start + _TERMS_PER_GROUP])})" for start in starts]

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 TABLET_TYPE = 702
 
+_MAX_COLUMNS = 1_900
+"""SQLite takes 2 000 (`SQLITE_MAX_COLUMN`), and some are ours."""
+
 _RESERVED = frozenset(("$key", "$ts", "$deleted", "$until", "$tablet_index", "$row_index"))
 
 
@@ -49,7 +52,16 @@ def sql_names(schema: TableSchema, known: dict[str, str] | None = None) -> tuple
 def create_storage(
     connection: sqlite3.Connection, node_id: str, schema: TableSchema, names: Sequence[str]
 ) -> None:
-    """Create the SQL tables of a dynamic table."""
+    """Create the SQL tables of a dynamic table.
+
+    Raises:
+        YtError: it has more columns than SQLite takes; a row may have 1 024 values in any case.
+    """
+    if len(names) > _MAX_COLUMNS:
+        raise YtError(
+            f"The embedded cluster keeps dynamic tables of up to {_MAX_COLUMNS} columns, "
+            f"and this schema has {len(names)}"
+        )
     layout = TableLayout(node_id, node_id, schema, tuple(names), ())
     columns = "".join(f", {quote(name)}" for name in (*layout.lock_columns, *names))
     table = quote(layout.sql_table)
