@@ -42,8 +42,8 @@ def dump_yson(value: Any) -> bytes:
 
 
 def load_yson(blob: bytes) -> Any:
-    """Parse binary YSON, strings as `bytes`."""
-    return yson.loads(blob, encoding=None)
+    """Parse binary YSON into plain Python where there are no attributes, strings as `bytes`."""
+    return yson.loads(blob, encoding=None, always_create_attributes=False)
 
 
 def encode_uint64(value: int) -> int:
