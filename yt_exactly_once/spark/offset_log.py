@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlparse
 from urllib.request import url2pathname
 
@@ -39,19 +39,15 @@ class OffsetLog(Protocol):
         """Return the micro-batch that Spark is running."""
 
 
-class _Run(NamedTuple):
-    """What stays the same while a query runs."""
-
-    id: str
-    stateful: bool
-    output_mode: str
-
-
 class RunningQuery:
     """Reads the offset log and the plan of the running query through the JVM."""
 
     def __init__(self) -> None:
         self._run: _Run | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel without the objects of this process's JVM."""
+        return RunningQuery, ()
 
     def identify(self, frame: DataFrame, batch_id: int) -> MicroBatch:
         """See `OffsetLog.identify`.
@@ -73,22 +69,53 @@ class RunningQuery:
                 remedy="Use it as writeStream.foreachBatch(sink), or call it from a foreachBatch "
                 "function on the same thread",
             )
-        active = frame._jdf.sparkSession().sharedState().activeStreamingQueries()  # noqa: SLF001
-        execution = active.get(jvm.java.util.UUID.fromString(query_id))
-        log = execution.offsetLog()
-        run_id = execution.runId().toString()
-        if self._run is None or self._run.id != run_id:
-            # Asked once per run: the operators of a running query do not change, and each is a call.
-            stateful = _is_stateful(jvm, execution.lastExecution().executedPlan())
-            self._run = _Run(run_id, stateful, str(execution.outputMode()).lower())
+        run = self._run
+        # Spark has one run of a query at a time: as long as this one goes on, there is no other.
+        if run is None or run.query_id != query_id or not run.goes_on():
+            active = frame._jdf.sparkSession().sharedState().activeStreamingQueries()  # noqa: SLF001
+            self._run = run = _Run(
+                jvm, query_id, active.get(jvm.java.util.UUID.fromString(query_id))
+            )
         return MicroBatch(
             query_id=query_id,
             batch_id=batch_id,
-            run_id=run_id,
-            sources=source_ranges(_offsets(log.get(batch_id)), _offsets(log.get(batch_id - 1))),
-            stateful=self._run.stateful,
-            output_mode=self._run.output_mode,
+            run_id=run.id,
+            sources=run.sources(batch_id),
+            stateful=run.stateful,
+            output_mode=run.output_mode,
         )
+
+
+class _Run:
+    """One run of a query; what stays the same while it goes on is asked once, since each call costs.
+
+    Args:
+        jvm: of the session.
+        query_id: of the query.
+        execution: its `StreamExecution`.
+    """
+
+    def __init__(self, jvm: Any, query_id: str, execution: Any) -> None:
+        self.query_id = query_id
+        self.id = str(execution.runId().toString())
+        self.stateful = _is_stateful(jvm, execution.lastExecution().executedPlan())
+        self.output_mode = str(execution.outputMode()).lower()
+        self._execution = execution
+        self._log = execution.offsetLog()
+        self._known: tuple[int, list[str]] = -1, []
+
+    def goes_on(self) -> bool:
+        """Tell whether the run has not ended."""
+        return bool(self._execution.isActive())
+
+    def sources(self, batch_id: int) -> tuple[SourceRange, ...]:
+        """Return the ranges of a batch."""
+        number, before = self._known
+        if number != batch_id - 1:
+            before = _offsets(self._log.get(batch_id - 1))
+        now = _offsets(self._log.get(batch_id))
+        self._known = batch_id, now
+        return source_ranges(now, before)
 
 
 class CheckpointFiles:
