@@ -64,6 +64,22 @@ def test_batch_without_its_commit_log_entry_is_replayed_without_effect(stream, k
     flow.assert_exact()
 
 
+def test_one_sink_object_serves_run_after_run(stream):
+    """It tells the runs of a query apart, so the first batch of each is looked up again."""
+    flow = stream(STATELESS)
+    heard = Heard()
+    sink = flow.sink(heard)
+    for run in (1, 2, 3):
+        finish(flow.start(sink))
+        flow.assert_exact()
+        assert heard.count(Event.LEDGER_READ) == run
+        assert len(heard.of(Event.BATCH_SKIPPED)) == run - 1
+        flow.queue.append(2_000, 0)
+        flow.forget_last_batch()
+    finish(flow.start(sink))
+    flow.assert_exact()
+
+
 @pytest.mark.parametrize("kind", BROKEN_OFF, ids=named)
 def test_run_broken_off_at_every_event_ends_exactly_right(stream, kind):
     """Each run fails one event further on, in a batch of its own; the last one goes to the end."""
