@@ -25,6 +25,7 @@ import pyarrow as pa
 from yt import yson
 from yt.wrapper import JsonFormat, YsonFormat
 
+from benchmarks.arguments import positive
 from yt_exactly_once.local import LocalCluster
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ _ARROW = {
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.local_throughput", description=__doc__)
-    parser.add_argument("--rows", type=int, default=20_000, help="rows per request")
-    parser.add_argument("--repetitions", type=int, default=7, help="of which the best counts")
+    parser.add_argument("--rows", type=positive, default=20_000, help="rows per request")
+    parser.add_argument("--repetitions", type=positive, default=7, help="of which the best counts")
     parser.add_argument("--json", type=Path, help="file for the numbers")
     options = parser.parse_args(arguments)
     report = measure(options.rows, options.repetitions)

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 from yt.wrapper.format import ArrowFormat
 
+from benchmarks.arguments import positive
 from yt_exactly_once.local import LocalCluster
 
 if TYPE_CHECKING:
@@ -51,7 +52,9 @@ WORKER = "pyspark.daemon pyspark.worker"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure; return 1 when memory grew with the range or a row came out of order."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.source", description=__doc__)
-    parser.add_argument("--rows", type=int, nargs="+", default=SIZES, help="sizes of the range")
+    parser.add_argument(
+        "--rows", type=positive, nargs="+", default=SIZES, help="sizes of the range"
+    )
     parser.add_argument("--data-dir", type=Path, help="keep the queue there for the next run")
     parser.add_argument("--json", type=Path, help="write the results here as well")
     parser.add_argument("--read", help=argparse.SUPPRESS)

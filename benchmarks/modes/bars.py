@@ -1,4 +1,4 @@
-"""The bars: what the package promises about its speed, as ratios from one run."""
+"""The bars: what the package promises about its speed, as ratios within rounds and medians of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from benchmarks.modes.points import FLOOR, IDEMPOTENT, LIMIT, SNIPPET
+from benchmarks.modes.points import DOUBLING, FLOOR, IDEMPOTENT, LIMIT, SNIPPET
+from benchmarks.modes.results import METRICS, Spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from benchmarks.modes.results import PointResult
 
     Results = Mapping[str, PointResult]
+    Measure = Callable[[Results], "Spread | None"]
 
 _TRANSACTIONAL, _AT_LEAST_ONCE = "transactional", "at-least-once"
 
@@ -34,66 +36,82 @@ class Bar:
     text: str
     required: float
     at_least: bool
-    measure: Callable[[Results], float | None]
+    measure: Measure
 
     def is_met(self, value: float) -> bool:
         """Tell whether a measured number meets the bar."""
         return value >= self.required if self.at_least else value <= self.required
 
+    def verdict(self, found: Spread | None) -> str:
+        """Judge by the median, and tell when the quartiles do not agree."""
+        if found is None:
+            return "not measured"
+        sure = self.is_met(found.low) == self.is_met(found.high)
+        return ("met" if self.is_met(found.middle) else "missed") + ("" if sure else ", narrowly")
 
-def _throughput(point: str, contender: str, reference: str) -> Callable[[Results], float | None]:
-    def measure(results: Results) -> float | None:
+
+def _throughput(point: str, contender: str, reference: str) -> Measure:
+    def measure(results: Results) -> Spread | None:
         result = results.get(point)
         # Throughput is one over time, so the reference comes first.
-        ratio = result.slowdown(reference, contender) if result else None
-        return ratio.middle if ratio else None
+        return result.ratio(reference, contender) if result else None
 
     return measure
 
 
-def _added_milliseconds(results: Results) -> float | None:
+def _added_milliseconds(results: Results) -> Spread | None:
     result = results.get("tiny-queue-1")
     added = result.added(_TRANSACTIONAL, FLOOR) if result else None
-    return added.middle * 1000 if added else None
+    return Spread(added.low * 1000, added.middle * 1000, added.high * 1000) if added else None
 
 
-def _added_requests(point: str) -> Callable[[Results], float | None]:
-    def measure(results: Results) -> float | None:
+def _added_requests(point: str) -> Measure:
+    def measure(results: Results) -> Spread | None:
         result = results.get(point)
-        ours, floor = (
-            (result.requests(_TRANSACTIONAL), result.requests(FLOOR)) if result else (None, None)
-        )
-        return None if ours is None or floor is None else ours - floor
+        return result.added(_TRANSACTIONAL, FLOOR, METRICS["round_trips"]) if result else None
 
     return measure
 
 
-def _many_partitions(results: Results) -> float | None:
+def _many_partitions(results: Results) -> Spread | None:
     one, many = (
         results[point].added(_TRANSACTIONAL, FLOOR) if point in results else None
         for point in ("tiny-queue-1", "tiny-queue-16")
     )
-    return many.middle / one.middle if one and many else None
+    if one is None or many is None:
+        return None
+    # Of two spreads: the most favourable and the least favourable quartiles.
+    return Spread(many.low / one.high, many.middle / one.middle, many.high / one.low)
 
 
-def _worst_doubling(results: Results) -> float | None:
+def _worst_doubling(results: Results) -> Spread | None:
     """Return the growth of the time per doubling of the rows, the largest between two sizes."""
-    sizes = sorted(
-        (results[point].rows, median(results[point].seconds(_TRANSACTIONAL)))
-        for point in ("rows-10000", "base", "memory")
-        if point in results and results[point].seconds(_TRANSACTIONAL)
-    )
-    growths = [
+    names = ["rows-10000", *(f"rows-{rows}" for rows in DOUBLING), "rows-1000000"]
+    sizes = [
+        (results[name].rows, median(results[name].seconds(_TRANSACTIONAL)))
+        for name in names
+        if name in results and results[name].seconds(_TRANSACTIONAL)
+    ]
+    if len(sizes) < len(names):
+        return None
+    # The last step is shorter than a doubling.
+    worst = max(
         (later[1] / earlier[1]) ** (1 / math.log2(later[0] / earlier[0]))
         for earlier, later in itertools.pairwise(sizes)
-    ]
-    return max(growths, default=None)
+    )
+    return Spread(worst, worst, worst)
 
 
-def _memory(results: Results) -> float | None:
+def _memory(results: Results) -> Spread | None:
     result = results.get("memory")
-    peaks = result.of(_TRANSACTIONAL, lambda sample: sample.driver_bytes) if result else []
-    return max(peaks) / result.encoded_bytes if result and peaks else None
+    if result is None:
+        return None
+    return result.spread(
+        _TRANSACTIONAL,
+        lambda sample: (
+            None if sample.driver_bytes is None else sample.driver_bytes / result.encoded_bytes
+        ),
+    )
 
 
 BARS = (
@@ -136,14 +154,14 @@ BARS = (
     Bar("round trips added, 1 partition", 6 + 1, False, _added_requests("tiny-queue-1")),
     Bar("round trips added, 16 partitions", 6 + 16, False, _added_requests("tiny-queue-16")),
     Bar("time added with 16 partitions / with 1", 1.5, False, _many_partitions),
-    Bar("driver memory / encoded size, 1 000 000 rows", 3.0, False, _memory),
-    Bar("time per doubling of rows, 10 000 to 1 000 000", 2.1, False, _worst_doubling),
+    Bar("memory of the driver's Python / encoded size, 1 000 000 rows", 3.0, False, _memory),
+    Bar(
+        "time with twice the rows, worst step from 10 000 to 1 000 000", 2.1, False, _worst_doubling
+    ),
 )
 
 
-def measured(results: Results) -> Iterator[tuple[Bar, float]]:
-    """Yield the bars that the results have numbers for."""
+def judged(results: Results) -> Iterator[tuple[Bar, Spread | None]]:
+    """Yield all bars, with their numbers where the results have them."""
     for bar in BARS:
-        value = bar.measure(results)
-        if value is not None:
-            yield bar, value
+        yield bar, bar.measure(results)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from benchmarks.modes.points import FLOOR
-from yt_exactly_once import Event
+from benchmarks.modes.points import DOUBLING, FLOOR, STEP_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,7 +30,7 @@ _COLOURS = {
     "delta": "#ffb300",
     "postgres": "#7e57c2",
 }
-_SIZES = ("rows-1", "rows-1000", "rows-10000", "base", "rows-1000000")
+_SIZES = (1, 1_000, 10_000, *DOUBLING, 1_000_000)
 _DOTS = 110
 
 
@@ -73,7 +72,10 @@ def _throughput(axes: Any, results: Results) -> bool:
 
 
 def _batch_size(axes: Any, results: Results) -> bool:
-    sizes = [results[name] for name in _SIZES if name in results]
+    names = [*(f"rows-{rows}" for rows in _SIZES), "base"]
+    sizes = sorted(
+        (results[name] for name in names if name in results), key=lambda result: result.rows
+    )
     if len(sizes) < 2:
         return False
     for contender, colour in _COLOURS.items():
@@ -106,15 +108,16 @@ def _steps(axes: Any, results: Results) -> bool:
     if not places:
         return False
     taken = {step for result, contender in places for step in result.steps(contender)}
-    names = [step.value for step in Event if step.value in taken]
+    names = [step for step in STEP_NAMES if step in taken]
     labels = [f"{result.point}, {contender}" for result, contender in places]
     left = [0.0] * len(places)
     for step in names:
-        widths = [result.steps(contender).get(step, 0.0) * 1000 for result, contender in places]
+        medians = (result.steps(contender).get(step) for result, contender in places)
+        widths = [spread.middle * 1000 if spread else 0.0 for spread in medians]
         axes.barh(labels, widths, left=left, label=step)
         left = [start + width for start, width in zip(left, widths, strict=True)]
     axes.invert_yaxis()
-    axes.set_xlabel("milliseconds, medians, until the event named")
+    axes.set_xlabel("milliseconds, medians, by step of the protocol")
     axes.set_title("Where the time of a batch goes")
     axes.tick_params(axis="y", labelsize=7)
     axes.legend(fontsize=7)

@@ -13,6 +13,7 @@ import pwd
 import shutil
 import socket
 import subprocess
+import tempfile
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,14 +62,14 @@ def delta(folder: Path) -> Writer:
         properties = CommitProperties(app_transactions=[Transaction(application, batch_id)])
         write_deltalake(str(folder), frame.toArrow(), mode="append", commit_properties=properties)
 
-    return Writer(write)
+    return Writer(write, count=lambda: int(DeltaTable(str(folder)).count()))
 
 
 def postgres(folder: Path, shape: Shape) -> Writer:
     """Write into a PostgreSQL server that is started here and ends with the writer.
 
     Raises:
-        AbsentError: the server or the package psycopg is not installed.
+        AbsentError: the server or the package psycopg is not installed, or it does not start.
     """
     try:
         import psycopg  # noqa: PLC0415 - optional
@@ -95,11 +96,26 @@ def postgres(folder: Path, shape: Shape) -> Writer:
                 copy.write(text.getbuffer())
             cursor.execute("insert into batches values (%s)", (batch_id,))
 
+    def count() -> int:
+        with connection.transaction(), connection.cursor() as cursor:
+            (found,) = cursor.execute("select count(*) from target").fetchone()
+            return int(found)
+
     def close() -> None:
         connection.close()
         server.stop()
 
-    return Writer(write, close=close)
+    return Writer(write, count=count, close=close)
+
+
+def server_version() -> str:
+    """Return which PostgreSQL server would be used."""
+    try:
+        tool = _tool("postgres")
+    except AbsentError:
+        return "absent"
+    answer = subprocess.run([tool, "--version"], capture_output=True, text=True, check=False)
+    return answer.stdout.strip()
 
 
 def _create_tables(connection: Any, shape: Shape) -> None:
@@ -132,15 +148,21 @@ class _Server:
         self._run(_tool("pg_ctl"), "stop", "-m", "fast", "-D", self._data)
 
     def _run(self, *command: str | Path) -> None:
-        subprocess.run(
-            command,
-            check=True,
-            user=self._user,
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        # A file, as the server keeps what it is given open for as long as it lives.
+        with tempfile.TemporaryFile("w+") as told:
+            done = subprocess.run(
+                command,
+                check=False,
+                user=self._user,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=told,
+            )
+            if done.returncode:
+                told.seek(0)
+                text = " ".join(told.read().split())
+                raise AbsentError(f"{Path(command[0]).name} ended with {done.returncode}: {text}")
 
 
 def _account() -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from benchmarks.modes.work import SHAPES, Shape
+from yt_exactly_once import Event
 from yt_exactly_once.config import WriteMode
 
 FLOOR = "noop"
@@ -16,14 +17,31 @@ MODES = tuple(mode.value for mode in (WriteMode.AT_LEAST_ONCE, WriteMode.TRANSAC
 IDEMPOTENT = WriteMode.IDEMPOTENT.value
 ALL = (FLOOR, *MODES, IDEMPOTENT, LIMIT, SNIPPET, DELTA, POSTGRES)
 
+STEPS: dict[str, str] = {
+    Event.LEDGER_READ: "2 look up",
+    Event.BATCH_COMPUTED: "3 compute",
+    Event.TRANSACTION_STARTED: "4 open",
+    Event.ROWS_WRITTEN: "5 to 8",
+    Event.OFFSETS_ADVANCED: "5 to 8",
+    Event.LEDGER_RECORDED: "5 to 8",
+    Event.TRANSACTION_COMMITTED: "9 commit",
+}
+"""Step of the protocol by the event that ends it; modes that write from tasks write in step 3."""
+
+IDENTIFY, AROUND = "1 identify", "Spark around it"
+STEP_NAMES = (IDENTIFY, *dict.fromkeys(STEPS.values()), AROUND)
+"""All steps in order. The first is what a sink does besides the others; the last, what Spark does."""
+
 DESCRIPTIONS = {
     FLOOR: "Spark's noop sink, called from foreachBatch like the others",
     "at-least-once": "TransactionalSink(mode='at-least-once')",
     "transactional": "TransactionalSink(), the default mode",
     IDEMPOTENT: "TransactionalSink(mode='idempotent')",
-    LIMIT: "a loop of insert_rows over payloads that were encoded before; no Spark, no promise",
-    SNIPPET: "foreachBatch that calls insert_rows with one dict per row; may lose or repeat rows",
-    DELTA: "foreachBatch into Delta Lake (deltalake), application transaction = query and batch",
+    LIMIT: "a loop of insert_rows over payloads that were encoded before, uncompressed, over one "
+    "connection; no Spark, no promise",
+    SNIPPET: "foreachBatch that calls insert_rows with a list of one dict per row, on a client with its "
+    "defaults, which compress; may lose or repeat rows",
+    DELTA: "foreachBatch into Delta Lake (deltalake), application transaction = number of the batch",
     POSTGRES: "foreachBatch into PostgreSQL: COPY of the rows and the batch id in one transaction",
 }
 
@@ -66,6 +84,7 @@ class Point:
 
 
 BASE = Point("base")
+DOUBLING = (20_000, 40_000, 80_000, 160_000, 320_000, 640_000)
 _OURS = (FLOOR, *MODES, IDEMPOTENT)
 
 POINTS = (
@@ -82,6 +101,11 @@ POINTS = (
         rows=1_000_000,
         repetitions=5,
         contenders=(*_OURS, LIMIT),
+    ),
+    # How the time grows with the rows: each point has twice the rows of the one before.
+    *(
+        replace(BASE, name=f"rows-{rows}", rows=rows, repetitions=5, contenders=(FLOOR, MODES[1]))
+        for rows in DOUBLING
     ),
     replace(BASE, name="wide", shape_name="wide", repetitions=5),
     replace(

@@ -6,10 +6,9 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.modes.bars import measured
-from benchmarks.modes.points import DESCRIPTIONS
-from benchmarks.modes.results import Spread, summary
-from yt_exactly_once import Event
+from benchmarks.modes.bars import judged
+from benchmarks.modes.points import DESCRIPTIONS, STEP_NAMES
+from benchmarks.modes.results import REFERENCES, Spread, summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,25 +36,14 @@ def write_report(results: Mapping[str, PointResult], folder: Path, console: Cons
 
 
 def to_json(results: Mapping[str, PointResult]) -> dict[str, Any]:
-    """Return the numbers of the report."""
+    """Return the numbers of the report, and the ratios of every metric."""
     return {
         "points": {
             name: {
                 "stamp": result.stamp,
                 "rows": result.rows,
                 "encoded_bytes": result.encoded_bytes,
-                "contenders": [
-                    {
-                        key: asdict(value) if isinstance(value, Spread) else value
-                        for key, value in row.items()
-                    }
-                    for row in summary(result)
-                ],
-                "steps": {
-                    contender: steps
-                    for contender in result.contenders
-                    if (steps := result.steps(contender))
-                },
+                "contenders": _plain(summary(result)),
                 "absent": result.absent,
             }
             for name, result in results.items()
@@ -65,10 +53,10 @@ def to_json(results: Mapping[str, PointResult]) -> dict[str, Any]:
                 "text": bar.text,
                 "required": bar.required,
                 "at_least": bar.at_least,
-                "measured": value,
-                "met": bar.is_met(value),
+                "measured": _plain(found),
+                "verdict": bar.verdict(found),
             }
-            for bar, value in measured(results)
+            for bar, found in judged(results)
         ],
     }
 
@@ -77,26 +65,33 @@ def markdown(results: Mapping[str, PointResult]) -> Iterator[str]:
     """Yield the lines of the report."""
     yield "# Benchmark of the modes"
     yield ""
-    for stamp in _distinct(result.stamp for result in results.values()):
-        yield "; ".join(f"{name} {value}" for name, value in stamp.items())
+    runs = _runs(results)
+    for stamp, points in runs:
+        told = "; ".join(f"{name} {value}" for name, value in stamp.items())
+        yield told if len(runs) == 1 else f"{', '.join(points)}: {told}"
         yield ""
-    yield "| bar | required | measured | |"
-    yield "|---|---|---|---|"
-    for bar, value in measured(results):
-        sign = "≥" if bar.at_least else "≤"
-        yield (
-            f"| {bar.text} | {sign} {bar.required:g} | {value:.2f} "
-            f"| {'met' if bar.is_met(value) else 'missed'} |"
-        )
+    if len(runs) > 1:
+        yield "These are points of several runs: only numbers of one run can be compared."
+        yield ""
+    yield from bars_table(results)
     yield ""
     yield from (f"- *{name}*: {text}." for name, text in DESCRIPTIONS.items())
     for result in results.values():
         yield ""
-        yield from point_table(result)
+        yield from point_tables(result)
 
 
-def point_table(result: PointResult) -> Iterator[str]:
-    """Yield the table of one point."""
+def bars_table(results: Mapping[str, PointResult]) -> Iterator[str]:
+    """Yield the table of the bars."""
+    yield "| bar | required | median (quartiles) | |"
+    yield "|---|---|---|---|"
+    for bar, found in judged(results):
+        sign = "≥" if bar.at_least else "≤"
+        yield f"| {bar.text} | {sign} {bar.required:g} | {_ratio(found)} | {bar.verdict(found)} |"
+
+
+def point_tables(result: PointResult) -> Iterator[str]:
+    """Yield the tables of one point: sizes, ratios, and steps."""
     point = result.design
     yield (
         f"## {result.point}: {result.rows:,} {point.shape_name} rows per batch, "
@@ -104,45 +99,78 @@ def point_table(result: PointResult) -> Iterator[str]:
         f"{point.target} target"
     )
     yield ""
+    rows = summary(result)
     yield (
-        "| contender | rows/s | MB/s | p50, ms | p99, ms | quartiles, ms | time to noop "
-        "| time to at-least-once | round trips | driver peak, MB |"
+        "| contender | turns | rows/s | MB/s | p50 (quartiles), ms | p99, ms | round trips "
+        "| driver, MB | JVM, MB |"
     )
-    yield "|---|---|---|---|---|---|---|---|---|---|"
-    for row in summary(result):
-        memory = row["driver_bytes"]
+    yield "|---|---|---|---|---|---|---|---|---|"
+    for row in rows:
         yield (
-            f"| {row['contender']} | {row['rows_per_second']:,.0f} "
-            f"| {row['megabytes_per_second']:.1f} | {_ms(row['p50'])} | {_ms(row['p99'])} "
-            f"| {_ms(row['low'])} to {_ms(row['high'])} | {_ratio(row['to_floor'])} "
-            f"| {_ratio(row['to_at_least_once'])} | {row['requests']:.0f} "
-            f"| {'' if memory is None else f'{memory / 1e6:.0f}'} |"
+            f"| {row['contender']} | {row['repetitions']} | {row['rows_per_second']:,.0f} "
+            f"| {row['megabytes_per_second']:.1f} | {_ms(row['seconds'])} "
+            f"| {_number(row['p99'] * 1000)} | {_number(row['round_trips'].middle)} "
+            f"| {_megabytes(row['turn_bytes'] and row['turn_bytes'].middle)} "
+            f"| {_megabytes(row['jvm_bytes'])} |"
         )
-    steps = {name: result.steps(name) for name in result.contenders if result.steps(name)}
-    if steps:
-        names = [step.value for step in Event if any(step in taken for taken in steps.values())]
+    yield ""
+    kinds = {"seconds": "time", "p99": "p99", "round_trips": "round trips", "turn_bytes": "driver"}
+    heads = [f"{kind} to {name}" for name in REFERENCES for kind in kinds.values()]
+    yield f"| ratios | {' | '.join(heads)} |"
+    yield "|---" * (len(heads) + 1) + "|"
+    for row in rows:
+        cells = [_ratio(row["ratios"][name][metric]) for name in REFERENCES for metric in kinds]
+        yield f"| {row['contender']} | {' | '.join(cells)} |"
+    timed = [row for row in rows if row["steps"]]
+    if timed:
+        names = [step for step in STEP_NAMES if any(step in row["steps"] for row in timed)]
         yield ""
-        yield f"| median ms until | {' | '.join(names)} |"
+        yield f"| ms by step | {' | '.join(names)} |"
         yield "|---" * (len(names) + 1) + "|"
-        for contender, taken in steps.items():
-            cells = (_ms(taken[step]) if step in taken else "" for step in names)
-            yield f"| {contender} | {' | '.join(cells)} |"
+        for row in timed:
+            steps = (_ms(row["steps"].get(step)) for step in names)
+            yield f"| {row['contender']} | {' | '.join(steps)} |"
 
 
-def _ms(seconds: float) -> str:
-    milliseconds = seconds * 1000
-    return f"{milliseconds:.1f}" if milliseconds < 100 else f"{milliseconds:,.0f}"
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it."""
+    if isinstance(value, Spread):
+        return asdict(value)
+    if isinstance(value, dict):
+        return {key: _plain(member) for key, member in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
-def _ratio(spread: Spread | None) -> str:
-    return f"{spread.middle:.2f} ({spread.low:.2f} to {spread.high:.2f})" if spread else ""
+def _ms(spread: Spread | None) -> str:
+    if spread is None:
+        return ""
+    low, middle, high = (
+        _number(value * 1000) for value in (spread.low, spread.middle, spread.high)
+    )
+    return f"{middle} ({low} to {high})"
 
 
-def _distinct(stamps: Iterator[dict[str, str]]) -> Iterator[dict[str, str]]:
-    """Yield each stamp once, whatever the time; the first time is kept."""
-    seen = []
-    for stamp in stamps:
-        lasting = {name: value for name, value in stamp.items() if name != "time"}
-        if lasting not in seen:
-            seen.append(lasting)
-            yield stamp
+def _number(value: float) -> str:
+    return f"{value:.1f}" if value < 100 and value % 1 else f"{value:,.0f}"
+
+
+def _megabytes(value: float | None) -> str:
+    return "" if value is None else f"{value / 1e6:.0f}"
+
+
+def _ratio(value: Spread | float | None) -> str:
+    if isinstance(value, Spread):
+        return f"{value.middle:.2f} ({value.low:.2f} to {value.high:.2f})"
+    return "" if value is None else f"{value:.2f}"
+
+
+def _runs(results: Mapping[str, PointResult]) -> list[tuple[dict[str, str], list[str]]]:
+    """Return the stamp of each run with the points that are of it."""
+    runs: list[tuple[dict[str, str], list[str]]] = []
+    for name, result in results.items():
+        points = next((points for stamp, points in runs if stamp == result.stamp), None)
+        if points is None:
+            runs.append((result.stamp, [name]))
+        else:
+            points.append(name)
+    return runs

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
-from statistics import median
+from operator import sub, truediv
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from benchmarks.modes.points import BY_NAME, Point
-from yt_exactly_once import Event
+from benchmarks.modes.points import AROUND, BY_NAME, FLOOR, IDENTIFY, MODES, STEP_NAMES, Point
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+REFERENCES = (FLOOR, MODES[0])
+"""Whom everybody is compared with: the noop sink, and at-least-once."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +29,11 @@ class Sample:
         repetition: in which round of the point; those of one round ran right after each other.
         seconds: of the whole micro-batch.
         write_seconds: of the writer.
-        steps: seconds by step.
+        steps: seconds by step of the protocol, from the sinks.
         requests: round trips to the cluster by path, of all processes together.
-        driver_bytes: peak memory of the driver's Python above its idle state.
-        jvm_bytes: peak memory of the JVM, which is driver and executor here.
+        driver_bytes: peak memory of the driver's Python above what the idle driver held at the start.
+        turn_bytes: the same above what it held before this turn.
+        jvm_bytes: peak resident memory of the JVM, which is driver and executor here.
     """
 
     contender: str
@@ -40,7 +43,29 @@ class Sample:
     steps: dict[str, float]
     requests: dict[str, int]
     driver_bytes: int | None
+    turn_bytes: int | None
     jvm_bytes: int | None
+
+    @property
+    def round_trips(self) -> int:
+        """All requests."""
+        return sum(self.requests.values())
+
+    @property
+    def all_steps(self) -> dict[str, float]:
+        """Seconds by step, all of which add up to the turn; none where the writer tells of no steps."""
+        if not self.steps:
+            return {}
+        rest = self.write_seconds - sum(self.steps.values())
+        known = {IDENTIFY: rest, **self.steps, AROUND: self.seconds - self.write_seconds}
+        return {name: known[name] for name in STEP_NAMES if name in known}
+
+
+METRICS: dict[str, Callable[[Sample], float | None]] = {
+    "seconds": lambda sample: sample.seconds,
+    "round_trips": lambda sample: sample.round_trips,
+    "turn_bytes": lambda sample: sample.turn_bytes,
+}
 
 
 @dataclass(frozen=True)
@@ -65,7 +90,7 @@ class PointResult:
         point: its name.
         rows: of a batch.
         encoded_bytes: data weight of a batch.
-        stamp: when and where.
+        stamp: when the run began, and where.
         samples: of all turns.
         absent: contenders that could not take part, and why.
     """
@@ -100,53 +125,66 @@ class PointResult:
         """The point as it is designed."""
         return BY_NAME[self.point]
 
-    def seconds(self, contender: str) -> list[float]:
-        """Return how long each batch took."""
-        return [sample.seconds for sample in self.samples if sample.contender == contender]
-
     def of(self, contender: str, value: Callable[[Sample], float | None]) -> list[float]:
         """Return a value of each turn that has it."""
         found = (value(sample) for sample in self.samples if sample.contender == contender)
         return [number for number in found if number is not None]
 
-    def slowdown(self, contender: str, reference: str) -> Spread | None:
-        """Return how many times longer a contender takes than the reference in the same round."""
-        rounds: dict[int, dict[str, float]] = defaultdict(dict)
-        for sample in self.samples:
-            rounds[sample.repetition][sample.contender] = sample.seconds
-        ratios = [
-            taken[contender] / taken[reference]
-            for taken in rounds.values()
-            if contender in taken and reference in taken
-        ]
-        return Spread.of(ratios) if ratios else None
+    def seconds(self, contender: str) -> list[float]:
+        """Return how long each batch took."""
+        return self.of(contender, METRICS["seconds"])
 
-    def added(self, contender: str, reference: str) -> Spread | None:
-        """Return how many seconds longer a contender takes than the reference in the same round."""
-        rounds: dict[int, dict[str, float]] = defaultdict(dict)
-        for sample in self.samples:
-            rounds[sample.repetition][sample.contender] = sample.seconds
-        differences = [
-            taken[contender] - taken[reference]
-            for taken in rounds.values()
-            if contender in taken and reference in taken
-        ]
-        return Spread.of(differences) if differences else None
+    def spread(self, contender: str, value: Callable[[Sample], float | None]) -> Spread | None:
+        """Summarise a value of all turns."""
+        found = self.of(contender, value)
+        return Spread.of(found) if found else None
 
-    def requests(self, contender: str) -> float | None:
-        """Return the median number of round trips of a batch."""
-        counts = self.of(contender, lambda sample: sum(sample.requests.values()))
-        return median(counts) if counts else None
+    def ratio(
+        self,
+        contender: str,
+        reference: str,
+        value: Callable[[Sample], float | None] = METRICS["seconds"],
+    ) -> Spread | None:
+        """Return how many times the reference's value a contender has in the same round."""
+        return self._compare(contender, reference, value, truediv)
 
-    def steps(self, contender: str) -> dict[str, float]:
-        """Return the median seconds of every step."""
+    def added(
+        self,
+        contender: str,
+        reference: str,
+        value: Callable[[Sample], float | None] = METRICS["seconds"],
+    ) -> Spread | None:
+        """Return how much more than the reference a contender has in the same round."""
+        return self._compare(contender, reference, value, sub)
+
+    def steps(self, contender: str) -> dict[str, Spread]:
+        """Summarise the seconds of every step."""
         by_step: dict[str, list[float]] = defaultdict(list)
         for sample in self.samples:
             if sample.contender == contender:
-                for step, seconds in sample.steps.items():
+                for step, seconds in sample.all_steps.items():
                     by_step[step].append(seconds)
-        known = [step.value for step in Event]
-        return {step: median(by_step[step]) for step in sorted(by_step, key=known.index)}
+        return {step: Spread.of(by_step[step]) for step in STEP_NAMES if step in by_step}
+
+    def _compare(
+        self,
+        contender: str,
+        reference: str,
+        value: Callable[[Sample], float | None],
+        how: Callable[[float, float], float],
+    ) -> Spread | None:
+        rounds: dict[int, dict[str, float]] = defaultdict(dict)
+        for sample in self.samples:
+            number = value(sample)
+            if number is not None:
+                rounds[sample.repetition][sample.contender] = number
+        compared = [
+            how(taken[contender], taken[reference])
+            for taken in rounds.values()
+            # Nothing is a multiple of nothing.
+            if contender in taken and reference in taken and (taken[reference] or how is sub)
+        ]
+        return Spread.of(compared) if compared else None
 
 
 def load_all(folder: Path) -> dict[str, PointResult]:
@@ -161,21 +199,48 @@ def summary(result: PointResult) -> list[dict[str, Any]]:
     for contender in result.contenders:
         seconds = result.seconds(contender)
         typical = Spread.of(seconds)
-        memory = result.of(contender, lambda sample: sample.driver_bytes)
+        slowest = {name: _p99(result.seconds(name)) for name in (contender, *REFERENCES)}
         rows.append(
             {
                 "contender": contender,
                 "repetitions": len(seconds),
                 "rows_per_second": result.rows / typical.middle,
                 "megabytes_per_second": result.encoded_bytes / typical.middle / 1e6,
-                "p50": typical.middle,
-                "p99": float(np.percentile(seconds, 99)),
-                "low": typical.low,
-                "high": typical.high,
-                "to_floor": result.slowdown(contender, "noop"),
-                "to_at_least_once": result.slowdown(contender, "at-least-once"),
-                "requests": result.requests(contender),
-                "driver_bytes": max(memory, default=None),
+                "seconds": typical,
+                "p99": slowest[contender],
+                "round_trips": result.spread(contender, METRICS["round_trips"]),
+                "turn_bytes": result.spread(contender, METRICS["turn_bytes"]),
+                "driver_bytes": max(
+                    result.of(contender, lambda sample: sample.driver_bytes), default=None
+                ),
+                "jvm_bytes": max(
+                    result.of(contender, lambda sample: sample.jvm_bytes), default=None
+                ),
+                "steps": result.steps(contender),
+                "ratios": {
+                    reference: {
+                        **{
+                            metric: result.ratio(contender, reference, value)
+                            for metric, value in METRICS.items()
+                        },
+                        "p99": _quotient(slowest[contender], slowest[reference]),
+                        **{
+                            step: result.ratio(
+                                contender, reference, lambda one, step=step: one.all_steps.get(step)
+                            )
+                            for step in result.steps(contender)
+                        },
+                    }
+                    for reference in REFERENCES
+                },
             }
         )
     return rows
+
+
+def _p99(seconds: list[float]) -> float | None:
+    return float(np.percentile(seconds, 99)) if seconds else None
+
+
+def _quotient(one: float | None, other: float | None) -> float | None:
+    return one / other if one and other else None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.modes.machine import stamp
-from benchmarks.modes.memory import PeakMemory
+from benchmarks.modes.memory import PeakMemory, give_back
 from benchmarks.modes.peers import AbsentError
 from benchmarks.modes.results import PointResult, Sample
 from benchmarks.modes.session import session
@@ -46,14 +46,14 @@ def run(
         points: what to measure.
         folder: for the results.
         say: takes a line for the user.
-        advance: called after each turn with what comes next.
+        advance: called after each turn with whose it was.
     """
     require_java()
     with tempfile.TemporaryDirectory(prefix="yt-benchmark-") as work:
         Path(work).chmod(0o711)  # PostgreSQL may run under another account
         with LocalCluster(Path(work) / "cluster") as cluster, session() as spark:
             register_source(spark)
-            measure = _Measure(spark, cluster, advance)
+            measure = _Measure(spark, cluster, advance, stamp())
             for point in points:
                 result = measure.point(point, Path(work) / point.name)
                 for name, reason in result.absent.items():
@@ -65,8 +65,13 @@ class _Measure:
     """Measures points in one session on one cluster."""
 
     def __init__(
-        self, spark: SparkSession, cluster: LocalCluster, advance: Callable[[str], None]
+        self,
+        spark: SparkSession,
+        cluster: LocalCluster,
+        advance: Callable[[str], None],
+        run: dict[str, str],
     ) -> None:
+        self._run = run
         self._spark = spark
         self._cluster = cluster
         self._advance = advance
@@ -76,8 +81,12 @@ class _Measure:
         self._idle = self._driver.resident()
 
     def point(self, point: Point, folder: Path) -> PointResult:
-        """Measure one point."""
-        result = PointResult(point.name, point.rows, point.encoded_bytes, stamp())
+        """Measure one point.
+
+        Raises:
+            RuntimeError: a contender has not written the rows it was given.
+        """
+        result = PointResult(point.name, point.rows, point.encoded_bytes, self._run)
         turns = WARM_UP + point.repetitions
         with Stage(point, self._spark, self._cluster, folder, turns) as stage:
             contenders: list[Contender] = []
@@ -86,18 +95,25 @@ class _Measure:
                     contenders.append(stage.contender(name))
                 except AbsentError as error:
                     result.absent[name] = str(error)
+                    for _ in range(turns):
+                        self._advance(f"{point.name}: {name} is left out")
             order = random.Random(_SEED)
             for repetition in range(-WARM_UP, point.repetitions):
                 order.shuffle(contenders)
                 for contender in contenders:
-                    self._advance(f"{point.name}: {contender.name}")
                     sample = self._turn(contender, repetition)
+                    self._advance(f"{point.name}: {contender.name}")
                     if repetition >= 0:
                         result.samples.append(sample)
+            if point.query != "stateful":
+                for contender in contenders:
+                    _require_all_rows(point, contender, turns)
         return result
 
     def _turn(self, contender: Contender, repetition: int) -> Sample:
+        give_back()
         before = self._cluster.request_counts()
+        resting = self._driver.resident()
         self._driver.reset()
         self._jvm.reset()
         turn = contender.turn()
@@ -111,6 +127,21 @@ class _Measure:
             turn.write_seconds,
             turn.steps,
             {path: count for path, count in requests.items() if count},
-            None if peak is None or self._idle is None else max(0, peak - self._idle),
+            _above(self._idle, peak),
+            _above(resting, peak),
             self._jvm.peak(),
         )
+
+
+def _above(base: int | None, peak: int | None) -> int | None:
+    return None if base is None or peak is None else max(0, peak - base)
+
+
+def _require_all_rows(point: Point, contender: Contender, turns: int) -> None:
+    """Check that nobody was fast because rows are missing, or wrote some twice."""
+    found, expected = contender.rows_written(), turns * point.rows
+    if found is not None and found != expected:
+        message = (
+            f"{point.name}: {contender.name} was given {expected} rows and has written {found}"
+        )
+        raise RuntimeError(message)

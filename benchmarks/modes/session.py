@@ -1,4 +1,4 @@
-"""The Spark session of the benchmarks: local, on all cores, everything else as Spark has it."""
+"""The Spark session of the benchmarks: local, on all cores, with four shuffle partitions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
+from benchmarks.modes.machine import cores
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -17,9 +19,8 @@ if TYPE_CHECKING:
 def session() -> Iterator[SparkSession]:
     """Start a session, and stop it."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    cores = len(os.sched_getaffinity(0))
     spark = (
-        SparkSession.builder.master(f"local[{cores}]")
+        SparkSession.builder.master(f"local[{cores()}]")
         .appName("yt-exactly-once-benchmark")
         .config("spark.driver.memory", "4g")
         .config("spark.driver.host", "127.0.0.1")

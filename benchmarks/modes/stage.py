@@ -6,13 +6,14 @@ import shutil
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Self
 
 from yt.wrapper.format import ArrowFormat
 
 from benchmarks.modes import peers
-from benchmarks.modes.points import DELTA, FLOOR, LIMIT, POSTGRES, SNIPPET, Point
+from benchmarks.modes.points import DELTA, FLOOR, IDEMPOTENT, LIMIT, POSTGRES, SNIPPET, STEPS, Point
 from benchmarks.modes.turns import DirectContender, QueryContender, Writer
 from benchmarks.modes.work import TOTALS_TYPES, totals
 from yt_exactly_once import TransactionalSink
@@ -38,6 +39,7 @@ ROWS_PER_TABLET = 2_000_000
 """The cap of a real cluster; the default of 100 000 would refuse the largest batches."""
 
 _ROWS_PER_REQUEST = 50_000
+_UNCOMPRESSED = {"content_encoding": "identity", "accept_encoding": "identity"}
 
 
 @dataclass
@@ -79,8 +81,10 @@ class Stage:
             peers.AbsentError: what it needs is not installed.
         """
         if name == LIMIT:
-            return DirectContender(name, self._bare_client())
-        contender = QueryContender(name, self._writer(name), self._starter(name))
+            return self._bare_client(name)
+        writer = self._writer(name)
+        self._stack.callback(writer.close)
+        contender = QueryContender(name, writer, self._starter(name))
         self._stack.callback(contender.close)
         return contender
 
@@ -89,7 +93,8 @@ class Stage:
         if name == FLOOR:
             return Writer(lambda frame, _: frame.write.format("noop").mode("overwrite").save())
         if name == SNIPPET:
-            return Writer(self._snippet(self._create_target(name)))
+            target = self._create_target(name)
+            return Writer(self._snippet(target), count=partial(self._count, target))
         if name == DELTA:
             return peers.delta(place)
         if name == POSTGRES:
@@ -98,14 +103,15 @@ class Stage:
 
     def _sink(self, mode: str) -> Writer:
         steps = Steps()
+        target = self._create_target(mode)
         sink = TransactionalSink(
-            self._create_target(mode),
+            target,
             mode=mode,
             proxy=self.cluster.proxy_urls[0],
             rows_per_tablet_limit=ROWS_PER_TABLET,
             listener=steps,
         )
-        return Writer(sink, steps.last)
+        return Writer(sink, steps.last, partial(self._count, target))
 
     def _snippet(self, target: str) -> Callable[[DataFrame, int], None]:
         def write(frame: DataFrame, _batch_id: int) -> None:
@@ -115,20 +121,27 @@ class Stage:
 
         return write
 
-    def _bare_client(self) -> Callable[[], None]:
-        target = self._create_target("bare")
-        payloads = list(self._payloads(self._keys))
+    def _bare_client(self, name: str) -> DirectContender:
+        """Insert over one connection to a proxy that is known, uncompressed: as fast as it goes."""
+        target = self._create_target(name)
+        client = self.cluster.client(proxy={**_UNCOMPRESSED, "enable_proxy_discovery": False})
 
-        def write() -> None:
+        def write(payloads: list[bytes]) -> None:
             for payload in payloads:
-                self.client.insert_rows(target, BytesIO(payload), format=ArrowFormat(), raw=True)
+                client.insert_rows(target, BytesIO(payload), format=ArrowFormat(), raw=True)
 
-        return write
+        return DirectContender(
+            name,
+            lambda turn: list(self._payloads(self._keys, turn)),
+            write,
+            partial(self._count, target),
+        )
 
-    def _payloads(self, keys: tuple[str, ...] = ()) -> Iterator[bytes]:
+    def _payloads(self, keys: tuple[str, ...] = (), turn: int = 0) -> Iterator[bytes]:
         """Encode the rows of one batch as the sink does."""
         point = self.point
-        frame = point.shape.of(self.spark.range(0, point.rows, 1, point.partitions))
+        first = turn * point.rows
+        frame = point.shape.of(self.spark.range(first, first + point.rows, 1, point.partitions))
         table = TableSchema.from_yt(point.shape.columns(keys))
         plan = check_frame(
             arrow_of_spark(frame.schema), table, target=point.name, sorted=bool(keys)
@@ -163,6 +176,8 @@ class Stage:
             if name != FLOOR:
                 # The floor has nobody to tell how far it has come.
                 reader = reader.option("consumer_path", self._create_consumer(name))
+            # Idempotent mode numbers rows by where they come from, if it is told.
+            reader = reader.option("include_service_columns", name == IDEMPOTENT)
             return reader.load(f"{self.home}/queue")
         numbers = (
             self.spark.readStream.format("rate-micro-batch")
@@ -218,11 +233,20 @@ class Stage:
             for payload in payloads:
                 self.client.insert_rows(queue, BytesIO(payload), format=ArrowFormat(), raw=True)
 
+    def _count(self, target: str) -> int:
+        if not self._keys:
+            tablets = list(range(self.point.partitions))
+            infos = self.client.get_tablet_infos(target, tablets)["tablets"]
+            return sum(int(info["total_row_count"]) for info in infos)
+        (row,) = self.client.select_rows(f"sum(1) as n from [{target}] group by 1")
+        return int(row["n"])
+
 
 class Steps:
     """A listener that learns how long each step of the last batch took.
 
-    The time between two events belongs to the later one.
+    The time between two events belongs to the later one. Steps 5 to 8 are partly done side by side, and
+    told of together when they are done.
     """
 
     def __init__(self) -> None:
@@ -234,12 +258,13 @@ class Steps:
         now = time.perf_counter()
         if event == Event.BATCH_STARTED:
             self._steps = {}
-        elif event != Event.BATCH_COMMITTED:
-            self._steps[event] = self._steps.get(event, 0.0) + now - self._began
+        elif event in STEPS:
+            step = STEPS[event]
+            self._steps[step] = self._steps.get(step, 0.0) + now - self._began
         self._began = now
 
     def last(self) -> dict[str, float]:
-        """Return seconds by the event that ended the step."""
+        """Return seconds by step."""
         return dict(self._steps)
 
 

@@ -28,7 +28,7 @@ class Turn:
     Attributes:
         seconds: from the begin of the batch to the begin of the next one.
         write_seconds: in the writer itself, which evaluates the frame.
-        steps: seconds by step of the protocol, where the writer tells.
+        steps: seconds by step, where the writer tells of them.
     """
 
     seconds: float
@@ -44,6 +44,9 @@ class Contender(Protocol):
     def turn(self) -> Turn:
         """Write one micro-batch."""
 
+    def rows_written(self) -> int | None:
+        """Count the rows in the target; `None` where there is none to count."""
+
     def close(self) -> None:
         """End."""
 
@@ -55,11 +58,13 @@ class Writer:
     Attributes:
         write: takes a frame and the number of its batch.
         steps: returns what the last batch spent on which step, in seconds.
+        count: counts the rows in the target.
         close: ends what it has opened.
     """
 
     write: Callable[[DataFrame, int], None]
     steps: Callable[[], dict[str, float]] = dict
+    count: Callable[[], int | None] = lambda: None
     close: Callable[[], None] = lambda: None
 
 
@@ -134,24 +139,45 @@ class QueryContender:
         seconds = time.perf_counter() - began
         return Turn(seconds, self._gate.write_seconds, self._writer.steps())
 
+    def rows_written(self) -> int | None:
+        """Count the rows in the target."""
+        return self._writer.count()
+
     def close(self) -> None:
         """Stop the query."""
         self._gate.close()
         self._query.stop()
-        self._writer.close()
 
 
 class DirectContender:
-    """A function that writes one batch, without a query around it."""
+    """A function that writes one batch, without a query around it.
 
-    def __init__(self, name: str, write: Callable[[], None]) -> None:
+    Args:
+        name: of the contender.
+        prepare: makes what is written in a turn, given the number of the turn; does not count.
+        write: writes that.
+        count: counts the rows in the target.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        prepare: Callable[[int], list[bytes]],
+        write: Callable[[list[bytes]], None],
+        count: Callable[[], int | None],
+    ) -> None:
         self.name = name
+        self.rows_written = count
+        self._prepare = prepare
         self._write = write
+        self._turns = 0
 
     def turn(self) -> Turn:
         """Write one batch."""
+        prepared = self._prepare(self._turns)
+        self._turns += 1
         began = time.perf_counter()
-        self._write()
+        self._write(prepared)
         seconds = time.perf_counter() - began
         return Turn(seconds, seconds)
 

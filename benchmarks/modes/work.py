@@ -25,14 +25,12 @@ class Shape:
         row_bytes: data weight of a row, about.
         types: type of every column in YTsaurus.
         expressions: the columns in Spark SQL, from the column `id`.
-        is_flat: no composite columns, so that every peer can store it.
     """
 
     name: str
     row_bytes: int
     types: dict[str, Any]
     expressions: dict[str, str]
-    is_flat: bool = True
 
     def columns(self, keys: tuple[str, ...] = ()) -> list[dict[str, Any]]:
         """Return the table schema; all columns may be null."""
@@ -103,7 +101,6 @@ COMPOSITE = Shape(
         "place": "named_struct('x', id * 0.5D, 'y', id * 0.25D)",
         "counts": "map('seen', id, 'sold', id * 2)",
     },
-    is_flat=False,
 )
 SHAPES = {shape.name: shape for shape in (NARROW, WIDE, COMPOSITE)}
 

@@ -1,4 +1,7 @@
-"""`python -m benchmarks.parts`: the command line of the measurements of the parts."""
+"""Measure the parts alone: encode, decode, pull, ledger and commit, and the embedded cluster.
+
+Needs no Spark and no Java. Results are kept as parts.json and parts.md. Takes some minutes.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,17 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from benchmarks.arguments import positive
 from benchmarks.modes.machine import stamp
+from benchmarks.modes.results import Spread
 from benchmarks.modes.work import SHAPES
 from benchmarks.parts.measures import Measures
 from benchmarks.parts.rows import Sample
+from benchmarks.parts.timing import BARE_LOOP, SOURCE
 from yt_exactly_once.local import LocalCluster
+
+SOURCE_BAR = 0.8
+"""What the source must reach of a bare loop."""
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,10 +35,20 @@ if TYPE_CHECKING:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure every part, show the table and keep it."""
-    parser = argparse.ArgumentParser(prog="benchmarks.parts", description=__doc__)
-    parser.add_argument("--repetitions", type=int, default=7)
-    parser.add_argument("--folder", type=Path, default=Path("benchmark-results/parts"))
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.parts",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--repetitions", type=positive, default=7, help="of each measurement, default 7"
+    )
+    folder = Path("benchmark-results/parts")
+    parser.add_argument(
+        "--folder", type=Path, default=folder, help=f"for the results, default {folder}"
+    )
     options = parser.parse_args(arguments)
+    machine = stamp()
     console = Console()
     samples = [Sample.of(shape) for shape in SHAPES.values()]
     timings = []
@@ -37,10 +56,10 @@ def main(arguments: list[str] | None = None) -> int:
         for timing in Measures(cluster, samples, options.repetitions).all():
             status.update(f"{timing.part}: {timing.work}")
             timings.append(timing)
-    text = "\n".join(table(timings))
+    text = "\n".join([*table(timings), "", *source_table(timings)])
     console.print(text, markup=False, highlight=False, soft_wrap=True)
     options.folder.mkdir(parents=True, exist_ok=True)
-    kept = {"stamp": stamp(), "timings": [asdict(timing) for timing in timings]}
+    kept = {"stamp": machine, "timings": [asdict(timing) for timing in timings]}
     (options.folder / "parts.json").write_text(json.dumps(kept, indent=1) + "\n")
     (options.folder / "parts.md").write_text(text + "\n")
     return 0
@@ -60,6 +79,24 @@ def table(timings: Sequence[Timing]) -> Iterator[str]:
             f"| {f'{timing.bytes / middle / 1e6:.0f}' if timing.bytes else ''} "
             f"| {timing.requests or ''} |"
         )
+
+
+def source_table(timings: Sequence[Timing]) -> Iterator[str]:
+    """Yield the comparison of the source with a bare loop that pulls and decodes the same rows."""
+    yield "| source / bare loop | required | rows/s, median (quartiles) | rows per CPU second |"
+    yield "|---|---|---|---|"
+    by_work = {timing.work: timing for timing in timings}
+    for work, ours in by_work.items():
+        shape, _, way = work.partition(", ")
+        if way != SOURCE:
+            continue
+        bare = by_work[f"{shape}, {BARE_LOOP}"]
+        pairs = ((bare.seconds, ours.seconds), (bare.cpu_seconds, ours.cpu_seconds))
+        cells = [
+            Spread.of([one / other for one, other in zip(*pair, strict=True)]) for pair in pairs
+        ]
+        told = (f"{one.middle:.2f} ({one.low:.2f} to {one.high:.2f})" for one in cells)
+        yield f"| {shape} | ≥ {SOURCE_BAR} | {' | '.join(told)} |"
 
 
 if __name__ == "__main__":

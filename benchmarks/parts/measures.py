@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +11,15 @@ from yt.wrapper import YsonFormat
 from yt.wrapper.format import ArrowFormat
 
 from benchmarks.parts.rows import ROWS, Sample
-from benchmarks.parts.timing import Timing, in_turn, timed
+from benchmarks.parts.timing import BARE_LOOP, SOURCE, Timing, in_turn
 from yt_exactly_once.codec.rows import WireFormat, decode
-from yt_exactly_once.codec.schema import SOURCE_ROW_COLUMN
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.ledger import LEDGER_SCHEMA, CommitLedger
 from yt_exactly_once.commit.parts import whole
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.config import ClusterConfig, RetryPolicy
 from yt_exactly_once.observability import emitter
+from yt_exactly_once.spark.source_options import SourceOptions
 from yt_exactly_once.spark.source_queue import RemoteQueue
 from yt_exactly_once.spark.source_range import (
     BYTES_PER_PULL,
@@ -26,10 +27,11 @@ from yt_exactly_once.spark.source_range import (
     QueueRange,
     RangeReader,
 )
+from yt_exactly_once.spark.source_rows import RowFormat
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from yt.wrapper import YtClient
 
@@ -50,7 +52,10 @@ class Measures:
 
     def __init__(self, cluster: LocalCluster, samples: Sequence[Sample], repetitions: int) -> None:
         self._cluster = cluster
-        self._client: YtClient = cluster.client()
+        # As our own connections: compressing would be most of the work.
+        self._client: YtClient = cluster.client(
+            proxy={"content_encoding": "identity", "accept_encoding": "identity"}
+        )
         self._connection = Connection(ClusterConfig.resolve(cluster.proxy_urls[0], None))
         self._samples = samples
         self._repetitions = repetitions
@@ -69,10 +74,8 @@ class Measures:
         for sample in self._samples:
             for wire in WireFormat:
                 size = len(sample.payload(wire))
-                seconds = timed(
-                    lambda sample=sample, wire=wire: sample.payload(wire), self._repetitions
-                )
-                yield Timing("encode", f"{sample.shape.name} as {wire}", seconds, ROWS, size)
+                encode = {f"{sample.shape.name} as {wire}": partial(sample.payload, wire)}
+                yield from self._timed("encode", encode, ROWS, size)
 
     def _cluster_inserts(self) -> Iterator[Timing]:
         formats = {WireFormat.ARROW: ArrowFormat(), WireFormat.YSON: YsonFormat()}
@@ -84,10 +87,8 @@ class Measures:
                 def insert(path: str = path, payload: bytes = payload, form: Any = form) -> None:
                     self._client.insert_rows(path, BytesIO(payload), format=form, raw=True)
 
-                seconds = timed(insert, self._repetitions)
-                yield Timing(
-                    "cluster", f"insert {sample.shape.name} as {wire}", seconds, ROWS, len(payload)
-                )
+                name = f"insert {sample.shape.name} as {wire}"
+                yield from self._timed("cluster", {name: insert}, ROWS, len(payload))
 
     def _pull(self, sample: Sample) -> Iterator[Timing]:
         """Read the rows that were inserted before: the bare pull, with decoding, and as the source."""
@@ -106,38 +107,27 @@ class Measures:
 
         pulled = list(pieces())
         size = sum(map(len, pulled))
-        yield Timing(
-            "decode",
-            name,
-            timed(lambda: [decode(piece, sample.pulled) for piece in pulled], self._repetitions),
-            ROWS,
-            size,
-        )
-        reader = self._reader(path, sample)
-        works = {
+        in_memory = {name: lambda: [decode(piece, sample.pulled) for piece in pulled]}
+        yield from self._timed("decode", in_memory, ROWS, size)
+        reader = self._reader(path)
+        works: dict[str, Callable[[], object]] = {
             "bytes only": lambda: list(pieces()),
-            "bare loop that decodes": lambda: [decode(piece, sample.pulled) for piece in pieces()],
+            BARE_LOOP: lambda: [decode(piece, sample.pulled) for piece in pieces()],
             "rows as dicts": dicts,
-            "the source's reader": lambda: list(reader.read(QueueRange(0, 0, ROWS))),
+            SOURCE: lambda: list(reader.read(QueueRange(0, 0, ROWS))),
         }
-        for work, measured in zip(
-            works, in_turn(list(works.values()), self._repetitions), strict=True
-        ):
-            yield Timing(
-                "pull",
-                f"{name}, {work}",
-                measured.seconds,
-                ROWS,
-                size,
-                cpu_seconds=measured.cpu_seconds,
-            )
+        named = {f"{name}, {work}": action for work, action in works.items()}
+        yield from self._timed("pull", named, ROWS, size)
 
-    def _reader(self, path: str, sample: Sample) -> RangeReader:
-        def indexed(piece: bytes) -> Any:
-            rows = decode(piece, sample.pulled)
-            return rows.column(SOURCE_ROW_COLUMN).to_pylist(), rows
-
-        return RangeReader(RemoteQueue(self._connection, path, None), indexed, emitter())
+    def _reader(self, path: str) -> RangeReader:
+        """Return what a task of the source reads a range with."""
+        proxy = self._cluster.proxy_urls[0]
+        options = SourceOptions.parse(
+            {"path": path, "proxy": proxy, "starting_offsets": "earliest"}
+        )
+        columns = [dict(column) for column in self._client.get(f"{path}/@schema")]
+        rows = RowFormat(columns, options)
+        return RangeReader(RemoteQueue(self._connection, path, None), rows.decode, emitter())
 
     def _commit(self) -> Iterator[Timing]:
         """Commit a batch without rows: begin, checks, moves, ledger entry, commit."""
@@ -175,15 +165,7 @@ class Measures:
                 )
                 committer.commit(batch, whole([]))
 
-            before = self._cluster.request_counts().total()
-            seconds = timed(commit, self._repetitions)
-            requests = self._cluster.request_counts().total() - before
-            yield Timing(
-                "commit",
-                f"no rows, {count} partitions",
-                seconds,
-                requests=round(requests / (self._repetitions + 1)),
-            )
+            yield from self._timed("commit", {f"no rows, {count} partitions": commit})
 
     def _cluster_commands(self) -> Iterator[Timing]:
         client = self._connection.pinned().client(0)
@@ -193,13 +175,36 @@ class Measures:
         def transaction() -> None:
             client.abort_transaction(client.start_transaction(type="tablet", sticky=True))
 
+        target = self._table("rows-one-by-one", self._samples[0].shape.columns())
+        row = self._samples[0].batch.slice(0, 1).to_pylist()
         commands = {
+            "insert one row, as a dict": lambda: self._client.insert_rows(target, row),
             "get": lambda: client.get(f"{ledger}/@id"),
             "look a row up": lambda: list(client.lookup_rows(ledger, [key])),
             "start and abort a transaction": transaction,
         }
         for name, command in commands.items():
-            yield Timing("cluster", name, timed(command, 10 * self._repetitions), requests=1)
+            yield from self._timed("cluster", {name: command}, repetitions=10 * self._repetitions)
+
+    def _timed(
+        self,
+        part: str,
+        works: Mapping[str, Callable[[], object]],
+        rows: int = 0,
+        size: int = 0,
+        *,
+        repetitions: int | None = None,
+    ) -> Iterator[Timing]:
+        """Measure pieces of work in turn, and count the round trips of each, once."""
+        requests = []
+        for work in works.values():
+            work()  # what is done only once does not count
+            before = self._cluster.request_counts()
+            work()
+            requests.append((self._cluster.request_counts() - before).total())
+        measured = in_turn(list(works.values()), repetitions or self._repetitions)
+        for name, times, trips in zip(works, measured, requests, strict=True):
+            yield Timing(part, name, times.seconds, rows, size, trips, times.cpu_seconds)
 
     def _table(self, name: str, schema: list[dict[str, Any]], **attributes: Any) -> str:
         path = f"{HOME}/{name}"

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+BARE_LOOP = "bare loop that decodes"
+SOURCE = "the source's reader"
+"""The two ways to pull that are compared."""
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -23,7 +27,7 @@ class Timing:
         rows: rows of one repetition; 0 where rows are not the measure.
         bytes: bytes of one repetition; 0 where bytes are not the measure.
         requests: round trips of one repetition.
-        cpu_seconds: processor time of this process; empty where it was not taken.
+        cpu_seconds: processor time of this process in each repetition.
     """
 
     part: str
@@ -38,12 +42,6 @@ class Timing:
     def middle(self) -> float:
         """Median seconds."""
         return median(self.seconds)
-
-
-def timed(work: Callable[[], object], repetitions: int) -> tuple[float, ...]:
-    """Repeat the work, after one time that does not count, with the garbage collector off."""
-    (measured,) = in_turn([work], repetitions)
-    return measured.seconds
 
 
 @dataclass(frozen=True)
@@ -65,10 +63,14 @@ def in_turn(works: Sequence[Callable[[], object]], repetitions: int) -> list[Mea
     The first round does not count, and the garbage collector is off.
     """
     taken: list[list[tuple[float, float]]] = [[] for _ in works]
+    order = list(range(len(works)))
     gc.disable()
     try:
         for _ in range(repetitions + 1):
-            for work, times in zip(works, taken, strict=True):
+            # Whoever comes first goes last in the next round.
+            order.append(order.pop(0))
+            for place in order:
+                work, times = works[place], taken[place]
                 began, busy = time.perf_counter(), time.process_time()
                 work()
                 times.append((time.perf_counter() - began, time.process_time() - busy))

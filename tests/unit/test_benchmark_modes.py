@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import replace
 
 import pytest
 
-from benchmarks.modes.bars import BARS, measured
+from benchmarks.modes.__main__ import main
+from benchmarks.modes.bars import BARS, judged
 from benchmarks.modes.points import ALL, BASE, BY_NAME, DESCRIPTIONS, POINTS, QUICK
 from benchmarks.modes.report import markdown, to_json
 from benchmarks.modes.results import PointResult, Sample, load_all
-from benchmarks.modes.turns import Gate
+from benchmarks.modes.stage import Steps
+from benchmarks.modes.turns import DirectContender, Gate
 from benchmarks.modes.work import SHAPES
 
 
@@ -50,9 +53,10 @@ def sample(contender, repetition, seconds, requests=3):
         repetition,
         seconds,
         seconds / 2,
-        {"rows.written": seconds / 4},
+        {"3 compute": seconds / 4},
         {"/hosts": requests},
         5,
+        4,
         6,
     )
 
@@ -98,10 +102,66 @@ def test_a_query_that_fails_in_its_turn_ends_the_wait():
 def test_ratios_are_taken_within_a_round():
     """A slow round hits both alike and leaves no trace in the ratio."""
     measured = result(noop=[1.0, 10.0, 1.0], transactional=[2.0, 20.0, 2.0])
-    ratio = measured.slowdown("transactional", "noop")
+    ratio = measured.ratio("transactional", "noop")
     assert (ratio.low, ratio.middle, ratio.high) == (2, 2, 2)
     assert measured.added("transactional", "noop").middle == 1
-    assert measured.slowdown("postgres", "noop") is None
+    assert measured.ratio("postgres", "noop") is None
+
+
+def test_nothing_is_a_multiple_of_no_round_trips():
+    """The noop sink sends none, and still a difference can be told."""
+    measured = result(transactional=[1.0, 1.0])
+    measured.samples += [sample("noop", number, 1.0, requests=0) for number in range(2)]
+    trips = lambda one: one.round_trips  # noqa: E731 - a metric
+    assert measured.ratio("transactional", "noop", trips) is None
+    assert measured.added("transactional", "noop", trips).middle == 3
+
+
+def test_steps_add_up_to_the_turn():
+    """What no event tells of is the sink's in the writer, and Spark's around it."""
+    steps = sample("transactional", 0, 1.0).all_steps
+    assert steps == {"1 identify": 0.25, "3 compute": 0.25, "Spark around it": 0.5}
+    assert replace(sample("noop", 0, 1.0), steps={}).all_steps == {}
+
+
+def test_steps_of_a_batch_are_those_since_it_was_started():
+    """Attempts of one batch add up, and a new batch begins anew."""
+    steps = Steps()
+    for event in ("batch.started", "ledger.read", "transaction.started", "transaction.started"):
+        steps(event, {})
+    assert set(steps.last()) == {"2 look up", "4 open"}
+    for event in ("batch.started", "rows.written", "ledger.recorded", "batch.committed"):
+        steps(event, {})
+    assert set(steps.last()) == {"5 to 8"}
+
+
+def test_what_is_prepared_for_a_turn_does_not_count():
+    """The bare client gets new rows each turn, made before the clock starts."""
+    written = []
+    contender = DirectContender(
+        "bare", lambda turn: [b"rows of turn %d" % turn], written.extend, lambda: len(written)
+    )
+    for _ in range(2):
+        contender.turn()
+    assert written == [b"rows of turn 0", b"rows of turn 1"]
+    assert contender.rows_written() == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--repetitions", "0"], "not a whole number above zero"),
+        (["--repetitions", "-1"], "not a whole number above zero"),
+        (["--points", "nowhere"], "invalid choice"),
+        (["--quick", "--points", "base"], "not allowed with"),
+        (["--points", "composite", "--contenders", "postgres"], "takes part in composite"),
+        (["--report-only", "--folder", "/nowhere"], "no results in /nowhere"),
+    ],
+)
+def test_impossible_arguments_are_refused_before_anything_runs(arguments, told, capsys):
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert told in capsys.readouterr().err
 
 
 def test_results_come_back_from_their_files_in_the_order_of_the_design(tmp_path):
@@ -131,15 +191,17 @@ def test_every_bar_is_computed_from_results_that_have_its_points():
     for name, found in results.items():
         if "at-least-once" in BY_NAME[name].contenders:
             found.samples.append(sample("at-least-once", 0, 1.0))
-    values = {bar.text: (bar, value) for bar, value in measured(results)}
+    values = {bar.text: (bar, value) for bar, value in judged(results)}
     assert set(values) == {bar.text for bar in BARS}
+    assert all(value is not None for _, value in values.values())
     bar, value = next(found for text, found in values.items() if "row snippet" in text)
-    assert value == 2.0
-    assert not bar.is_met(value)
-    assert bar.is_met(5.0)
+    assert value.middle == 2.0
+    assert bar.verdict(value) == "missed"
+    assert bar.verdict(replace(value, middle=5.0, high=6.0)) == "met, narrowly"
     bar, value = next(found for text, found in values.items() if "round trips" in text)
-    assert value == 0
-    assert bar.is_met(value)
+    assert value.middle == 0
+    assert bar.verdict(value) == "met"
+    assert {bar.verdict(value) for bar, value in judged({})} == {"not measured"}
 
 
 def replace_rows(found, rows):
@@ -149,11 +211,24 @@ def replace_rows(found, rows):
 def test_report_names_everybody_and_what_was_left_out():
     found = result(noop=[1.0, 2.0], row_snippet=[4.0, 8.0])
     text = "\n".join(markdown({"base": found}))
-    assert "row snippet | 167 " in text
+    assert "row snippet | 2 | 167 " in text
     assert "cores 2" in text
-    kept = to_json({"base": found})["points"]["base"]
+    kept = json.loads(json.dumps(to_json({"base": found})))["points"]["base"]
     assert [row["contender"] for row in kept["contenders"]] == ["noop", "row snippet"]
-    assert kept["contenders"][1]["to_floor"]["middle"] == 4
+    ratios = kept["contenders"][1]["ratios"]["noop"]
+    assert ratios["seconds"]["middle"] == 4
+    assert ratios["turn_bytes"] == {"low": 1, "middle": 1, "high": 1}
+    assert ratios["3 compute"]["middle"] == 4
+
+
+def test_report_tells_points_of_several_runs_apart():
+    """They cannot be compared, so it must show."""
+    one, other = result(noop=[1.0]), result("rows-1000", noop=[1.0])
+    assert "several runs" not in "\n".join(markdown({"base": one, "rows-1000": other}))
+    other.stamp = {"time": "later", "cores": "2"}
+    text = "\n".join(markdown({"base": one, "rows-1000": other}))
+    assert "points of several runs" in text
+    assert "rows-1000: time later" in text
 
 
 def test_design_varies_one_dimension_at_a_time():
