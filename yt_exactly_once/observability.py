@@ -8,7 +8,9 @@ batch is written at info, retries at warning, everything else at debug.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -102,3 +104,28 @@ def _logger() -> Any:
         ],
         wrapper_class=structlog.stdlib.BoundLogger,
     )
+
+
+class Clock:
+    """Wall time between laps, in seconds."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.monotonic()
+
+    def lap(self, name: str) -> None:
+        """Give the time since the last lap a name."""
+        now = time.monotonic()
+        self.laps[name] = round(now - self._last, 4)
+        self._last = now
+
+
+@contextmanager
+def reported(emit: Emitter) -> Iterator[None]:
+    """Tell of a batch that starts, and of one that fails."""
+    emit(Event.BATCH_STARTED)
+    try:
+        yield
+    except Exception as error:
+        emit(Event.BATCH_FAILED, reason=type(error).__name__, error=str(error))
+        raise

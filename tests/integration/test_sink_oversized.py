@@ -65,6 +65,42 @@ def test_split_batch_that_is_replayed_differently_is_refused(stream):
     flow.assert_exact()
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [{"mode": "at-least-once"}, {"mode": "idempotent"}, {}],
+    ids=lambda changed: changed.get("mode", "in one part"),
+)
+def test_batch_begun_in_parts_is_not_begun_anew_otherwise(stream, changed):
+    """In another mode its tasks would write the parts that are there again."""
+    flow = stream(rows=4_000, rows_per_partition=4_000)
+    broken_after_parts(flow, 1)
+    before = flow.found()
+    assert "split_oversized=True" in flow.fail(
+        "ConfigError", **SPLIT | {"split_oversized": False} | changed
+    )
+    assert flow.found() == before
+    flow.run(**SPLIT)
+    flow.assert_exact()
+
+
+def test_order_of_the_targets_does_not_matter(stream, client, tmp):
+    """Given otherwise after a restart, they have the same ledger, and a replay is found in it."""
+    flow = stream(AGGREGATION, rows=500, is_sorted=True)
+    other = AGGREGATION.create_target(client, f"{tmp}/another", is_sorted=True)
+    proxy = flow.cluster.proxy_urls[0]
+    told = []
+    for paths in ((flow.target, other), (other, flow.target)):
+        heard = Heard()
+        targets = [Target(path=path) for path in paths]
+        finish(flow.start(TransactionalSink(targets, proxy=proxy, listener=heard, retry=QUICK)))
+        flow.forget_last_batch()
+        told.append(heard)
+    assert [fields["reason"] for fields in told[1].of(Event.BATCH_SKIPPED)] == ["replay"]
+    assert told[1].count(Event.TRANSACTION_STARTED) == 0
+    assert client.exists(f"{other}_ledger")
+    assert not client.exists(flow.ledger)
+
+
 def test_several_targets_are_written_together(stream, client, tmp):
     """Rows and totals of the batch come with one commit, and a replay changes neither."""
     flow = stream(rows=6_000)

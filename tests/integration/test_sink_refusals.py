@@ -7,9 +7,12 @@ from pyspark.errors import StreamingQueryException
 
 from tests.flows import AGGREGATION, STATELESS, columns, create_table, read_queue
 from tests.integration.streams import finish
-from yt_exactly_once import TransactionalSink
+from yt_exactly_once import Event, TransactionalSink
+from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.spark import query_run
+from yt_exactly_once.spark.delivery import require_output_mode
 
 NOBODY = "127.0.0.1:1"
 
@@ -69,6 +72,56 @@ def test_stateful_query_in_idempotent_mode_is_refused(stream):
     assert "mode='transactional'" in flow.fail("ConfigError", mode="idempotent")
     flow.assert_untouched()
     assert not flow.client.exists(flow.ledger)
+
+
+@pytest.mark.parametrize("where", ["in the query", "in the function"])
+def test_shuffle_in_idempotent_mode_is_refused_where_rows_have_no_source(flow, where):
+    """By its position a row of a repeated task may be another one."""
+    if where == "in the query":
+        flow.change = lambda frame: frame.repartition(2, "id")
+        assert "has a shuffle" in flow.fail("ConfigError", mode="idempotent")
+    else:
+        sink = flow.sink(mode="idempotent")
+        with pytest.raises(StreamingQueryException, match="has a shuffle"):
+            finish(flow.start(lambda frame, batch_id: sink(frame.repartition(2, "id"), batch_id)))
+    flow.assert_untouched()
+
+
+def test_target_replaced_under_the_running_query_is_noticed(flow, monkeypatch):
+    """Rows that were encoded for the old table are not written into the new one."""
+    monkeypatch.setattr(query_run, "LOOK_INTERVAL", 0.0)
+    flow.rows_per_partition = 10
+
+    def replace(event, fields):
+        if event == Event.BATCH_COMMITTED and fields["batch"] == 1:
+            retable(flow, {"id": "int64", "other": "utf8"})
+
+    with pytest.raises(StreamingQueryException, match="SchemaMismatchError"):
+        flow.run(replace)
+    assert flow.entry().batch_id == 1
+    assert rows_in(flow) == 0
+
+
+def test_target_replaced_by_one_like_it_goes_on(flow, monkeypatch):
+    """With what the new table is like: here it has more tablets."""
+    monkeypatch.setattr(query_run, "LOOK_INTERVAL", 0.0)
+    flow.rows_per_partition = 10
+
+    def replace(event, fields):
+        if event == Event.BATCH_COMMITTED and fields["batch"] == 1:
+            retable(flow, tablet_count=2)
+
+    flow.run(replace)
+    assert flow.entry().ends[flow.queue.path] == flow.queue.ends()
+    assert {row[1] for row in flow.found()} == set(range(20, 50))
+
+
+def test_replacement_needs_to_know_the_output_mode(flow):
+    """A session without a JVM cannot tell it."""
+    sink = flow.sink(write="replace")
+    batch = MicroBatch("query", 0, "run", output_mode="")
+    with pytest.raises(ConfigError, match="without a JVM"):
+        require_output_mode(batch, sink.options.targets[0])
 
 
 def test_unreachable_proxy_stops_the_query(flow):

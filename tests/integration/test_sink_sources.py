@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 
 import pytest
@@ -244,6 +245,98 @@ def test_two_sinks_in_one_function_are_both_exact(stream, client, tmp):
     assert second.count(Event.BATCH_SKIPPED) == 0
     flow.assert_exact()
     assert differences(STATELESS.found(client, other), sorted(passed_on(flow.queue))) == ""
+
+
+@pytest.mark.parametrize("first_batch", [True, False], ids=["from the first batch", "later"])
+def test_two_sinks_on_one_target_are_refused(stream, first_batch):
+    """The entry of the first one would make the rows of the second one look written."""
+    flow = stream(rows=2_000)
+    sinks = flow.sink(advance_consumer=False), flow.sink()
+
+    def write(frame, batch_id):
+        sinks[0](frame.where("id % 2 = 0"), batch_id)
+        if first_batch or batch_id:
+            sinks[1](frame.where("id % 2 = 1"), batch_id)
+
+    with pytest.raises(StreamingQueryException, match="Another sink of this query"):
+        finish(flow.start(write))
+    assert flow.entry().batch_id == (0 if first_batch else 1)
+
+
+def test_one_sink_object_serves_two_queries_at_a_time(stream, client, tmp):
+    """Each of them keeps its own columns: what was prepared for one is not used for the other."""
+    flow = stream(rows=6_000, rows_per_partition=300)
+    client.remove(flow.target)
+    create_table(client, flow.target, columns(STATELESS.types | {"value": "int64?"}))
+    other = Queue.filled(client, f"{tmp}/other", 6_000)
+    rival = stream(rows_per_partition=300, queue=other, name="rival")
+    sink = flow.sink()
+    running = [flow.start(sink), rival.start(lambda frame, batch: sink(frame.drop("value"), batch))]
+    for query in running:
+        finish(query)
+    names = list(STATELESS.types)
+    rows = client.select_rows(f"* from [{flow.target}]")
+    found = [tuple(row[name] for name in names) for row in rows]
+    without = [(*row[:4], None, *row[5:]) for row in passed_on(other)]
+    assert sorted(found, key=str) == sorted([*passed_on(flow.queue), *without], key=str)
+
+
+def test_function_that_leaves_empty_batches_out_is_borne(stream):
+    """The sink is not called for them, and the next batch goes on; so it does after a restart."""
+    flow = stream(rows=4_000, rows_per_partition=500)
+    sink = flow.sink()
+
+    def write(frame, batch_id):
+        rows = frame.where("row >= 1000 and row < 2000 or row >= 3000")
+        if not rows.isEmpty():
+            sink(rows, batch_id)
+
+    finish(flow.start(write))
+    kept = [row for row in passed_on(flow.queue) if 1_000 <= row[1] < 2_000 or row[1] >= 3_000]
+    assert differences(flow.found(), sorted(kept)) == ""
+    assert flow.queue.stored() == flow.queue.ends()
+    for partition in range(3):
+        flow.queue.append(500, partition)
+    sink = flow.sink()
+    finish(flow.start(write))
+    kept = [row for row in passed_on(flow.queue) if 1_000 <= row[1] < 2_000 or row[1] >= 3_000]
+    assert differences(flow.found(), sorted(kept)) == ""
+
+
+def test_restored_checkpoint_of_a_source_without_a_consumer_is_refused(
+    spark, cluster, client, tmp, tmp_path
+):
+    """Spark plans the batch anew, with more in it: taken for a replay, the new rows would be lost."""
+    target = create_table(client, f"{tmp}/values", columns({"value": "int64?", "at": "timestamp?"}))
+    checkpoint, copy = tmp_path / "checkpoint", tmp_path / "copy"
+
+    def break_off(event, _fields):
+        if event == Event.BATCH_COMMITTED:
+            raise Broken
+
+    def run(*, told):
+        heard = Heard(act=break_off)
+        sink = TransactionalSink(target, proxy=cluster.proxy_urls[0], listener=heard, retry=QUICK)
+        query = (
+            spark.readStream.format("rate")
+            .load()
+            .selectExpr("value", "timestamp as at")
+            .writeStream.foreachBatch(lambda frame, batch: batch and sink(frame, batch))
+            .option("checkpointLocation", str(checkpoint))
+            .start()
+        )
+        with pytest.raises(StreamingQueryException, match=told):
+            finish(query)
+
+    run(told="Broken")
+    shutil.copytree(checkpoint, copy)
+    for name in ("1", ".1.crc"):
+        (copy / "offsets" / name).unlink()
+    before = sorted(row["value"] for row in client.select_rows(f"value from [{target}]"))
+    shutil.rmtree(checkpoint)
+    shutil.move(copy, checkpoint)
+    run(told="sources that are no queues")
+    assert sorted(row["value"] for row in client.select_rows(f"value from [{target}]")) == before
 
 
 def test_two_checkpoints_on_one_consumer_are_told_apart(stream):

@@ -557,7 +557,7 @@ def test_schema_changed_under_a_running_query_is_an_error(queue, read, tmp_path)
         queue.client.mount_table(queue.path, sync=True)
         later = queue.append(2)
         text = fails("SchemaMismatchError", "more was added", query.processAllAvailable)
-        assert "Restart the query" in text
+        assert "Load the queue again" in text
     batches = run(read(queue), tmp_path)
     assert batches.ids == later
     assert batches.seen[0][1][0].more is None

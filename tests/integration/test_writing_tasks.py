@@ -85,6 +85,7 @@ class Writing:
             wire=WireFormat.YSON,
             placement=Placement(None if self.is_sorted else 1),
             rows_per_tablet=ROWS_PER_TABLET_LIMIT,
+            table_id="",
         )
 
     def settings(self, names: tuple[str, ...], chunk: int = 2) -> TaskSettings:

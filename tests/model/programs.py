@@ -46,6 +46,7 @@ from yt_exactly_once.errors import (
     OffsetConflictError,
 )
 from yt_exactly_once.spark import delivery
+from yt_exactly_once.spark.query_run import QueryRun
 from yt_exactly_once.spark.sink import TransactionalSink
 from yt_exactly_once.spark.sink_options import Target
 from yt_exactly_once.spark.source_offsets import QueueOffset
@@ -295,21 +296,24 @@ class ModelSink(TransactionalSink):
         batch = micro_batch(scenario, call)
         self._connection = cast("Any", ModelCluster(script, scenario.index))
         self._offset_log = cast("Any", _Identified(batch))
-        self._agreed = (call.run, call.batch - 1) if call.agreed else ("", -1)
+        run = QueryRun(batch.run_id, agreed=call.batch - 1 if call.agreed else None)
         if scenario.by_tasks:
-            self._targets = tuple(
+            run.targets = tuple(
                 prepared_target(path, is_sorted=scenario.is_sorted) for path in spec.paths
             )
+        self._runs = {batch.query_id: run}
 
-    def _prepare_run(self, frame: Any, batch: MicroBatch, emit: Emitter) -> None:
+    def _prepare_run(self, run: QueryRun, frame: Any, batch: MicroBatch, emit: Emitter) -> None:
         """Leave out what is checked once per run."""
 
     def _emitter(self, batch: MicroBatch) -> Emitter:  # noqa: ARG002 - overrides
         return silent
 
-    def _compute(self, frame: Any, batch: MicroBatch, emit: Emitter) -> list[TargetRows]:
+    def _compute(
+        self, run: QueryRun, frame: Any, batch: MicroBatch, emit: Emitter
+    ) -> list[TargetRows]:
         if self.options.mode is not WriteMode.TRANSACTIONAL:
-            return super()._compute(frame, batch, emit)
+            return super()._compute(run, frame, batch, emit)
         payloads = [
             Payload(1, json.dumps([batch.query_id, batch.batch_id, effect]).encode())
             for effect in frame.evaluate()
@@ -329,6 +333,9 @@ class _Identified:
     def identify(self, frame: Any, batch_id: int) -> MicroBatch:  # noqa: ARG002 - the interface
         assert batch_id == self.batch.batch_id
         return self.batch
+
+    def ranges(self, batch: MicroBatch, number: int) -> tuple[SourceRange, ...]:  # noqa: ARG002
+        return ()
 
 
 @dataclass(frozen=True)

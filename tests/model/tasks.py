@@ -173,6 +173,7 @@ def prepared_target(path: str, *, is_sorted: bool) -> PreparedTarget:
         wire=WireFormat.YSON,
         placement=Placement(None if is_sorted else 1),
         rows_per_tablet=ROWS_PER_TABLET_LIMIT,
+        table_id="",
     )
 
 

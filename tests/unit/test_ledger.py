@@ -1,5 +1,7 @@
 """The ledger: what an entry says about a batch, and what it refuses to guess."""
 
+from dataclasses import replace
+
 import pytest
 
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
@@ -9,9 +11,11 @@ from yt_exactly_once.commit.ledger import (
     Verdict,
     judge,
     offsets_of,
+    require_one_sink,
 )
 from yt_exactly_once.commit.transactional import plan_moves
 from yt_exactly_once.errors import (
+    ConfigError,
     FencedError,
     LedgerDivergedError,
     LedgerError,
@@ -180,3 +184,57 @@ def test_consumer_that_somebody_moved_is_an_error(now, stands, before):
     """Both numbers and the way out are named."""
     with pytest.raises(OffsetConflictError, match=f"stands at {stands} in partition 0, expected"):
         moves(now, [stands], before)
+
+
+def test_batches_the_sink_was_not_called_for_are_no_other_checkpoint():
+    """A function that leaves empty batches out is common; Spark's log tells that it is the same query."""
+    committed, now = batch(3, (0, 5)), batch(6, (9, 12))
+    asked = []
+
+    def logged(number):
+        asked.append(number)
+        return committed.sources
+
+    assert judge(entry(committed), now, ledger="//l", logged=logged) is Verdict.NEW
+    assert asked == [3]
+
+
+@pytest.mark.parametrize("logged", [(), batch(3, (0, 7)).sources], ids=["forgotten", "otherwise"])
+def test_gap_that_the_log_does_not_explain_is_refused(logged):
+    """Then it may be another checkpoint, and rows may be missing."""
+    with pytest.raises(LedgerDivergedError, match="call it for every batch"):
+        judge(entry(batch(3, (0, 5))), batch(6, (9, 12)), ledger="//l", logged=lambda _: logged)
+
+
+def test_next_batch_must_continue_whatever_the_log_says():
+    """Where no batch is missing, a gap between the rows has no excuse."""
+    committed = batch(3, (0, 5))
+    with pytest.raises(LedgerDivergedError):
+        judge(entry(committed), batch(4, (9, 12)), ledger="//l", logged=lambda _: committed.sources)
+
+
+def test_same_batch_with_other_rows_of_other_sources_is_refused():
+    """A restored checkpoint may plan a batch of files or of Kafka anew, with more in it."""
+    committed = replace(batch(3, (0, 5)), others="a")
+    known = replace(entry(committed), others="a")
+    assert verdict(known, committed) is Verdict.REPLAY
+    with pytest.raises(LedgerDivergedError, match="sources that are no queues"):
+        verdict(known, replace(committed, others="b"))
+    assert verdict(entry(committed), committed) is Verdict.REPLAY  # an entry that does not know
+
+
+def test_entry_keeps_the_digest_of_other_sources():
+    """Beside the queues, and also without any."""
+    for ranges in ([(0, 5)], []):
+        made = replace(entry(batch(3, *ranges)), others="a")
+        assert LedgerEntry.from_row(made.to_row()) == made
+
+
+def test_entry_of_this_run_that_the_sink_did_not_write_is_of_another_sink():
+    """Taken for a replay, the rows of the second sink would silently be left out."""
+    now = batch(3, (0, 5))
+    found = entry(now)
+    require_one_sink(found, now, {found.transaction_id}, ledger="//l")
+    require_one_sink(replace(found, run_id="an earlier run"), now, (), ledger="//l")
+    with pytest.raises(ConfigError, match="a target of its own"):
+        require_one_sink(found, now, {"another"}, ledger="//l")

@@ -6,7 +6,7 @@ import pytest
 
 from yt_exactly_once.commit.batch import PartitionRange, SourceRange
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.offset_log import CheckpointFiles, source_ranges
+from yt_exactly_once.spark.offset_log import CheckpointFiles, digest_of_others, source_ranges
 
 
 def offset(queue, ends, starts=None):
@@ -79,6 +79,17 @@ def test_other_sources_have_no_consumer(text):
     assert source_ranges([text], []) == ()
 
 
+def test_digest_tells_where_other_sources_stood():
+    """It changes with either end of the batch, and not with the spelling or the queues."""
+    now, before = ['{"topic":{"0":9}}', offset("//q", [5])], ['{"topic":{"0":4}}']
+    digest = digest_of_others(now, before)
+    assert digest
+    assert digest_of_others([offset("//q", [7]), '{"topic": {"0": 9}}'], before) == digest
+    assert digest_of_others(now, ['{"topic":{"0":3}}']) != digest
+    assert digest_of_others(['{"topic":{"0":8}}'], before) != digest
+    assert digest_of_others([offset("//q", [5])], []) == ""
+
+
 def write_checkpoint(root, offsets, *, state=False):
     (root / "offsets").mkdir(parents=True)
     (root / "metadata").write_text('{"id":"the-query"}')
@@ -96,6 +107,17 @@ def test_checkpoint_files_tell_the_same_as_the_running_query(tmp_path):
     assert batch.sources[0].partitions == (PartitionRange(0, 5, 8),)
     first = CheckpointFiles(tmp_path.as_uri()).identify(None, 0)
     assert first.sources[0].partitions == (PartitionRange(0, 3, 5),)
+
+
+def test_ranges_of_earlier_batches_are_told_while_they_are_logged(tmp_path):
+    """Spark forgets old batches, and then nothing is known of them."""
+    write_checkpoint(tmp_path, [[offset("//q", [5], [3])], [offset("//q", [8])]])
+    files = CheckpointFiles(str(tmp_path))
+    batch = files.identify(None, 1)
+    assert files.ranges(batch, 1) == batch.sources
+    assert files.ranges(batch, 0)[0].partitions == (PartitionRange(0, 3, 5),)
+    (tmp_path / "offsets" / "0").unlink()
+    assert files.ranges(batch, 0) == ()
 
 
 def test_checkpoint_without_the_batch_is_an_error(tmp_path):

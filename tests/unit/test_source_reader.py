@@ -319,7 +319,7 @@ def test_schema_that_changes_under_the_query_is_an_error(schema, change):
     start = source.initialOffset()
     end = everything(source, start)
     queue.info = table(schema)
-    with pytest.raises(SchemaMismatchError, match=rf"{change}.*Restart the query"):
+    with pytest.raises(SchemaMismatchError, match=rf"{change}.*Load the queue again"):
         source.partitions(start, end)
 
 

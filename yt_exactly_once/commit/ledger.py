@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
-from yt_exactly_once.errors import FencedError, LedgerDivergedError, LedgerError
+from yt_exactly_once.errors import ConfigError, FencedError, LedgerDivergedError, LedgerError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
     from yt_exactly_once.commit.cluster import Reader, Row, Transaction
@@ -34,6 +34,9 @@ LEDGER_SCHEMA: list[dict[str, Any]] = [
     {"name": "committed_at", "type": "string", "required": True},
 ]
 """Columns of the ledger table."""
+
+_OTHERS = "others"
+"""Key of the digest among the offsets, and of no queue."""
 
 
 class Verdict(StrEnum):
@@ -78,6 +81,7 @@ class LedgerEntry:
         part: the last committed part of the batch, from 1.
         part_count: how many parts the batch has; 1 unless it was split.
         digests: of the committed parts of a split batch.
+        others: `MicroBatch.others` of the batch; empty in entries that do not know it.
         row_count: rows written by the part.
         committed_at: UTC time by the driver's clock, ISO 8601; for people, never compared.
     """
@@ -93,6 +97,7 @@ class LedgerEntry:
     part: int = 1
     part_count: int = 1
     digests: tuple[str, ...] = ()
+    others: str = ""
 
     @property
     def is_complete(self) -> bool:
@@ -111,18 +116,20 @@ class LedgerEntry:
             LedgerError: the row was not written by this package.
         """
         try:
+            *offsets, others = _with_others(row["offsets"] or [])
             return cls(
                 query_id=row["query_id"],
                 target=row["target"],
                 batch_id=int(row["batch_id"]),
                 run_id=row["run_id"],
                 transaction_id=row["transaction_id"],
-                offsets=_offsets_from(row["offsets"] or []),
+                offsets=_offsets_from(offsets),
                 row_count=int(row["row_count"]),
                 committed_at=row["committed_at"],
                 part=int(row["part"]),
                 part_count=int(row["part_count"]),
                 digests=tuple(row["digests"] or ()),
+                others=str(others[_OTHERS]),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise LedgerError(
@@ -140,7 +147,10 @@ class LedgerEntry:
             "batch_id": self.batch_id,
             "run_id": self.run_id,
             "transaction_id": self.transaction_id,
-            "offsets": _offsets_to(self.offsets),
+            "offsets": [
+                *_offsets_to(self.offsets),
+                *([{_OTHERS: self.others}] if self.others else []),
+            ],
             "row_count": self.row_count,
             "committed_at": self.committed_at,
             "part": self.part,
@@ -223,8 +233,18 @@ class CommitLedger:
         transaction.insert(self.path, rows)
 
 
+def nothing_logged(_batch_id: int) -> tuple[SourceRange, ...]:
+    """Know of no batch what Spark has logged of it."""
+    return ()
+
+
 def judge(
-    entry: LedgerEntry | None, batch: MicroBatch, *, ledger: str, running: bool = False
+    entry: LedgerEntry | None,
+    batch: MicroBatch,
+    *,
+    ledger: str,
+    running: bool = False,
+    logged: Callable[[int], tuple[SourceRange, ...]] = nothing_logged,
 ) -> Verdict:
     """Say whether a batch was committed before.
 
@@ -234,11 +254,14 @@ def judge(
         ledger: path of the ledger, for messages.
         running: whether this run agreed with the ledger before; then only another run can have
             overtaken it.
+        logged: returns the ranges of an earlier batch by Spark's own log, nothing when they are not
+            known; asked only where the sink was not called for some batches.
 
     Raises:
         FencedError: another run committed a later batch.
         LedgerDivergedError: the entry contradicts the batch: a later batch was committed, the same
-            one with other offsets, or the offsets do not continue where the entry ends.
+            one with other offsets, or the offsets do not continue where the entry ends and Spark's
+            log does not say that this is the same checkpoint.
     """
     if entry is None:
         return Verdict.NEW
@@ -266,10 +289,11 @@ def judge(
     now = _ranges(offsets_of(batch))
     then = _ranges(entry.offsets)
     if entry.batch_id == batch.batch_id:
-        if now == then:
+        if now == then and _same_others(entry, batch):
             return Verdict.REPLAY if entry.is_complete else Verdict.PARTIAL
         raise LedgerDivergedError(
-            f"The ledger holds this batch with other offsets: {_render(then)}, now {_render(now)}",
+            f"The ledger holds this batch with other offsets: {_render(then)}, now {_render(now)}"
+            + ("" if now != then else ", and sources that are no queues elsewhere"),
             remedy="The checkpoint is not the one that wrote the ledger: bring that one back, or "
             "start with a new checkpoint and a new consumer",
             **where,
@@ -280,15 +304,53 @@ def judge(
             remedy="The checkpoint is not the one that wrote the ledger: bring that one back",
             **where,
         )
+    gap = entry.batch_id + 1 < batch.batch_id
+    if gap and then == _ranges_of(logged(entry.batch_id)):
+        # Spark's log agrees with the entry: the sink was not called for the batches in between.
+        return Verdict.NEW
     for key, (start, _) in now.items():
         if key in then and then[key][1] != start:
             raise LedgerDivergedError(
                 f"Partition {key[-1]} of {key[1]} starts at {start}, and the ledger ends at "
                 f"{then[key][1]}",
-                remedy="The checkpoint is not the one that wrote the ledger: bring that one back",
+                remedy="The checkpoint is not the one that wrote the ledger: bring that one back. Or the "
+                "sink was not called for batches in between: call it for every batch, empty ones too, "
+                "and start with a new checkpoint",
                 **where,
             )
     return Verdict.NEW
+
+
+def require_one_sink(
+    entry: LedgerEntry, batch: MicroBatch, sent: Collection[str], *, ledger: str
+) -> None:
+    """Check that an entry of this very run and batch is of the sink that finds it.
+
+    Args:
+        entry: what the ledger holds.
+        batch: the batch.
+        sent: transactions that the sink has tried to commit for this batch.
+        ledger: path of the ledger, for the message.
+
+    Raises:
+        ConfigError: another sink wrote it; taken for a replay, the rows of this one would be lost.
+    """
+    of_this_run = entry.run_id == batch.run_id and entry.batch_id == batch.batch_id
+    if of_this_run and entry.transaction_id not in sent:
+        raise ConfigError(
+            "Another sink of this query has written this batch into the same target, and the ledger "
+            "holds one entry per query and target",
+            remedy="Give each sink a target of its own, or a ledger_path of its own; and make a sink "
+            "once, not for each batch",
+            query=batch.query_id,
+            batch=batch.batch_id,
+            target=entry.target,
+            ledger=ledger,
+        )
+
+
+def _same_others(entry: LedgerEntry, batch: MicroBatch) -> bool:
+    return not (entry.others and batch.others) or entry.others == batch.others
 
 
 _Place = tuple[str, str, str, str, int]
@@ -299,6 +361,14 @@ def _ranges(offsets: Offsets) -> dict[_Place, tuple[int, int]]:
         (*source, partition): (part.start, part.end)
         for source, parts in offsets.items()
         for partition, part in parts.items()
+    }
+
+
+def _ranges_of(sources: Sequence[SourceRange]) -> dict[_Place, tuple[int, int]]:
+    return {
+        (*source.key, part.partition): (part.start, part.end)
+        for source in sources
+        for part in source.partitions
     }
 
 
@@ -320,6 +390,13 @@ def _offsets_to(offsets: Offsets) -> list[dict[str, Any]]:
         }
         for (cluster, queue, consumer, queue_id), parts in offsets.items()
     ]
+
+
+def _with_others(rows: Sequence[Any]) -> list[Any]:
+    """Return the rows of the queues, and as the last one that of the other sources."""
+    queues = [row for row in rows if _OTHERS not in row]
+    others = [row for row in rows if _OTHERS in row]
+    return [*queues, *(others or [{_OTHERS: ""}])]
 
 
 def _offsets_from(rows: Sequence[Any]) -> Offsets:

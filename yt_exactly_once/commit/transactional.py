@@ -13,7 +13,14 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.commit.ledger import LedgerEntry, Verdict, judge, offsets_of
+from yt_exactly_once.commit.ledger import (
+    LedgerEntry,
+    Verdict,
+    judge,
+    nothing_logged,
+    offsets_of,
+    require_one_sink,
+)
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
     CommitOutcomeUnknownError,
@@ -67,6 +74,8 @@ class BatchCommit:
         transaction_timeout: lease of a transaction.
         lanes: requests sent side by side.
         advance_consumer: whether consumers are moved; off for all but the last of several sinks.
+        sent: transactions whose commit was sent for the batch, by this sink; more are added.
+        logged: see `judge`.
     """
 
     def __init__(
@@ -79,6 +88,8 @@ class BatchCommit:
         transaction_timeout: timedelta,
         lanes: int,
         advance_consumer: bool,
+        sent: set[str] | None = None,
+        logged: Callable[[int], tuple[SourceRange, ...]] = nothing_logged,
     ) -> None:
         self._cluster = cluster
         self._ledger = ledger
@@ -87,6 +98,8 @@ class BatchCommit:
         self._timeout = transaction_timeout
         self._lanes = lanes
         self._advance_consumer = advance_consumer
+        self._sent = set() if sent is None else sent
+        self._logged = logged
 
     def commit(
         self, batch: MicroBatch, parts: Sequence[Part], resumed: LedgerEntry | None = None
@@ -125,18 +138,16 @@ class BatchCommit:
         return Committed(transaction_id, attempts, sum(part.row_count for part in parts))
 
     def _commit_part(self, batch: MicroBatch, part: Part) -> tuple[str, int]:
-        tried: list[str] = []
-
         def attempt(number: int) -> tuple[str, int]:
             try:
-                return self._attempt(batch, part, tried, number), number
+                return self._attempt(batch, part, number), number
             except (ClusterUnavailableError, TransactionLostError, CommitOutcomeUnknownError):
                 self._cluster.unpin()
                 raise
 
         return run_attempts(attempt, self._policy, self._emit)
 
-    def _attempt(self, batch: MicroBatch, part: Part, tried: list[str], number: int) -> str:
+    def _attempt(self, batch: MicroBatch, part: Part, number: int) -> str:
         transaction = self._cluster.begin(self._timeout, self._lanes)  # 4
         self._emit(Event.TRANSACTION_STARTED, attempt=number, transaction=transaction.id)
         try:
@@ -146,7 +157,7 @@ class BatchCommit:
                 self._emit(
                     Event.COMMIT_OUTCOME_RESOLVED,
                     transaction=entry.transaction_id,
-                    own=entry.transaction_id in tried,
+                    own=entry.transaction_id in self._sent,
                 )
                 transaction.abort()
                 return entry.transaction_id
@@ -164,7 +175,7 @@ class BatchCommit:
             transaction.abort()
             self._emit(Event.TRANSACTION_ABORTED, attempt=number, transaction=transaction.id)
             raise
-        tried.append(transaction.id)
+        self._sent.add(transaction.id)
         self._commit(transaction, number)  # 9
         return transaction.id
 
@@ -174,10 +185,13 @@ class BatchCommit:
         Raises:
             FencedError: another run has gone on to a later batch.
             LedgerDivergedError: the ledger contradicts the batch.
+            ConfigError: another sink of this query writes into the same target.
         """
-        verdict = judge(entry, batch, ledger=self._ledger.path, running=True)
+        ledger = self._ledger.path
+        verdict = judge(entry, batch, ledger=ledger, running=True, logged=self._logged)
         if verdict is Verdict.NEW or entry.part < part.number:
             return False
+        require_one_sink(entry, batch, self._sent, ledger=ledger)
         _require_same_parts(batch, part.digests, part.count, entry)
         return True
 
@@ -216,6 +230,7 @@ class BatchCommit:
             part=part.number,
             part_count=part.count,
             digests=part.digests,
+            others=batch.others,
         )
         return partial(self._ledger.record, entry=entry)
 

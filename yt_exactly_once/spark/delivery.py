@@ -18,8 +18,10 @@ import pyspark.sql.functions as sf
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS
 from yt_exactly_once.commit.parts import Payload, TargetRows
+from yt_exactly_once.config import WriteMode
 from yt_exactly_once.errors import AmbiguousOrderError, ConfigError
 from yt_exactly_once.spark.encode import Kind, encode_frame, plain_columns
+from yt_exactly_once.spark.offset_log import moves_rows
 from yt_exactly_once.spark.placement import TABLET_COLUMN
 from yt_exactly_once.spark.schema import named_column
 from yt_exactly_once.spark.tasks import (
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.codec.rejects import Rejects
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.config import RetryPolicy
-    from yt_exactly_once.spark.sink_options import Target
+    from yt_exactly_once.spark.sink_options import SinkOptions, Target
     from yt_exactly_once.spark.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.client import Connection
 
@@ -195,7 +197,7 @@ def push_from_tasks(
     Raises:
         NotOneToOneError: rows of one source partition are in two Spark partitions, or out of order.
     """
-    by_source = set(SOURCE_COLUMNS) <= set(frame.columns) and len(batch.sources) == 1
+    by_source = is_numbered_by_source(frame, batch)
     reports = _run(
         frame,
         target,
@@ -208,6 +210,43 @@ def push_from_tasks(
         ),
     )
     return _written(target, reports)
+
+
+def is_numbered_by_source(frame: DataFrame, batch: MicroBatch) -> bool:
+    """Tell whether idempotent mode numbers rows by where they come from; by their position otherwise."""
+    return set(SOURCE_COLUMNS) <= set(frame.columns) and len(batch.sources) == 1
+
+
+def require_numbers(frame: DataFrame, batch: MicroBatch) -> None:
+    """Check that idempotent mode can tell the rows of an ordered target apart.
+
+    Raises:
+        ConfigError: by position, and a shuffle may give a repeated task the rows in another order.
+    """
+    if not is_numbered_by_source(frame, batch) and (batch.shuffles or moves_rows(frame)):
+        raise ConfigError(
+            "Idempotent mode would number the rows by their position in a task, and this query has a "
+            "shuffle: a repeated task may get them in another order, and rows would be lost and repeated",
+            remedy="Use mode='transactional'; or leave the shuffle out (repartition, join, distinct, "
+            "order by)",
+            query=batch.query_id,
+        )
+
+
+def require_splitting(options: SinkOptions, batch: MicroBatch) -> None:
+    """Check that the sink can go on with a batch of which some parts are written.
+
+    Raises:
+        ConfigError: it would write the batch from the start, or as a whole.
+    """
+    if options.mode is not WriteMode.TRANSACTIONAL or not options.split_oversized:
+        raise ConfigError(
+            "Some parts of this batch are written, and this sink would write them again",
+            remedy="Finish the batch as it was begun, with mode='transactional' and "
+            "split_oversized=True; change them afterwards",
+            query=batch.query_id,
+            batch=batch.batch_id,
+        )
 
 
 def require_stateless(batch: MicroBatch) -> None:
@@ -228,10 +267,20 @@ def require_output_mode(batch: MicroBatch, target: Target) -> None:
     """Check that the batches of the query are what the target takes them for.
 
     Raises:
-        ConfigError: a result is replaced that is not complete, or added up although it is.
+        ConfigError: a result is replaced that is not complete, or added up although it is; or the
+            output mode is not known, and it matters.
     """
     complete = batch.output_mode == "complete"
-    if target.replaces and not complete and batch.output_mode:
+    if not batch.output_mode and (target.replaces or target.aggregate):
+        option = "write='replace'" if target.replaces else "aggregate"
+        raise ConfigError(
+            f"{option} depends on the output mode of the query, which cannot be known in a session "
+            "without a JVM (Spark Connect)",
+            remedy=f"Run the query in a session with a JVM, or leave {option} out",
+            query=batch.query_id,
+            target=target.path,
+        )
+    if target.replaces and not complete:
         raise ConfigError(
             f"write='replace' is for output mode complete, and this query has {batch.output_mode}: "
             "rows of earlier batches would be deleted",

@@ -7,6 +7,7 @@ the running query. Two ways behind one function: the running query in the JVM, o
 
 from __future__ import annotations
 
+import hashlib
 import json
 import uuid
 from pathlib import Path
@@ -18,7 +19,7 @@ from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from pyspark.sql import DataFrame
 
@@ -27,6 +28,11 @@ QUERY_ID_PROPERTY = "sql.streaming.queryId"
 
 _STATE_STORE_WRITER = "org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreWriter"
 """Trait of every physical operator that writes state."""
+
+_SHUFFLE = "org.apache.spark.sql.execution.exchange.ShuffleExchangeLike"
+"""Trait of every physical operator that moves rows from task to task."""
+
+_ADAPTIVE = "AdaptiveSparkPlanExec"
 
 _NO_OFFSET = "-"
 """How Spark's offset log spells a source that has no offset yet (`OffsetSeqLog.scala`)."""
@@ -38,25 +44,42 @@ class OffsetLog(Protocol):
     def identify(self, frame: DataFrame, batch_id: int) -> MicroBatch:
         """Return the micro-batch that Spark is running."""
 
+    def ranges(self, batch: MicroBatch, number: int) -> tuple[SourceRange, ...]:
+        """Return what another batch of the same query has read; nothing when it is not known."""
+
 
 class RunningQuery:
-    """Reads the offset log and the plan of the running query through the JVM."""
+    """Reads the offset log and the plan of the running query through the JVM.
 
-    def __init__(self) -> None:
-        self._run: _Run | None = None
+    Args:
+        files: the query's checkpoint, for a session without a JVM.
+    """
+
+    def __init__(self, files: CheckpointFiles | None = None) -> None:
+        self._files = files
+        self._runs: dict[str, _Run] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel without the objects of this process's JVM."""
-        return RunningQuery, ()
+        return RunningQuery, (self._files,)
+
+    def ranges(self, batch: MicroBatch, number: int) -> tuple[SourceRange, ...]:
+        """See `OffsetLog.ranges`."""
+        run = self._runs.get(batch.query_id)
+        if run is not None:
+            return source_ranges(*run.texts(number))
+        return self._files.ranges(batch, number) if self._files else ()
 
     def identify(self, frame: DataFrame, batch_id: int) -> MicroBatch:
         """See `OffsetLog.identify`.
 
         Raises:
-            ConfigError: called outside `foreachBatch`, or without a JVM.
+            ConfigError: called outside `foreachBatch`, or without a JVM and without a checkpoint.
         """
         session = frame.sparkSession
         jvm = getattr(session, "_jvm", None)
+        if jvm is None and self._files is not None:
+            return self._files.identify(frame, batch_id)
         if jvm is None:
             raise ConfigError(
                 "This session has no JVM to ask for the query's offsets (Spark Connect)",
@@ -69,20 +92,22 @@ class RunningQuery:
                 remedy="Use it as writeStream.foreachBatch(sink), or call it from a foreachBatch "
                 "function on the same thread",
             )
-        run = self._run
+        run = self._runs.get(query_id)
         # Spark has one run of a query at a time: as long as this one goes on, there is no other.
-        if run is None or run.query_id != query_id or not run.goes_on():
+        if run is None or not run.goes_on():
             active = frame._jdf.sparkSession().sharedState().activeStreamingQueries()  # noqa: SLF001
-            self._run = run = _Run(
-                jvm, query_id, active.get(jvm.java.util.UUID.fromString(query_id))
-            )
+            run = _Run(jvm, active.get(jvm.java.util.UUID.fromString(query_id)))
+            self._runs[query_id] = run
+        now, before = run.texts(batch_id)
         return MicroBatch(
             query_id=query_id,
             batch_id=batch_id,
             run_id=run.id,
-            sources=run.sources(batch_id),
+            sources=source_ranges(now, before),
             stateful=run.stateful,
             output_mode=run.output_mode,
+            others=digest_of_others(now, before),
+            shuffles=run.shuffles,
         )
 
 
@@ -91,14 +116,14 @@ class _Run:
 
     Args:
         jvm: of the session.
-        query_id: of the query.
-        execution: its `StreamExecution`.
+        execution: the query's `StreamExecution`.
     """
 
-    def __init__(self, jvm: Any, query_id: str, execution: Any) -> None:
-        self.query_id = query_id
+    def __init__(self, jvm: Any, execution: Any) -> None:
         self.id = str(execution.runId().toString())
-        self.stateful = _is_stateful(jvm, execution.lastExecution().executedPlan())
+        plan = execution.lastExecution().executedPlan()
+        self.stateful = _is_stateful(jvm, plan)
+        self.shuffles = _has(jvm, plan, _SHUFFLE)
         self.output_mode = str(execution.outputMode()).lower()
         self._execution = execution
         self._log = execution.offsetLog()
@@ -108,14 +133,14 @@ class _Run:
         """Tell whether the run has not ended."""
         return bool(self._execution.isActive())
 
-    def sources(self, batch_id: int) -> tuple[SourceRange, ...]:
-        """Return the ranges of a batch."""
+    def texts(self, batch_id: int) -> tuple[list[str], list[str]]:
+        """Return the logged offsets of a batch, and of the one before."""
         number, before = self._known
         if number != batch_id - 1:
             before = _offsets(self._log.get(batch_id - 1))
         now = _offsets(self._log.get(batch_id))
         self._known = batch_id, now
-        return source_ranges(now, before)
+        return now, before
 
 
 class CheckpointFiles:
@@ -160,7 +185,16 @@ class CheckpointFiles:
             run_id=self._run_id,
             sources=source_ranges(now, before),
             stateful=(self._root / "state").exists(),
+            others=digest_of_others(now, before),
         )
+
+    def ranges(self, batch: MicroBatch, number: int) -> tuple[SourceRange, ...]:  # noqa: ARG002 - one interface
+        """See `OffsetLog.ranges`."""
+        try:
+            before = self._read(number - 1) if number > 0 else []
+            return source_ranges(self._read(number), before)
+        except FileNotFoundError:
+            return ()
 
     def _read(self, batch_id: int) -> list[str]:
         lines = (self._root / "offsets" / str(batch_id)).read_text().splitlines()
@@ -179,7 +213,7 @@ def source_ranges(now: Sequence[str], before: Sequence[str]) -> tuple[SourceRang
         ConfigError: one queue is there twice with the same consumer.
     """
     starts = {_identity(offset): offset for offset in _queue_offsets(before)}
-    ends = list(_queue_offsets(now))
+    ends = _queue_offsets(now)
     if len({_identity(end) for end in ends}) < len(ends):
         raise ConfigError(
             "The query reads one queue twice with the same consumer",
@@ -207,19 +241,45 @@ def source_ranges(now: Sequence[str], before: Sequence[str]) -> tuple[SourceRang
     return tuple(ranges)
 
 
+def digest_of_others(now: Sequence[str], before: Sequence[str]) -> str:
+    """Return a digest of where a batch begins and ends in the sources that are no queues.
+
+    Args:
+        now: offsets of the batch, one text per source.
+        before: offsets of the batch before.
+    """
+    others = [
+        sorted(_canonical(text) for text in texts if _queue_offset(text) is None)
+        for texts in (before, now)
+    ]
+    if not any(others):
+        return ""
+    return hashlib.sha256(json.dumps(others).encode()).hexdigest()
+
+
+def _canonical(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text), sort_keys=True)
+    except json.JSONDecodeError:
+        return text
+
+
 def _identity(offset: dict[str, Any]) -> tuple[Any, ...]:
     return offset["cluster"], offset["queue"], offset.get("consumer"), offset.get("queue_id", "")
 
 
-def _queue_offsets(texts: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield the offsets that our source wrote; any other source has no consumer to move."""
-    for text in texts:
-        try:
-            offset = json.loads(text)
-        except json.JSONDecodeError:
-            continue
-        if isinstance(offset, dict) and {"cluster", "queue", "partitions"} <= offset.keys():
-            yield offset
+def _queue_offsets(texts: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the offsets that our source wrote; any other source has no consumer to move."""
+    return [offset for text in texts if (offset := _queue_offset(text)) is not None]
+
+
+def _queue_offset(text: str) -> dict[str, Any] | None:
+    try:
+        offset = json.loads(text)
+    except json.JSONDecodeError:
+        return None
+    ours = isinstance(offset, dict) and {"cluster", "queue", "partitions"} <= offset.keys()
+    return offset if ours else None
 
 
 def _offsets(logged: Any) -> list[str]:
@@ -237,12 +297,26 @@ def _offsets(logged: Any) -> list[str]:
 
 def _is_stateful(jvm: Any, plan: Any) -> bool:
     """Tell whether any operator of a physical plan writes state."""
-    writer = jvm.java.lang.Class.forName(_STATE_STORE_WRITER)
+    return _has(jvm, plan, _STATE_STORE_WRITER)
+
+
+def moves_rows(frame: DataFrame) -> bool:
+    """Tell whether a frame moves rows from task to task by itself; not known without a JVM."""
+    jvm = getattr(frame.sparkSession, "_jvm", None)
+    return jvm is not None and _has(jvm, frame._jdf.queryExecution().executedPlan(), _SHUFFLE)  # noqa: SLF001
+
+
+def _has(jvm: Any, plan: Any, kind: str) -> bool:
+    """Tell whether any operator of a physical plan is of a class."""
+    wanted = jvm.java.lang.Class.forName(kind)
     pending = [plan]
     while pending:
         node = pending.pop()
-        if writer.isInstance(node):
+        if wanted.isInstance(node):
             return True
+        if node.getClass().getSimpleName() == _ADAPTIVE:
+            # It hides its children, as they may change.
+            pending.append(node.initialPlan())
         children = node.children()
         pending.extend(children.apply(index) for index in range(children.size()))
     return False

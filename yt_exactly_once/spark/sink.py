@@ -6,13 +6,12 @@ prepared targets and the ledger are made anew in the process that uses it.
 
 from __future__ import annotations
 
-import time
-from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.codec.rejects import Rejects
-from yt_exactly_once.commit.ledger import CommitLedger, Verdict, judge
+from yt_exactly_once.commit.ledger import CommitLedger, Verdict, judge, require_one_sink
 from yt_exactly_once.commit.parts import split, whole
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.config import (
@@ -23,24 +22,26 @@ from yt_exactly_once.config import (
     WriteMode,
 )
 from yt_exactly_once.errors import ConfigError, TransientError
-from yt_exactly_once.observability import Event, emitter
+from yt_exactly_once.observability import Clock, Event, emitter, reported
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.delivery import (
     collect_rows,
     insert_from_tasks,
     push_from_tasks,
+    require_splitting,
 )
 from yt_exactly_once.spark.offset_log import CheckpointFiles, RunningQuery
 from yt_exactly_once.spark.placement import BY_PARTITION
 from yt_exactly_once.spark.preparation import prepare
+from yt_exactly_once.spark.query_run import QueryRun
 from yt_exactly_once.spark.sink_options import ADD, AUTO_WIRE, SinkOptions, Target, check_positive
+from yt_exactly_once.spark.targets import are_the_same
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.commit.ledger import LedgerEntry
@@ -61,7 +62,9 @@ class TransactionalSink:
     records the batch in a ledger, all or nothing; a batch that Spark replays is found in the ledger and
     skipped. The promise holds over any crash of driver, tasks, proxies and network. What breaks it:
     writing to the ledger or moving the consumer by hand, and (for the offsets only) a checkpoint that
-    was deleted or restored, which is refused with an error.
+    was deleted or restored, which is refused with an error. Call the sink for every batch, empty ones
+    too, and before anything else reads the frame: a replay may find its rows trimmed, which the sink
+    skips and another reader does not.
 
     Args:
         path: the target, a mounted dynamic table, ordered or sorted; or several `Target`s that are
@@ -71,9 +74,10 @@ class TransactionalSink:
         token: OAuth token; default: `YT_TOKEN`.
         dyn_batch_size: rows per insert request; default: the Spark conf
             `spark.yt.write.dynBatchSize`, else 50 000.
-        ledger_path: the ledger table, created and mounted on first use; default: `<path>_ledger`.
+        ledger_path: the ledger table, created and mounted on first use; default: `<path>_ledger`, of
+            several targets that of the first path in alphabetical order.
         producer_path: the queue-producer table of idempotent mode on ordered targets, created and
-            mounted on first use; default: `<path>_producer`.
+            mounted on first use; default: `<path>_producer`, chosen likewise.
         ledger_attributes: further attributes for a ledger that is created, such as
             `tablet_cell_bundle` or `primary_medium`.
         advance_consumer: move the consumers of the query's queues. Of several sinks called from one
@@ -112,7 +116,7 @@ class TransactionalSink:
         rows_per_tablet_limit: the cluster's `max_rows_per_transaction`; bigger batches are refused.
         wire_format: `auto`, `arrow` or `yson`.
         retry: how often and how long an attempt is repeated.
-        checkpoint_location: the query's checkpoint; needed only where the session has no JVM.
+        checkpoint_location: the query's checkpoint; used only where the session has no JVM.
         client_config: laid over the configuration of `ytsaurus-client`; `{"backend": "rpc"}` uses RPC
             proxies where the package `ytsaurus-rpc-driver` is installed.
         listener: called with the name and the fields of every event, for metrics.
@@ -170,7 +174,8 @@ class TransactionalSink:
                 delete_marker=delete_marker is not None,
                 aggregate=aggregate,
             )
-        first = targets[0].path if targets else "//"
+        # Whatever the order they are given in, the ledger of the same targets is the same.
+        first = min((target.path for target in targets), default="//")
         self.options = SinkOptions(
             targets=targets,
             mode=WriteMode.parse(mode),
@@ -190,8 +195,8 @@ class TransactionalSink:
             retry=retry or RetryPolicy(),
             listener=listener,
         )
-        self._offset_log: OffsetLog = (
-            CheckpointFiles(checkpoint_location) if checkpoint_location else RunningQuery()
+        self._offset_log: OffsetLog = RunningQuery(
+            CheckpointFiles(checkpoint_location) if checkpoint_location else None
         )
         self._open()
 
@@ -210,20 +215,21 @@ class TransactionalSink:
             ExactlyOnceError: the batch was not written, or its fate will be known on the replay.
         """
         batch = self._offset_log.identify(frame, batch_id)  # 1
+        run = self._run(batch)
         emit = self._emitter(batch)
-        with _reported(emit):
-            clock = _Clock()
-            self._prepare_run(frame, batch, emit)
-            entry, verdict = self._find(batch, emit)  # 2
+        with reported(emit):
+            clock = Clock()
+            self._prepare_run(run, frame, batch, emit)
+            entry, verdict = self._find(run, batch, emit)  # 2
             if verdict is Verdict.REPLAY:
                 self._skip(frame, batch, emit)
                 return
             clock.lap("look_up")
             try:
-                rows = self._compute(frame, batch, emit)  # 3
+                rows = self._compute(run, frame, batch, emit)  # 3
             except Exception:
                 # A commit of an earlier run that landed late may have let the queue trim these rows.
-                if self._look_up(batch, emit)[1] is Verdict.REPLAY:
+                if self._look_up(run, batch, emit)[1] is Verdict.REPLAY:
                     self._skip(frame, batch, emit)
                     return
                 raise
@@ -234,7 +240,7 @@ class TransactionalSink:
             limit = self.options.rows_per_tablet_limit
             parts = split(rows, limit) if self.options.split_oversized else whole(rows)
             resumed = entry if verdict is Verdict.PARTIAL else None
-            committed = self._committer(batch, emit).commit(batch, parts, resumed)  # 4 to 9
+            committed = self._committer(run, batch, emit).commit(batch, parts, resumed)  # 4 to 9
             clock.lap("commit")
             emit(
                 Event.BATCH_COMMITTED,
@@ -259,9 +265,13 @@ class TransactionalSink:
 
     def _open(self) -> None:
         self._connection = Connection(self.options.cluster)
-        self._targets: tuple[PreparedTarget, ...] = ()
-        self._prepared: tuple[str, StructType] | None = None
-        self._agreed = "", -1
+        self._runs: dict[str, QueryRun] = {}
+
+    def _run(self, batch: MicroBatch) -> QueryRun:
+        run = self._runs.get(batch.query_id)
+        if run is None or run.id != batch.run_id:
+            run = self._runs[batch.query_id] = QueryRun(batch.run_id)
+        return run
 
     def _emitter(self, batch: MicroBatch) -> Emitter:
         return emitter(
@@ -272,45 +282,61 @@ class TransactionalSink:
             mode=self.options.mode.value,
         )
 
-    def _prepare_run(self, frame: DataFrame, batch: MicroBatch, emit: Emitter) -> None:
-        """Check, once per run, everything that can be wrong before its first row."""
-        key = (batch.run_id, frame.schema)
-        if self._prepared == key:
-            return
+    def _prepare_run(
+        self, run: QueryRun, frame: DataFrame, batch: MicroBatch, emit: Emitter
+    ) -> None:
+        """Check, once per run, everything that can be wrong before its first row.
+
+        The targets are looked at again now and then: one that was replaced by another table since would
+        take rows that were encoded for the old one, and might take them wrongly.
+        """
 
         def attempt(_number: int) -> tuple[PreparedTarget, ...]:
             try:
+                if run.schema == frame.schema and are_the_same(self._connection, run.targets):
+                    return run.targets
                 return prepare(self._connection, self.options, frame, batch, emit)
             except TransientError:
                 self._connection.unpin()
                 raise
 
-        self._targets = run_attempts(attempt, self.options.retry, emit)
-        self._prepared = key
+        if run.schema != frame.schema or run.must_look():
+            run.prepared(frame.schema, run_attempts(attempt, self.options.retry, emit))
 
     def _ledger(self, batch: MicroBatch) -> CommitLedger:
-        paths = [target.path for target in self.options.targets]
+        paths = sorted(target.path for target in self.options.targets)
         return CommitLedger(self.options.ledger_path, batch.query_id, paths)
 
-    def _find(self, batch: MicroBatch, emit: Emitter) -> tuple[LedgerEntry | None, Verdict]:
+    def _find(
+        self, run: QueryRun, batch: MicroBatch, emit: Emitter
+    ) -> tuple[LedgerEntry | None, Verdict]:
         """Look the batch up where its rows could be written, or be missing, before step 5.
 
         Spark replays only the first batch of a run. A later one can be in the ledger only if another run
         has got ahead, which the check inside the transaction finds, or if the sink is called again for it.
         """
-        run_id, batch_id = self._agreed
-        goes_on = run_id == batch.run_id and batch_id < batch.batch_id
-        if self.options.mode is WriteMode.TRANSACTIONAL and goes_on:
-            self._agreed = batch.run_id, batch.batch_id
+        if self.options.mode is WriteMode.TRANSACTIONAL and run.goes_on_with(batch):
+            run.agree(batch)
             return None, Verdict.NEW
-        return self._look_up(batch, emit)
+        return self._look_up(run, batch, emit)
 
-    def _look_up(self, batch: MicroBatch, emit: Emitter) -> tuple[LedgerEntry | None, Verdict]:
+    def _look_up(
+        self, run: QueryRun, batch: MicroBatch, emit: Emitter
+    ) -> tuple[LedgerEntry | None, Verdict]:
         ledger = self._ledger(batch)
         entry = run_attempts(lambda _: ledger.read(self._connection), self.options.retry, emit)
-        running = self._agreed[0] == batch.run_id
-        verdict = judge(entry, batch, ledger=ledger.path, running=running)
-        self._agreed = batch.run_id, batch.batch_id
+        verdict = judge(
+            entry,
+            batch,
+            ledger=ledger.path,
+            running=run.agreed is not None,
+            logged=partial(self._offset_log.ranges, batch),
+        )
+        run.agree(batch)
+        if entry is not None and verdict is not Verdict.NEW:
+            require_one_sink(entry, batch, run.sent, ledger=ledger.path)
+        if verdict is Verdict.PARTIAL:
+            require_splitting(self.options, batch)
         emit(Event.LEDGER_READ, verdict=verdict.value)
         return entry, verdict
 
@@ -324,12 +350,14 @@ class TransactionalSink:
             frame.write.format("noop").mode("overwrite").save()
         emit(Event.BATCH_SKIPPED, reason="replay")
 
-    def _compute(self, frame: DataFrame, batch: MicroBatch, emit: Emitter) -> list[TargetRows]:
+    def _compute(
+        self, run: QueryRun, frame: DataFrame, batch: MicroBatch, emit: Emitter
+    ) -> list[TargetRows]:
         """Evaluate the frame, once; in modes that write from tasks its rows are in the table then."""
-        if len(self._targets) > 1:
+        if len(run.targets) > 1:
             # Several frames are made of it, and each evaluation of a stateful one would commit state.
             frame = frame.localCheckpoint(eager=True)
-        rows = [part for target in self._targets for part in self._deliver(frame, batch, target)]
+        rows = [part for target in run.targets for part in self._deliver(frame, batch, target)]
         emit(Event.BATCH_COMPUTED, rows=sum(target.row_count for target in rows))
         rejected = sum(part.row_count for part in rows if part.path == self.options.reject_to)
         if rejected:
@@ -373,7 +401,7 @@ class TransactionalSink:
         )
         return [inserted]
 
-    def _committer(self, batch: MicroBatch, emit: Emitter) -> BatchCommit:
+    def _committer(self, run: QueryRun, batch: MicroBatch, emit: Emitter) -> BatchCommit:
         return BatchCommit(
             self._connection,
             self._ledger(batch),
@@ -382,6 +410,8 @@ class TransactionalSink:
             transaction_timeout=self.options.transaction_timeout,
             lanes=self.options.connections,
             advance_consumer=self.options.advance_consumer,
+            sent=run.sent,
+            logged=partial(self._offset_log.ranges, batch),
         )
 
     def _dyn_batch_size(self, frame: DataFrame) -> int:
@@ -400,7 +430,7 @@ class TransactionalSink:
         return min(size, self.options.rows_per_tablet_limit)
 
 
-_PROCESS_STATE = frozenset({"_connection", "_targets", "_prepared", "_agreed"})
+_PROCESS_STATE = frozenset({"_connection", "_runs"})
 
 
 def _require_defaults(**given: bool) -> None:
@@ -415,26 +445,3 @@ def _require_defaults(**given: bool) -> None:
                 f"{name} was given beside a list of targets",
                 remedy="Give it to the Target it is meant for",
             )
-
-
-class _Clock:
-    """Wall time between laps, in seconds."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._last = time.monotonic()
-
-    def lap(self, name: str) -> None:
-        now = time.monotonic()
-        self.laps[name] = round(now - self._last, 4)
-        self._last = now
-
-
-@contextmanager
-def _reported(emit: Emitter) -> Iterator[None]:
-    emit(Event.BATCH_STARTED)
-    try:
-        yield
-    except Exception as error:
-        emit(Event.BATCH_FAILED, reason=type(error).__name__, error=str(error))
-        raise

@@ -339,7 +339,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise SchemaMismatchError(
                 "The queue's schema changed under the running query: "
                 + _describe_change(self._info.schema, now.schema),
-                remedy="Restart the query; the batch is read with the new schema",
+                remedy="Load the queue again (spark.readStream ... load) and start the query; the batch is "
+                "read with the new schema",
                 queue=self._queue.path,
             )
 
@@ -348,7 +349,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             remedy = (
                 NEW_QUERY
                 if self._options.fail_on_data_loss
-                else "Restart the query; it then begins at the first row of the new queue"
+                else "Load the queue again (spark.readStream ... load) and start the query; it then "
+                "begins at the first row of the new queue"
             )
             raise created_anew(self._queue.path, self._queue.consumer, remedy)
 

@@ -1,7 +1,7 @@
 """A target made ready for a run: described, checked against the frame, and its wire format chosen.
 
 Done once per run and frame schema, before the first row, so that every mistake that can be known early
-is known before anything is written. Nothing in here is repeated per batch.
+is known before anything is written; and again when another table is found in its place.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from yt_exactly_once.errors import (
 from yt_exactly_once.spark.encode import RowEncoder
 from yt_exactly_once.spark.placement import Placement
 from yt_exactly_once.spark.schema import arrow_of_spark
-from yt_exactly_once.ytsaurus.tables import describe_table
+from yt_exactly_once.ytsaurus.tables import describe_table, table_id
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -52,6 +52,7 @@ class PreparedTarget:
         wire: wire format of payloads.
         placement: which tablet of an ordered target takes a row.
         rows_per_tablet: most rows one transaction may write into one tablet.
+        table_id: object id of the table.
     """
 
     options: Target
@@ -61,6 +62,7 @@ class PreparedTarget:
     wire: WireFormat
     placement: Placement
     rows_per_tablet: int
+    table_id: str
 
     @property
     def path(self) -> str:
@@ -141,11 +143,22 @@ def prepare_target(
         options=target,
         is_sorted=info.is_sorted,
         tablet_count=info.tablet_count,
+        table_id=info.id,
         plan=replace(plan, shows_values=show_values),
         wire=_choose_wire(connection, target.path, plan, wire),
         placement=placement,
         rows_per_tablet=rows_per_tablet,
     )
+
+
+def are_the_same(connection: Connection, targets: Sequence[PreparedTarget]) -> bool:
+    """Tell whether the tables are still the ones that were prepared.
+
+    Raises:
+        TableNotFoundError: one is gone.
+        ClusterUnavailableError: the cluster does not answer.
+    """
+    return all(table_id(connection, target.path) == target.table_id for target in targets)
 
 
 def _require_kind(target: Target, table: TableSchema, frame: pa.Schema) -> None:

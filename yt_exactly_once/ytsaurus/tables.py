@@ -99,6 +99,17 @@ def describe_table(connection: Connection, path: str) -> TableInfo:
     )
 
 
+def table_id(connection: Connection, path: str) -> str:
+    """Return the object id of what is at a path.
+
+    Raises:
+        TableNotFoundError: nothing is there.
+        ClusterUnavailableError: the cluster does not answer.
+    """
+    with translated("look at the table", path=path):
+        return str(connection.reader.get(f"{path}/@id"))
+
+
 def ensure_table(
     connection: Connection,
     path: str,
