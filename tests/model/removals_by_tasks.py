@@ -109,9 +109,9 @@ def _rows_first(put: Put) -> None:
     """Record the batch and move the consumer before the tasks have written."""
     compute = TransactionalSink._compute
 
-    def too_late(self: TransactionalSink, frame: Any, batch: Any, emit: Any) -> Any:
-        self._committer(batch, emit).commit(batch, whole([]))
-        return compute(self, frame, batch, emit)
+    def too_late(self: TransactionalSink, run: Any, frame: Any, batch: Any, emit: Any) -> Any:
+        self._committer(run, batch, emit).commit(batch, whole([]))
+        return compute(self, run, frame, batch, emit)
 
     put(TransactionalSink, "_compute", too_late)
 
