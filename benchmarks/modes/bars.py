@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import dataclass
-from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarks.modes.points import DOUBLING, FLOOR, IDEMPOTENT, LIMIT, SNIPPET
@@ -85,21 +83,20 @@ def _many_partitions(results: Results) -> Spread | None:
 
 
 def _worst_doubling(results: Results) -> Spread | None:
-    """Return the growth of the time per doubling of the rows, the largest between two sizes."""
-    names = ["rows-10000", *(f"rows-{rows}" for rows in DOUBLING), "rows-1000000"]
-    sizes = [
-        (results[name].rows, median(results[name].seconds(_TRANSACTIONAL)))
-        for name in names
-        if name in results and results[name].seconds(_TRANSACTIONAL)
+    """Return how the time grows with twice the rows, where it grows most."""
+    points = [results.get(f"doubled-{rows}") for rows in DOUBLING]
+    rounds = [
+        {sample.repetition: sample.seconds for sample in point.samples} if point else {}
+        for point in points
     ]
-    if len(sizes) < len(names):
+    growths = [
+        Spread.of([more[number] / less[number] for number in less if number in more])
+        for less, more in itertools.pairwise(rounds)
+        if less.keys() & more.keys()
+    ]
+    if len(growths) < len(DOUBLING) - 1:
         return None
-    # The last step is shorter than a doubling.
-    worst = max(
-        (later[1] / earlier[1]) ** (1 / math.log2(later[0] / earlier[0]))
-        for earlier, later in itertools.pairwise(sizes)
-    )
-    return Spread(worst, worst, worst)
+    return max(growths, key=lambda growth: growth.middle)
 
 
 def _memory(results: Results) -> Spread | None:
@@ -156,7 +153,7 @@ BARS = (
     Bar("time added with 16 partitions / with 1", 1.5, False, _many_partitions),
     Bar("memory of the driver's Python / encoded size, 1 000 000 rows", 3.0, False, _memory),
     Bar(
-        "time with twice the rows, worst step from 10 000 to 1 000 000", 2.1, False, _worst_doubling
+        "time with twice the rows, worst step from 15 625 to 1 000 000", 2.1, False, _worst_doubling
     ),
 )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from benchmarks.modes.points import DOUBLING, FLOOR, STEP_NAMES
+from benchmarks.modes.points import FLOOR, STEP_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ _COLOURS = {
     "delta": "#ffb300",
     "postgres": "#7e57c2",
 }
-_SIZES = (1, 1_000, 10_000, *DOUBLING, 1_000_000)
+_SIZES = (1, 1_000, 10_000, 1_000_000)
 _DOTS = 110
 
 

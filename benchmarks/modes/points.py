@@ -60,6 +60,7 @@ class Point:
         query: `stateless`, `shuffle` or `stateful`.
         repetitions: measured turns of every contender.
         contenders: who does it.
+        family: points of one family are measured together, round by round; empty for one by itself.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Point:
     query: str = "stateless"
     repetitions: int = 7
     contenders: tuple[str, ...] = ALL
+    family: str = ""
 
     @property
     def shape(self) -> Shape:
@@ -84,7 +86,7 @@ class Point:
 
 
 BASE = Point("base")
-DOUBLING = (20_000, 40_000, 80_000, 160_000, 320_000, 640_000)
+DOUBLING = tuple(15_625 << step for step in range(7))
 _OURS = (FLOOR, *MODES, IDEMPOTENT)
 
 POINTS = (
@@ -102,9 +104,15 @@ POINTS = (
         repetitions=5,
         contenders=(*_OURS, LIMIT),
     ),
-    # How the time grows with the rows: each point has twice the rows of the one before.
+    # How the time grows: each has twice the rows of the one before, from 15 625 to 1 000 000.
     *(
-        replace(BASE, name=f"rows-{rows}", rows=rows, repetitions=5, contenders=(FLOOR, MODES[1]))
+        replace(
+            BASE,
+            name=f"doubled-{rows}",
+            rows=rows,
+            contenders=(MODES[1],),
+            family="doubled",
+        )
         for rows in DOUBLING
     ),
     replace(BASE, name="wide", shape_name="wide", repetitions=5),

@@ -6,6 +6,8 @@ import os
 import random
 import tempfile
 from collections import Counter
+from contextlib import ExitStack
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,11 +56,11 @@ def run(
         with LocalCluster(Path(work) / "cluster") as cluster, session() as spark:
             register_source(spark)
             measure = _Measure(spark, cluster, advance, stamp())
-            for point in points:
-                result = measure.point(point, Path(work) / point.name)
-                for name, reason in result.absent.items():
-                    say(f"{point.name}: {name} is left out: {reason}")
-                result.save(folder)
+            for _, family in groupby(points, lambda point: point.family or point.name):
+                for result in measure.family(list(family), Path(work)):
+                    for name, reason in result.absent.items():
+                        say(f"{result.point}: {name} is left out: {reason}")
+                    result.save(folder)
 
 
 class _Measure:
@@ -80,35 +82,41 @@ class _Measure:
         self._jvm = PeakMemory(gateway.proc.pid)
         self._idle = self._driver.resident()
 
-    def point(self, point: Point, folder: Path) -> PointResult:
-        """Measure one point.
+    def family(self, points: Sequence[Point], folder: Path) -> list[PointResult]:
+        """Measure points that belong together: in every round each contender of each has one turn.
 
         Raises:
             RuntimeError: a contender has not written the rows it was given.
         """
-        result = PointResult(point.name, point.rows, point.encoded_bytes, self._run)
-        turns = WARM_UP + point.repetitions
-        with Stage(point, self._spark, self._cluster, folder, turns) as stage:
-            contenders: list[Contender] = []
-            for name in point.contenders:
-                try:
-                    contenders.append(stage.contender(name))
-                except AbsentError as error:
-                    result.absent[name] = str(error)
-                    for _ in range(turns):
-                        self._advance(f"{point.name}: {name} is left out")
+        repetitions = points[0].repetitions
+        with ExitStack() as stack:
+            results: list[PointResult] = []
+            players: list[tuple[PointResult, Contender]] = []
+            for point in points:
+                result = PointResult(point.name, point.rows, point.encoded_bytes, self._run)
+                results.append(result)
+                turns = WARM_UP + repetitions
+                stage = Stage(point, self._spark, self._cluster, folder / point.name, turns)
+                stack.enter_context(stage)
+                for name in point.contenders:
+                    try:
+                        players.append((result, stage.contender(name)))
+                    except AbsentError as error:
+                        result.absent[name] = str(error)
+                        for _ in range(turns):
+                            self._advance(f"{point.name}: {name} is left out")
             order = random.Random(_SEED)
-            for repetition in range(-WARM_UP, point.repetitions):
-                order.shuffle(contenders)
-                for contender in contenders:
+            for repetition in range(-WARM_UP, repetitions):
+                order.shuffle(players)
+                for result, contender in players:
                     sample = self._turn(contender, repetition)
-                    self._advance(f"{point.name}: {contender.name}")
+                    self._advance(f"{result.point}: {contender.name}")
                     if repetition >= 0:
                         result.samples.append(sample)
-            if point.query != "stateful":
-                for contender in contenders:
-                    _require_all_rows(point, contender, turns)
-        return result
+            for result, contender in players:
+                if result.design.query != "stateful":
+                    _require_all_rows(result.design, contender, WARM_UP + repetitions)
+        return results
 
     def _turn(self, contender: Contender, repetition: int) -> Sample:
         give_back()
