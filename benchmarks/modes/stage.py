@@ -155,7 +155,7 @@ class Stage:
         def start(write: Callable[[DataFrame, int], None]) -> StreamingQuery:
             return (
                 self._query(self._source(name))
-                .writeStream.queryName(name)
+                .writeStream.queryName(f"{self.point.name} {name}")
                 .outputMode("update" if self.point.query == "stateful" else "append")
                 .option("checkpointLocation", str(self.folder / f"{_plain(name)}-checkpoint"))
                 .foreachBatch(write)
