@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyspark.sql.functions as sf
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -109,4 +111,4 @@ TOTALS_TYPES = {"key": "int64", "n": "int64", "total": "double"}
 
 def totals(rows: DataFrame) -> DataFrame:
     """Return what the stateful query makes of the rows: one row per key."""
-    return rows.groupBy("key").agg({"id": "count", "amount": "sum"}).toDF(*TOTALS_TYPES)
+    return rows.groupBy("key").agg(sf.count("id").alias("n"), sf.sum("amount").alias("total"))
