@@ -160,7 +160,7 @@ def _megabytes(value: float | None) -> str:
 
 def _ratio(value: Spread | float | None) -> str:
     if isinstance(value, Spread):
-        return f"{value.middle:.2f} ({value.low:.2f} to {value.high:.2f})"
+        return str(value)
     return "" if value is None else f"{value:.2f}"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
-from operator import sub, truediv
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -81,6 +80,9 @@ class Spread:
         """Summarise values."""
         return cls(*(float(value) for value in np.percentile(values, [25, 50, 75])))
 
+    def __str__(self) -> str:
+        return f"{self.middle:.2f} ({self.low:.2f} to {self.high:.2f})"
+
 
 @dataclass
 class PointResult:
@@ -136,8 +138,7 @@ class PointResult:
 
     def spread(self, contender: str, value: Callable[[Sample], float | None]) -> Spread | None:
         """Summarise a value of all turns."""
-        found = self.of(contender, value)
-        return Spread.of(found) if found else None
+        return _spread(self.of(contender, value))
 
     def ratio(
         self,
@@ -146,7 +147,9 @@ class PointResult:
         value: Callable[[Sample], float | None] = METRICS["seconds"],
     ) -> Spread | None:
         """Return how many times the reference's value a contender has in the same round."""
-        return self._compare(contender, reference, value, truediv)
+        pairs = self._pairs(contender, reference, value)
+        # Nothing is a multiple of nothing.
+        return _spread([one / other for one, other in pairs if other])
 
     def added(
         self,
@@ -155,7 +158,8 @@ class PointResult:
         value: Callable[[Sample], float | None] = METRICS["seconds"],
     ) -> Spread | None:
         """Return how much more than the reference a contender has in the same round."""
-        return self._compare(contender, reference, value, sub)
+        pairs = self._pairs(contender, reference, value)
+        return _spread([one - other for one, other in pairs])
 
     def steps(self, contender: str) -> dict[str, Spread]:
         """Summarise the seconds of every step."""
@@ -166,25 +170,24 @@ class PointResult:
                     by_step[step].append(seconds)
         return {step: Spread.of(by_step[step]) for step in STEP_NAMES if step in by_step}
 
-    def _compare(
-        self,
-        contender: str,
-        reference: str,
-        value: Callable[[Sample], float | None],
-        how: Callable[[float, float], float],
-    ) -> Spread | None:
+    def _pairs(
+        self, contender: str, reference: str, value: Callable[[Sample], float | None]
+    ) -> list[tuple[float, float]]:
+        """Return the values of both in every round that has them."""
         rounds: dict[int, dict[str, float]] = defaultdict(dict)
         for sample in self.samples:
             number = value(sample)
             if number is not None:
                 rounds[sample.repetition][sample.contender] = number
-        compared = [
-            how(taken[contender], taken[reference])
+        return [
+            (taken[contender], taken[reference])
             for taken in rounds.values()
-            # Nothing is a multiple of nothing.
-            if contender in taken and reference in taken and (taken[reference] or how is sub)
+            if contender in taken and reference in taken
         ]
-        return Spread.of(compared) if compared else None
+
+
+def _spread(values: Sequence[float]) -> Spread | None:
+    return Spread.of(values) if values else None
 
 
 def load_all(folder: Path) -> dict[str, PointResult]:

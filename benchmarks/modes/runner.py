@@ -89,13 +89,13 @@ class _Measure:
             RuntimeError: a contender has not written the rows it was given.
         """
         repetitions = points[0].repetitions
+        turns = WARM_UP + repetitions
         with ExitStack() as stack:
             results: list[PointResult] = []
             players: list[tuple[PointResult, Contender]] = []
             for point in points:
                 result = PointResult(point.name, point.rows, point.encoded_bytes, self._run)
                 results.append(result)
-                turns = WARM_UP + repetitions
                 stage = Stage(point, self._spark, self._cluster, folder / point.name, turns)
                 stack.enter_context(stage)
                 for name in point.contenders:
@@ -115,7 +115,7 @@ class _Measure:
                         result.samples.append(sample)
             for result, contender in players:
                 if result.design.query != "stateful":
-                    _require_all_rows(result.design, contender, WARM_UP + repetitions)
+                    _require_all_rows(result.design, contender, turns)
         return results
 
     def _turn(self, contender: Contender, repetition: int) -> Sample:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from yt.wrapper.format import ArrowFormat
 
+from benchmarks.clients import UNCOMPRESSED
 from benchmarks.modes import peers
 from benchmarks.modes.points import DELTA, FLOOR, IDEMPOTENT, LIMIT, POSTGRES, SNIPPET, STEPS, Point
 from benchmarks.modes.turns import DirectContender, QueryContender, Writer
@@ -39,7 +40,6 @@ ROWS_PER_TABLET = 2_000_000
 """The cap of a real cluster; the default of 100 000 would refuse the largest batches."""
 
 _ROWS_PER_REQUEST = 50_000
-_UNCOMPRESSED = {"content_encoding": "identity", "accept_encoding": "identity"}
 
 
 @dataclass
@@ -124,7 +124,7 @@ class Stage:
     def _bare_client(self, name: str) -> DirectContender:
         """Insert over one connection to a proxy that is known, uncompressed: as fast as it goes."""
         target = self._create_target(name)
-        client = self.cluster.client(proxy={**_UNCOMPRESSED, "enable_proxy_discovery": False})
+        client = self.cluster.client(proxy={**UNCOMPRESSED, "enable_proxy_discovery": False})
 
         def write(payloads: list[bytes]) -> None:
             for payload in payloads:

@@ -74,7 +74,7 @@ def table(timings: Sequence[Timing]) -> Iterator[str]:
         yield (
             f"| {timing.part} | {timing.work} | {middle * 1e3:.1f} "
             f"| {min(timing.seconds) * 1e3:.1f} to {max(timing.seconds) * 1e3:.1f} "
-            f"| {f'{median(timing.cpu_seconds) * 1e3:.1f}' if timing.cpu_seconds else ''} "
+            f"| {median(timing.cpu_seconds) * 1e3:.1f} "
             f"| {f'{timing.rows / middle:,.0f}' if timing.rows else ''} "
             f"| {f'{timing.bytes / middle / 1e6:.0f}' if timing.bytes else ''} "
             f"| {timing.requests or ''} |"
@@ -95,8 +95,7 @@ def source_table(timings: Sequence[Timing]) -> Iterator[str]:
         cells = [
             Spread.of([one / other for one, other in zip(*pair, strict=True)]) for pair in pairs
         ]
-        told = (f"{one.middle:.2f} ({one.low:.2f} to {one.high:.2f})" for one in cells)
-        yield f"| {shape} | ≥ {SOURCE_BAR} | {' | '.join(told)} |"
+        yield f"| {shape} | ≥ {SOURCE_BAR} | {' | '.join(map(str, cells))} |"
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from yt.wrapper import YsonFormat
 from yt.wrapper.format import ArrowFormat
 
+from benchmarks.clients import UNCOMPRESSED
 from benchmarks.parts.rows import ROWS, Sample
 from benchmarks.parts.timing import BARE_LOOP, SOURCE, Timing, in_turn
 from yt_exactly_once.codec.rows import WireFormat, decode
@@ -52,10 +53,7 @@ class Measures:
 
     def __init__(self, cluster: LocalCluster, samples: Sequence[Sample], repetitions: int) -> None:
         self._cluster = cluster
-        # As our own connections: compressing would be most of the work.
-        self._client: YtClient = cluster.client(
-            proxy={"content_encoding": "identity", "accept_encoding": "identity"}
-        )
+        self._client: YtClient = cluster.client(proxy=UNCOMPRESSED)
         self._connection = Connection(ClusterConfig.resolve(cluster.proxy_urls[0], None))
         self._samples = samples
         self._repetitions = repetitions
@@ -204,7 +202,7 @@ class Measures:
             requests.append((self._cluster.request_counts() - before).total())
         measured = in_turn(list(works.values()), repetitions or self._repetitions)
         for name, times, trips in zip(works, measured, requests, strict=True):
-            yield Timing(part, name, times.seconds, rows, size, trips, times.cpu_seconds)
+            yield Timing(part, name, times.seconds, times.cpu_seconds, rows, size, trips)
 
     def _table(self, name: str, schema: list[dict[str, Any]], **attributes: Any) -> str:
         path = f"{HOME}/{name}"

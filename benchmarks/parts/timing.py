@@ -24,19 +24,19 @@ class Timing:
         part: which part of the package.
         work: what it did.
         seconds: of each repetition.
+        cpu_seconds: processor time of this process in each repetition.
         rows: rows of one repetition; 0 where rows are not the measure.
         bytes: bytes of one repetition; 0 where bytes are not the measure.
         requests: round trips of one repetition.
-        cpu_seconds: processor time of this process in each repetition.
     """
 
     part: str
     work: str
     seconds: tuple[float, ...]
+    cpu_seconds: tuple[float, ...]
     rows: int = 0
     bytes: int = 0
     requests: int = 0
-    cpu_seconds: tuple[float, ...] = ()
 
     @property
     def middle(self) -> float:
@@ -60,13 +60,13 @@ class Measured:
 def in_turn(works: Sequence[Callable[[], object]], repetitions: int) -> list[Measured]:
     """Repeat several pieces of work, one of each at a time, so that drift hits all alike.
 
-    The first round does not count, and the garbage collector is off.
+    Every round counts, so each must have been done before; the garbage collector is off.
     """
     taken: list[list[tuple[float, float]]] = [[] for _ in works]
     order = list(range(len(works)))
     gc.disable()
     try:
-        for _ in range(repetitions + 1):
+        for _ in range(repetitions):
             # Whoever comes first goes last in the next round.
             order.append(order.pop(0))
             for place in order:
@@ -77,9 +77,6 @@ def in_turn(works: Sequence[Callable[[], object]], repetitions: int) -> list[Mea
     finally:
         gc.enable()
     return [
-        Measured(
-            tuple(wall for wall, _ in times[1:]),
-            tuple(cpu for _, cpu in times[1:]),
-        )
+        Measured(tuple(wall for wall, _ in times), tuple(cpu for _, cpu in times))
         for times in taken
     ]

@@ -7,7 +7,7 @@ from pyspark.errors import StreamingQueryException
 
 from tests.flows import AGGREGATION, STATELESS, columns, create_table, read_queue
 from tests.integration.streams import finish
-from yt_exactly_once import Event, TransactionalSink
+from yt_exactly_once import Event, Target, TransactionalSink
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.local import LocalCluster
@@ -116,12 +116,11 @@ def test_target_replaced_by_one_like_it_goes_on(flow, monkeypatch):
     assert {row[1] for row in flow.found()} == set(range(20, 50))
 
 
-def test_replacement_needs_to_know_the_output_mode(flow):
+def test_replacement_needs_to_know_the_output_mode():
     """A session without a JVM cannot tell it."""
-    sink = flow.sink(write="replace")
     batch = MicroBatch("query", 0, "run", output_mode="")
     with pytest.raises(ConfigError, match="without a JVM"):
-        require_output_mode(batch, sink.options.targets[0])
+        require_output_mode(batch, Target(path="//target", write="replace"))
 
 
 def test_unreachable_proxy_stops_the_query(flow):

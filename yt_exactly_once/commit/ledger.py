@@ -116,7 +116,7 @@ class LedgerEntry:
             LedgerError: the row was not written by this package.
         """
         try:
-            *offsets, others = _with_others(row["offsets"] or [])
+            offsets = row["offsets"] or []
             return cls(
                 query_id=row["query_id"],
                 target=row["target"],
@@ -129,7 +129,7 @@ class LedgerEntry:
                 part=int(row["part"]),
                 part_count=int(row["part_count"]),
                 digests=tuple(row["digests"] or ()),
-                others=str(others[_OTHERS]),
+                others=next((str(known[_OTHERS]) for known in offsets if _OTHERS in known), ""),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise LedgerError(
@@ -286,7 +286,7 @@ def judge(
             "is active): stop other runs, and bring back the newest checkpoint",
             **where,
         )
-    now = _ranges(offsets_of(batch))
+    now = _ranges_of(batch.sources)
     then = _ranges(entry.offsets)
     if entry.batch_id == batch.batch_id:
         if now == then and _same_others(entry, batch):
@@ -392,13 +392,6 @@ def _offsets_to(offsets: Offsets) -> list[dict[str, Any]]:
     ]
 
 
-def _with_others(rows: Sequence[Any]) -> list[Any]:
-    """Return the rows of the queues, and as the last one that of the other sources."""
-    queues = [row for row in rows if _OTHERS not in row]
-    others = [row for row in rows if _OTHERS in row]
-    return [*queues, *(others or [{_OTHERS: ""}])]
-
-
 def _offsets_from(rows: Sequence[Any]) -> Offsets:
     return {
         (
@@ -411,4 +404,5 @@ def _offsets_from(rows: Sequence[Any]) -> Offsets:
             for partition, numbers in row["partitions"].items()
         }
         for row in rows
+        if _OTHERS not in row
     }

@@ -19,7 +19,7 @@ from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -121,9 +121,9 @@ class _Run:
 
     def __init__(self, jvm: Any, execution: Any) -> None:
         self.id = str(execution.runId().toString())
-        plan = execution.lastExecution().executedPlan()
-        self.stateful = _is_stateful(jvm, plan)
-        self.shuffles = _has(jvm, plan, _SHUFFLE)
+        operators = list(_operators(execution.lastExecution().executedPlan()))
+        self.stateful = _is_stateful(jvm, operators)
+        self.shuffles = _has(jvm, operators, _SHUFFLE)
         self.output_mode = str(execution.outputMode()).lower()
         self._execution = execution
         self._log = execution.offsetLog()
@@ -295,28 +295,34 @@ def _offsets(logged: Any) -> list[str]:
     return [str(option.get().json()) for option in options if option.isDefined()]
 
 
-def _is_stateful(jvm: Any, plan: Any) -> bool:
-    """Tell whether any operator of a physical plan writes state."""
-    return _has(jvm, plan, _STATE_STORE_WRITER)
+def _is_stateful(jvm: Any, operators: Iterable[Any]) -> bool:
+    """Tell whether any operator writes state."""
+    return _has(jvm, operators, _STATE_STORE_WRITER)
 
 
 def moves_rows(frame: DataFrame) -> bool:
     """Tell whether a frame moves rows from task to task by itself; not known without a JVM."""
     jvm = getattr(frame.sparkSession, "_jvm", None)
-    return jvm is not None and _has(jvm, frame._jdf.queryExecution().executedPlan(), _SHUFFLE)  # noqa: SLF001
+    if jvm is None:
+        return False
+    plan = frame._jdf.queryExecution().executedPlan()  # noqa: SLF001
+    return _has(jvm, _operators(plan), _SHUFFLE)
 
 
-def _has(jvm: Any, plan: Any, kind: str) -> bool:
-    """Tell whether any operator of a physical plan is of a class."""
+def _has(jvm: Any, operators: Iterable[Any], kind: str) -> bool:
+    """Tell whether any operator is of a class."""
     wanted = jvm.java.lang.Class.forName(kind)
+    return any(wanted.isInstance(operator) for operator in operators)
+
+
+def _operators(plan: Any) -> Iterator[Any]:
+    """Yield every operator of a physical plan."""
     pending = [plan]
     while pending:
         node = pending.pop()
-        if wanted.isInstance(node):
-            return True
+        yield node
         if node.getClass().getSimpleName() == _ADAPTIVE:
             # It hides its children, as they may change.
             pending.append(node.initialPlan())
         children = node.children()
         pending.extend(children.apply(index) for index in range(children.size()))
-    return False

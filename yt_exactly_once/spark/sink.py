@@ -290,18 +290,20 @@ class TransactionalSink:
         The targets are looked at again now and then: one that was replaced by another table since would
         take rows that were encoded for the old one, and might take them wrongly.
         """
+        is_known = run.schema == frame.schema
+        if is_known and not run.must_look():
+            return
 
         def attempt(_number: int) -> tuple[PreparedTarget, ...]:
             try:
-                if run.schema == frame.schema and are_the_same(self._connection, run.targets):
+                if is_known and are_the_same(self._connection, run.targets):
                     return run.targets
                 return prepare(self._connection, self.options, frame, batch, emit)
             except TransientError:
                 self._connection.unpin()
                 raise
 
-        if run.schema != frame.schema or run.must_look():
-            run.prepared(frame.schema, run_attempts(attempt, self.options.retry, emit))
+        run.prepared(frame.schema, run_attempts(attempt, self.options.retry, emit))
 
     def _ledger(self, batch: MicroBatch) -> CommitLedger:
         paths = sorted(target.path for target in self.options.targets)

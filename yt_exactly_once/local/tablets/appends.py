@@ -144,6 +144,8 @@ def _insert(
     step = rows * width
     whole = len(parameters) // step * step
     for many, start, end, size in ((rows, 0, whole, step), (1, whole, len(parameters), width)):
+        if start == end:
+            continue  # a statement costs also when it is only prepared
         connection.executemany(
             f"{insert} VALUES {', '.join([row] * many)}",
             (parameters[place : place + size] for place in range(start, end, size)),
