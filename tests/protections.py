@@ -98,6 +98,11 @@ def _producer_sessions() -> list[Patch]:
     return [(sink, "push_from_tasks", plainly)]
 
 
+def _push_look_up() -> list[Patch]:
+    """Rows of an unfinished batch that idempotent mode has pushed are not looked for."""
+    return [(sink, "require_no_pushes", lambda *_: None)]
+
+
 PROTECTIONS: dict[str, Callable[[], list[Patch]]] = {
     "ledger_look_up": _ledger_look_up,
     "early_look_up": _early_look_up,
@@ -109,6 +114,7 @@ PROTECTIONS: dict[str, Callable[[], list[Patch]]] = {
     "committed_check": _committed_check,
     "room_check": _room_check,
     "producer_sessions": _producer_sessions,
+    "push_look_up": _push_look_up,
 }
 
 

@@ -306,6 +306,11 @@ class ModelSink(TransactionalSink):
     def _prepare_run(self, run: QueryRun, frame: Any, batch: MicroBatch, emit: Emitter) -> None:
         """Leave out what is checked once per run."""
 
+    def _require_no_pushes(
+        self, run: QueryRun, frame: Any, batch: MicroBatch, emit: Emitter
+    ) -> None:
+        """Leave it out too: no query of the model changes its mode."""
+
     def _emitter(self, batch: MicroBatch) -> Emitter:  # noqa: ARG002 - overrides
         return silent
 

@@ -21,9 +21,9 @@ from yt_exactly_once.commit.parts import Payload, TargetRows
 from yt_exactly_once.config import WriteMode
 from yt_exactly_once.errors import AmbiguousOrderError, ConfigError
 from yt_exactly_once.spark.encode import Kind, encode_frame, plain_columns
-from yt_exactly_once.spark.offset_log import moves_rows
 from yt_exactly_once.spark.placement import TABLET_COLUMN
 from yt_exactly_once.spark.schema import named_column
+from yt_exactly_once.spark.sessions import is_numbered_by_source
 from yt_exactly_once.spark.tasks import (
     KEY_HASH_COLUMNS,
     REPORT_SCHEMA,
@@ -210,27 +210,6 @@ def push_from_tasks(
         ),
     )
     return _written(target, reports)
-
-
-def is_numbered_by_source(frame: DataFrame, batch: MicroBatch) -> bool:
-    """Tell whether idempotent mode numbers rows by where they come from; by their position otherwise."""
-    return set(SOURCE_COLUMNS) <= set(frame.columns) and len(batch.sources) == 1
-
-
-def require_numbers(frame: DataFrame, batch: MicroBatch) -> None:
-    """Check that idempotent mode can tell the rows of an ordered target apart.
-
-    Raises:
-        ConfigError: by position, and a shuffle may give a repeated task the rows in another order.
-    """
-    if not is_numbered_by_source(frame, batch) and (batch.shuffles or moves_rows(frame)):
-        raise ConfigError(
-            "Idempotent mode would number the rows by their position in a task, and this query has a "
-            "shuffle: a repeated task may get them in another order, and rows would be lost and repeated",
-            remedy="Use mode='transactional'; or leave the shuffle out (repartition, join, distinct, "
-            "order by)",
-            query=batch.query_id,
-        )
 
 
 def require_splitting(options: SinkOptions, batch: MicroBatch) -> None:

@@ -8,7 +8,8 @@ from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.commit.ledger import LEDGER_SCHEMA
 from yt_exactly_once.config import WriteMode
 from yt_exactly_once.observability import Event
-from yt_exactly_once.spark.delivery import require_numbers, require_output_mode, require_stateless
+from yt_exactly_once.spark.delivery import require_output_mode, require_stateless
+from yt_exactly_once.spark.sessions import require_numbers
 from yt_exactly_once.spark.targets import prepare_target
 from yt_exactly_once.ytsaurus.consumers import require_registration
 from yt_exactly_once.ytsaurus.tables import (
@@ -62,8 +63,10 @@ def prepare(
     )
     if options.mode is WriteMode.IDEMPOTENT:
         require_stateless(batch)
-        if not all(target.is_sorted for target in targets):
-            require_numbers(frame, batch)
+        ordered = [target for target in targets if not target.is_sorted]
+        for target in ordered:
+            require_numbers(target.transformed(frame), batch)
+        if ordered:
             ensure_producer(connection, options.producer_path)
     if options.advance_consumer:
         for source in batch.sources:

@@ -34,7 +34,14 @@ from yt_exactly_once.spark.offset_log import CheckpointFiles, RunningQuery
 from yt_exactly_once.spark.placement import BY_PARTITION
 from yt_exactly_once.spark.preparation import prepare
 from yt_exactly_once.spark.query_run import QueryRun
-from yt_exactly_once.spark.sink_options import ADD, AUTO_WIRE, SinkOptions, Target, check_positive
+from yt_exactly_once.spark.sessions import require_no_pushes
+from yt_exactly_once.spark.sink_options import (
+    ADD,
+    AUTO_WIRE,
+    SinkOptions,
+    as_targets,
+    check_positive,
+)
 from yt_exactly_once.spark.targets import are_the_same
 from yt_exactly_once.ytsaurus.client import Connection
 
@@ -48,6 +55,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.commit.parts import TargetRows
     from yt_exactly_once.observability import Emitter, Listener
     from yt_exactly_once.spark.offset_log import OffsetLog
+    from yt_exactly_once.spark.sink_options import Target
     from yt_exactly_once.spark.targets import PreparedTarget
 
 DYN_BATCH_SIZE_CONF = "spark.yt.write.dynBatchSize"
@@ -154,26 +162,14 @@ class TransactionalSink:
         client_config: Mapping[str, Any] | None = None,
         listener: Listener | None = None,
     ) -> None:
-        if isinstance(path, str):
-            targets: tuple[Target, ...] = (
-                Target(
-                    path=path,
-                    update_columns=update_columns,
-                    placement=placement,
-                    write=write,
-                    delete_marker=delete_marker,
-                    aggregate=aggregate,
-                ),
-            )
-        else:
-            targets = tuple(path)
-            _require_defaults(
-                update_columns=update_columns,
-                placement=placement != BY_PARTITION,
-                write=write != ADD,
-                delete_marker=delete_marker is not None,
-                aggregate=aggregate,
-            )
+        targets = as_targets(
+            path,
+            update_columns=update_columns,
+            placement=placement,
+            write=write,
+            delete_marker=delete_marker,
+            aggregate=aggregate,
+        )
         # Whatever the order they are given in, the ledger of the same targets is the same.
         first = min((target.path for target in targets), default="//")
         self.options = SinkOptions(
@@ -220,7 +216,7 @@ class TransactionalSink:
         with reported(emit):
             clock = Clock()
             self._prepare_run(run, frame, batch, emit)
-            entry, verdict = self._find(run, batch, emit)  # 2
+            entry, verdict = self._find(run, frame, batch, emit)  # 2
             if verdict is Verdict.REPLAY:
                 self._skip(frame, batch, emit)
                 return
@@ -229,7 +225,7 @@ class TransactionalSink:
                 rows = self._compute(run, frame, batch, emit)  # 3
             except Exception:
                 # A commit of an earlier run that landed late may have let the queue trim these rows.
-                if self._look_up(run, batch, emit)[1] is Verdict.REPLAY:
+                if self._look_up(run, frame, batch, emit)[1] is Verdict.REPLAY:
                     self._skip(frame, batch, emit)
                     return
                 raise
@@ -310,7 +306,7 @@ class TransactionalSink:
         return CommitLedger(self.options.ledger_path, batch.query_id, paths)
 
     def _find(
-        self, run: QueryRun, batch: MicroBatch, emit: Emitter
+        self, run: QueryRun, frame: DataFrame, batch: MicroBatch, emit: Emitter
     ) -> tuple[LedgerEntry | None, Verdict]:
         """Look the batch up where its rows could be written, or be missing, before step 5.
 
@@ -320,10 +316,10 @@ class TransactionalSink:
         if self.options.mode is WriteMode.TRANSACTIONAL and run.goes_on_with(batch):
             run.agree(batch)
             return None, Verdict.NEW
-        return self._look_up(run, batch, emit)
+        return self._look_up(run, frame, batch, emit)
 
     def _look_up(
-        self, run: QueryRun, batch: MicroBatch, emit: Emitter
+        self, run: QueryRun, frame: DataFrame, batch: MicroBatch, emit: Emitter
     ) -> tuple[LedgerEntry | None, Verdict]:
         ledger = self._ledger(batch)
         entry = run_attempts(lambda _: ledger.read(self._connection), self.options.retry, emit)
@@ -334,6 +330,8 @@ class TransactionalSink:
             running=run.agreed is not None,
             logged=partial(self._offset_log.ranges, batch),
         )
+        if verdict is Verdict.NEW and not run.goes_on_with(batch):
+            self._require_no_pushes(run, frame, batch, emit)
         run.agree(batch)
         if entry is not None and verdict is not Verdict.NEW:
             require_one_sink(entry, batch, run.sent, ledger=ledger.path)
@@ -341,6 +339,15 @@ class TransactionalSink:
             require_splitting(self.options, batch)
         emit(Event.LEDGER_READ, verdict=verdict.value)
         return entry, verdict
+
+    def _require_no_pushes(
+        self, run: QueryRun, frame: DataFrame, batch: MicroBatch, emit: Emitter
+    ) -> None:
+        run_attempts(
+            lambda _: require_no_pushes(self._connection, self.options, run.targets, frame, batch),
+            self.options.retry,
+            emit,
+        )
 
     def _skip(self, frame: DataFrame, batch: MicroBatch, emit: Emitter) -> None:
         """Let a replay pass without writing.
@@ -433,17 +440,3 @@ class TransactionalSink:
 
 
 _PROCESS_STATE = frozenset({"_connection", "_runs"})
-
-
-def _require_defaults(**given: bool) -> None:
-    """Check that options of a target were not given beside a list of targets.
-
-    Raises:
-        ConfigError: one was.
-    """
-    for name, is_given in given.items():
-        if is_given:
-            raise ConfigError(
-                f"{name} was given beside a list of targets",
-                remedy="Give it to the Target it is meant for",
-            )

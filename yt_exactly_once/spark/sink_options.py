@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -242,3 +242,21 @@ def check_positive(number: int, option: str) -> int:
     if number < 1:
         raise ConfigError(f"{option} is {number}", remedy="Give a whole number of at least 1")
     return number
+
+
+def as_targets(path: str | Sequence[Target], **options: Any) -> tuple[Target, ...]:
+    """Return the targets that a path with the options of one target, or a list of them, stands for.
+
+    Raises:
+        ConfigError: options were given beside a list.
+    """
+    if isinstance(path, str):
+        return (Target(path=path, **options),)
+    usual = {option.name: option.default for option in fields(Target)}
+    for name, given in options.items():
+        if given != usual[name]:
+            raise ConfigError(
+                f"{name} was given beside a list of targets",
+                remedy="Give it to the Target it is meant for",
+            )
+    return tuple(path)

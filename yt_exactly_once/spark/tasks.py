@@ -22,6 +22,7 @@ from yt_exactly_once.errors import NotOneToOneError, ProducerFencedError
 from yt_exactly_once.observability import Event, emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.encode import chunks
+from yt_exactly_once.spark.sessions import position_session, session_prefix, source_session
 from yt_exactly_once.ytsaurus.rows import ProducerSession, insert_payload
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class PushTask:
             else:
                 numbers = np.arange(position, position + chunk.num_rows, dtype=np.int64)
                 position += chunk.num_rows
-                parts = [(f"partition-{partition}", partition, chunk, numbers)]
+                parts = [(position_session(partition), partition, chunk, numbers)]
             for name, home, rows, numbers in parts:
                 if name not in sessions:
                     sessions[name] = _NumberedSession(self, name, home, partition)
@@ -154,7 +155,7 @@ class _NumberedSession:
         self._target = task.settings.target
         self._tablet = self._target.placement.tablet(home)
         self._partition = partition
-        self._session_id = f"{task.batch.query_id}:{self._target.path}:{name}"
+        self._session_id = session_prefix(task.batch.query_id, self._target.path) + name
         self._emit = emitter(target=self._target.path, session=self._session_id)
         self._session: ProducerSession | None = None
         self._last_seen = -1
@@ -265,9 +266,7 @@ def _by_source_tablet(
     for tablet in pc.unique(tablets).to_pylist():
         rows = chunk.filter(pc.equal(tablets, tablet))
         numbers = rows.column(SOURCE_ROW_COLUMN).to_numpy()
-        # A queue that was created anew counts its rows from 0 again, in a session of its own.
-        name = "-".join(filter(None, ("source", queue_id, str(tablet))))
-        parts.append((name, int(tablet), rows, numbers))
+        parts.append((source_session(queue_id, tablet), int(tablet), rows, numbers))
     return parts
 
 

@@ -36,6 +36,25 @@ def insert_payload(
         )
 
 
+def sessions_of(connection: Connection, producer: str, prefix: str) -> dict[str, Any]:
+    """Return what the last pushes left in sessions of a producer, by session id.
+
+    Args:
+        connection: the cluster.
+        producer: path of the producer table; one that does not exist has no sessions.
+        prefix: how the ids begin; without quotes and backslashes.
+    """
+    client = connection.reader
+    with translated("read the producer sessions", producer=producer):
+        if not client.exists(producer):
+            return {}
+        rows = client.select_rows(
+            f'session_id, user_meta from [{producer}] where is_prefix("{prefix}", session_id)',
+            format=YsonFormat(),
+        )
+        return {row["session_id"]: row["user_meta"] for row in rows}
+
+
 @dataclass(frozen=True)
 class ProducerSession:
     """A queue-producer session that this task owns until somebody creates it anew.

@@ -1,0 +1,127 @@
+"""Idempotent mode left in the middle of a batch: nobody else knows which of its rows are there."""
+
+from __future__ import annotations
+
+import pyspark.sql.functions as sf
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from tests.flows import PARTITION_COLUMN, ROW_COLUMN, passed_on
+from tests.integration.streams import QUICK, Heard, finish
+from tests.protections import switch_off
+from yt_exactly_once import Event, Target, TransactionalSink
+
+ONE, TWO, THREE = "at-least-once", "transactional", "idempotent"
+
+
+class Broken(Exception):  # noqa: N818 - what breaks is the driver
+    """Raised by a listener to end a run."""
+
+
+def break_off_in(batch):
+    """Return a listener that ends the run when all rows of a batch are pushed, and none is recorded."""
+
+    def act(event, fields):
+        if event == Event.BATCH_COMPUTED and fields["batch"] == batch:
+            raise Broken
+
+    return Heard(act=act)
+
+
+def broken_off(flow, batch=1):
+    """Run in idempotent mode until then; return what the target holds."""
+    with pytest.raises(StreamingQueryException, match="Broken"):
+        finish(flow.start(flow.sink(break_off_in(batch), mode=THREE)))
+    return flow.found()
+
+
+@pytest.mark.parametrize("batch", [0, 1])
+def test_transactional_mode_does_not_repeat_what_tasks_have_pushed(stream, batch):
+    """It refuses before anything is written; the mode the batch was begun in finishes it."""
+    flow = stream(rows=3_000)
+    pushed = broken_off(flow, batch)
+    assert len(pushed) == 3_000 * (batch + 1)
+    assert "Finish the batch as it was begun" in flow.fail("ConfigError", mode=TWO)
+    assert flow.found() == pushed
+    flow.run(mode=THREE)
+    flow.assert_exact()
+    for partition in range(3):
+        flow.queue.append(500, partition)
+    flow.run(mode=TWO)
+    flow.assert_exact()
+
+
+def test_check_off_is_noticed(stream, monkeypatch):
+    """The rows of the batch are there twice."""
+    flow = stream(rows=3_000)
+    pushed = broken_off(flow)
+    switch_off("push_look_up", monkeypatch.setattr)
+    flow.run(mode=TWO)
+    assert len(flow.found()) == 9_000 + 3_000
+    assert len(pushed) == 6_000
+
+
+def test_at_least_once_mode_repeats_the_rows_of_that_batch_alone(stream):
+    """As the error says: a way on for a query that cannot be finished as it was begun."""
+    flow = stream(rows=3_000)
+    broken_off(flow)
+    flow.run(mode=ONE)
+    assert len(flow.found()) == 9_000 + 3_000
+    assert set(flow.found()) == set(passed_on(flow.queue))
+
+
+def test_sorted_target_may_be_written_in_another_mode_at_any_time(stream):
+    """A row that is written again replaces itself."""
+    flow = stream(rows=3_000, is_sorted=True)
+    broken_off(flow)
+    flow.run(mode=TWO)
+    flow.assert_exact()
+
+
+def by_source(frame):
+    """Give the rows the columns that tell where they come from."""
+    return frame.withColumns({PARTITION_COLUMN: sf.col("part"), ROW_COLUMN: sf.col("row")})
+
+
+def by_position(frame):
+    """Leave them out, as the query does."""
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("begun", "changed", "told"),
+    [
+        (by_source, by_position, "numbered by their place in the queue"),
+        (by_position, by_source, "numbered by their position in a task"),
+    ],
+    ids=["by source", "by position"],
+)
+def test_rows_are_not_numbered_otherwise_in_the_middle_of_a_batch(stream, begun, changed, told):
+    """Sessions of one kind know nothing of the others' rows."""
+    flow = stream(rows=3_000)
+
+    def run(numbered, heard=None):
+        sink = flow.sink(heard, mode=THREE)
+        finish(flow.start(lambda frame, batch: sink(numbered(frame), batch)))
+
+    with pytest.raises(StreamingQueryException, match="Broken"):
+        run(begun, break_off_in(1))
+    pushed = flow.found()
+    with pytest.raises(StreamingQueryException, match=told):
+        run(changed)
+    assert flow.found() == pushed
+    run(begun)
+    flow.assert_exact()
+
+
+def test_transform_that_shuffles_rows_without_numbers_is_refused(stream):
+    """What counts is the frame that is written, not the one that the query gives."""
+    flow = stream(rows=100)
+    shuffling = Target(
+        path=flow.target,
+        transform=lambda frame: frame.drop(PARTITION_COLUMN, ROW_COLUMN).repartition(2, "id"),
+    )
+    sink = TransactionalSink([shuffling], mode=THREE, proxy=flow.cluster.proxy_urls[0], retry=QUICK)
+    with pytest.raises(StreamingQueryException, match="has a shuffle"):
+        finish(flow.start(lambda frame, batch: sink(by_source(frame), batch)))
+    flow.assert_untouched()
