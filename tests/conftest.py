@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.class_archive import use_archive
+
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
@@ -21,6 +23,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(_MARKS[folder])
     # The longest first, so that no worker is left alone with them in the end.
     items.sort(key=lambda item: (*folders, _folder(item)).index(_folder(item)))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    # Not in a fixture, where it would use up the time of the first test.
+    folders = {_folder(item) for item in session.items}
+    if not session.config.option.collectonly and folders & set(_MARKS):
+        use_archive(session.config.cache.mkdir("class-data"), make="crash" in folders)
 
 
 def _folder(item: pytest.Item) -> str:

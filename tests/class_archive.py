@@ -1,0 +1,98 @@
+"""A class-data archive: Spark comes up faster in the many JVMs that the crash tests start and kill.
+
+Loading and verifying Spark's classes costs a fresh JVM more processor time than a small query does. A JVM
+can leave what it has loaded in an archive, and later ones map it. One that does not fit them (another
+JDK, other jars) they pass over, and a JDK that cannot make any leaves none: then all is as without it.
+`python -m tests.class_archive PATH` runs every kind of query once, and makes the archive.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+
+_OPTIONS = "SPARK_SUBMIT_OPTS"
+"""Environment variable with options for the JVM that Spark's launcher starts."""
+
+_ROWS = 40
+
+
+def use_archive(folder: Path, *, make: bool) -> None:
+    """Let every Spark that is started from now on, in this process or below it, map the archive.
+
+    Args:
+        folder: where archives are kept; processes share it.
+        make: make the archive when it is not there, which takes most of a minute.
+    """
+    archive = folder / f"{_fingerprint()}.jsa"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if make and not archive.exists():
+            _make(archive)
+    if archive.exists():
+        os.environ[_OPTIONS] = f"-XX:SharedArchiveFile={archive}"
+
+
+def _fingerprint() -> str:
+    """Return a name that changes with the JDK and with Spark."""
+    import pyspark
+
+    home = os.environ.get("JAVA_HOME")
+    java = Path(home) / "bin" / "java" if home else "java"
+    told = subprocess.run([java, "-version"], capture_output=True, check=True).stderr
+    return sha256(told + f"{pyspark.__version__} {pyspark.__file__}".encode()).hexdigest()[:16]
+
+
+def _make(archive: Path) -> None:
+    fresh = archive.with_suffix(".fresh")
+    fresh.unlink(missing_ok=True)
+    with archive.with_suffix(".log").open("w") as log:
+        subprocess.run(
+            [sys.executable, "-m", "tests.class_archive", str(fresh)],
+            cwd=Path(__file__).parents[1],
+            stdout=log,
+            stderr=log,
+            check=True,
+        )
+    if fresh.exists():
+        fresh.rename(archive)
+
+
+def _train(archive: str) -> None:
+    os.environ[_OPTIONS] = f"-XX:ArchiveClassesAtExit={archive}"
+    from benchmarks.chaos.session import open_session
+    from tests.flows import QUERIES, Queue, read_queue
+    from yt_exactly_once import TransactionalSink, register_source
+    from yt_exactly_once.local import LocalCluster
+
+    with tempfile.TemporaryDirectory() as scratch, LocalCluster() as cluster:
+        client, proxy = cluster.client(), cluster.proxy_urls[0]
+        queue = Queue.filled(client, "//tmp", _ROWS)
+        spark = open_session(Path(scratch))
+        register_source(spark)
+        for name, query in QUERIES.items():
+            target = query.create_target(client, f"//tmp/{name}", is_sorted=False)
+            rows = read_queue(spark, proxy, queue.path, None, max_rows_per_partition=_ROWS // 2)
+            running = (
+                query.build(rows)
+                .writeStream.foreachBatch(TransactionalSink(target, proxy=proxy))
+                .outputMode(query.output_mode)
+                .option("checkpointLocation", f"{scratch}/{name}")
+                .trigger(availableNow=True)
+                .start()
+            )
+            running.awaitTermination()
+        gateway = spark.sparkContext._gateway
+        spark.stop()
+        # The JVM ends with its standard input, and leaves the archive then.
+        gateway.proc.stdin.close()
+        gateway.proc.wait()
+
+
+if __name__ == "__main__":
+    _train(sys.argv[1])
