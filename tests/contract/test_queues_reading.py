@@ -139,9 +139,18 @@ def test_pull_from_what_is_no_queue_is_refused(client, tmp):
         pull(client, f"{tmp}/t", 0)
     queue = create(client, f"{tmp}/q")
     client.unmount_table(queue, sync=True)
-    with pytest.raises(YtResponseError, match="Cannot read from tablet") as caught:
+    with pytest.raises(YtResponseError, match="Unknown cell 0-0-0-0"):
         pull(client, queue, 0)
-    assert caught.value.contains_code(1702)
+
+
+def test_proxy_looks_for_the_cell_of_a_tablet_without_one(client, tmp):
+    """It takes it from its mount cache, so the error has no code of a tablet that is not mounted."""
+    queue = create(client, f"{tmp}/q")
+    client.unmount_table(queue, sync=True)
+    for ask in (lambda: client.get_tablet_infos(queue, [0]), lambda: pull(client, queue, 0)):
+        with pytest.raises(YtResponseError, match="Unknown cell 0-0-0-0") as caught:
+            ask()
+        assert not caught.value.contains_code(1702)
 
 
 def test_trimmed_rows_are_gone_and_indexes_stay(client, tmp):

@@ -66,6 +66,38 @@ def test_value_comes_back_as_it_went_in(client, tmp, kind, value):
         assert isinstance(row["v"], type(value))
 
 
+@pytest.mark.parametrize(
+    ("attributes", "stored"),
+    [({}, "entity"), ({"enable_null_to_yson_entity_conversion": False}, "null")],
+    ids=["by default", "switched off"],
+)
+@pytest.mark.parametrize("update", [False, True], ids=["write", "update"])
+def test_null_of_an_any_column_is_stored_as_an_entity_unless_told(
+    client, tmp, attributes, stored, update
+):
+    """A query takes an entity for a value; a column that is not mentioned is null either way."""
+    schema = [KEY, VALUE, {"name": "x", "type": "any"}]
+    table = create(client, f"{tmp}/t", schema)
+    form = YsonFormat(attributes=attributes)
+    rows = [{"k": 1, "v": "a", "x": None}, {"k": 2, "v": "b"}]
+    client.insert_rows(table, rows, format=form, update=update)
+    nulls = client.select_rows(f"k from [{table}] where is_null(x)")
+    assert [row["k"] for row in nulls] == ([2] if stored == "entity" else [1, 2])
+    assert [row["x"] for row in client.select_rows(f"x from [{table}]")] == [None, None]
+
+
+def test_push_stores_a_null_of_an_any_column_as_null(client, tmp):
+    """Unlike an insert."""
+    queue = create(client, f"{tmp}/q", [{"name": "x", "type": "any"}])
+    client.create("queue_producer", f"{tmp}/producer")
+    client.mount_table(f"{tmp}/producer", sync=True)
+    epoch = client.create_queue_producer_session(f"{tmp}/producer", queue, "s")["epoch"]
+    rows = [{"x": None, "$sequence_number": 1}]
+    client.push_queue_producer(f"{tmp}/producer", queue, "s", epoch, rows)
+    (row,) = client.select_rows(f"is_null(x) as nothing from [{queue}]")
+    assert row == {"nothing": True}
+
+
 def test_nan_is_a_value_and_not_null(client, tmp):
     """NaN survives although SQL would make it null."""
     path = value_table(client, f"{tmp}/t", type="double")

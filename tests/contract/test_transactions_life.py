@@ -205,6 +205,21 @@ def test_remount_in_between_refuses_the_commit(client, sticky, tmp):
     assert client.get(f"{table}/@row_count") == 0
 
 
+def test_remount_of_an_ordered_table_in_between_refuses_the_commit(client, sticky, tmp):
+    """Appends conflict with nothing, and are meant for one mount all the same."""
+    table = create(client, f"{tmp}/q", schema=[{"name": "v", "type": "string"}])
+    member = sticky()
+    transaction_id = start(member)
+    with inside(member, transaction_id):
+        member.insert_rows(table, [{"v": "x"}])
+    client.unmount_table(table, sync=True)
+    client.mount_table(table, sync=True)
+    with pytest.raises(YtResponseError, match="Invalid mount revision") as caught:
+        commit(member, transaction_id)
+    assert caught.value.contains_code(1704)
+    assert list(client.select_rows(f"* from [{table}]")) == []
+
+
 def test_removal_in_between_refuses_the_commit(client, sticky, tmp):
     """A successor at the same path is another table."""
     table = create(client, f"{tmp}/t")

@@ -85,3 +85,6 @@ def test_rows_of_every_type_come_back_as_they_were(cluster, client, tmp, wire):
 
     pulled = decode(pull_rows(connection, path, None, 0, 0, 10), frame)
     assert pulled.to_pylist() == batch.to_pylist()
+    # A null must be one to a query too; of `any` columns an insert makes a value, unless told not to.
+    nulls = client.select_rows(f"id from [{path}] where is_null([any]) and is_null([list])")
+    assert [row["id"] for row in nulls] == [2]

@@ -30,6 +30,7 @@ from yt_exactly_once.ytsaurus.failures import (
     ANYTHING_ELSE,
     CODED,
     NO_ANSWER,
+    NO_CELL,
     Decision,
     leaves_outcome_unknown,
     translated,
@@ -118,6 +119,7 @@ EVERY_FAILURE = [
         for code in failure.codes
     ),
     pytest.param(NO_ANSWER, TransportError("reset"), id="no answer"),
+    pytest.param(NO_CELL, nested(1, "Unknown cell 0-0-0-0"), id="no cell"),
     pytest.param(ANYTHING_ELSE, nested(98_765), id="any other"),
 ]
 

@@ -6,6 +6,7 @@ an answer means is up to the planner and the reader.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from yt_exactly_once.errors import (
 from yt_exactly_once.ytsaurus import consumers, queues
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from yt_exactly_once.ytsaurus.client import Connection
     from yt_exactly_once.ytsaurus.queues import QueueState
@@ -91,10 +92,28 @@ class RemoteQueue:
             ClusterUnavailableError: no answer, or the proxy has not heard of the registration yet.
             ConsumerNotRegisteredError: the consumer is not registered any more.
         """
-        try:
+        with self._while_proxies_hear_of_it():
             return queues.pull_rows(
                 self.connection, self.path, self.consumer, partition, offset, max_rows, max_bytes
             )
+
+    def advance(self, partition: int, old: int, new: int) -> None:
+        """Move the consumer in one partition.
+
+        Raises:
+            OffsetConflictError: it does not stand at `old`.
+            ClusterUnavailableError: no answer, or the proxy has not heard of the registration yet.
+            ConsumerNotRegisteredError: the consumer is not registered any more.
+        """
+        assert self.consumer is not None
+        with self._while_proxies_hear_of_it():
+            consumers.advance(self.connection, self.consumer, self.path, partition, old, new)
+
+    @contextmanager
+    def _while_proxies_hear_of_it(self) -> Iterator[None]:
+        """Tell a registration that a proxy does not know yet from one that is gone."""
+        try:
+            yield
         except ConsumerNotRegisteredError as error:
             assert self.consumer is not None
             consumers.require_registration(self.connection, self.consumer, self.path)
@@ -104,12 +123,3 @@ class RemoteQueue:
                 queue=self.path,
                 consumer=self.consumer,
             ) from error
-
-    def advance(self, partition: int, old: int, new: int) -> None:
-        """Move the consumer in one partition.
-
-        Raises:
-            OffsetConflictError: it does not stand at `old`.
-        """
-        assert self.consumer is not None
-        consumers.advance(self.connection, self.consumer, self.path, partition, old, new)

@@ -6,6 +6,7 @@ at 0. Registration is what gives a consumer the right to pull.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from yt.common import YtError
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
 
 _OFFSET_CONFLICT = 3100
+_LOOKS = 12
+_PAUSE_SECONDS = 1.0
 
 
 def cluster_name(connection: Connection) -> str:
@@ -52,22 +55,27 @@ def require_consumer(connection: Connection, consumer: str) -> None:
 def require_registration(connection: Connection, consumer: str, queue: str) -> None:
     """Check that the consumer exists and is registered for the queue.
 
+    A proxy answers from a list that it renews every ten seconds (`cache_refresh_period`), so a
+    registration that it does not know is asked for again until then.
+
     Raises:
         ConsumerNotFoundError: no consumer at the path.
         ConsumerNotRegisteredError: it is not registered.
     """
     require_consumer(connection, consumer)
     with translated("read the registrations", consumer=consumer, queue=queue):
-        registrations = connection.reader.list_queue_consumer_registrations(
-            queue_path=queue, consumer_path=consumer
-        )
-    if not registrations:
-        raise ConsumerNotRegisteredError(
-            "The consumer is not registered for the queue",
-            remedy=f"Run: yt register-queue-consumer {queue} {consumer} --vital",
-            consumer=consumer,
-            queue=queue,
-        )
+        for _ in range(_LOOKS):
+            if connection.reader.list_queue_consumer_registrations(
+                queue_path=queue, consumer_path=consumer
+            ):
+                return
+            time.sleep(_PAUSE_SECONDS)
+    raise ConsumerNotRegisteredError(
+        "The consumer is not registered for the queue",
+        remedy=f"Run: yt register-queue-consumer {queue} {consumer} --vital",
+        consumer=consumer,
+        queue=queue,
+    )
 
 
 def read_offsets(

@@ -109,6 +109,14 @@ NOT_REGISTERED = Failure(
 )
 """Shares its code with a missing permission."""
 
+NO_CELL = Failure(
+    "a tablet has no cell, as of a table that is unmounted for a moment (code 1, told by its text)",
+    ClusterUnavailableError,
+    answered=False,
+    remedy="Mount the table (yt mount-table PATH --sync); proxies hear of it within half a minute",
+)
+"""What `get_tablet_infos` and pulls are answered: the proxy looks for the cell and finds none."""
+
 CODED = (
     Failure(
         "the user may not do this",
@@ -118,10 +126,15 @@ CODED = (
             111: "InvalidCredentials",
             900: "AuthenticationError",
             901: "AuthorizationError",
-            902: "AccountLimitExceeded",
             903: "UserBanned",
         },
         remedy="Check the token and the permissions of its user",
+    ),
+    Failure(
+        "the account has no room left",
+        AccessError,
+        {902: "AccountLimitExceeded"},
+        remedy="Free space in the account of the table, or raise its limits",
     ),
     Failure(
         "the consumer is not where it was expected",
@@ -134,13 +147,15 @@ CODED = (
         ProducerFencedError,
         {3101: "InvalidEpoch", 3102: "ZombieEpoch"},
         remedy="A newer attempt of the task goes on in its place. When there is none, rows of one source "
-        "partition are in several Spark partitions: use mode='transactional' for flows that shuffle",
+        "partition are in several Spark partitions: idempotent mode is not for flows that shuffle",
     ),
     Failure(
         "more rows than a transaction may bring to a tablet",
         BatchTooLargeError,
         {1717: "TooManyRowsInTransaction"},
-        remedy="Lower max_rows_per_partition of the source or give the target more tablets",
+        remedy="Start the query with split_oversized=True, or with rows_per_tablet_limit as the cluster's "
+        "max_rows_per_transaction; of a sorted target most rows may be in one tablet. A lower "
+        "max_rows_per_partition of the source helps the batches after this one",
     ),
     Failure(
         "another transaction changed or holds a row",
@@ -178,15 +193,18 @@ CODED = (
         answered=False,
     ),
     Failure(
-        "a proxy or a tablet does not serve at the moment: banned, moving, not mounted",
+        "a proxy or a tablet does not serve at the moment: banned, moving, not mounted, behind with flushes",
         ClusterUnavailableError,
         {
             102: "NoSuchService",
+            115: "PeerBanned",
             1701: "NoSuchTablet",
             1702: "TabletNotMounted",
+            1703: "AllWritesDisabled",
             1704: "InvalidMountRevision",
             1706: "InvalidTabletState",
             1707: "TableMountInfoNotReady",
+            1720: "BundleResourceLimitExceeded",
             1721: "NoSuchCell",
             1725: "RequestThrottled",
             1735: "ChunkIsNotPreloaded",
@@ -198,6 +216,7 @@ CODED = (
             1745: "HunkTabletStoreToggleConflict",
             1746: "HunkStoreAllocationFailed",
             1747: "TabletResharded",
+            1748: "ReadOnlySmoothMovementStage",
             1900: "TooManyConcurrentRequests",
             2100: "ProxyBanned",
         },
@@ -228,7 +247,7 @@ CODED = (
 ANYTHING_ELSE = Failure("any other code", RequestRefusedError)
 """Told by nothing: repeating what is not understood could do harm."""
 
-FAILURES = (REFUSED_TOKEN, NO_ANSWER, NOT_REGISTERED, *CODED, ANYTHING_ELSE)
+FAILURES = (REFUSED_TOKEN, NO_ANSWER, NOT_REGISTERED, *CODED, NO_CELL, ANYTHING_ELSE)
 """The whole table, in the order in which its rows are tried."""
 
 _UNANSWERED = frozenset(code for failure in CODED if not failure.answered for code in failure.codes)
@@ -238,7 +257,9 @@ def leaves_outcome_unknown(error: BaseException) -> bool:
     """Tell whether a failed commit may have been applied nevertheless."""
     if isinstance(error, TRANSPORT_ERRORS):
         return not NO_ANSWER.answered
-    return isinstance(error, YtError) and _has_code(error, _UNANSWERED)
+    if not isinstance(error, YtError):
+        return False
+    return _has_code(error, _UNANSWERED) or not find_failure(error).answered
 
 
 @contextmanager
@@ -260,6 +281,8 @@ def translated(action: str, **where: Any) -> Iterator[None]:
         raise _error(find_failure(error), action, _deepest(error), where) from error
 
 
+_UNKNOWN_CELL = "Unknown cell"
+
 _NO_REGISTRATION = "is not registered for queue"
 """How a missing registration is told from a missing permission: by text (`registration_manager`)."""
 
@@ -271,7 +294,7 @@ def find_failure(error: YtError) -> Failure:
             if failure.error is AccessError and _NO_REGISTRATION in _deepest(error):
                 return NOT_REGISTERED
             return failure
-    return ANYTHING_ELSE
+    return NO_CELL if _deepest(error).startswith(_UNKNOWN_CELL) else ANYTHING_ELSE
 
 
 def _error(failure: Failure, action: str, detail: str, where: dict[str, Any]) -> ExactlyOnceError:

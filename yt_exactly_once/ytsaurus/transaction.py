@@ -13,13 +13,13 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from yt.wrapper import YsonFormat
-from yt.wrapper.format import ArrowFormat
 
 from yt_exactly_once.errors import (
     CommitOutcomeUnknownError,
     ExactlyOnceError,
 )
 from yt_exactly_once.ytsaurus.failures import leaves_outcome_unknown, translated
+from yt_exactly_once.ytsaurus.formats import input_format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_FORMATS = {"arrow": ArrowFormat, "yson": YsonFormat}
 
 _ROWS_READ = 1_000_000
 """How many rows a select may read and return unless told otherwise."""
@@ -146,7 +145,7 @@ class TabletTransaction:
                 client.insert_rows(
                     path,
                     stream,
-                    format=_FORMATS[wire](),
+                    format=input_format(wire),
                     raw=True,
                     update=update or None,
                     aggregate=aggregate or None,

@@ -73,6 +73,7 @@ def list_queue_consumer_registrations(context: Context) -> list[dict[str, Any]]:
             for name in ("queue_path", "consumer_path")
         )
         found = registrations.listing(connection, queue, consumer)
+    lag = float(feature(context, "registration_lag_seconds", 0.0))
     return [
         {
             "queue_path": _rich(item.queue),
@@ -81,6 +82,7 @@ def list_queue_consumer_registrations(context: Context) -> list[dict[str, Any]]:
             "partitions": None if item.partitions is None else list(item.partitions),
         }
         for item in found
+        if queues.is_known(item, lag)
     ]
 
 

@@ -42,7 +42,7 @@ def insert_rows(context: Context) -> None:
         update=update,
         aggregate=arguments.flag(parameters, "aggregate"),
         lock_type=str(parameters.get("lock_type") or "exclusive"),
-        conversions=conversions_of(context),
+        conversions=conversions_of(context, null_to_entity=True),
     )
     with transaction_of(context) as transaction:
         transaction.buffer(batches)

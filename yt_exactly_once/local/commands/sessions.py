@@ -88,12 +88,18 @@ def wants_timestamps(parameters: dict[str, Any]) -> bool:
     return mode == "latest_timestamp"
 
 
-def conversions_of(context: Context) -> Conversions:
-    """Return the conversion switches of the input format."""
+def conversions_of(context: Context, *, null_to_entity: bool = False) -> Conversions:
+    """Return the conversion switches of the input format.
+
+    Args:
+        context: of the request.
+        null_to_entity: the command's default of that switch.
+    """
     given = context.parameters.get("input_format")
-    if given is None:
-        return Conversions()
-    return Conversions.of_format(formats.parse_format(given).attributes)
+    attributes = {} if given is None else formats.parse_format(given).attributes
+    return Conversions.of_format(
+        {"enable_null_to_yson_entity_conversion": null_to_entity, **attributes}
+    )
 
 
 def feature(context: Context, name: str, default: Any) -> Any:

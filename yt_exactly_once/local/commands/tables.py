@@ -13,7 +13,7 @@ from yt_exactly_once.local.cypress.mutations import run_once
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.registry import command
 from yt_exactly_once.local.tablets import queues, shape, states
-from yt_exactly_once.local.tablets.access import open_node, open_table, tablet_at
+from yt_exactly_once.local.tablets.access import check_has_cell, open_node, open_table, tablet_at
 from yt_exactly_once.local.tablets.appends import apply_due
 from yt_exactly_once.local.tablets.layout import find_layout
 
@@ -125,6 +125,7 @@ def get_tablet_infos(context: Context) -> dict[str, Any]:
         infos = []
         for index in indexes:
             tablet = tablet_at(layout, index)
+            check_has_cell([tablet])
             total, trimmed, last_write = connection.execute(
                 "SELECT total_rows, trimmed_rows, last_write_ts FROM tablets"
                 " WHERE node_id = ? AND tablet_index = ?",

@@ -97,6 +97,15 @@ def _cluster(path: YPath) -> str:
     return str(path.attributes.get("cluster", CLUSTER_NAME)).removesuffix(_CLUSTER_DOMAIN)
 
 
+def check_has_cell(tablets: Iterable[Tablet]) -> None:
+    """Refuse what a proxy asks a tablet cell for where the tablet has none; a plain error without a code.
+
+    So `get_tablet_infos` and pulls, which take the cell from the mount cache and ask nobody else.
+    """
+    if any(tablet.state == "unmounted" for tablet in tablets):
+        raise YtError("Unknown cell 0-0-0-0")
+
+
 def check_readable(tablets: Iterable[Tablet]) -> None:
     """Refuse reads from tablets that are not mounted."""
     for tablet in tablets:

@@ -74,6 +74,7 @@ _RANGES: dict[str, tuple[int, int]] = {
 }
 _FLOAT_MAX = 3.4028234663852886e38
 _UUID_LENGTH = 16
+_ENTITY = b"#"
 
 
 @dataclass(frozen=True)
@@ -85,12 +86,15 @@ class Conversions:
         integral_to_double: integers are taken by double columns.
         all_to_string: numbers and booleans are taken by string columns.
         string_to_all: strings are parsed by the other columns.
+        null_to_entity: `any` columns store a null that was given as a YSON entity; see
+            `TInsertRowsFormatConfig`.
     """
 
     integral: bool = True
     integral_to_double: bool = False
     all_to_string: bool = False
     string_to_all: bool = False
+    null_to_entity: bool = False
 
     @classmethod
     def of_format(cls, attributes: Mapping[str, Any]) -> Conversions:
@@ -104,6 +108,7 @@ class Conversions:
             or bool(attributes.get("enable_all_to_string_conversion", False)),
             string_to_all=everything
             or bool(attributes.get("enable_string_to_all_conversion", False)),
+            null_to_entity=bool(attributes.get("enable_null_to_yson_entity_conversion", False)),
         )
 
 
@@ -132,7 +137,7 @@ def encode_column(
             f'Required column "{column.name}" cannot have "null" value', Code.SCHEMA_VIOLATION
         )
     if column.wire_type == "any":
-        return _encode_any(column, given)
+        return _encode_any(column, given, null_to_entity=conversions.null_to_entity)
     expected = _EXPECTED[column.wire_type]
     if not seen <= _PLAIN[expected]:
         given, error = _normalise(column, expected, given, conversions)
@@ -362,12 +367,13 @@ def _check_decimals(logical: dict[str, Any], given: list[bytes]) -> None:
             )
 
 
-def _encode_any(column: Column, given: list[Any]) -> Outcome:
+def _encode_any(column: Column, given: list[Any], *, null_to_entity: bool) -> Outcome:
     composite = types.is_composite(column.type_v3)
     stored: list[Any] = []
     for value in given:
         if value is None or isinstance(value, yson.YsonEntity):
-            stored.append(None)
+            is_entity = null_to_entity and value is not None and not composite
+            stored.append(_ENTITY if is_entity else None)
             continue
         if getattr(value, "attributes", None):
             raise YtError("Table values cannot have top-level attributes")

@@ -84,12 +84,10 @@ def apply(connection: sqlite3.Connection, batches: Sequence[Batch], terms: Terms
             _send(target, partial(_write_sorted, connection, target, terms, start, timestamp))
             retention.prune(connection, target.layout, timestamp)
         else:
-            appends.append(
-                connection,
-                target.layout,
-                list(zip(target.batches, target.tablets, strict=True)),
-                timestamp,
-                terms.visibility_delay,
+            rows = list(zip(target.batches, target.tablets, strict=True))
+            delay = terms.visibility_delay
+            _send(
+                target, partial(appends.append, connection, target.layout, rows, timestamp, delay)
             )
     return timestamp
 

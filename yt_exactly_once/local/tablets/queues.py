@@ -15,7 +15,12 @@ from yt.yson import YsonUint64
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
 from yt_exactly_once.local.tablets import modifications, reads, registrations, validation, values
-from yt_exactly_once.local.tablets.access import check_readable, open_node, tablet_at
+from yt_exactly_once.local.tablets.access import (
+    check_has_cell,
+    check_readable,
+    open_node,
+    tablet_at,
+)
 from yt_exactly_once.local.tablets.appends import apply_due
 from yt_exactly_once.local.tablets.layout import find_layout, quote
 from yt_exactly_once.local.tablets.registrations import CONSUMER_NAME
@@ -189,7 +194,9 @@ def pull(
     """
     if queue.sorted:
         raise YtError(f"Table {queue.path} is not ordered")
-    check_readable([tablet_at(queue, index)])
+    tablets = [tablet_at(queue, index)]
+    check_has_cell(tablets)
+    check_readable(tablets)
     if offset < 0:
         raise YtError(f"Cannot read table {queue.path} at a negative offset {offset}")
     return reads.read_range(
@@ -206,13 +213,18 @@ def find_registration(
         YtError: 901 when there is none, or it is younger than the lag.
     """
     found = registrations.find(connection, queue, consumer)
-    if found is None or (lag_seconds and time.time() - found.since < lag_seconds):
+    if found is None or not is_known(found, lag_seconds):
         raise YtError(
             f"Consumer {_rich(consumer)} is not registered for queue {_rich(queue)}",
             Code.AUTHORIZATION,
             {"raw_queue": _rich(queue), "raw_consumer": _rich(consumer)},
         )
     return found
+
+
+def is_known(registration: registrations.Registration, lag_seconds: float) -> bool:
+    """Tell whether proxies have heard of a registration."""
+    return not lag_seconds or time.time() - registration.since >= lag_seconds
 
 
 def trim(

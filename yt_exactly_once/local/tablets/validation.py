@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from yt import yson
+
 from yt_exactly_once.local.columnar import ColumnarRows
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tablets.columns import (
@@ -41,6 +43,7 @@ class _Missing:
 
 
 _MISSING = _Missing()
+_ENTITY = yson.YsonEntity()
 
 
 @dataclass
@@ -93,6 +96,8 @@ def encode_write(
 ) -> EncodedRows:
     """Encode rows that replace or append; an absent column is null."""
     columns = writable_columns(layout)
+    if conversions.null_to_entity:
+        rows = _nulls_as_entities(rows, columns)
     given = _collect(rows, columns, extras)
     encoded = _encode(columns, given, len(rows), extras, conversions)
     if encoded.error is None:
@@ -108,6 +113,8 @@ def encode_update(
 ) -> list[EncodedRows]:
     """Encode rows that change only what they mention; one group per set of mentioned columns."""
     columns = writable_columns(layout)
+    if conversions.null_to_entity:
+        rows = _nulls_as_entities(rows, columns)
     keys = tuple(column for column in columns if column.is_key)
     groups: dict[tuple[Column, ...], list[Row]] = {}
     runs: list[tuple[tuple[Column, ...], list[Row]]] = []
@@ -162,6 +169,25 @@ def row_weights(encoded: EncodedRows) -> list[int] | int:
     if len(varying) == 1:
         return [fixed + weight for weight in varying[0]]
     return [fixed + sum(weights) for weights in zip(*varying, strict=True)]
+
+
+def _nulls_as_entities(rows: Sequence[Row], columns: tuple[Column, ...]) -> Sequence[Row]:
+    """Tell nulls of `any` columns that were given from those of columns that a row does not mention."""
+    names = [column.name for column in columns if column.wire_type == "any"]
+    if not names:
+        return rows
+    if isinstance(rows, ColumnarRows):
+        given = rows.columns
+        entities = {
+            name: [_ENTITY if value is None else value for value in given[name]]
+            for name in names
+            if name in given
+        }
+        return ColumnarRows({**given, **entities}, len(rows))
+    return [
+        {**row, **{name: _ENTITY for name in names if name in row and row[name] is None}}
+        for row in rows
+    ]
 
 
 def _hashable(value: Any) -> Any:
