@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pyspark.sql.functions as sf
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from tests.flows import PARTITION_COLUMN, ROW_COLUMN, passed_on
+from tests.flows import PARTITION_COLUMN, ROW_COLUMN, columns, create_table, passed_on
 from tests.integration.streams import QUICK, Heard, finish
 from tests.protections import switch_off
 from yt_exactly_once import Event, Target, TransactionalSink
+from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.sessions import require_numbers
 
 ONE, TWO, THREE = "at-least-once", "transactional", "idempotent"
 
@@ -112,6 +117,43 @@ def test_rows_are_not_numbered_otherwise_in_the_middle_of_a_batch(stream, begun,
     assert flow.found() == pushed
     run(begun)
     flow.assert_exact()
+
+
+def a_folder(client, path):
+    client.create("map_node", path)
+
+
+def a_static_table(client, path):
+    client.create("table", path)
+
+
+def a_table_of_others(client, path):
+    create_table(client, path, columns({"id": "int64", "value": "int64"}, ["id"]))
+
+
+@pytest.mark.parametrize("make", [a_folder, a_static_table, a_table_of_others])
+def test_what_is_no_producer_is_no_matter_of_transactional_mode(stream, client, make):
+    """The path is a default that nobody has chosen."""
+    flow = stream(rows=100)
+    make(client, f"{flow.target}_producer")
+    flow.run()
+    flow.assert_exact()
+
+
+def test_unmounted_producer_is_refused_with_the_command_that_helps(stream, client):
+    """Whether rows were pushed cannot be known."""
+    flow = stream(rows=3_000)
+    broken_off(flow)
+    client.unmount_table(f"{flow.target}_producer", sync=True)
+    text = flow.fail("TableNotMountedError", mode=TWO)
+    assert f"yt mount-table {flow.target}_producer --sync" in text
+
+
+def test_shuffle_that_cannot_be_known_is_refused():
+    """On Spark Connect there is no plan to look at."""
+    frame = SimpleNamespace(sparkSession=SimpleNamespace(), columns=["id"])
+    with pytest.raises(ConfigError, match="may have a shuffle"):
+        require_numbers(frame, MicroBatch("query", 0, "run"))
 
 
 def test_transform_that_shuffles_rows_without_numbers_is_refused(stream):

@@ -92,12 +92,12 @@ class Writing:
         return TaskSettings(names, self.target, self.connection, chunk, QUICK)
 
     def push(
-        self, rows: Sequence[int] = ALL, partition: int = 0, chunk: int = 2
+        self, rows: Sequence[int] = ALL, partition: int = 0, chunk: int = 2, batch_id: int = 0
     ) -> Iterator[object]:
         """Begin an attempt; every step of it is one push."""
         names = ("key", "row", *SOURCE_COLUMNS)
         source = SourceRange("cluster", "//queue", None, ())
-        batch = MicroBatch("query", 0, "run", (source,))
+        batch = MicroBatch("query", batch_id, "run", (source,))
         settings = self.settings(names, chunk)
         task = PushTask(settings, batch, f"{self.folder}/producer", by_source=True)
         with task_context(partition):
@@ -258,6 +258,22 @@ def test_rows_out_of_order_are_refused(writing, chunk):
     with pytest.raises(NotOneToOneError, match="in the order of their source"):
         list(writing.push(ALL[::-1], chunk=chunk))
     assert writing.found() in ([], [7])
+
+
+def test_numbers_of_another_queue_are_refused(writing):
+    """Rows that carry them are not all there: those below the session's number would be dropped."""
+    list(writing.push([0, 2, 4]))
+    with pytest.raises(NotOneToOneError, match=r"batch 0 went up to 4.*Rename __spyt_streaming"):
+        list(writing.push([1, 3], batch_id=1))
+    assert writing.found() == [0, 2, 4]
+
+
+def test_numbers_of_another_queue_unchecked_would_be_noticed(writing, monkeypatch):
+    """Rows 1 and 3 are lost without a word."""
+    monkeypatch.setattr(tasks._NumberedSession, "_require_later_numbers", lambda *_: None)
+    list(writing.push([0, 2, 4]))
+    list(writing.push([1, 3], batch_id=1))
+    assert writing.found() == [0, 2, 4]
 
 
 def test_rows_out_of_order_unchecked_would_be_noticed(writing, monkeypatch):

@@ -1,12 +1,19 @@
 """Ranges of a batch from Spark's offset log, by its texts and by checkpoint files."""
 
 import json
+import pickle
+from types import SimpleNamespace
 
 import pytest
 
 from yt_exactly_once.commit.batch import PartitionRange, SourceRange
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.offset_log import CheckpointFiles, digest_of_others, source_ranges
+from yt_exactly_once.spark.offset_log import (
+    CheckpointFiles,
+    RunningQuery,
+    digest_of_others,
+    source_ranges,
+)
 
 
 def offset(queue, ends, starts=None):
@@ -107,6 +114,17 @@ def test_checkpoint_files_tell_the_same_as_the_running_query(tmp_path):
     assert batch.sources[0].partitions == (PartitionRange(0, 5, 8),)
     first = CheckpointFiles(tmp_path.as_uri()).identify(None, 0)
     assert first.sources[0].partitions == (PartitionRange(0, 3, 5),)
+
+
+def test_every_start_of_a_query_without_a_jvm_is_another_run(tmp_path):
+    """The sink is unpickled for each; a replay must not look like a second sink of one run."""
+    write_checkpoint(tmp_path, [[offset("//q", [5], [3])]])
+    log = RunningQuery(CheckpointFiles(str(tmp_path)))
+    frame = SimpleNamespace(sparkSession=SimpleNamespace())
+    starts = [pickle.loads(pickle.dumps(log)) for _ in range(2)]
+    one, other = (start.identify(frame, 0) for start in starts)
+    assert one.run_id != other.run_id
+    assert starts[0].identify(frame, 0) == one
 
 
 def test_ranges_of_earlier_batches_are_told_while_they_are_logged(tmp_path):

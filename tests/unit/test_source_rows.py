@@ -116,6 +116,15 @@ def test_weight_is_that_of_the_first_row():
     assert made.weight(b"") is None
 
 
+def test_rows_older_than_the_weight_column_are_refused_in_words():
+    """They have no weight, and nobody can tell how many fit into the limit."""
+    columns = [*COLUMNS, {"name": "$cumulative_data_weight", "type": "int64"}]
+    made = row_format(columns, max_bytes_per_partition=10)
+    payload = pulled(row(5, id=5, name=None, **{"$cumulative_data_weight": None}))
+    with pytest.raises(ConfigError, match="Use max_rows_per_partition until"):
+        made.weight(payload)
+
+
 def test_limit_by_bytes_needs_the_weight_column():
     """The error names the option and the column."""
     with pytest.raises(ConfigError, match=r"needs the column \$cumulative_data_weight"):

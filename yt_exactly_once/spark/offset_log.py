@@ -160,8 +160,13 @@ class CheckpointFiles:
                 f"checkpoint_location on {parts.scheme} cannot be read without a JVM",
                 remedy="Leave checkpoint_location out where the session has a JVM, or use a path",
             )
+        self._location = location
         self._root = Path(url2pathname(parts.path) if parts.scheme else location)
         self._run_id = str(uuid.uuid4())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel without the id: every start of the query unpickles the sink, and is another run."""
+        return CheckpointFiles, (self._location,)
 
     def identify(self, frame: DataFrame, batch_id: int) -> MicroBatch:  # noqa: ARG002 - one interface
         """See `OffsetLog.identify`.
@@ -300,11 +305,11 @@ def _is_stateful(jvm: Any, operators: Iterable[Any]) -> bool:
     return _has(jvm, operators, _STATE_STORE_WRITER)
 
 
-def moves_rows(frame: DataFrame) -> bool:
-    """Tell whether a frame moves rows from task to task by itself; not known without a JVM."""
+def moves_rows(frame: DataFrame) -> bool | None:
+    """Tell whether a frame moves rows from task to task by itself; `None` without a JVM to ask."""
     jvm = getattr(frame.sparkSession, "_jvm", None)
     if jvm is None:
-        return False
+        return None
     plan = frame._jdf.queryExecution().executedPlan()  # noqa: SLF001
     return _has(jvm, _operators(plan), _SHUFFLE)
 

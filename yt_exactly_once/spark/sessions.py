@@ -48,7 +48,8 @@ def position_session(partition: int) -> str:
 
 def is_numbered_by_source(frame: DataFrame, batch: MicroBatch) -> bool:
     """Tell whether idempotent mode numbers rows by where they come from; by their position otherwise."""
-    return set(SOURCE_COLUMNS) <= set(frame.columns) and len(batch.sources) == 1
+    has_numbers = set(SOURCE_COLUMNS) <= set(frame.columns)
+    return has_numbers and len(batch.sources) == 1 and not batch.others
 
 
 def require_numbers(frame: DataFrame, batch: MicroBatch) -> None:
@@ -57,12 +58,16 @@ def require_numbers(frame: DataFrame, batch: MicroBatch) -> None:
     Raises:
         ConfigError: by position, and a shuffle may give a repeated task the rows in another order.
     """
-    if not is_numbered_by_source(frame, batch) and (batch.shuffles or moves_rows(frame)):
+    if is_numbered_by_source(frame, batch):
+        return
+    shuffles = batch.shuffles or moves_rows(frame)
+    if shuffles is not False:
+        has = "has a shuffle" if shuffles else "may have a shuffle (without a JVM it is not known)"
         raise ConfigError(
-            "Idempotent mode would number the rows by their position in a task, and this query has a "
-            "shuffle: a repeated task may get them in another order, and rows would be lost and repeated",
+            "Idempotent mode would number the rows by their position in a task, and this query "
+            f"{has}: a repeated task may get them in another order, and rows would be lost and repeated",
             remedy="Use mode='transactional'; or leave the shuffle out (repartition, join, distinct, "
-            "order by)",
+            "order by); or, with one queue, let rows carry their source: include_service_columns=true",
             query=batch.query_id,
         )
 
@@ -99,8 +104,9 @@ def require_no_pushes(
                 raise ConfigError(
                     "Rows of this batch are in the target already, written in idempotent mode and "
                     f"numbered by {_NUMBERS[kind]}; this sink would write them again",
-                    remedy="Finish the batch as it was begun, and change the sink afterwards; or let "
-                    "mode='at-least-once' repeat the rows of this one batch",
+                    remedy="Finish the batch as it was begun (mode, and whether rows carry their "
+                    "source), and change the sink afterwards. If it cannot be finished, run once with "
+                    "mode='at-least-once' and trigger(availableNow=True), which repeats those rows",
                     query=batch.query_id,
                     batch=batch.batch_id,
                     target=target.options.path,

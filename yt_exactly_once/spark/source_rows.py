@@ -86,7 +86,16 @@ class RowFormat:
     def weight(self, payload: bytes) -> int | None:
         """Return the cumulative data weight in the first row of a pull; `None` without rows."""
         rows = decode(payload, self._pulled)
-        return int(rows.column(WEIGHT_COLUMN)[0].as_py()) if rows.num_rows else None
+        if not rows.num_rows:
+            return None
+        weight = rows.column(WEIGHT_COLUMN)[0].as_py()
+        if weight is None:
+            raise ConfigError(
+                f"Rows that are older than the column {WEIGHT_COLUMN} of the queue have no weight",
+                remedy="Use max_rows_per_partition until these rows are read",
+                option="max_bytes_per_partition",
+            )
+        return int(weight)
 
     def _service_column(self, name: str, rows: pa.RecordBatch) -> pa.Array:
         if name == SOURCE_QUEUE_COLUMN:

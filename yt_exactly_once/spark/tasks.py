@@ -42,6 +42,11 @@ KEY_HASH_COLUMNS = ("__key_hash_64", "__key_hash_32")
 POSITION_BITS = 32
 """Rows of one batch and partition are numbered `batch_id << POSITION_BITS | position`."""
 
+_WAY_ON = (
+    "use mode='transactional'. If it finds rows of this batch in the target already, run once with "
+    "mode='at-least-once' and trigger(availableNow=True), which may repeat those rows, and change then"
+)
+
 _REPORT = pa.schema([("row_count", pa.int64()), ("key_hashes", pa.binary())])
 
 
@@ -166,8 +171,7 @@ class _NumberedSession:
         if numbers[0] <= self._last_seen or (np.diff(numbers) <= 0).any():
             raise NotOneToOneError(
                 "Rows do not come in the order of their source, each once",
-                remedy="Idempotent mode is for flows that neither shuffle nor multiply rows; use "
-                "mode='transactional'",
+                remedy=f"Idempotent mode is for flows that neither shuffle nor multiply rows; {_WAY_ON}",
                 target=self._target.path,
                 session=self._session_id,
             )
@@ -197,6 +201,8 @@ class _NumberedSession:
             )
             self._require_sole_writer(self._session)
         skip = int(np.searchsorted(numbers, self._session.sequence_number, side="right"))
+        if skip:
+            self._require_later_numbers(self._session, int(numbers[0]))
         if skip == len(numbers):
             return
         unseen = rows.slice(skip)
@@ -216,6 +222,24 @@ class _NumberedSession:
             {"run": batch.run_id, "batch": batch.batch_id, "task": self._partition},
         )
 
+    def _require_later_numbers(self, session: ProducerSession, number: int) -> None:
+        """Find out that rows which nobody has written would be dropped as if they had been.
+
+        A batch goes on after the numbers of the batches before it, unless they count the rows of another
+        queue: this one may hold columns of that name, from whoever filled it.
+        """
+        left = session.user_meta or {}
+        if left.get("batch", self._task.batch.batch_id) < self._task.batch.batch_id:
+            raise NotOneToOneError(
+                f"A row has the number {number}, and batch {left['batch']} went up to "
+                f"{session.sequence_number}: the numbers are not those of the queue that is read",
+                remedy=f"Rename {SOURCE_TABLET_COLUMN} and {SOURCE_ROW_COLUMN} in the frame, unless they "
+                "come from include_service_columns=true of this query's own source; or use "
+                "mode='transactional'",
+                target=self._target.path,
+                session=self._session_id,
+            )
+
     def _require_sole_writer(self, session: ProducerSession) -> None:
         """Find out that two tasks of one batch share a session: their rows would drop each other."""
         left = session.user_meta or {}
@@ -223,7 +247,7 @@ class _NumberedSession:
             raise NotOneToOneError(
                 f"Rows of one source partition are in the Spark partitions {left.get('task')} and "
                 f"{self._partition}",
-                remedy="Idempotent mode is for flows that do not shuffle; use mode='transactional'",
+                remedy=f"Idempotent mode is for flows that do not shuffle; {_WAY_ON}",
                 target=self._target.path,
                 session=self._session_id,
             )

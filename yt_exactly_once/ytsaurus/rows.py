@@ -11,15 +11,18 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from yt.wrapper import YsonFormat
-from yt.wrapper.format import ArrowFormat
 
-from yt_exactly_once.errors import ProducerDivergedError
+from yt_exactly_once.errors import (
+    ProducerDivergedError,
+    TableNotDynamicError,
+    TableNotFoundError,
+)
 from yt_exactly_once.ytsaurus.failures import translated
+from yt_exactly_once.ytsaurus.formats import input_format
+from yt_exactly_once.ytsaurus.tables import describe_table
 
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
-
-_FORMATS = {"arrow": ArrowFormat, "yson": YsonFormat}
 
 
 def insert_payload(
@@ -32,7 +35,7 @@ def insert_payload(
     """
     with connection.pinning() as client, translated("write rows", path=path):
         client.insert_rows(
-            path, BytesIO(payload), format=_FORMATS[wire](), raw=True, update=update or None
+            path, BytesIO(payload), format=input_format(wire), raw=True, update=update or None
         )
 
 
@@ -41,14 +44,21 @@ def sessions_of(connection: Connection, producer: str, prefix: str) -> dict[str,
 
     Args:
         connection: the cluster.
-        producer: path of the producer table; one that does not exist has no sessions.
+        producer: path of the producer table; what is no such table has no sessions.
         prefix: how the ids begin; without quotes and backslashes.
+
+    Raises:
+        TableNotMountedError: the sessions cannot be read.
     """
-    client = connection.reader
+    try:
+        info = describe_table(connection, producer)
+    except (TableNotFoundError, TableNotDynamicError):
+        return {}
+    if not {"session_id", "user_meta"} <= {column["name"] for column in info.schema}:
+        return {}
+    info.require_mounted()
     with translated("read the producer sessions", producer=producer):
-        if not client.exists(producer):
-            return {}
-        rows = client.select_rows(
+        rows = connection.reader.select_rows(
             f'session_id, user_meta from [{producer}] where is_prefix("{prefix}", session_id)',
             format=YsonFormat(),
         )
@@ -129,7 +139,7 @@ class ProducerSession:
                 self.epoch,
                 BytesIO(payload),
                 user_meta=user_meta,
-                input_format=_FORMATS[wire](),
+                input_format=input_format(wire),
                 raw=True,
             )
         # A proxy that saw an empty body, or skipped rows, answers with success.
