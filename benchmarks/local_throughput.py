@@ -26,6 +26,7 @@ from yt import yson
 from yt.wrapper import JsonFormat, YsonFormat
 
 from benchmarks.arguments import positive
+from benchmarks.clients import UNCOMPRESSED
 from yt_exactly_once.local import LocalCluster
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def measure(count: int, repetitions: int) -> dict[str, Any]:
         for number in range(count)
     ]
     with LocalCluster() as cluster:
-        client = cluster.client(proxy={"content_encoding": "identity"})
+        client = cluster.client(proxy=UNCOMPRESSED)
         _create(client)
         pid = cluster.proxy_pids[0]
 

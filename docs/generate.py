@@ -7,8 +7,11 @@ exits with 1 when one is out of date.
 from __future__ import annotations
 
 import inspect
+import re
 import sys
+from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import types as spark
@@ -43,10 +46,17 @@ from yt_exactly_once.local.registry import REGISTRY
 from yt_exactly_once.spark.create_table import create_table
 from yt_exactly_once.spark.schema import arrow_of_spark, spark_schema_of
 from yt_exactly_once.spark.sink import TransactionalSink
-from yt_exactly_once.spark.source_options import SourceOptions
+from yt_exactly_once.spark.sink_options import Target
+from yt_exactly_once.spark.source_options import OPTION_NAMES, SourceOptions
 from yt_exactly_once.ytsaurus.failures import FAILURES, Failure
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 DOCS = Path(__file__).parent
+_ATTRIBUTE = re.compile(r"^    (\w+): (.*?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)
+"""Name and meaning in the section of a docstring."""
+
 NOTE = "<!-- Written by docs/generate.py; change the code, not this page. -->\n\n"
 
 
@@ -115,17 +125,37 @@ def configuration() -> str:
             "",
             "## `TransactionalSink`",
             "",
+            *_parameters(TransactionalSink),
+            "",
             "```text",
             inspect.getdoc(TransactionalSink) or "",
             "```",
             "",
-            '## `spark.readStream.format("yt")`',
+            "## `Target`",
+            "",
+            *_parameters(Target),
             "",
             "```text",
-            inspect.getdoc(SourceOptions) or "",
+            inspect.getdoc(Target) or "",
+            "```",
+            "",
+            '## `spark.readStream.format("yt")`',
+            "",
+            "Given with `option(name, value)`, the path also as `load(path)`; all values may be text.",
+            "",
+            *_source_options(),
+            "",
+            "## `RetryPolicy`",
+            "",
+            *_parameters(RetryPolicy),
+            "",
+            "```text",
+            inspect.getdoc(RetryPolicy) or "",
             "```",
             "",
             "## `create_table`",
+            "",
+            *_parameters(create_table),
             "",
             "Also as a command: `yt-exactly-once create-table --help`.",
             "",
@@ -135,6 +165,55 @@ def configuration() -> str:
             "",
         ]
     )
+
+
+def _parameters(called: Callable[..., Any]) -> list[str]:
+    """Return a table of names, types and defaults."""
+    rows = ["| name | type | default |", "|---|---|---|"]
+    for name, parameter in inspect.signature(called).parameters.items():
+        kind = str(parameter.annotation).replace("|", "\\|")
+        default = parameter.default
+        given = "required" if default is inspect.Parameter.empty else _shown(default)
+        rows.append(f"| `{name}` | {kind} | {given} |")
+    return rows
+
+
+def _shown(default: object) -> str:
+    if isinstance(default, timedelta):
+        return f"{default.total_seconds():g} s"
+    if isinstance(default, int) and not isinstance(default, bool):
+        return f"{default:_}".replace("_", " ")
+    return (
+        ""
+        if default is None
+        else f"`{str(default)!r}`"
+        if isinstance(default, str)
+        else f"`{default}`"
+    )
+
+
+def _source_options() -> list[str]:
+    """Return a table of the source's options; their meaning is in the docstring of what holds them."""
+    _, attributes = inspect.getdoc(SourceOptions).split("Attributes:\n")
+    meanings = {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(attributes)}
+    meanings |= {
+        "path": meanings["queue"],
+        "consumer_path": meanings["consumer"],
+        "proxy": "`host:port` or URL of a proxy",
+        "token": "OAuth token; it is never shown",
+    }
+    defaults = {
+        "path": "required",
+        "proxy": "`YT_PROXY`",
+        "token": "`YT_TOKEN`",
+        "starting_offsets": "`committed` with a consumer, else `earliest`",
+    }
+    rows = ["| option | default | meaning |", "|---|---|---|"]
+    for name in OPTION_NAMES:
+        default = getattr(SourceOptions, name, None)
+        shown = f"`{str(default).lower()}`" if isinstance(default, bool) else ""
+        rows.append(f"| `{name}` | {defaults.get(name, shown)} | {meanings[name]} |")
+    return rows
 
 
 def retries() -> str:
@@ -168,8 +247,8 @@ def retries() -> str:
             "",
             (
                 "- A consumer that is not registered stops the query when it is checked, once per run; "
-                "inside a transaction, where that check has passed, it leads to a new attempt, since proxies "
-                "hear of a registration late."
+                "in a pull of the source, where that check has passed, it leads to a new attempt, since "
+                "proxies hear of a registration late."
             ),
             (
                 "- An error that stops a task fails the task. Spark runs it again as often as "

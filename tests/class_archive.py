@@ -2,12 +2,13 @@
 
 Loading and verifying Spark's classes costs a fresh JVM more processor time than a small query does. A JVM
 can leave what it has loaded in an archive, and later ones map it. One that does not fit them (another
-JDK, other jars) they pass over, and a JDK that cannot make any leaves none: then all is as without it.
+JDK, other jars) they pass over. Where none can be made, for whatever reason, all is as without it.
 `python -m tests.class_archive PATH` runs every kind of query once, and makes the archive.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import subprocess
@@ -15,11 +16,13 @@ import sys
 import tempfile
 from hashlib import sha256
 from pathlib import Path
+from subprocess import TimeoutExpired
 
 _OPTIONS = "SPARK_SUBMIT_OPTS"
 """Environment variable with options for the JVM that Spark's launcher starts."""
 
 _ROWS = 40
+_PATIENCE_SECONDS = 300
 
 
 def use_archive(folder: Path, *, make: bool) -> None:
@@ -35,7 +38,8 @@ def use_archive(folder: Path, *, make: bool) -> None:
         if make and not archive.exists():
             _make(archive)
     if archive.exists():
-        os.environ[_OPTIONS] = f"-XX:SharedArchiveFile={archive}"
+        given = os.environ.get(_OPTIONS, "")
+        os.environ[_OPTIONS] = f"{given} -XX:SharedArchiveFile={archive}".strip()
 
 
 def _fingerprint() -> str:
@@ -51,16 +55,19 @@ def _fingerprint() -> str:
 def _make(archive: Path) -> None:
     fresh = archive.with_suffix(".fresh")
     fresh.unlink(missing_ok=True)
-    with archive.with_suffix(".log").open("w") as log:
+    with archive.with_suffix(".log").open("w") as log, contextlib.suppress(TimeoutExpired):
         subprocess.run(
             [sys.executable, "-m", "tests.class_archive", str(fresh)],
             cwd=Path(__file__).parents[1],
             stdout=log,
             stderr=log,
-            check=True,
+            timeout=_PATIENCE_SECONDS,
+            check=False,
         )
     if fresh.exists():
         fresh.rename(archive)
+    else:
+        sys.stderr.write(f"No class-data archive, see {log.name}\n")
 
 
 def _train(archive: str) -> None:

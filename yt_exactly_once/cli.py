@@ -69,7 +69,7 @@ def require_extra(extra: str) -> None:
     if missing:
         raise ConfigError(
             f"This command needs packages that are not installed: {', '.join(missing)}",
-            remedy=f"pip install 'yt-exactly-once[{extra}]'",
+            remedy=f"In a clone of the repository: pip install -e '.[{extra}]'",
         )
 
 

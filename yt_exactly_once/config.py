@@ -94,7 +94,7 @@ class ClusterConfig:
         if not self.proxy.strip():
             raise ConfigError("The proxy address is empty", remedy=_PROXY_REMEDY)
         for name in ("request_timeout", "heavy_request_timeout"):
-            if getattr(self, name) <= timedelta(0):
+            if require_duration(getattr(self, name), name) <= timedelta(0):
                 raise ConfigError(f"{name} must be positive", remedy="Give a longer duration")
 
     @classmethod
@@ -138,8 +138,22 @@ class RetryPolicy:
         if self.attempts < 1:
             raise ConfigError("attempts must be at least 1", remedy="1 means no retry")
         for name in ("deadline", "first_wait", "max_wait"):
-            if getattr(self, name) < timedelta(0):
+            if require_duration(getattr(self, name), name) < timedelta(0):
                 raise ConfigError(f"{name} must not be negative", remedy="Give a longer duration")
+
+
+def require_duration(value: object, name: str) -> timedelta:
+    """Return a duration.
+
+    Raises:
+        ConfigError: it is something else, such as a number of nobody knows what.
+    """
+    if not isinstance(value, timedelta):
+        raise ConfigError(
+            f"{name} is {value!r}, not a duration",
+            remedy="Give a datetime.timedelta, for instance timedelta(seconds=30)",
+        )
+    return value
 
 
 def check_transaction_timeout(timeout: timedelta) -> timedelta:
@@ -148,7 +162,11 @@ def check_transaction_timeout(timeout: timedelta) -> timedelta:
     Raises:
         ConfigError: it is not positive, or longer than tablet nodes allow.
     """
-    if not timedelta(0) < timeout <= TRANSACTION_TIMEOUT_LIMIT:
+    if (
+        not timedelta(0)
+        < require_duration(timeout, "transaction_timeout")
+        <= TRANSACTION_TIMEOUT_LIMIT
+    ):
         limit = int(TRANSACTION_TIMEOUT_LIMIT.total_seconds())
         raise ConfigError(
             f"transaction_timeout of {timeout.total_seconds():g} s is out of range",

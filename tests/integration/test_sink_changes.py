@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -155,6 +156,27 @@ def test_key_in_two_spark_partitions_is_refused(rows_by_key):
         "AmbiguousOrderError: The rows of 61 keys are spread over several Spark partitions" in text
     )
     assert "sortWithinPartitions" in text
+
+
+def test_rows_are_brought_together_and_in_order_in_the_function(rows_by_key):
+    """As the refusal says; on the streaming frame itself Spark allows no sort."""
+    case = rows_by_key(marked, delete_marker="gone", partitions=2)
+    flow = case.flow
+    flow.target = case.path
+    sink = flow.sink(delete_marker="gone")
+
+    def write(frame, batch_id):
+        sink(frame.repartition("key").sortWithinPartitions("id"), batch_id)
+
+    finish(
+        case.build(flow.frame())
+        .writeStream.foreachBatch(write)
+        .option("checkpointLocation", str(flow.checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    rows = sorted((row for rows in flow.queue.rows for row in rows), key=itemgetter("id"))
+    assert differences(case.found(), survivors(rows)) == ""
 
 
 @pytest.mark.parametrize(("expression", "message"), [

@@ -284,8 +284,39 @@ def test_sorted_table_as_queue_is_refused(flow, spark, cluster, client, tmp):
 def test_ledger_path_of_another_table_is_refused(flow, client, tmp):
     """A table with other columns is left alone."""
     other = AGGREGATION.create_target(client, f"{tmp}/other", is_sorted=True)
-    assert "cannot serve as a ledger" in flow.fail("RequestRefusedError", ledger_path=other)
+    assert "cannot serve as a ledger" in flow.fail("LedgerError", ledger_path=other)
     flow.assert_untouched()
+
+
+def test_frozen_ledger_is_refused_with_the_command_that_helps(flow, client):
+    """A frozen table cannot be mounted."""
+    flow.run()
+    client.freeze_table(flow.ledger, sync=True)
+    flow.queue.append(50)
+    assert f"yt unfreeze-table {flow.ledger} --sync" in flow.fail("TableNotMountedError")
+
+
+def test_starting_offsets_before_the_consumer_are_refused_and_explained(flow, spark):
+    """The consumer is not taken back: nobody knows who else relies on where it stands."""
+    flow.consumer = flow.queue.consumer
+    flow.run()
+    frame = read_queue(
+        spark,
+        flow.cluster.proxy_urls[0],
+        flow.queue.path,
+        flow.consumer,
+        starting_offsets="earliest",
+    )
+    other = flow.checkpoint.with_name("another")
+    query = (
+        STATELESS.build(frame)
+        .writeStream.foreachBatch(flow.sink(ledger_path=f"{flow.ledger}_too"))
+        .option("checkpointLocation", str(other))
+        .start()
+    )
+    with pytest.raises(StreamingQueryException, match="Or starting_offsets begins before it"):
+        finish(query)
+    assert flow.wrong() == ""
 
 
 def test_sink_outside_a_query_is_refused(flow, spark):

@@ -163,7 +163,5 @@ def test_marked_rows_are_deleted_though_their_values_are_bad(stream, client):
 def test_reject_path_of_another_table_is_refused(flow, client, tmp):
     """Its columns are not those of rejected rows."""
     other = STATELESS.create_target(client, f"{tmp}/other", is_sorted=False)
-    assert "cannot serve as a table of rejected rows" in flow.fail(
-        "RequestRefusedError", reject_to=other
-    )
+    assert "cannot serve as a table of rejected rows" in flow.fail("ConfigError", reject_to=other)
     flow.assert_untouched()

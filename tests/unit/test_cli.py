@@ -83,4 +83,4 @@ def test_missing_extra_names_packages_and_remedy(monkeypatch, extra, package):
     with pytest.raises(ConfigError) as raised:
         cli.require_extra(extra)
     assert package in raised.value.what
-    assert raised.value.remedy == f"pip install 'yt-exactly-once[{extra}]'"
+    assert raised.value.remedy == f"In a clone of the repository: pip install -e '.[{extra}]'"

@@ -66,3 +66,18 @@ def test_impossible_retry_policy_is_refused(options):
     """A policy that could never attempt anything is a mistake."""
     with pytest.raises(ConfigError):
         RetryPolicy(**options)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: RetryPolicy(deadline=600),
+        lambda: ClusterConfig(proxy="p", request_timeout=20),
+        lambda: check_transaction_timeout(30),
+    ],
+    ids=["retry", "cluster", "transaction"],
+)
+def test_duration_without_a_unit_is_refused(build):
+    """With an example of one that is taken."""
+    with pytest.raises(ConfigError, match=r"not a duration\. Give a datetime\.timedelta"):
+        build()

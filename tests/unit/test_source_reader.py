@@ -348,7 +348,8 @@ def test_queue_created_anew_between_two_runs_is_a_loss():
     queue = FakeQueue(10)
     end = read_before(queue)
     queue.info, queue.uppers = ANOTHER, [30]
-    with pytest.raises(DataLossError, match=r"created anew.*set fail_on_data_loss to false"):
+    told = r"created anew.*Set fail_on_data_loss to false.*moved to the first row"
+    with pytest.raises(DataLossError, match=told):
         everything(reader(queue), end)
 
 

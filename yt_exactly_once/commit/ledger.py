@@ -35,6 +35,8 @@ LEDGER_SCHEMA: list[dict[str, Any]] = [
 ]
 """Columns of the ledger table."""
 
+_BRING_BACK = "The checkpoint is not the one that wrote the ledger: bring that one back"
+
 _OTHERS = "others"
 """Key of the digest among the offsets, and of no queue."""
 
@@ -134,7 +136,8 @@ class LedgerEntry:
         except (KeyError, TypeError, ValueError) as error:
             raise LedgerError(
                 "The ledger row cannot be read",
-                remedy="Point ledger_path at a table that only this package writes",
+                remedy="Give it back its former value, or restore the table: nothing but this package may "
+                "write there. Another ledger_path is for a new checkpoint only: replays are not found in it",
                 query=row.get("query_id"),
                 target=row.get("target"),
             ) from error
@@ -294,14 +297,15 @@ def judge(
         raise LedgerDivergedError(
             f"The ledger holds this batch with other offsets: {_render(then)}, now {_render(now)}"
             + ("" if now != then else ", and sources that are no queues elsewhere"),
-            remedy="The checkpoint is not the one that wrote the ledger: bring that one back, or "
-            "start with a new checkpoint and a new consumer",
+            remedy=f"{_BRING_BACK}. If it is lost, start with a new checkpoint and the same consumer (a "
+            "new one begins at the queue's first row); a query that keeps state has lost it then, so "
+            "empty its target and let it read the queue from the beginning",
             **where,
         )
     if not entry.is_complete:
         raise LedgerDivergedError(
             f"Only {entry.part} of {entry.part_count} parts of batch {entry.batch_id} were written",
-            remedy="The checkpoint is not the one that wrote the ledger: bring that one back",
+            remedy=_BRING_BACK,
             **where,
         )
     gap = entry.batch_id + 1 < batch.batch_id
@@ -313,9 +317,8 @@ def judge(
             raise LedgerDivergedError(
                 f"Partition {key[-1]} of {key[1]} starts at {start}, and the ledger ends at "
                 f"{then[key][1]}",
-                remedy="The checkpoint is not the one that wrote the ledger: bring that one back. Or the "
-                "sink was not called for batches in between: call it for every batch, empty ones too, "
-                "and start with a new checkpoint",
+                remedy=f"{_BRING_BACK}. Or the sink was not called for batches in between: call it for "
+                "every batch, empty ones too, and start with a new checkpoint and the same consumer",
                 **where,
             )
     return Verdict.NEW
@@ -340,8 +343,8 @@ def require_one_sink(
         raise ConfigError(
             "Another sink of this query has written this batch into the same target, and the ledger "
             "holds one entry per query and target",
-            remedy="Give each sink a target of its own, or a ledger_path of its own; and make a sink "
-            "once, not for each batch",
+            remedy="Give one sink several Targets; or each sink a target of its own, and all sinks of "
+            "the function but the last advance_consumer=False. Make a sink once, not for each batch",
             query=batch.query_id,
             batch=batch.batch_id,
             target=entry.target,

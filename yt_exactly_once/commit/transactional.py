@@ -358,10 +358,15 @@ def plan_moves(
         low, high = (last.left if last else 0), part.start
         if not low <= stands <= high:
             expected = str(low) if low == high else f"{low} to {high}"
+            other = (
+                "Or another sink of the same function moved it: all but the last need advance_consumer=False"
+                if before
+                else "Or starting_offsets begins before it: move it back there, in every partition"
+            )
             raise OffsetConflictError(
                 f"The consumer stands at {stands} in partition {part.partition}, expected {expected}",
                 remedy="Somebody else moved this consumer. Give each query a consumer of its own; if "
-                f"the move was meant, set the offset back to {high} or start a new checkpoint",
+                f"the move was meant, set the offset back to {high} or start a new checkpoint. {other}",
                 query=batch.query_id,
                 batch=batch.batch_id,
                 consumer=source.consumer,
@@ -387,8 +392,9 @@ def _require_same_parts(
         raise LedgerDivergedError(
             f"The batch differs from its {entry.part} of {entry.part_count} parts that are written",
             remedy="split_oversized needs a query that gives the same rows in the same order on "
-            "every run, with the same dyn_batch_size and wire_format; restore those, or clean the "
-            "target from this batch by hand and start a new checkpoint",
+            "every run, with the same dyn_batch_size, wire_format, rows_per_tablet_limit and "
+            "placement, and as many tablets of an ordered target; restore those, or clean the target "
+            "from this batch by hand and start a new checkpoint",
             query=batch.query_id,
             batch=batch.batch_id,
             target=entry.target,

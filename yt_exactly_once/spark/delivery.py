@@ -131,8 +131,9 @@ def _distinct_keys(
         raise AmbiguousOrderError(
             f"The rows of {repeated} keys are spread over several Spark partitions, and which is the "
             "last one of a key is not known",
-            remedy="Bring the rows of a key together and in order, for instance "
-            "frame.repartition(key).sortWithinPartitions(time), or make the keys unique",
+            remedy="Bring the rows of a key together and in order inside the foreachBatch function, for "
+            "instance sink(frame.repartition(key).sortWithinPartitions(time), batch_id), or make the keys "
+            "unique",
             target=target,
         )
     return together

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.commit.ledger import LEDGER_SCHEMA
 from yt_exactly_once.config import WriteMode
+from yt_exactly_once.errors import ConfigError, LedgerError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.delivery import require_output_mode, require_stateless
 from yt_exactly_once.spark.sessions import require_numbers
@@ -75,9 +76,22 @@ def prepare(
     ledger = options.ledger_path
     if ensure_table(connection, ledger, LEDGER_SCHEMA, options.ledger_attributes):
         emit(Event.LEDGER_CREATED, path=ledger)
-    require_columns(describe_table(connection, ledger), LEDGER_SCHEMA, "a ledger")
+    require_columns(
+        describe_table(connection, ledger),
+        LEDGER_SCHEMA,
+        "a ledger",
+        LedgerError,
+        "Give a query with a new checkpoint another ledger_path. For one that has a checkpoint bring "
+        "the ledger back (or yt alter-table it): an empty one knows no batch that Spark replays",
+    )
     if options.reject_to is not None:
         ensure_table(connection, options.reject_to, REJECT_SCHEMA, {})
         rejected = describe_table(connection, options.reject_to)
-        require_columns(rejected, REJECT_SCHEMA, "a table of rejected rows")
+        require_columns(
+            rejected,
+            REJECT_SCHEMA,
+            "a table of rejected rows",
+            ConfigError,
+            "Name another path in reject_to, where the table is created",
+        )
     return targets

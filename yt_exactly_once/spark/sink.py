@@ -69,10 +69,11 @@ class TransactionalSink:
     mode each batch is one short tablet transaction that writes the rows, moves the queue consumers and
     records the batch in a ledger, all or nothing; a batch that Spark replays is found in the ledger and
     skipped. The promise holds over any crash of driver, tasks, proxies and network. What breaks it:
-    writing to the ledger or moving the consumer by hand, and (for the offsets only) a checkpoint that
-    was deleted or restored, which is refused with an error. Call the sink for every batch, empty ones
-    too, and before anything else reads the frame: a replay may find its rows trimmed, which the sink
-    skips and another reader does not.
+    writing to the ledger by hand, and deleting the checkpoint, which nobody can notice: the query is a
+    new one then, begins where its consumer stands, and has lost its state. A consumer that was moved by
+    hand and a checkpoint that was restored from a copy are refused with an error. Call the sink for
+    every batch, empty ones too, and before anything else reads the frame: a replay may find its rows
+    trimmed, which the sink skips and another reader does not.
 
     Args:
         path: the target, a mounted dynamic table, ordered or sorted; or several `Target`s that are

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 NEW_QUERY = "Start a new query with a new checkpoint location"
 
+BEGIN_ANEW = f"{NEW_QUERY}, with its consumer, if it has one, moved to the first row to be read"
+"""A new query begins where the consumer stands: rows before that are passed over."""
+
 
 @dataclass(frozen=True)
 class QueueOffset:
@@ -178,7 +181,7 @@ def check_reachable(
             f"The query has read {max(offset.partitions) + 1} partitions, the queue now has "
             f"{len(bounds)}",
             remedy="Partitions cannot be taken away from under a query: their rows moved to other "
-            f"indexes. {NEW_QUERY}",
+            f"indexes. {BEGIN_ANEW}",
             queue=offset.queue,
         )
     for partition, bound in enumerate(bounds):
@@ -187,8 +190,7 @@ def check_reachable(
             raise DataLossError(
                 f"The query stands at row {position} of partition {partition}, which ends at "
                 f"{bound.upper}: this is not the queue that was read before",
-                remedy=f"The queue was created anew or the consumer was moved too far. {NEW_QUERY}, "
-                "and a consumer that stands inside the queue",
+                remedy=f"The queue was created anew or the consumer was moved too far. {BEGIN_ANEW}",
                 queue=offset.queue,
                 consumer=offset.consumer,
             )

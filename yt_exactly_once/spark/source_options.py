@@ -56,8 +56,9 @@ class SourceOptions:
         queue: path of the queue, from `path` or `load()`.
         consumer: path of the consumer; `None` reads without one and moves none.
         cluster: how to reach the cluster; carries the token, and never shows it.
-        starting_offsets: where a query without a checkpoint begins: one point for all partitions, or
-            the first row of each.
+        starting_offsets: where a query without a checkpoint begins: `committed` (where the consumer
+            stands), `earliest`, `latest`, or the first row of every partition as JSON, such as
+            `{"0": 120, "1": 0}`; not behind the consumer, which a query never takes back.
         max_rows_per_partition: rows of one batch from one queue partition, at most.
         max_bytes_per_partition: data weight of one batch from one queue partition, about at most; one
             row is read even when it is heavier.

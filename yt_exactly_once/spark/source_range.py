@@ -19,7 +19,7 @@ from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import ClusterUnavailableError, DataLossError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
-from yt_exactly_once.spark.source_offsets import NEW_QUERY, trimmed_rows
+from yt_exactly_once.spark.source_offsets import BEGIN_ANEW, trimmed_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -123,7 +123,7 @@ class RangeReader:
             raise DataLossError(
                 f"The batch reads partition {wanted.partition} up to row {wanted.end}, and the queue "
                 f"ends at {upper}: it is not the queue that was planned",
-                remedy=f"The queue was created anew or lost partitions. {NEW_QUERY}",
+                remedy=f"The queue was created anew or lost partitions. {BEGIN_ANEW}",
                 queue=self.queue.path,
             )
         lower = bounds[wanted.partition].lower

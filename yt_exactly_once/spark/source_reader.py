@@ -31,7 +31,7 @@ from yt_exactly_once.observability import Event, emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.source_limits import end_within
 from yt_exactly_once.spark.source_offsets import (
-    NEW_QUERY,
+    BEGIN_ANEW,
     QueueOffset,
     check_reachable,
     created_anew,
@@ -347,7 +347,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _require_same_queue(self, queue_id: str) -> None:
         if queue_id != self._info.id:
             remedy = (
-                NEW_QUERY
+                BEGIN_ANEW
                 if self._options.fail_on_data_loss
                 else "Load the queue again (spark.readStream ... load) and start the query; it then "
                 "begins at the first row of the new queue"
@@ -356,7 +356,10 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _require_loss_is_allowed(self) -> None:
         if self._options.fail_on_data_loss:
-            remedy = f"{NEW_QUERY}; or set fail_on_data_loss to false to go on at its first row"
+            remedy = (
+                "Set fail_on_data_loss to false: the query goes on at the first row of the new queue, and "
+                f"takes the consumer back there. Or: {BEGIN_ANEW}"
+            )
             raise created_anew(self._queue.path, self._queue.consumer, remedy)
 
     def _catch_up(self, offset: QueueOffset) -> bool:

@@ -106,9 +106,11 @@ class PreparedTarget:
                     f"The batch has {rows} rows for "
                     + (f"{tablets} tablets" if tablet is None else f"tablet {tablet}")
                     + f", and one transaction takes {self.rows_per_tablet} rows per tablet",
-                    remedy="Start the query with split_oversized=True, or give the target more "
-                    "tablets (yt reshard-table). The rows of this batch are fixed by Spark's log; a "
-                    "lower max_rows_per_partition of the source helps the batches after it",
+                    remedy="Start the query with split_oversized=True; or spread the rows: more tablets "
+                    "(yt unmount-table, reshard-table, mount-table), which helps an ordered target with "
+                    "fewer tablets than Spark partitions, or else with placement='round_robin'. The rows "
+                    "of this batch are fixed by Spark's log; a lower max_rows_per_partition of the "
+                    "source helps the batches after it",
                     target=self.path,
                 )
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from yt.yson import YsonUint64
 
 from yt_exactly_once.errors import (
-    RequestRefusedError,
     TableNotDynamicError,
     TableNotFoundError,
     TableNotMountedError,
@@ -21,6 +20,7 @@ from yt_exactly_once.ytsaurus.failures import translated
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from yt_exactly_once.errors import ExactlyOnceError
     from yt_exactly_once.ytsaurus.client import Connection
 
 _ATTRIBUTES = ["type", "id", "dynamic", "schema", "sorted", "tablet_count", "tablet_state"]
@@ -53,9 +53,10 @@ class TableInfo:
             TableNotMountedError: some tablet is not mounted.
         """
         if self.tablet_state != "mounted":
+            command = "unfreeze-table" if self.tablet_state == "frozen" else "mount-table"
             raise TableNotMountedError(
                 f"The table is {self.tablet_state}, not mounted",
-                remedy=f"Run: yt mount-table {self.path} --sync",
+                remedy=f"Run: yt {command} {self.path} --sync",
                 path=self.path,
             )
 
@@ -140,6 +141,8 @@ def ensure_table(
             )
             created = True
     info = describe_table(connection, path)
+    if info.tablet_state == "frozen":
+        info.require_mounted()
     if info.tablet_state != "mounted":
         with translated("mount the table", path=path):
             client.mount_table(path, sync=True)
@@ -161,18 +164,28 @@ def ensure_producer(connection: Connection, path: str) -> None:
             client.mount_table(path, sync=True)
 
 
-def require_columns(info: TableInfo, schema: Sequence[Mapping[str, Any]], purpose: str) -> None:
+def require_columns(
+    info: TableInfo,
+    schema: Sequence[Mapping[str, Any]],
+    purpose: str,
+    error: type[ExactlyOnceError],
+    remedy: str,
+) -> None:
     """Check that an existing table has the columns its purpose needs.
 
-    Raises:
-        RequestRefusedError: it has not.
+    Args:
+        info: of the table.
+        schema: columns it must have.
+        purpose: for the message.
+        error: raised when it has not.
+        remedy: of the error.
     """
     have = {(column["name"], column.get("sort_order")) for column in info.schema}
     want = {(column["name"], column.get("sort_order")) for column in schema}
     if not want <= have:
         missing = ", ".join(sorted(name for name, _ in want - have))
-        raise RequestRefusedError(
+        raise error(
             f"The table cannot serve as {purpose}: it lacks or misplaces {missing}",
-            remedy="Name another path, or remove the table so that it is created anew",
+            remedy=remedy,
             path=info.path,
         )
