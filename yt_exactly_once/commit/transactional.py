@@ -266,7 +266,7 @@ class BatchCommit:
             entry = self._ledger.read(self._cluster)
             if entry is None or entry.transaction_id != transaction.id:
                 raise
-            self._emit(Event.COMMIT_OUTCOME_RESOLVED, transaction=transaction.id)
+            self._emit(Event.COMMIT_OUTCOME_RESOLVED, transaction=transaction.id, own=True)
         self._emit(Event.TRANSACTION_COMMITTED, attempt=number, transaction=transaction.id)
 
 
