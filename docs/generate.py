@@ -7,13 +7,11 @@ exits with 1 when one is out of date.
 from __future__ import annotations
 
 import inspect
-import re
 import sys
-from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from option_tables import configuration
 from pyspark.sql import types as spark
 
 from yt_exactly_once import errors
@@ -43,20 +41,10 @@ from yt_exactly_once.commit.crash_points import CrashPoint
 from yt_exactly_once.config import RetryPolicy, WriteMode
 from yt_exactly_once.local import commands as _commands  # noqa: F401 - fills the registry
 from yt_exactly_once.local.registry import REGISTRY
-from yt_exactly_once.spark.create_table import create_table
 from yt_exactly_once.spark.schema import arrow_of_spark, spark_schema_of
-from yt_exactly_once.spark.sink import TransactionalSink
-from yt_exactly_once.spark.sink_options import Target
-from yt_exactly_once.spark.source_options import OPTION_NAMES, SourceOptions
 from yt_exactly_once.ytsaurus.failures import FAILURES, Failure
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 DOCS = Path(__file__).parent
-_ATTRIBUTE = re.compile(r"^    (\w+): (.*?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)
-"""Name and meaning in the section of a docstring."""
-
 NOTE = "<!-- Written by docs/generate.py; change the code, not this page. -->\n\n"
 
 
@@ -115,105 +103,6 @@ def error_tree() -> str:
 
     add(errors.ExactlyOnceError, 0)
     return "\n".join([*lines, ""])
-
-
-def configuration() -> str:
-    """The options of sink, source and `create_table`, from their docstrings."""
-    return "\n".join(
-        [
-            "# Options",
-            "",
-            "## `TransactionalSink`",
-            "",
-            *_parameters(TransactionalSink),
-            "",
-            "```text",
-            inspect.getdoc(TransactionalSink) or "",
-            "```",
-            "",
-            "## `Target`",
-            "",
-            *_parameters(Target),
-            "",
-            "```text",
-            inspect.getdoc(Target) or "",
-            "```",
-            "",
-            '## `spark.readStream.format("yt")`',
-            "",
-            "Given with `option(name, value)`, the path also as `load(path)`; all values may be text.",
-            "",
-            *_source_options(),
-            "",
-            "## `RetryPolicy`",
-            "",
-            *_parameters(RetryPolicy),
-            "",
-            "```text",
-            inspect.getdoc(RetryPolicy) or "",
-            "```",
-            "",
-            "## `create_table`",
-            "",
-            *_parameters(create_table),
-            "",
-            "Also as a command: `yt-exactly-once create-table --help`.",
-            "",
-            "```text",
-            inspect.getdoc(create_table) or "",
-            "```",
-            "",
-        ]
-    )
-
-
-def _parameters(called: Callable[..., Any]) -> list[str]:
-    """Return a table of names, types and defaults."""
-    rows = ["| name | type | default |", "|---|---|---|"]
-    for name, parameter in inspect.signature(called).parameters.items():
-        kind = str(parameter.annotation).replace("|", "\\|")
-        default = parameter.default
-        given = "required" if default is inspect.Parameter.empty else _shown(default)
-        rows.append(f"| `{name}` | {kind} | {given} |")
-    return rows
-
-
-def _shown(default: object) -> str:
-    if isinstance(default, timedelta):
-        return f"{default.total_seconds():g} s"
-    if isinstance(default, int) and not isinstance(default, bool):
-        return f"{default:_}".replace("_", " ")
-    return (
-        ""
-        if default is None
-        else f"`{str(default)!r}`"
-        if isinstance(default, str)
-        else f"`{default}`"
-    )
-
-
-def _source_options() -> list[str]:
-    """Return a table of the source's options; their meaning is in the docstring of what holds them."""
-    _, attributes = inspect.getdoc(SourceOptions).split("Attributes:\n")
-    meanings = {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(attributes)}
-    meanings |= {
-        "path": meanings["queue"],
-        "consumer_path": meanings["consumer"],
-        "proxy": "`host:port` or URL of a proxy",
-        "token": "OAuth token; it is never shown",
-    }
-    defaults = {
-        "path": "required",
-        "proxy": "`YT_PROXY`",
-        "token": "`YT_TOKEN`",
-        "starting_offsets": "`committed` with a consumer, else `earliest`",
-    }
-    rows = ["| option | default | meaning |", "|---|---|---|"]
-    for name in OPTION_NAMES:
-        default = getattr(SourceOptions, name, None)
-        shown = f"`{str(default).lower()}`" if isinstance(default, bool) else ""
-        rows.append(f"| `{name}` | {defaults.get(name, shown)} | {meanings[name]} |")
-    return rows
 
 
 def retries() -> str:

@@ -1,12 +1,12 @@
 """The documentation agrees with the code, its links lead somewhere, and its code is code."""
 
-import importlib.util
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import generate
 import pytest
 
 from yt_exactly_once.commit.crash_points import CrashPoint
@@ -18,18 +18,11 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def generator():
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_generated_pages_are_up_to_date():
     """Run python docs/generate.py after changing what they show."""
     stale = [
         path.name
-        for path, text in generator().pages().items()
+        for path, text in generate.pages().items()
         if not path.exists() or path.read_text(encoding="utf-8") != text
     ]
     assert stale == []
@@ -73,7 +66,7 @@ def test_failure_table_names_a_test_that_exists_for_every_crash_point_of_every_m
         if point.value.aftermath(mode)
     }
     assert set(re.findall(r"^\| `([A-Z_]+)`", text, re.MULTILINE)) == set(CrashPoint.__members__)
-    found = collected(generator().CRASH_TESTS, generator().CRASH_TEST)
+    found = collected(generate.CRASH_TESTS, generate.CRASH_TEST)
     assert [name for name in named if not any(one.startswith(name) for one in found)] == []
 
 

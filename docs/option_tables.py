@@ -1,0 +1,119 @@
+"""The page of options: tables from signatures, and what the docstrings say."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.config import RetryPolicy
+from yt_exactly_once.spark.create_table import create_table
+from yt_exactly_once.spark.sink import TransactionalSink
+from yt_exactly_once.spark.sink_options import Target
+from yt_exactly_once.spark.source_options import OPTION_NAMES, SourceOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_ATTRIBUTE = re.compile(r"^    (\w+): (.*?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)
+"""Name and meaning in the section of a docstring."""
+
+
+def configuration() -> str:
+    """The options of sink, source and `create_table`, from their docstrings."""
+    return "\n".join(
+        [
+            "# Options",
+            "",
+            "## `TransactionalSink`",
+            "",
+            *_parameters(TransactionalSink),
+            "",
+            "```text",
+            inspect.getdoc(TransactionalSink) or "",
+            "```",
+            "",
+            "## `Target`",
+            "",
+            *_parameters(Target),
+            "",
+            "```text",
+            inspect.getdoc(Target) or "",
+            "```",
+            "",
+            '## `spark.readStream.format("yt")`',
+            "",
+            "Given with `option(name, value)`, the path also as `load(path)`; all values may be text.",
+            "",
+            *_source_options(),
+            "",
+            "## `RetryPolicy`",
+            "",
+            *_parameters(RetryPolicy),
+            "",
+            "```text",
+            inspect.getdoc(RetryPolicy) or "",
+            "```",
+            "",
+            "## `create_table`",
+            "",
+            *_parameters(create_table),
+            "",
+            "Also as a command: `yt-exactly-once create-table --help`.",
+            "",
+            "```text",
+            inspect.getdoc(create_table) or "",
+            "```",
+            "",
+        ]
+    )
+
+
+def _parameters(called: Callable[..., Any]) -> list[str]:
+    """Return a table of names, types and defaults."""
+    rows = ["| name | type | default |", "|---|---|---|"]
+    for name, parameter in inspect.signature(called).parameters.items():
+        kind = str(parameter.annotation).replace("|", "\\|")
+        default = parameter.default
+        given = "required" if default is inspect.Parameter.empty else _shown(default)
+        rows.append(f"| `{name}` | {kind} | {given} |")
+    return rows
+
+
+def _shown(default: object) -> str:
+    if isinstance(default, timedelta):
+        return f"{default.total_seconds():g} s"
+    if isinstance(default, int) and not isinstance(default, bool):
+        return f"{default:_}".replace("_", " ")
+    return (
+        ""
+        if default is None
+        else f"`{str(default)!r}`"
+        if isinstance(default, str)
+        else f"`{default}`"
+    )
+
+
+def _source_options() -> list[str]:
+    """Return a table of the source's options; their meaning is in the docstring of what holds them."""
+    _, attributes = inspect.getdoc(SourceOptions).split("Attributes:\n")
+    meanings = {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(attributes)}
+    meanings |= {
+        "path": meanings["queue"],
+        "consumer_path": meanings["consumer"],
+        "proxy": "`host:port` or URL of a proxy",
+        "token": "OAuth token; it is never shown",
+    }
+    defaults = {
+        "path": "required",
+        "proxy": "`YT_PROXY`",
+        "token": "`YT_TOKEN`",
+        "starting_offsets": "`committed` with a consumer, else `earliest`",
+    }
+    rows = ["| option | default | meaning |", "|---|---|---|"]
+    for name in OPTION_NAMES:
+        default = getattr(SourceOptions, name, None)
+        shown = f"`{str(default).lower()}`" if isinstance(default, bool) else ""
+        rows.append(f"| `{name}` | {defaults.get(name, shown)} | {meanings[name]} |")
+    return rows
