@@ -26,48 +26,35 @@ def configuration() -> str:
         [
             "# Options",
             "",
-            "## `TransactionalSink`",
-            "",
-            *_parameters(TransactionalSink),
-            "",
-            "```text",
-            inspect.getdoc(TransactionalSink) or "",
-            "```",
-            "",
-            "## `Target`",
-            "",
-            *_parameters(Target),
-            "",
-            "```text",
-            inspect.getdoc(Target) or "",
-            "```",
-            "",
+            *_section(TransactionalSink),
+            *_section(Target),
             '## `spark.readStream.format("yt")`',
             "",
             "Given with `option(name, value)`, the path also as `load(path)`; all values may be text.",
             "",
             *_source_options(),
             "",
-            "## `RetryPolicy`",
-            "",
-            *_parameters(RetryPolicy),
-            "",
-            "```text",
-            inspect.getdoc(RetryPolicy) or "",
-            "```",
-            "",
-            "## `create_table`",
-            "",
-            *_parameters(create_table),
-            "",
-            "Also as a command: `yt-exactly-once create-table --help`.",
-            "",
-            "```text",
-            inspect.getdoc(create_table) or "",
-            "```",
-            "",
+            *_section(RetryPolicy),
+            *_section(
+                create_table, "Also as a command: `yt-exactly-once create-table --help`.", ""
+            ),
         ]
     )
+
+
+def _section(called: Callable[..., Any], *more: str) -> list[str]:
+    """Return what there is to say about one callable: its parameters, more lines, and its docstring."""
+    return [
+        f"## `{called.__name__}`",
+        "",
+        *_parameters(called),
+        "",
+        *more,
+        "```text",
+        inspect.getdoc(called) or "",
+        "```",
+        "",
+    ]
 
 
 def _parameters(called: Callable[..., Any]) -> list[str]:
@@ -86,13 +73,9 @@ def _shown(default: object) -> str:
         return f"{default.total_seconds():g} s"
     if isinstance(default, int) and not isinstance(default, bool):
         return f"{default:_}".replace("_", " ")
-    return (
-        ""
-        if default is None
-        else f"`{str(default)!r}`"
-        if isinstance(default, str)
-        else f"`{default}`"
-    )
+    if default is None:
+        return ""
+    return f"`{str(default)!r}`" if isinstance(default, str) else f"`{default}`"
 
 
 def _source_options() -> list[str]:

@@ -16,7 +16,6 @@ import sys
 import tempfile
 from hashlib import sha256
 from pathlib import Path
-from subprocess import TimeoutExpired
 
 _OPTIONS = "SPARK_SUBMIT_OPTS"
 """Environment variable with options for the JVM that Spark's launcher starts."""
@@ -55,7 +54,10 @@ def _fingerprint() -> str:
 def _make(archive: Path) -> None:
     fresh = archive.with_suffix(".fresh")
     fresh.unlink(missing_ok=True)
-    with archive.with_suffix(".log").open("w") as log, contextlib.suppress(TimeoutExpired):
+    with (
+        archive.with_suffix(".log").open("w") as log,
+        contextlib.suppress(subprocess.TimeoutExpired),
+    ):
         subprocess.run(
             [sys.executable, "-m", "tests.class_archive", str(fresh)],
             cwd=Path(__file__).parents[1],

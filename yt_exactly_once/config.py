@@ -162,11 +162,8 @@ def check_transaction_timeout(timeout: timedelta) -> timedelta:
     Raises:
         ConfigError: it is not positive, or longer than tablet nodes allow.
     """
-    if (
-        not timedelta(0)
-        < require_duration(timeout, "transaction_timeout")
-        <= TRANSACTION_TIMEOUT_LIMIT
-    ):
+    require_duration(timeout, "transaction_timeout")
+    if not timedelta(0) < timeout <= TRANSACTION_TIMEOUT_LIMIT:
         limit = int(TRANSACTION_TIMEOUT_LIMIT.total_seconds())
         raise ConfigError(
             f"transaction_timeout of {timeout.total_seconds():g} s is out of range",

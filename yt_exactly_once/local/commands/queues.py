@@ -73,7 +73,7 @@ def list_queue_consumer_registrations(context: Context) -> list[dict[str, Any]]:
             for name in ("queue_path", "consumer_path")
         )
         found = registrations.listing(connection, queue, consumer)
-    lag = float(feature(context, "registration_lag_seconds", 0.0))
+    lag = _registration_lag(context)
     return [
         {
             "queue_path": _rich(item.queue),
@@ -216,8 +216,12 @@ def _partition(context: Context, connection: sqlite3.Connection) -> queues.Parti
 
 
 def _check_registered(context: Context, connection: sqlite3.Connection) -> None:
-    lag = float(feature(context, "registration_lag_seconds", 0.0))
+    lag = _registration_lag(context)
     queues.find_registration(connection, *_places(context, connection, must_exist=True), lag)
+
+
+def _registration_lag(context: Context) -> float:
+    return float(feature(context, "registration_lag_seconds", 0.0))
 
 
 def _pull(
