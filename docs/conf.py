@@ -1,0 +1,38 @@
+"""Builds the documentation as a site: `python -m sphinx -n -W docs docs/_build`."""
+
+import importlib.metadata
+import re
+from typing import Any
+
+project = "yt_exactly_once"
+author = "the authors of yt_exactly_once"
+copyright = "2026, " + author  # noqa: A001 - the name that Sphinx reads
+release = version = importlib.metadata.version("yt-exactly-once")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+
+html_theme = "furo"
+html_title = f"{project} {release}"
+
+# Headings get anchors, so that one page can link to a section of another.
+myst_heading_anchors = 3
+
+# Docstrings are written for people who read the source: `name` is code, and types are plain words.
+default_role = "code"
+nitpick_ignore_regex = [("py:(class|exc)", r"(datetime\.)?[A-Za-z]\w+")]
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+napoleon_numpy_docstring = False
+
+
+def setup(app: Any) -> None:
+    """Connect what Sphinx calls."""
+    app.connect("autodoc-process-docstring", _close_code)
+
+
+def _close_code(
+    _app: Any, _what: Any, _name: Any, _obj: Any, _options: Any, lines: list[str]
+) -> None:
+    """Let code end in the middle of a word, as in `Target`s, which reStructuredText has no short form for."""
+    lines[:] = [re.sub(r"(`[^`]+`)(?=\w)", r"\1\\ ", line) for line in lines]
