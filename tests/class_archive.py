@@ -74,7 +74,7 @@ def _make(archive: Path) -> None:
 
 def _train(archive: str) -> None:
     os.environ[_OPTIONS] = f"-XX:ArchiveClassesAtExit={archive}"
-    from benchmarks.chaos.session import open_session
+    from tests.chaos.session import open_session
     from tests.flows import QUERIES, Queue, read_queue
     from yt_exactly_once import TransactionalSink, register_source
     from yt_exactly_once.local import LocalCluster

@@ -19,7 +19,7 @@ def run_chaos(folder, **options):
     given = {"seed": SEED, "mode": "transactional", "folder": folder, "json": numbers} | options
     words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.chaos", *words],
+        [sys.executable, "-m", "tests.chaos", *words],
         capture_output=True,
         text=True,
         check=False,

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.chaos.oracle import Oracle
-from benchmarks.chaos.watcher import Watcher
+from tests.chaos.oracle import Oracle
+from tests.chaos.watcher import Watcher
 from tests.crash.harness.chaos import ROWS, Hand, build_stage
 from yt_exactly_once.config import WriteMode
 

@@ -24,7 +24,7 @@ def spark(interpreter):
     """A small local session: UI off, clock on UTC, and a failed task gets a second try."""
     from pyspark.sql import SparkSession
 
-    from benchmarks.chaos.session import SHORT_LIVED
+    from tests.chaos.session import SHORT_LIVED
 
     os.environ["PYSPARK_PYTHON"] = interpreter
     os.environ["PYSPARK_DRIVER_PYTHON"] = interpreter

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.chaos.plan import Rates, RoundPlan, folder_path
-from benchmarks.chaos.stage import Stage
+from tests.chaos.plan import Rates, RoundPlan, folder_path
+from tests.chaos.stage import Stage
 from tests.flows import Row, passed_on
 from yt_exactly_once.commit.ledger import LEDGER_SCHEMA
 from yt_exactly_once.config import WriteMode
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from yt.wrapper import YtClient
 
-    from benchmarks.chaos.stage import Subject
+    from tests.chaos.stage import Subject
 
 SEED = 7
 ROWS = 4

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
 
-from benchmarks.chaos.session import open_session
+from tests.chaos.session import open_session
 from tests.crash.harness.plan import Plan, QueryPlan
 from tests.flows import QUERIES, read_queue
 from tests.nursery import open_nursery

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.chaos.drivers import Fleet
-from benchmarks.chaos.network import Network
-from benchmarks.chaos.plan import Rates, RoundPlan
-from benchmarks.chaos.report import Progress, say
-from benchmarks.chaos.round import Arena, Round, Verdict
+from tests.chaos.drivers import Fleet
+from tests.chaos.network import Network
+from tests.chaos.plan import Rates, RoundPlan
+from tests.chaos.report import Progress, say
+from tests.chaos.round import Arena, Round, Verdict
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.java import require_java
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from yt.wrapper import YtClient
 
-    from benchmarks.chaos.stage import Stage
+    from tests.chaos.stage import Stage
 
 _BATCHES_AHEAD = 3
 _PAUSE_SECONDS = 0.05

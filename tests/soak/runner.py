@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.local_soak import stage, weather
-from benchmarks.local_soak.client import SoakClient
-from benchmarks.local_soak.oracle import judge
-from benchmarks.local_soak.records import ClientReport
+from tests.soak import stage, weather
+from tests.soak.client import SoakClient
+from tests.soak.oracle import judge
+from tests.soak.records import ClientReport
 from yt_exactly_once.local import LocalCluster
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _work(options: SoakOptions, urls: Sequence[str]) -> list[ClientReport]:
                 "seconds": options.seconds,
                 "report": str(report),
             }
-            command = [sys.executable, "-m", "benchmarks.local_soak.runner", json.dumps(order)]
+            command = [sys.executable, "-m", "tests.soak.runner", json.dumps(order)]
             processes.append((subprocess.Popen(command), report))
         found: list[ClientReport] = []
         for process, report in processes:
@@ -193,7 +193,7 @@ def _numbers(
 
 def _main() -> None:
     """Be one process of clients."""
-    from yt.logger import LOGGER  # noqa: PLC0415 - only in a process of clients
+    from yt.logger import LOGGER
 
     # What the client warns of is meant.
     LOGGER.setLevel(logging.CRITICAL)

@@ -13,13 +13,13 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.chaos.messages import BATCH_COLUMN
+from tests.chaos.messages import BATCH_COLUMN
 from tests.flows import ledger_entries
 
 if TYPE_CHECKING:
     from yt.wrapper import YtClient
 
-    from benchmarks.chaos.stage import Stage, Subject
+    from tests.chaos.stage import Stage, Subject
     from tests.flows import Entry
 
 _PAUSE_SECONDS = 0.25

@@ -10,8 +10,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.chaos.checkpoint import Ends, read_cuts
-from benchmarks.chaos.messages import BATCH_COLUMN
+from tests.chaos.checkpoint import Ends, read_cuts
+from tests.chaos.messages import BATCH_COLUMN
 from tests.flows import Queue, Row, ledger_entries
 from yt_exactly_once.config import WriteMode
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from yt.wrapper import YtClient
 
-    from benchmarks.chaos.stage import Stage, Subject
+    from tests.chaos.stage import Stage, Subject
     from tests.flows import Rows
 
 _SHOWN = 5

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.chaos import incidents
-from benchmarks.chaos.checkpoint import read_cuts, twin
-from benchmarks.chaos.drivers import Fleet
-from benchmarks.chaos.incidents import Incidents
-from benchmarks.chaos.plan import Incident, Kind
+from tests.chaos import incidents
+from tests.chaos.checkpoint import read_cuts, twin
+from tests.chaos.drivers import Fleet
+from tests.chaos.incidents import Incidents
+from tests.chaos.plan import Incident, Kind
 from tests.flows import Entry
 
 LONG = 60.0

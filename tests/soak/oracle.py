@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from benchmarks.local_soak.records import ACKED, FAILED
-from benchmarks.local_soak.stage import ACCOUNT_COUNT, BALANCE
+from tests.soak.records import ACKED, FAILED
+from tests.soak.stage import ACCOUNT_COUNT, BALANCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from benchmarks.local_soak.records import ClientReport, Write
-    from benchmarks.local_soak.stage import State
+    from tests.soak.records import ClientReport, Write
+    from tests.soak.stage import State
 
 _SHOWN = 20
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from benchmarks.chaos.weather import Sky, Weather
+from tests.chaos.weather import Sky, Weather
 from yt_exactly_once.config import WriteMode
 from yt_exactly_once.observability import Event
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.chaos.feeder import Feeder
-from benchmarks.chaos.incidents import Incidents
-from benchmarks.chaos.messages import (
+from tests.chaos.feeder import Feeder
+from tests.chaos.incidents import Incidents
+from tests.chaos.messages import (
     DRAINED,
     ERROR,
     EVENT,
@@ -22,11 +22,11 @@ from benchmarks.chaos.messages import (
     QUERY_FAILED,
     SESSION_READY,
 )
-from benchmarks.chaos.oracle import Findings, Oracle
-from benchmarks.chaos.stage import Stage
-from benchmarks.chaos.tally import Tally
-from benchmarks.chaos.watcher import Watcher
-from benchmarks.chaos.weather import LONGEST_HOLD
+from tests.chaos.oracle import Findings, Oracle
+from tests.chaos.stage import Stage
+from tests.chaos.tally import Tally
+from tests.chaos.watcher import Watcher
+from tests.chaos.weather import LONGEST_HOLD
 from yt_exactly_once.config import WriteMode
 from yt_exactly_once.observability import Event
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from yt.wrapper import YtClient
 
-    from benchmarks.chaos.drivers import Driver, Fleet
-    from benchmarks.chaos.network import Network
-    from benchmarks.chaos.plan import RoundPlan
+    from tests.chaos.drivers import Driver, Fleet
+    from tests.chaos.network import Network
+    from tests.chaos.plan import RoundPlan
     from yt_exactly_once.local import LocalCluster
 
 DRAIN_SECONDS = 600.0

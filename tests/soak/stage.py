@@ -125,7 +125,7 @@ def _table(client: Any, path: str, schema: list[dict[str, Any]], **attributes: A
     ordered = not any("sort_order" in column for column in schema)
     given: Any = schema
     if not ordered:
-        from yt.yson import YsonList  # noqa: PLC0415 - next to its only use
+        from yt.yson import YsonList
 
         given = YsonList(schema)
         given.attributes["unique_keys"] = True

@@ -8,12 +8,12 @@ from collections import defaultdict
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.chaos.tally import NUMBERS, Tally
+from tests.chaos.tally import NUMBERS, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmarks.chaos.round import Round, Verdict
+    from tests.chaos.round import Round, Verdict
 
 _LINE_SECONDS = 15.0
 

@@ -1,9 +1,9 @@
-"""Many clients at once with faults on: the short form of `python -m benchmarks.local_soak`."""
+"""Many clients at once with faults on: the short form of `python -m tests.soak`."""
 
 from __future__ import annotations
 
-from benchmarks.local_soak.records import ACKED
-from benchmarks.local_soak.runner import SoakOptions, run
+from tests.soak.records import ACKED
+from tests.soak.runner import SoakOptions, run
 
 
 def test_many_clients_with_faults_lose_and_double_nothing():

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.local_soak`: the command line of the soak."""
+"""`python -m tests.soak`: the command line of the soak."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import secrets
 import sys
 from pathlib import Path
 
-from benchmarks.local_soak.runner import SoakOptions, run
+from tests.soak.runner import SoakOptions, run
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a soak; return 1 when a promise was broken."""
     usual = SoakOptions()
-    parser = argparse.ArgumentParser(prog="benchmarks.local_soak", description=__doc__)
+    parser = argparse.ArgumentParser(prog="tests.soak", description=__doc__)
     parser.add_argument("--clients", type=int, default=usual.clients)
     parser.add_argument("--seconds", type=float, default=usual.seconds)
     parser.add_argument("--processes", type=int, default=usual.processes)

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.chaos`: the command line of the chaos runner."""
+"""`python -m tests.chaos`: the command line of the chaos runner."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 from yt.logger import LOGGER
 
-from benchmarks.chaos.campaign import RunOptions, run
-from benchmarks.chaos.plan import Rates
-from benchmarks.chaos.report import say, summary, to_json
+from tests.chaos.campaign import RunOptions, run
+from tests.chaos.plan import Rates
+from tests.chaos.report import say, summary, to_json
 from tests.protections import PROTECTIONS
 from yt_exactly_once.config import WriteMode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmarks.chaos.round import Verdict
+    from tests.chaos.round import Verdict
 
 ALL = "all"
 
@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
     violated = [verdict for verdict in verdicts if verdict.violations]
     for verdict in violated:
         say(
-            f"\nVIOLATED in round {verdict.plan.seed}; replay it with: python -m benchmarks.chaos "
+            f"\nVIOLATED in round {verdict.plan.seed}; replay it with: python -m tests.chaos "
             f"--seed {seed} --mode {verdict.plan.mode.value} --round {verdict.plan.number}"
         )
         for violation in verdict.violations:
@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="benchmarks.chaos", description=__doc__)
+    parser = argparse.ArgumentParser(prog="tests.chaos", description=__doc__)
     rates = Rates()
     parser.add_argument("--minutes", type=float, default=3.0, help="for all modes together")
     parser.add_argument("--seed", type=int, help="default: a new one, which is printed")

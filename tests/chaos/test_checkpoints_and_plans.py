@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from benchmarks.chaos.checkpoint import copy, keep_true_one, read_cuts
-from benchmarks.chaos.oracle import Findings, compare
-from benchmarks.chaos.plan import DRIVER_KINDS, Kind, Rates, RoundPlan
-from benchmarks.chaos.tally import error_name
+from tests.chaos.checkpoint import copy, keep_true_one, read_cuts
+from tests.chaos.oracle import Findings, compare
+from tests.chaos.plan import DRIVER_KINDS, Kind, Rates, RoundPlan
+from tests.chaos.tally import error_name
 from tests.flows import Entry
 from yt_exactly_once.config import WriteMode
 

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.chaos.messages import ERROR, EVENT, QUERY_FAILED, QUERY_STARTED
+from tests.chaos.messages import ERROR, EVENT, QUERY_FAILED, QUERY_STARTED
 from yt_exactly_once.observability import Event
 
 NUMBERS = (

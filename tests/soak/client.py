@@ -16,9 +16,9 @@ from yt.common import YtError, YtResponseError
 from yt.wrapper import YtClient
 from yt.wrapper.errors import YtProxyUnavailable
 
-from benchmarks.local_soak import stage
-from benchmarks.local_soak.oracle import row_name
-from benchmarks.local_soak.records import ACKED, FAILED, UNKNOWN, ClientReport, Write
+from tests.soak import stage
+from tests.soak.oracle import row_name
+from tests.soak.records import ACKED, FAILED, UNKNOWN, ClientReport, Write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.local_soak.oracle import judge
-from benchmarks.local_soak.records import ACKED, FAILED, UNKNOWN, ClientReport, Write
-from benchmarks.local_soak.stage import ACCOUNT_COUNT, BALANCE, State
+from tests.soak.oracle import judge
+from tests.soak.records import ACKED, FAILED, UNKNOWN, ClientReport, Write
+from tests.soak.stage import ACCOUNT_COUNT, BALANCE, State
 
 
 def _reports():

@@ -14,7 +14,7 @@ from yt_exactly_once.local.cluster import LocalClusterError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from benchmarks.chaos.weather import Weather
+    from tests.chaos.weather import Weather
     from yt_exactly_once.local import LocalCluster
 
 _LOOK_SECONDS = 0.3

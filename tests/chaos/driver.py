@@ -1,6 +1,6 @@
 """The process that suffers: a Spark driver with several queries, run as a user would run them.
 
-`python -m benchmarks.chaos.driver OPTIONS` boots a session and then waits for commands on its standard
+`python -m tests.chaos.driver OPTIONS` boots a session and then waits for commands on its standard
 input, so that a driver can stand by until another one has died. Every event of the sinks goes up a pipe.
 It never prepares itself for being killed.
 """
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as sf
 
-from benchmarks.chaos.messages import (
+from tests.chaos.messages import (
     BATCH_COLUMN,
     DO,
     DRAIN,
@@ -35,8 +35,8 @@ from benchmarks.chaos.messages import (
     QueryTask,
     RoundTask,
 )
-from benchmarks.chaos.session import open_session
-from benchmarks.chaos.trouble import Trouble
+from tests.chaos.session import open_session
+from tests.chaos.trouble import Trouble
 from tests.flows import PARTITION_COLUMN, QUERIES, ROW_COLUMN, read_queue
 from tests.nursery import open_nursery
 from tests.protections import switch_off

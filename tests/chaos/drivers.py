@@ -14,14 +14,14 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.chaos.messages import DO, DRAIN, QUERY, RESTART, START, DriverOptions
+from tests.chaos.messages import DO, DRAIN, QUERY, RESTART, START, DriverOptions
 from tests.nursery import NAME
 from yt_exactly_once.demo.process import Child, session_members
 
 if TYPE_CHECKING:
-    from benchmarks.chaos.messages import RoundTask
+    from tests.chaos.messages import RoundTask
 
-_MODULE = "benchmarks.chaos.driver"
+_MODULE = "tests.chaos.driver"
 _LISTEN_SECONDS = 3600.0
 _PROC = Path("/proc")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.chaos.checkpoint import twin
-from benchmarks.chaos.messages import BATCH_COLUMN, QueryTask, RoundTask
-from benchmarks.chaos.plan import target_path
+from tests.chaos.checkpoint import twin
+from tests.chaos.messages import BATCH_COLUMN, QueryTask, RoundTask
+from tests.chaos.plan import target_path
 from tests.flows import QUERIES, Query, Queue, columns, create_table
 from yt_exactly_once.config import WriteMode
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from yt.wrapper import YtClient
 
-    from benchmarks.chaos.plan import QueryPlan, RoundPlan
+    from tests.chaos.plan import QueryPlan, RoundPlan
 
 _TABLET_COUNT = "tablet_count"
 
