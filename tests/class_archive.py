@@ -2,7 +2,7 @@
 
 Loading and verifying Spark's classes costs a fresh JVM more processor time than a small query does. A JVM
 can leave what it has loaded in an archive, and later ones map it. One that does not fit them (another
-JDK, other jars) they pass over. Where none can be made, for whatever reason, all is as without it.
+JDK, other jars) they pass over. Without an archive the tests are slower and otherwise the same.
 `python -m tests.class_archive PATH` runs every kind of query once, and makes the archive.
 """
 
@@ -68,12 +68,18 @@ def _make(archive: Path) -> None:
         )
     if fresh.exists():
         fresh.rename(archive)
-    else:
-        sys.stderr.write(f"No class-data archive, see {log.name}\n")
+
+
+def missing_archive(folder: Path) -> str:
+    """Return where the log of an archive is that could not be made; empty if nothing is amiss."""
+    logs = [log for log in folder.glob("*.log") if not log.with_suffix(".jsa").exists()]
+    return str(logs[0]) if logs else ""
 
 
 def _train(archive: str) -> None:
     os.environ[_OPTIONS] = f"-XX:ArchiveClassesAtExit={archive}"
+    # Otherwise Spark takes the first python3 of the path, which may not have this environment's packages.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     from tests.chaos.session import open_session
     from tests.flows import QUERIES, Queue, read_queue
     from yt_exactly_once import TransactionalSink, register_source

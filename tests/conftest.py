@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.class_archive import use_archive
+from tests.class_archive import missing_archive, use_archive
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -30,6 +30,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     folders = {_folder(item) for item in session.items}
     if not session.config.option.collectonly and folders & set(_MARKS):
         use_archive(session.config.cache.mkdir("class-data"), make="crash" in folders)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if log := missing_archive(terminalreporter.config.cache.mkdir("class-data")):
+        terminalreporter.write_line(f"Spark started slowly: no class-data archive, see {log}")
 
 
 def _folder(item: pytest.Item) -> str:
