@@ -151,13 +151,16 @@ class Programs:
         job = RunJob(call.run, call.checkpoint, call.batch, call.ranges)
         columns = frame_columns(self._scenario)
         frame = ModelFrame(script, job, columns, self._tasks)
-        with mock.patch.object(delivery, "sf", _NoFunctions):
+        with (
+            mock.patch.object(delivery, "sf", _NoFunctions),
+            mock.patch.object(delivery, "named_column", str),
+        ):
             ModelSink(self._scenario, call, script)(cast("Any", frame), call.batch)
         return None
 
 
 class _NoFunctions:
-    """Stands in for Spark's functions, which need a session; the frame knows what they would give."""
+    """Replaces Spark's functions, which need an active session; the frame knows their results."""
 
     xxhash64 = hash = staticmethod(lambda *_columns: None)
 
