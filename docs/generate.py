@@ -17,6 +17,7 @@ from pyspark.sql import types as spark
 from yt_exactly_once import errors
 from yt_exactly_once.codec.arrow_types import arrow_type_of, logical_type_of
 from yt_exactly_once.codec.pairs import Fit, judge
+from yt_exactly_once.codec.reserved import RESERVED_PREFIX
 from yt_exactly_once.codec.types import (
     FLOATING,
     INTEGER_RANGES,
@@ -215,6 +216,7 @@ def types() -> str:
     """How every type is read, written and created."""
     foreign = [f"`{one.simpleString()}` ({_foreign_remedy(one)})" for one in _FOREIGN_TYPES]
     return _TYPES.format(
+        reserved=RESERVED_PREFIX,
         simple="\n".join(map(_simple_row, _SIMPLE)),
         foreign="; ".join(foreign),
         composite="\n".join(f"| `{one}` | `{_read_as(one)}` |" for one in _COMPOSITE),
@@ -237,6 +239,9 @@ A frame is compared with its table before the first row. Every pair of types is 
 
 Nothing is ever rounded, cut or wrapped. NaN and the infinities pass in `float` and `double`, not as a key.
 Both wire formats carry the same values, bit for bit.
+
+Column names that begin with `{reserved}`, in any case, belong to the sink. It refuses a DataFrame with
+such a column (`SchemaMismatchError`), since Spark would overwrite the column without a word.
 
 ## Simple types
 

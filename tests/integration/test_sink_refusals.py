@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from pyspark.errors import StreamingQueryException
 
@@ -72,6 +74,24 @@ def test_stateful_query_in_idempotent_mode_is_refused(stream):
     assert "mode='transactional'" in flow.fail("ConfigError", mode="idempotent")
     flow.assert_untouched()
     assert not flow.client.exists(flow.ledger)
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        ("__yt_exactly_once_partition", "transactional"),
+        ("__YT_Exactly_Once_Key_Hash_64", "idempotent"),
+        ("__yt_exactly_once_tablet", "at-least-once"),
+    ],
+)
+def test_column_with_a_reserved_name_is_refused(flow, name, mode):
+    """Spark would replace it without a word, in whatever case it is written."""
+    retable(flow, STATELESS.types | {name: "int64?"}, keys=("part", "row"))
+    build = STATELESS.build
+    flow.query = replace(STATELESS, build=lambda frame: build(frame).selectExpr("*", f"id {name}"))
+    assert f"reserved names: {name} " in flow.fail("SchemaMismatchError", mode=mode)
+    assert rows_in(flow) == 0
+    assert_nothing_done(flow)
 
 
 @pytest.mark.parametrize("where", ["in the query", "in the function"])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from yt_exactly_once.codec.reserved import is_reserved
 from yt_exactly_once.codec.rows import (
     TOO_HEAVY,
     WireFormat,
@@ -170,6 +171,7 @@ def _json(rows: pa.RecordBatch, place: int) -> str | None:
     values = {
         field.name: _plain(value_at(rows.column(number), place))
         for number, field in enumerate(rows.schema)
+        if not is_reserved(field.name)
     }
     text = json.dumps(values, ensure_ascii=False)
     return text if len(text) <= LONGEST_ROW else None

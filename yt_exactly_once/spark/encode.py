@@ -16,6 +16,7 @@ import pyspark.sql.functions as sf
 
 from yt_exactly_once.codec.changes import changes
 from yt_exactly_once.codec.rejects import Rejects, find_faults, without
+from yt_exactly_once.codec.reserved import RESERVED_PREFIX
 from yt_exactly_once.codec.rows import WireFormat, encode, joined, row_fragments
 from yt_exactly_once.errors import EncodingError
 from yt_exactly_once.spark.schema import named_column, with_nullable_members
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     Part = tuple[int | pa.IntegerArray | None, pa.RecordBatch]
 
-PARTITION_COLUMN = "__yt_exactly_once_partition"
+PARTITION_COLUMN = f"{RESERVED_PREFIX}partition"
 """Frame column with the Spark partition of a row."""
 
 SMALL_BATCH = 10_000

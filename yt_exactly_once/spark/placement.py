@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyspark.sql.functions as sf
 
+from yt_exactly_once.codec.reserved import RESERVED_PREFIX
 from yt_exactly_once.codec.schema import SOURCE_TABLET_COLUMN
 from yt_exactly_once.errors import ConfigError, EncodingError
 from yt_exactly_once.spark.schema import named_column
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-TABLET_COLUMN = "__yt_exactly_once_tablet"
+TABLET_COLUMN = f"{RESERVED_PREFIX}tablet"
 """Frame column with the tablet of a row, where its Spark partition does not decide."""
 
 BY_PARTITION = "partition"
@@ -111,6 +112,8 @@ class Placement:
         if self.rule == BY_PARTITION:
             return None
         tablets = rows.column(TABLET_COLUMN)
+        if rows.num_rows == 0:
+            return tablets
         largest = pc.max(tablets).as_py()
         if tablets.null_count or largest >= self.tablet_count:
             found = "no queue partition" if tablets.null_count else f"queue partition {largest}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from yt_exactly_once.codec.reserved import require_no_reserved
 from yt_exactly_once.codec.rows import WireFormat, encode_empty
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.complete import CompleteResult
@@ -128,13 +129,15 @@ def prepare_target(
 
     Raises:
         TableError: there is no such table, it is static, or it is not mounted.
-        SchemaMismatchError: the frame does not fit.
+        SchemaMismatchError: the DataFrame does not fit, or has columns with reserved names.
         ConfigError: an option contradicts the table, or the cluster does not take Arrow as asked.
     """
     info = describe_table(connection, target.path)
     info.require_mounted()
     table = TableSchema.from_yt(info.schema)
-    frame_schema = arrow_of_spark(target.transformed(frame).schema)
+    written = target.transformed(frame)
+    require_no_reserved(written.columns, target.path)
+    frame_schema = arrow_of_spark(written.schema)
     _require_kind(target, table, frame_schema)
     if target.delete_marker is not None:
         frame_schema = frame_schema.remove(frame_schema.get_field_index(target.delete_marker))

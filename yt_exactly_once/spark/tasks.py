@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, LongType, StructType
 
+from yt_exactly_once.codec.reserved import RESERVED_PREFIX
 from yt_exactly_once.codec.rows import encode
 from yt_exactly_once.codec.schema import SOURCE_ROW_COLUMN, SOURCE_TABLET_COLUMN
 from yt_exactly_once.errors import NotOneToOneError, ProducerFencedError
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 REPORT_SCHEMA = StructType().add("row_count", LongType()).add("key_hashes", BinaryType())
 """What a task tells the driver, one row per chunk it wrote."""
 
-KEY_HASH_COLUMNS = ("__key_hash_64", "__key_hash_32")
+KEY_HASH_COLUMNS = (f"{RESERVED_PREFIX}key_hash_64", f"{RESERVED_PREFIX}key_hash_32")
 """Two hashes of a row's key, 96 bits together, added to the frame by the driver."""
 
 POSITION_BITS = 32

@@ -1,0 +1,112 @@
+"""Rows of one chunk as payloads, without Spark: whatever is rejected, and whoever places the rest."""
+
+import itertools
+import json
+
+import pyarrow as pa
+import pytest
+import yt.yson
+
+from yt_exactly_once.codec.rejects import Rejects
+from yt_exactly_once.codec.reserved import RESERVED_PREFIX, is_reserved, require_no_reserved
+from yt_exactly_once.codec.rows import WireFormat
+from yt_exactly_once.codec.schema import SOURCE_TABLET_COLUMN, TableSchema, check_frame
+from yt_exactly_once.errors import EncodingError, SchemaMismatchError
+from yt_exactly_once.spark.encode import PARTITION_COLUMN, Kind, RowEncoder
+from yt_exactly_once.spark.placement import (
+    BY_PARTITION,
+    PRESERVE,
+    ROUND_ROBIN,
+    TABLET_COLUMN,
+    Placement,
+)
+from yt_exactly_once.spark.tasks import KEY_HASH_COLUMNS
+
+TABLETS = 3
+REJECTS = Rejects("//rejects", "query", 7)
+RULES = [BY_PARTITION, PRESERVE, ROUND_ROBIN, ("id",)]
+CHANGES = [{}, {"delete_marker": "gone"}, {"tells_keys": True}]
+
+
+def planned(*, keyed):
+    columns = [
+        {"name": "id", "type_v3": "int64", **({"sort_order": "ascending"} if keyed else {})},
+        {"name": "v", "type_v3": "uint8"},
+    ]
+    frame = pa.schema([("id", pa.int64()), ("v", pa.int16())])
+    return check_frame(frame, TableSchema.from_yt(columns), target="//t", sorted=keyed)
+
+
+def chunk(values):
+    """Return rows as the encoder gets them: with the columns that the sink has added."""
+    count = len(values)
+    numbers = pa.array(range(count), pa.int64())
+    return pa.RecordBatch.from_pydict({
+        "id": numbers,
+        "v": pa.array(values, pa.int16()),
+        "gone": pa.array([False] * count, pa.bool_()),
+        SOURCE_TABLET_COLUMN: pa.array([1] * count, pa.int64()),
+        TABLET_COLUMN: pa.array([number % TABLETS for number in range(count)], pa.int32()),
+        PARTITION_COLUMN: pa.array([0] * count, pa.int32()),
+    })  # fmt: skip
+
+
+def rows(piece):
+    return list(yt.yson.loads(piece.data, yson_type="list_fragment"))
+
+
+@pytest.mark.parametrize("wire", list(WireFormat))
+@pytest.mark.parametrize(
+    ("rule", "changes"), [*itertools.product(RULES, [{}]), *((None, more) for more in CHANGES)]
+)
+@pytest.mark.parametrize("values", [[-1, 300, -2], []], ids=["all rejected", "no rows"])
+def test_chunk_of_which_nothing_is_left_is_encoded(rule, changes, values, wire):
+    """Every replay would meet the same chunk, so an error would stop the query for ever."""
+    is_sorted = rule is None
+    placement = Placement(None) if is_sorted else Placement(TABLETS, rule)
+    encoder = RowEncoder(planned(keyed=is_sorted), wire, placement, rejects=REJECTS, **changes)
+    ways = [encoder.pieces(chunk(values), 0)]
+    if values:
+        ways.append(encoder.together(chunk(values)))
+    for pieces in map(list, ways):
+        assert not any(piece.row_count for piece in pieces if piece.kind is Kind.WRITE)
+        rejected = [row for piece in pieces if piece.kind is Kind.REJECT for row in rows(piece)]
+        assert len(rejected) == len(values)
+
+
+def test_row_of_a_tablet_that_is_not_there_is_refused():
+    """Also where the rest of its chunk is rejected."""
+    encoder = RowEncoder(
+        planned(keyed=False), WireFormat.YSON, Placement(2, PRESERVE), rejects=REJECTS
+    )
+    with pytest.raises(EncodingError, match="queue partition 2, and the target has 2 tablets"):
+        list(encoder.pieces(chunk([-1, -1, 0]), 0))
+
+
+def test_rejected_row_tells_the_columns_of_the_user_alone():
+    """The columns that the sink adds say nothing about the row."""
+    encoder = RowEncoder(
+        planned(keyed=False), WireFormat.YSON, Placement(TABLETS, ROUND_ROBIN), rejects=REJECTS
+    )
+    told, _ = encoder.together(chunk([-1, 0]))
+    assert json.loads(rows(told)[0]["row"]) == {
+        "id": 0, "v": -1, "gone": False, SOURCE_TABLET_COLUMN: 1,
+    }  # fmt: skip
+
+
+def test_every_column_that_the_sink_adds_is_reserved():
+    """The user's own column of that name would be overwritten."""
+    for name in (PARTITION_COLUMN, TABLET_COLUMN, *KEY_HASH_COLUMNS):
+        assert name.startswith(RESERVED_PREFIX)
+        assert is_reserved(name.upper())
+
+
+def test_dataframe_with_reserved_names_is_refused():
+    """The error names every such column, as it is spelt."""
+    names = ["id", "__YT_Exactly_Once_x", f"{RESERVED_PREFIX}y", SOURCE_TABLET_COLUMN]
+    with pytest.raises(SchemaMismatchError) as caught:
+        require_no_reserved(names, "//t")
+    assert "reserved names: __YT_Exactly_Once_x, __yt_exactly_once_y [target=//t]" in str(
+        caught.value
+    )
+    require_no_reserved(["id", "x__yt_exactly_once_"], "//t")
