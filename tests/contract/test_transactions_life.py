@@ -123,7 +123,9 @@ def test_override_gives_the_id_and_may_not_be_taken(sticky, raw):
         ({"coordinator_master_cell_tag": 1}, "master coordinator"),
         ({"suppress_start_timestamp_generation": True}, "suppress start timestamp"),
         ({"transaction_id_override": "1-1-10001-1"}, "has invalid type"),
-        ({"durability": "async"}, "incompatible"),
+        ({"durability": "async"}, "Durability must be"),
+        ({"replicate_to_master_cell_tags": [1]}, "replication to master cells"),
+        ({"prerequisite_transaction_ids": ["1-2-10001-3"]}, "cannot have prerequisites"),
         ({"type": "strange"}, "is not one of"),
     ],
 )
@@ -131,6 +133,22 @@ def test_impossible_start_is_refused(raw, parameters, message):
     """Options that make no sense for a tablet transaction are errors."""
     answer = raw.command("POST", "start_transaction", {"type": "tablet", **parameters})
     assert answer.status == 400
+    assert message in answer.error["message"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"transaction_id_override": "1-2-10001-3"}, "Cannot use externally provided id"),
+        ({"atomicity": "none"}, 'Atomicity must be "full" for master transactions'),
+        ({"durability": "async"}, 'Durability must be "sync" for master transactions'),
+    ],
+    ids=lambda case: next(iter(case)) if isinstance(case, dict) else "",
+)
+def test_start_refuses_what_belongs_to_tablet_transactions(raw, options, message):
+    """A master transaction has one kind of atomicity and durability, and makes its own id."""
+    answer = raw.command("POST", "start_transaction", {"type": "master", **options})
+    assert (answer.status, answer.error["code"]) == (400, 1)
     assert message in answer.error["message"]
 
 

@@ -18,7 +18,7 @@ def test_second_commit_during_the_first_is_an_invalid_state(tmp_path):
     transaction = pool.start()
     entered, go_on = threading.Event(), threading.Event()
 
-    def held(_chooser, _delay):
+    def held(*_terms):
         entered.set()
         assert go_on.wait(30)
         return 1

@@ -9,6 +9,7 @@ from yt.yson import YsonUint64
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands import master_transactions
 from yt_exactly_once.local.commands.sessions import atomicity_of
+from yt_exactly_once.local.cypress import prerequisites
 from yt_exactly_once.local.cypress.ids import CELL_TAG, TYPES, is_id, type_number
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.registry import command
@@ -31,12 +32,13 @@ _MILLISECOND = 1000
 @command(
     "start_transaction",
     volatile=True,
-    partial="tablet transactions take no prerequisites, deadline and start_timestamp_override",
+    partial="tablet transactions take no start_timestamp_override",
 )
 def start_transaction(context: Context) -> Any:
     """Start a transaction of type `master` (default) or `tablet`."""
     kind = str(context.parameters.get("type") or "master")
     if kind == "master":
+        _check_master_options(context.parameters)
         return master_transactions.start(context)
     if kind != "tablet":
         raise YtError(f'Error parsing parameter "type": "{kind}" is not one of master, tablet')
@@ -65,12 +67,13 @@ def ping_transaction(context: Context) -> Any:
     return _dispatch(context, ping, master_transactions.ping)
 
 
-@command("commit_transaction", volatile=True, partial="tablet transactions take no prerequisites")
+@command("commit_transaction", volatile=True)
 def commit_transaction(context: Context) -> Any:
     """Commit a transaction; a tablet transaction is gone afterwards whatever happens."""
 
     def commit(pool: TransactionPool, transaction_id: str) -> dict[str, Any]:
-        timestamp = YsonUint64(pool.commit(transaction_id))
+        wanted = prerequisites.transactions(context.parameters)
+        timestamp = YsonUint64(pool.commit(transaction_id, wanted))
         return {
             "primary_commit_timestamp": timestamp,
             "commit_timestamps": {str(CELL_TAG): timestamp},
@@ -103,15 +106,25 @@ def _dispatch(
     return master(context)
 
 
+def _check_master_options(parameters: dict[str, Any]) -> None:
+    if arguments.identifier(parameters, "transaction_id_override") is not None:
+        raise YtError("Cannot use externally provided id for master transactions")
+    for name, only in (("atomicity", "full"), ("durability", "sync")):
+        if str(parameters.get(name) or only) != only:
+            raise YtError(f'{name.capitalize()} must be "{only}" for master transactions')
+
+
 def _check_tablet_options(parameters: dict[str, Any]) -> None:
+    if arguments.flag(parameters, "suppress_start_timestamp_generation"):
+        raise YtError("Cannot suppress start timestamp generation for tablet transaction")
+    if parameters.get("coordinator_master_cell_tag") is not None:
+        raise YtError("Cannot specify a master coordinator for tablet transaction")
+    if parameters.get("replicate_to_master_cell_tags"):
+        raise YtError("Cannot request replication to master cells for tablet transaction")
     if arguments.identifier(parameters, "transaction_id") is not None:
         raise YtError("Tablet transaction cannot have a parent")
-    if parameters.get("coordinator_master_cell_tag") is not None:
-        raise YtError("Tablet transaction cannot have a master coordinator")
-    if parameters.get("replicate_to_master_cell_tags"):
-        raise YtError("Tablet transaction cannot be replicated to master cells")
-    if arguments.flag(parameters, "suppress_start_timestamp_generation"):
-        raise YtError("Tablet transaction cannot suppress start timestamp generation")
+    if prerequisites.transactions(parameters):
+        raise YtError("Tablet transaction cannot have prerequisites")
     if parameters.get("start_timestamp_override") is not None:
         raise YtError(
             '"start_timestamp_override" is not supported by the embedded cluster; '
@@ -119,4 +132,4 @@ def _check_tablet_options(parameters: dict[str, Any]) -> None:
         )
     durability = str(parameters.get("durability") or "sync")
     if durability != "sync" and str(parameters.get("atomicity") or "full") == "full":
-        raise YtError(f'Durability "{durability}" is incompatible with atomicity "full"')
+        raise YtError('Durability must be "sync" for tablet transactions with "full" atomicity')

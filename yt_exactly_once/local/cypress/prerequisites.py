@@ -15,6 +15,7 @@ from yt_exactly_once.local.errors import Code, YtError
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Iterable
 
 TRANSACTIONS, REVISIONS = "prerequisite_transaction_ids", "prerequisite_revisions"
 
@@ -28,9 +29,8 @@ def check(connection: sqlite3.Connection, parameters: dict[str, Any]) -> list[st
     Raises:
         YtError: 1000 when a transaction is gone, or a node is missing or has changed.
     """
-    wanted = arguments.texts(parameters.get(TRANSACTIONS) or [], TRANSACTIONS)
-    for transaction_id in wanted:
-        _check_alive(connection, transaction_id)
+    wanted = transactions(parameters)
+    check_alive(connection, wanted)
     revisions = parameters.get(REVISIONS) or []
     if not isinstance(revisions, list):
         raise YtError(f'Error parsing parameter "{REVISIONS}": expected a list')
@@ -39,11 +39,22 @@ def check(connection: sqlite3.Connection, parameters: dict[str, Any]) -> list[st
     return wanted
 
 
-def _check_alive(connection: sqlite3.Connection, transaction_id: str) -> None:
-    try:
-        master_transactions.chain(connection, transaction_id)
-    except YtError as error:
-        raise _failed(f"transaction {transaction_id} is missing", error) from error
+def transactions(parameters: dict[str, Any]) -> list[str]:
+    """Return the transactions that a command needs alive."""
+    return arguments.texts(parameters.get(TRANSACTIONS) or [], TRANSACTIONS)
+
+
+def check_alive(connection: sqlite3.Connection, wanted: Iterable[str]) -> None:
+    """Refuse when a master transaction has ended.
+
+    Raises:
+        YtError: 1000 names the first one that is gone.
+    """
+    for transaction_id in wanted:
+        try:
+            master_transactions.chain(connection, transaction_id)
+        except YtError as error:
+            raise _failed(f"transaction {transaction_id} is missing", error) from error
 
 
 def _check_revision(connection: sqlite3.Connection, given: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from yt_exactly_once.local.cypress import prerequisites
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import last_timestamp, next_timestamp
 from yt_exactly_once.local.tablets import appends, retention, sorted_writes
@@ -40,6 +41,7 @@ class Terms:
         atomicity: `full`, or `none` for a transaction without conflicts.
         chooser: picks tablets for rows that name none.
         visibility_delay: seconds until appended rows appear.
+        prerequisites: master transactions that must be alive.
     """
 
     transaction_id: str
@@ -47,6 +49,7 @@ class Terms:
     atomicity: str
     chooser: random.Random
     visibility_delay: float = 0.0
+    prerequisites: tuple[str, ...] = ()
 
 
 @dataclass
@@ -81,14 +84,14 @@ def apply(connection: sqlite3.Connection, batches: Sequence[Batch], terms: Terms
         start = timestamp
     for target in targets:
         if target.layout.sorted:
-            _send(target, partial(_write_sorted, connection, target, terms, start, timestamp))
-            retention.prune(connection, target.layout, timestamp)
+            write = partial(_write_sorted, connection, target, terms, start, timestamp)
         else:
             rows = list(zip(target.batches, target.tablets, strict=True))
             delay = terms.visibility_delay
-            _send(
-                target, partial(appends.append, connection, target.layout, rows, timestamp, delay)
-            )
+            write = partial(appends.append, connection, target.layout, rows, timestamp, delay)
+        _send(connection, target, terms, write)
+        if target.layout.sorted:
+            retention.prune(connection, target.layout, timestamp)
     return timestamp
 
 
@@ -190,12 +193,15 @@ def _check_limits(target: _Target) -> None:
         )
 
 
-def _send(target: _Target, action: Callable[[], None]) -> None:
+def _send(
+    connection: sqlite3.Connection, target: _Target, terms: Terms, write: Callable[[], None]
+) -> None:
     """Run what the tablets themselves do, and wrap what they refuse."""
     try:
+        prerequisites.check_alive(connection, terms.prerequisites)
         for batch in target.batches:
             _check_revision(target.layout, batch)
-        action()
+        write()
     except YtError as error:
         sent = YtError(
             "Error sending transaction rows",

@@ -95,8 +95,15 @@ class TabletTransaction:
                 raise not_found(self.id)
             yield snapshot.connection
 
-    def commit(self, chooser: random.Random, visibility_delay: float) -> int:
+    def commit(
+        self, chooser: random.Random, visibility_delay: float, prerequisites: Sequence[str] = ()
+    ) -> int:
         """Commit what is buffered and return the commit timestamp.
+
+        Args:
+            chooser: picks tablets for rows that name none.
+            visibility_delay: seconds until appended rows appear.
+            prerequisites: master transactions that must be alive.
 
         Raises:
             YtError: the transaction has ended, and nothing of it is visible.
@@ -105,7 +112,7 @@ class TabletTransaction:
             self._check_active("Cannot commit since")
             self.state = _COMMITTING
         try:
-            timestamp = self._apply(chooser, visibility_delay)
+            timestamp = self._apply(chooser, visibility_delay, prerequisites)
         except YtError as error:
             self.state = _ABORTED
             raise YtError(f"Error committing transaction {self.id}", inner=[error]) from error
@@ -128,12 +135,19 @@ class TabletTransaction:
             self.state = _ABORTED
         self._release()
 
-    def _apply(self, chooser: random.Random, visibility_delay: float) -> int:
+    def _apply(
+        self, chooser: random.Random, visibility_delay: float, prerequisites: Sequence[str]
+    ) -> int:
         if not self._batches:
             with self._store.read() as connection:
                 return last_timestamp(connection)
         terms = commit.Terms(
-            self.id, self.start_timestamp, self.atomicity, chooser, visibility_delay
+            self.id,
+            self.start_timestamp,
+            self.atomicity,
+            chooser,
+            visibility_delay,
+            tuple(prerequisites),
         )
         with self._store.write() as connection:
             return commit.apply(connection, self._batches, terms)
@@ -233,15 +247,19 @@ class TransactionPool:
             entry.deadline = self._clock() + entry.transaction.timeout
             return entry.transaction
 
-    def commit(self, transaction_id: str) -> int:
+    def commit(self, transaction_id: str, prerequisites: Sequence[str] = ()) -> int:
         """Commit a transaction and return its timestamp; whatever happens, it is gone afterwards.
+
+        Args:
+            transaction_id: which one.
+            prerequisites: master transactions that must be alive if rows are written.
 
         Raises:
             YtError: 11003 when another commit of it is running, otherwise why it failed.
         """
         transaction = self.get(transaction_id)
         try:
-            timestamp = transaction.commit(self._chooser, self._visibility_delay)
+            timestamp = transaction.commit(self._chooser, self._visibility_delay, prerequisites)
         finally:
             if transaction.state in (_COMMITTED, _ABORTED):
                 self._forget(transaction_id)

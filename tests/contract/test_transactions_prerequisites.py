@@ -1,0 +1,118 @@
+"""Tablet transactions that may only commit while a master transaction is alive."""
+
+from __future__ import annotations
+
+import pytest
+
+KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
+VALUE = {"name": "v", "type": "string"}
+
+
+@pytest.fixture
+def tables(client, tmp):
+    """Return a function that creates a sorted table or a queue."""
+
+    def create(kind, **attributes):
+        schema = [KEY, VALUE] if kind == "sorted" else [VALUE]
+        given = {"dynamic": True, "schema": schema, **attributes}
+        path = client.create("table", f"{tmp}/{kind}", attributes=given) and f"{tmp}/{kind}"
+        client.mount_table(path, sync=True)
+        return path
+
+    return create
+
+
+@pytest.fixture
+def commit(raw):
+    """Return a function that commits with prerequisites and gives the whole answer."""
+
+    def send(transaction_id, *prerequisites):
+        parameters = {"transaction_id": transaction_id}
+        parameters["prerequisite_transaction_ids"] = list(prerequisites)
+        return raw.command("POST", "commit_transaction", parameters)
+
+    return send
+
+
+@pytest.fixture
+def write(raw, sticky):
+    """Return a function that starts a transaction and writes one row in it."""
+
+    def send(table, atomicity="full"):
+        row = {"v": "x"} if table.endswith("/queue") else {"k": 1, "v": "x"}
+        options = {"type": "tablet", "atomicity": atomicity}
+        transaction_id = raw.command("POST", "start_transaction", options).json()["transaction_id"]
+        inside = sticky()
+        with inside.Transaction(transaction_id=transaction_id, ping=False):
+            inside.insert_rows(table, [row], atomicity=atomicity)
+        return transaction_id
+
+    return send
+
+
+def codes(error):
+    """Return every code of an error and of the errors inside."""
+    inner = error.get("inner_errors", ())
+    return {error["code"]}.union(*(codes(item) for item in inner))
+
+
+def count(client, table):
+    return len(list(client.select_rows(f"* from [{table}]")))
+
+
+@pytest.mark.parametrize("kind", ["sorted", "queue"])
+@pytest.mark.parametrize("end", ["abort", "commit"])
+def test_ended_prerequisite_refuses_the_commit(client, write, tables, commit, kind, end):
+    """A writer that lost its master transaction writes nothing, and its transaction is gone."""
+    table = tables(kind)
+    lease = client.start_transaction()
+    getattr(client, f"{end}_transaction")(lease)
+    transaction_id = write(table)
+    answer = commit(transaction_id, lease)
+    assert answer.status == 400
+    assert 1000 in codes(answer.error)
+    assert "Prerequisite check failed" in str(answer.error)
+    assert count(client, table) == 0
+    assert commit(transaction_id).error["code"] == 11000
+
+
+def test_ended_prerequisite_refuses_a_commit_without_atomicity(client, write, tables, commit):
+    """Prerequisites do not depend on atomicity."""
+    table = tables("sorted", atomicity="none")
+    lease = client.start_transaction()
+    assert commit(write(table, "none"), lease).status == 200
+    client.abort_transaction(lease)
+    refused = commit(write(table, "none"), lease)
+    assert 1000 in codes(refused.error)
+    assert count(client, table) == 1
+
+
+def test_living_prerequisites_let_the_commit_through(client, write, tables, commit):
+    """All of them must be alive; nested transactions count like others."""
+    table = tables("sorted")
+    outer = client.start_transaction()
+    with client.Transaction(transaction_id=outer, ping=False):
+        inner = client.start_transaction()
+    assert commit(write(table), outer, inner).status == 200
+    client.abort_transaction(inner)
+    assert commit(write(table), outer).status == 200
+    assert commit(write(table), outer, inner).status == 400
+    client.abort_transaction(outer)
+
+
+def test_commit_without_rows_asks_nobody(client, sticky, commit):
+    """A transaction that wrote nothing has no tablet that would check."""
+    lease = client.start_transaction()
+    client.abort_transaction(lease)
+    assert commit(sticky().start_transaction(type="tablet"), lease).status == 200
+
+
+def test_unknown_prerequisite_is_refused_when_it_is_no_transaction(
+    client, sticky, write, tables, commit
+):
+    """The id of a node or of a tablet transaction never counts as alive."""
+    table = tables("sorted")
+    other = sticky().start_transaction(type="tablet")
+    for wrong in (other, client.get(f"{table}/@id")):
+        assert 1000 in codes(commit(write(table), wrong).error)
+    assert count(client, table) == 0
