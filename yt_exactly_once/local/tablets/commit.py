@@ -246,10 +246,7 @@ def _write_sorted(
         connection, target.layout, terms.transaction_id, start, timestamp
     )
     retention.check_start(connection, target.layout.node_id, start)
-    for batch in target.batches:
-        writer.check_read_locks(batch)
-    for batch in target.batches:
-        writer.write(batch)
+    writer.write(target.batches)
     tablets = {t.index for batch in target.batches for t in target.layout.tablets_of(batch.keys)}
     connection.executemany(
         "UPDATE tablets SET last_write_ts = ? WHERE node_id = ? AND tablet_index = ?",

@@ -61,9 +61,13 @@ CREATE TABLE IF NOT EXISTS pending_appends (
 CREATE TABLE IF NOT EXISTS row_locks (
     node_id TEXT NOT NULL, key BLOB NOT NULL, lock TEXT NOT NULL,
     read_ts INTEGER NOT NULL DEFAULT 0, write_ts INTEGER NOT NULL DEFAULT 0,
+    shared_ts INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (node_id, key, lock)
 ) WITHOUT ROWID;
 """
+
+_ADDED_COLUMNS = (("row_locks", "shared_ts"),)
+"""Columns that data directories of earlier versions lack."""
 
 
 @dataclass(frozen=True)
@@ -238,6 +242,12 @@ def initialize(connection: sqlite3.Connection) -> None:
     for statement in _TABLES.split(";"):
         if statement.strip():
             connection.execute(statement)
+    for table, column in _ADDED_COLUMNS:
+        known = {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
+        if column not in known:
+            connection.execute(
+                f"ALTER TABLE {table} ADD COLUMN {column} INTEGER NOT NULL DEFAULT 0"
+            )
 
 
 _cache: dict[str, tuple[str, TableLayout]] = {}

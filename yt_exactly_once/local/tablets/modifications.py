@@ -12,24 +12,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from yt_exactly_once.local.columnar import any_has
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.tablets import computed, validation
+from yt_exactly_once.local.tablets import computed, row_locks, validation
 from yt_exactly_once.local.tablets.columns import DEFAULT_CONVERSIONS, Conversions
+from yt_exactly_once.local.tablets.row_locks import PRIMARY_LOCK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tablets.row_locks import LockType
     from yt_exactly_once.local.tablets.validation import EncodedRows, Row
-
-LockType = Literal["none", "shared_weak", "shared_strong", "shared_write", "exclusive"]
-LOCK_TYPES: tuple[LockType, ...] = (
-    "none",
-    "shared_weak",
-    "shared_strong",
-    "shared_write",
-    "exclusive",
-)
-PRIMARY_LOCK = ""
 
 
 @dataclass
@@ -71,7 +63,7 @@ def write_batches(
     Raises:
         YtError: what the proxy refuses at once; the rest travels to the commit.
     """
-    lock = _lock_type(lock_type)
+    lock = row_locks.parse_write(lock_type)
     if not layout.sorted:
         if update:
             raise YtError('Cannot use "update" mode for ordered tables')
@@ -151,15 +143,8 @@ def lock_batch(
     taken = layout.locks if not locks or PRIMARY_LOCK in locks else tuple(locks)
     encoded = validation.encode_keys(layout, rows, conversions=conversions)
     return _with_keys(
-        Batch("lock", layout, encoded, locks=dict.fromkeys(taken, _lock_type(lock_type)))
+        Batch("lock", layout, encoded, locks=dict.fromkeys(taken, row_locks.parse(lock_type)))
     )
-
-
-def _lock_type(given: str) -> LockType:
-    for known in LOCK_TYPES:
-        if known == given:
-            return known
-    raise YtError(f'Error parsing lock type: "{given}" is not one of {", ".join(LOCK_TYPES)}')
 
 
 def _written_locks(

@@ -66,7 +66,7 @@ def prune(connection: sqlite3.Connection, layout: TableLayout, timestamp: int) -
     connection.execute(f'DELETE FROM {history} WHERE "$until" <= ?', (horizon,))
     connection.execute(f'DELETE FROM {table} WHERE "$deleted" = 1 AND "$ts" <= ?', (horizon,))
     connection.execute(
-        "DELETE FROM row_locks WHERE node_id = ? AND max(read_ts, write_ts) <= ?",
+        "DELETE FROM row_locks WHERE node_id = ? AND max(read_ts, write_ts, shared_ts) <= ?",
         (layout.node_id, horizon),
     )
     connection.execute(

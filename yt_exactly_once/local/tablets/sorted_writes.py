@@ -1,30 +1,28 @@
 """Writes to the SQL table of one sorted table, with the check that nobody else was faster.
 
-One upsert per row does both: its condition lets a row through only when the last write to its locks is
-not newer than the start of the transaction, and the number of changed rows tells whether all passed.
+Where all locks are exclusive, one upsert per row does both: its condition lets a row through only when
+the last write to its locks is not newer than the start of the transaction, and the number of changed
+rows tells whether all passed. Other locks are looked up first, see `row_locks`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from yt.yson import YsonUint64
 
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.tablets import aggregates, values
+from yt_exactly_once.local.tablets import aggregates, row_locks, values
 from yt_exactly_once.local.tablets.layout import quote
-from yt_exactly_once.local.tablets.modifications import PRIMARY_LOCK
+from yt_exactly_once.local.tablets.row_locks import PRIMARY_LOCK
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from yt_exactly_once.local.tablets.layout import TableLayout
     from yt_exactly_once.local.tablets.modifications import Batch
     from yt_exactly_once.local.tablets.schema import Column
-
-_CHUNK = 500
-"""Keys per SELECT when a conflict is looked for."""
 
 _PRIMARY_NAME = "<primary>"
 
@@ -53,24 +51,40 @@ class SortedWriter:
         self._transaction_id = transaction_id
         self._start = start
         self._timestamp = timestamp
+        self._locks = row_locks.RowLocks(connection, layout, start, timestamp)
         self._table = quote(layout.sql_table)
         self._sql_names = dict(
             zip((column.name for column in layout.columns), layout.sql_names, strict=True)
         )
 
-    def write(self, batch: Batch) -> None:
-        """Apply one batch.
+    def write(self, batches: Sequence[Batch]) -> None:
+        """Apply batches in order.
 
         Raises:
-            YtError: 1700 when a row was written after the transaction started.
+            YtError: 1700 when a row was written or locked after the transaction started.
         """
+        exclusive = all(
+            batch.kind != "lock" and {"exclusive"} >= set(batch.locks.values()) for batch in batches
+        )
+        if exclusive and not self._locks.any_newer():
+            for batch in batches:
+                self._write(batch, guarded=True)
+            return
+        masks = row_locks.merge((batch.keys, batch.locks) for batch in batches)
+        conflict = self._locks.find_conflict(masks)
+        if conflict is not None:
+            raise self._error(batches, conflict)
+        self._locks.remember_writes(masks)
+        for batch in batches:
+            if batch.kind != "lock":
+                self._write(batch, guarded=False)
+        self._locks.record(masks)
+
+    def _write(self, batch: Batch, *, guarded: bool) -> None:
         if not batch.keys:
             return
-        if batch.kind == "lock":
-            self._lock(batch)
-            return
         columns = batch.rows.columns if batch.kind == "write" else self._layout.key_columns
-        statement = self._upsert(batch, columns)
+        statement = self._upsert(batch, columns, self._guard(batch) if guarded else "1")
         if batch.aggregate:
             aggregates.register(self._connection)
         cursor = self._connection.executemany(
@@ -79,59 +93,13 @@ class SortedWriter:
         if cursor.rowcount != len(batch.keys):
             raise self._conflict(batch)
 
-    def check_read_locks(self, batch: Batch) -> None:
-        """Refuse writes to rows that others have locked since the transaction started."""
-        newer = self._connection.execute(
-            "SELECT 1 FROM row_locks WHERE node_id = ? AND max(read_ts, write_ts) > ? LIMIT 1",
-            (self._layout.node_id, self._start),
-        ).fetchone()
-        if newer is None:
-            return
-        shared = all(lock.startswith("shared_") for lock in batch.locks.values())
-        moment = "write_ts" if shared and batch.kind == "lock" else "max(read_ts, write_ts)"
-        locks = {*batch.locks, PRIMARY_LOCK}
-        for chunk in _chunks(batch.keys):
-            marks = ", ".join("?" * len(chunk))
-            names = ", ".join("?" * len(locks))
-            found = self._connection.execute(
-                f"SELECT key, lock, {moment}, write_ts > ? FROM row_locks WHERE node_id = ?"
-                f" AND key IN ({marks}) AND lock IN ({names}) AND {moment} > ? LIMIT 1",
-                (self._start, self._layout.node_id, *chunk, *locks, self._start),
-            ).fetchone()
-            if found is not None:
-                key, lock, winner, exclusive = found
-                text = (
-                    "Row lock conflict due to concurrent write"
-                    if exclusive
-                    else "Write failed due to concurrent read lock"
-                )
-                raise self._error(text, batch, key, lock, winner)
-
-    def _lock(self, batch: Batch) -> None:
-        guard = self._guard(batch)
-        for chunk in _chunks(batch.keys):
-            marks = ", ".join("?" * len(chunk))
-            found = self._connection.execute(
-                f'SELECT 1 FROM {self._table} WHERE "$key" IN ({marks}) AND NOT ({guard}) LIMIT 1',
-                chunk,
-            ).fetchone()
-            if found is not None:
-                raise self._conflict(batch)
-        for name, lock in batch.locks.items():
-            moment = "write_ts" if lock == "exclusive" else "read_ts"
-            self._connection.executemany(
-                f"INSERT INTO row_locks (node_id, key, lock, {moment}) VALUES (?, ?, ?, ?)"
-                f" ON CONFLICT DO UPDATE SET {moment} = excluded.{moment}",
-                [(self._layout.node_id, key, name, self._timestamp) for key in batch.keys],
-            )
-
-    def _upsert(self, batch: Batch, columns: Sequence[Column]) -> str:
+    def _upsert(self, batch: Batch, columns: Sequence[Column], guard: str) -> str:
         timestamp = str(self._timestamp)
         deleted = "1" if batch.kind == "delete" else "0"
         lock_columns = [
             quote(column)
             for column, name in zip(self._layout.lock_columns, self._layout.locks, strict=False)
-            if name in batch.locks
+            if batch.locks.get(name) == "exclusive"
         ]
         names = [quote(self._sql_names[column.name]) for column in columns]
         inserted = ['"$key"', '"$ts"', '"$deleted"', *lock_columns, *names]
@@ -141,7 +109,7 @@ class SortedWriter:
         changes += self._changes(batch, columns)
         return (
             f"INSERT INTO {self._table} ({', '.join(inserted)}) VALUES ({', '.join(literals)})"
-            f' ON CONFLICT ("$key") DO UPDATE SET {", ".join(changes)} WHERE {self._guard(batch)}'
+            f' ON CONFLICT ("$key") DO UPDATE SET {", ".join(changes)} WHERE {guard}'
         )
 
     def _changes(self, batch: Batch, columns: Sequence[Column]) -> list[str]:
@@ -179,46 +147,29 @@ class SortedWriter:
         ]
 
     def _conflict(self, batch: Batch) -> YtError:
-        guarded = self._guarded(batch)
-        guard = self._guard(batch)
-        for chunk in _chunks(batch.keys):
-            marks = ", ".join("?" * len(chunk))
-            found = self._connection.execute(
-                f'SELECT "$key", {", ".join(guarded)} FROM {self._table}'
-                f' WHERE "$key" IN ({marks}) AND NOT ({guard}) ORDER BY "$key" LIMIT 1',
-                chunk,
-            ).fetchone()
-            if found is not None:
-                key, *moments = found
-                winner = max(moment or 0 for moment in moments if moment != self._timestamp)
-                lock = PRIMARY_LOCK
-                if self._layout.lock_columns:
-                    lock = guarded[moments.index(winner)].strip('"').removeprefix("$lock:")
-                text = "Row lock conflict due to concurrent write"
-                return self._error(text, batch, key, lock, winner)
-        raise AssertionError("a refused write has no conflicting row")
+        masks = row_locks.merge([(batch.keys, batch.locks)])
+        conflict = self._locks.find_conflict(masks)
+        if conflict is None:
+            raise AssertionError("a refused write has no conflicting row")
+        return self._error([batch], conflict)
 
-    def _error(self, message: str, batch: Batch, key: bytes, lock: str, winner: int) -> YtError:
-        layout = self._layout
+    def _error(self, batches: Sequence[Batch], conflict: row_locks.Conflict) -> YtError:
+        layout, key = self._layout, conflict.key
+        batch = next(batch for batch in batches if key in batch.keys)
         index = batch.keys.index(key)
         shown = [
             values.decode_value(column, batch.rows.data[position][index])
             for position, column in enumerate(layout.key_columns)
         ]
         return YtError(
-            message,
+            conflict.message,
             Code.TRANSACTION_LOCK_CONFLICT,
             {
                 "loser_transaction_id": self._transaction_id,
-                "winner_transaction_commit_timestamp": YsonUint64(winner),
+                "winner_transaction_commit_timestamp": YsonUint64(conflict.winner),
                 "tablet_id": layout.tablet_of(key).tablet_id,
                 "table_path": layout.path,
                 "key": shown,
-                "lock": lock or _PRIMARY_NAME,
+                "lock": conflict.lock or _PRIMARY_NAME,
             },
         )
-
-
-def _chunks(keys: list[Any]) -> Iterator[list[Any]]:
-    for start in range(0, len(keys), _CHUNK):
-        yield keys[start : start + _CHUNK]

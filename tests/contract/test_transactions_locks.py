@@ -1,0 +1,195 @@
+"""Locks of rows: which types exclude each other, per lock group, when transactions overlap."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from itertools import product
+
+import pytest
+from yt.wrapper import YtResponseError
+
+KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
+GROUPS = [{"name": name, "type": "int64", "lock": f"l{name}"} for name in "abc"]
+PLAIN = [{"name": "a", "type": "int64"}, {"name": "b", "type": "int64"}]
+TOTAL = {"name": "a", "type": "int64", "aggregate": "sum"}
+
+READS, WRITES = ("shared_weak", "shared_strong"), ("shared_write", "exclusive")
+TYPES = (*READS, *WRITES)
+COMPATIBLE = {
+    *product(["shared_weak"], TYPES),
+    *product(["shared_strong"], READS),
+    ("shared_write", "shared_write"),
+}
+"""What may follow a committed lock in a transaction that started before that commit."""
+
+READ_CONFLICT = "Write failed due to concurrent read lock"
+TEXTS = {
+    "shared_strong": READ_CONFLICT,
+    "shared_write": "Row lock conflict due to concurrent shared write",
+    "exclusive": "Row lock conflict due to concurrent write",
+}
+
+
+@pytest.fixture
+def create(client, tmp):
+    """Return a function that creates and mounts a sorted table."""
+
+    def make(columns):
+        attributes = {
+            "dynamic": True,
+            "schema": [KEY, *columns],
+            # Servers before 24.2 ask for it.
+            "enable_shared_write_locks": True,
+        }
+        client.create("table", f"{tmp}/t", attributes=attributes)
+        client.mount_table(f"{tmp}/t", sync=True)
+        return f"{tmp}/t"
+
+    return make
+
+
+@pytest.fixture
+def overlapping(sticky):
+    """Return a function that starts a transaction: a client inside, and its commit."""
+
+    def start():
+        inside = sticky()
+        transaction_id = inside.start_transaction(type="tablet")
+
+        @contextmanager
+        def joined():
+            with inside.Transaction(transaction_id=transaction_id, ping=False):
+                yield inside
+
+        return joined, lambda: inside.commit_transaction(transaction_id)
+
+    return start
+
+
+def read(client, table):
+    return list(client.lookup_rows(table, [{"k": 1}]))
+
+
+def refused(commit):
+    """Commit, expect the conflict, and return it."""
+    with pytest.raises(YtResponseError) as caught:
+        commit()
+    return caught.value.find_matching_error(code=1700)
+
+
+@pytest.mark.parametrize(("first", "second"), [*product(TYPES, TYPES)])
+def test_locks_of_overlapping_transactions(create, overlapping, first, second):
+    """The conflict matrix, with locks that write nothing."""
+    table = create(GROUPS)
+    (one, commit_one), (two, commit_two) = overlapping(), overlapping()
+    for joined, lock in ((one, first), (two, second)):
+        with joined() as inside:
+            inside.lock_rows(table, [{"k": 1}], locks=["la"], lock_type=lock)
+    commit_one()
+    if (first, second) in COMPATIBLE:
+        commit_two()
+        return
+    conflict = refused(commit_two)
+    assert conflict.message == TEXTS[first]
+    assert conflict.attributes["lock"] == "la"
+
+
+@pytest.mark.parametrize(("first", "second"), [*product(WRITES, WRITES)])
+@pytest.mark.parametrize("columns", [PLAIN, GROUPS], ids=["plain", "groups"])
+def test_writes_of_overlapping_transactions(client, create, overlapping, columns, first, second):
+    """Two shared writes both happen, the later commit wins; any other pair conflicts."""
+    table = create(columns)
+    (one, commit_one), (two, commit_two) = overlapping(), overlapping()
+    for joined, lock, row in ((one, first, {"a": 1}), (two, second, {"a": 2})):
+        with joined() as inside:
+            inside.insert_rows(table, [{"k": 1, **row}], update=True, lock_type=lock)
+    commit_one()
+    if first == second == "shared_write":
+        commit_two()
+        assert read(client, table)[0]["a"] == 2
+    else:
+        assert refused(commit_two).message == TEXTS[first]
+        assert read(client, table)[0]["a"] == 1
+
+
+@pytest.mark.parametrize("columns", [PLAIN, GROUPS], ids=["plain", "groups"])
+def test_shared_write_keeps_earlier_conflicts(create, overlapping, columns):
+    """A shared write after an exclusive one does not hide that one from who started before both."""
+    table = create(columns)
+    old, commit_old = overlapping()
+    for lock in ("exclusive", "shared_write"):
+        joined, commit = overlapping()
+        with joined() as inside:
+            inside.insert_rows(table, [{"k": 1, "a": 1}], update=True, lock_type=lock)
+        commit()
+    with old() as inside:
+        inside.insert_rows(table, [{"k": 1, "a": 2}], update=True, lock_type="shared_write")
+    assert refused(commit_old).message == TEXTS["exclusive"]
+
+
+@pytest.mark.parametrize("group", [None, "total"])
+def test_shared_writes_add_up_aggregates(client, create, overlapping, group):
+    """Counters are what shared writes are for: nobody waits, nothing is lost."""
+    table = create([TOTAL if group is None else {**TOTAL, "lock": group}])
+    started = [overlapping() for _ in range(5)]
+    for joined, commit in started:
+        with joined() as inside:
+            row = {"k": 1, "a": 1}
+            inside.insert_rows(table, [row], aggregate=True, lock_type="shared_write")
+        commit()
+    assert read(client, table) == [{"k": 1, "a": 5}]
+
+
+def test_reading_and_sharing_a_row_makes_it_exclusive(create, overlapping):
+    """A transaction that reads a row and writes it with others excludes the others."""
+    table = create(GROUPS)
+    (one, commit_one), (two, commit_two) = overlapping(), overlapping()
+    with one() as inside:
+        inside.insert_rows(table, [{"k": 1, "a": 1}], update=True, lock_type="shared_write")
+        inside.lock_rows(table, [{"k": 1}], locks=["la"], lock_type="shared_weak")
+    with two() as inside:
+        inside.insert_rows(table, [{"k": 1, "a": 2}], update=True, lock_type="shared_write")
+    commit_one()
+    assert refused(commit_two).message == TEXTS["exclusive"]
+
+
+def test_locks_of_other_groups_do_not_conflict(client, create, overlapping):
+    """Written and read groups count one by one, and the strongest lock checks the row itself."""
+    table = create(GROUPS)
+    (one, commit_one), (two, commit_two), (three, commit_three) = (overlapping() for _ in range(3))
+    with one() as inside:
+        inside.insert_rows(table, [{"k": 1, "a": 1}], update=True)
+        inside.lock_rows(table, [{"k": 1}], locks=["la", "lc"], lock_type="shared_weak")
+    with two() as inside:
+        inside.insert_rows(table, [{"k": 1, "b": 2}], update=True)
+        inside.lock_rows(table, [{"k": 1}], locks=["lc"], lock_type="shared_weak")
+    with three() as inside:
+        inside.lock_rows(table, [{"k": 1}], locks=["la"], lock_type="shared_weak")
+    commit_one()
+    commit_two()
+    assert refused(commit_three).attributes["lock"] == "la"
+    assert read(client, table) == [{"k": 1, "a": 1, "b": 2, "c": None}]
+
+
+@pytest.mark.parametrize(("lock", "conflicts"), [("shared_weak", False), ("shared_strong", True)])
+def test_delete_conflicts_with_a_read_group(create, overlapping, lock, conflicts):
+    """A delete takes the whole row, and so every group that somebody has read."""
+    table = create(GROUPS)
+    (one, commit_one), (two, commit_two) = overlapping(), overlapping()
+    with one() as inside:
+        inside.lock_rows(table, [{"k": 1}], locks=["lb"], lock_type=lock)
+    with two() as inside:
+        inside.delete_rows(table, [{"k": 1}])
+    commit_one()
+    if conflicts:
+        assert refused(commit_two).message == READ_CONFLICT
+    else:
+        commit_two()
+
+
+@pytest.mark.parametrize("lock", [*READS, "none"])
+def test_write_with_a_lock_for_reading_is_refused(client, create, lock):
+    """Rows cannot be written under a read lock."""
+    table = create(PLAIN)
+    with pytest.raises(YtResponseError, match="Inappropriate lock type"):
+        client.insert_rows(table, [{"k": 1, "a": 1}], lock_type=lock)
