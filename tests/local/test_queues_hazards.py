@@ -252,15 +252,35 @@ def test_trim_keeps_what_is_to_be_retained(start):
     assert run.pull() == [6, 7, 8, 9]
 
 
-def test_trim_of_registered_partitions_only_asks_their_readers(start):
-    """A consumer of one partition says nothing about the other."""
+def test_vital_consumer_of_some_partitions_holds_the_others_back(start):
+    """The queue agent does not look at the partitions of a registration."""
     run = start()
     run.append(2)
     run.append(2, tablet=1)
-    run.register(partitions=[1])
-    run.advance(2, tablet=1)
+    run.register()
+    run.register("//tmp/second", partitions=[1])
+    for consumer in (CONSUMER, "//tmp/second"):
+        run.advance(2, consumer, tablet=1)
+    run.advance(2)
     assert queues.trim_all(run.proxy) == [{"queue": QUEUE, "trimmed": {"1": 2}}]
     assert run.pull() == [0, 1]
+
+
+@pytest.mark.parametrize("partitions", [None, [1]])
+def test_unmounted_vital_consumer_holds_everything(start, partitions):
+    """Nobody can tell what it has read; once it is mounted again, its rows go."""
+    run = start()
+    run.append(2)
+    run.register()
+    run.register("//tmp/second", partitions=partitions)
+    for consumer in (CONSUMER, "//tmp/second"):
+        run.advance(2, consumer)
+    run("unmount_table", path="//tmp/second")
+    assert queues.trim_all(run.proxy) == [{"queue": QUEUE, "trimmed": {}}]
+    assert run.pull() == [0, 1]
+    run("mount_table", path="//tmp/second", freeze=True)
+    assert queues.trim_all(run.proxy) == [{"queue": QUEUE, "trimmed": {"0": 2}}]
+    assert run.pull() == []
 
 
 def test_vital_consumer_that_is_gone_holds_everything(start):

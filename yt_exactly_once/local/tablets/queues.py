@@ -6,6 +6,7 @@ partition, the index of the first unread row. Owns what those rows mean; registr
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.tablets.registrations import Place
     from yt_exactly_once.local.tablets.schema import Column
     from yt_exactly_once.local.tablets.transactions import TabletTransaction
+
+
+_LOGGER = logging.getLogger(__name__)
 
 
 def _shape(columns: Iterable[Column]) -> tuple[tuple[Any, ...], ...]:
@@ -269,7 +273,9 @@ def trim_consumed(store: Store, cypress: Cypress, queue_path: str) -> dict[int, 
     """Do what the queue agent does now and then: drop what every vital consumer has read.
 
     Acts on `auto_trim_config` of the queue: nothing unless `enable`; `retained_rows` and
-    `retained_lifetime_duration` keep rows that would go otherwise.
+    `retained_lifetime_duration` keep rows that would go otherwise. A vital consumer that cannot be read
+    stops the trimming of the whole queue. As on a real cluster, a vital consumer counts for every
+    partition, whichever ones it is registered for.
 
     Returns:
         The trimmed row count that was asked for, per partition that has something to trim.
@@ -286,17 +292,15 @@ def trim_consumed(store: Store, cypress: Cypress, queue_path: str) -> dict[int, 
             for found in registrations.listing(connection)
             if found.vital and found.queue.path == node.path
         ]
-        if not vital:
+        try:
+            offsets = [_offsets(cypress, connection, found, queue) for found in vital]
+        except YtError as error:
+            _LOGGER.warning("Queue %s is not trimmed: %s", queue_path, error)
             return done
         for tablet in queue.tablets:
-            offsets = [
-                _registered_offset(cypress, connection, found, tablet.index)
-                for found in vital
-                if found.partitions is None or tablet.index in found.partitions
-            ]
             if not offsets or tablet.state != "mounted":
                 continue
-            target = min(offsets)
+            target = min(known[tablet.index] for known in offsets)
             target = _keep_retained(connection, queue, tablet.index, target, config)
             if target > 0:
                 trim(connection, queue, tablet.index, target)
@@ -320,19 +324,25 @@ def trim_all(proxy: Proxy) -> list[dict[str, Any]]:
     return result
 
 
-def _registered_offset(
+def _offsets(
     cypress: Cypress,
     connection: sqlite3.Connection,
     found: registrations.Registration,
-    index: int,
-) -> int:
-    try:
-        _, consumer = open_node(cypress, connection, found.consumer.path)
-        partition = partition_of(consumer, found.consumer.consumer_name, found.queue, index)
-    except YtError:
-        # A vital consumer that cannot be read might have read nothing.
-        return 0
-    return read_offset(connection, partition)[0]
+    queue: TableLayout,
+) -> list[int]:
+    """Return the offset of a consumer in each partition of a queue.
+
+    Raises:
+        YtError: the consumer is gone, is no consumer, or is not mounted.
+    """
+    _, consumer = open_node(cypress, connection, found.consumer.path)
+    offsets = []
+    for tablet in queue.tablets:
+        partition = partition_of(consumer, found.consumer.consumer_name, found.queue, tablet.index)
+        key = validation.encode_keys(consumer, [partition.key()])
+        check_readable(consumer.tablets_of(consumer.encode_keys(key.data)))
+        offsets.append(read_offset(connection, partition)[0])
+    return offsets
 
 
 def _keep_retained(
