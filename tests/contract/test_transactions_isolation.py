@@ -304,3 +304,26 @@ def test_racing_increments_lose_no_update(client, cluster, tmp):
     with concurrent.futures.ThreadPoolExecutor(4) as threads:
         total = sum(threads.map(increment, [0, 1, 0, 1]))
     assert rows_of(client, table) == [{"k": 1, "n": total}]
+
+
+def test_conflicts_are_not_known_after_a_remount(client, sticky, tmp):
+    """Chunks hold no locks: who started before the last write of a remounted tablet cannot commit."""
+    table = create(client, f"{tmp}/t")
+    inside = sticky()
+    early = begin(inside)
+    client.insert_rows(table, [{"k": 1, "v": "x"}])
+    remount(client, table)
+    inside.insert_rows(table, [{"k": 2, "v": "y"}])
+    with pytest.raises(YtResponseError, match="consider reducing transaction duration") as caught:
+        commit(early)
+    assert caught.value.contains_code(1729)
+    late = begin(inside)
+    remount(client, table)
+    inside.insert_rows(table, [{"k": 2, "v": "y"}])
+    commit(late)
+    assert len(rows_of(client, table)) == 2
+
+
+def remount(client, table):
+    client.unmount_table(table, sync=True)
+    client.mount_table(table, sync=True)

@@ -11,7 +11,7 @@ from yt_exactly_once.local import commands
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.proxy import Proxy, Settings
 from yt_exactly_once.local.registry import REGISTRY, Context, Rows
-from yt_exactly_once.local.tablets import appends, queues
+from yt_exactly_once.local.tablets import appends, flushing, queues
 
 QUEUE, CONSUMER, PRODUCER = "//tmp/q", "//tmp/c", "//tmp/p"
 
@@ -233,9 +233,13 @@ def test_trim_needs_consent_and_a_vital_consumer(start):
 
 
 def set_config(run: Commands, config: dict[str, Any]) -> None:
+    set_attribute(run, "auto_trim_config", config)
+
+
+def set_attribute(run: Commands, name: str, value: Any) -> None:
     with run.proxy.store.write() as connection:
         node = run.proxy.cypress.resolve(connection, QUEUE)
-        run.proxy.cypress.set_attribute(connection, node.id, "auto_trim_config", config)
+        run.proxy.cypress.set_attribute(connection, node.id, name, value)
 
 
 def test_trim_keeps_what_is_to_be_retained(start):
@@ -308,3 +312,27 @@ def test_registration_of_a_removed_queue_does_not_stop_the_others(start):
     assert gone["queue"] == "//tmp/gone"
     assert gone["error"]["inner_errors"][0]["code"] == 500
     assert trimmed == {"queue": QUEUE, "trimmed": {"0": 1}}
+
+
+def test_forced_unmount_loses_rows_that_have_not_appeared(start, monkeypatch):
+    """They were committed, and a forced unmount asks nobody."""
+    run = start(visibility_delay_seconds=30)
+    run.append(2)
+    run.append(1, tablet=1)
+    run("unmount_table", path=QUEUE, force=True, first_tablet_index=0, last_tablet_index=0)
+    run("mount_table", path=QUEUE)
+    later = time.time() + 31
+    monkeypatch.setattr(appends.time, "time", lambda: later)
+    assert (run.pull(), run.pull(tablet=1)) == ([], [0])
+
+
+def test_old_rows_survive_a_forced_unmount(start, monkeypatch):
+    """After the period of the automatic flush they are on disk."""
+    run = start()
+    set_attribute(run, "dynamic_store_auto_flush_period", 1000)
+    run.append(2)
+    later = time.time() + 3
+    monkeypatch.setattr(flushing.time, "time", lambda: later)
+    run("unmount_table", path=QUEUE, force=True)
+    run("mount_table", path=QUEUE)
+    assert run.pull() == [0, 1]

@@ -12,7 +12,7 @@ from yt_exactly_once.local.cypress import ypath
 from yt_exactly_once.local.cypress.mutations import run_once
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.registry import command
-from yt_exactly_once.local.tablets import queues, shape, states
+from yt_exactly_once.local.tablets import flushing, queues, shape, states
 from yt_exactly_once.local.tablets.access import check_has_cell, open_node, open_table, tablet_at
 from yt_exactly_once.local.tablets.appends import apply_due
 from yt_exactly_once.local.tablets.layout import find_layout
@@ -35,9 +35,14 @@ def mount_table(context: Context) -> Any:
     return _change_state(context, "mount", "frozen" if freeze else "mounted")
 
 
-@command("unmount_table", volatile=True, partial=_INSTANT)
+@command(
+    "unmount_table",
+    volatile=True,
+    partial=f"{_INSTANT}; `force` loses rows written since the last mount or freeze, but none older"
+    " than ten minutes or than `dynamic_store_auto_flush_period`",
+)
 def unmount_table(context: Context) -> Any:
-    """Unmount tablets."""
+    """Unmount tablets; `force` loses the rows that are not flushed."""
     return _change_state(context, "unmount", "unmounted")
 
 
@@ -170,6 +175,9 @@ def _change_state(context: Context, action: states.Action, state: str) -> Any:
     def change(connection: sqlite3.Connection, node: Node, layout: TableLayout) -> None:
         indexes = shape.tablet_range(layout, first, last)
         states.check_transition(layout, action, indexes, force=force)
+        if force and action == "unmount":
+            mounted = [index for index in indexes if layout.tablets[index].state == "mounted"]
+            flushing.drop_unflushed(connection, layout, mounted, node.attributes)
         states.change_state(connection, layout, state, node.attributes, indexes)
 
     return _run(context, change, f"Cannot {action} a static table")

@@ -62,6 +62,18 @@ def apply_due(store: Store, now: float | None = None) -> None:
             connection.execute("DELETE FROM pending_appends WHERE id = ?", (number,))
 
 
+def forget_pending(connection: sqlite3.Connection, layout: TableLayout, index: int) -> None:
+    """Drop the rows of a tablet that have been committed and have not appeared."""
+    pending = connection.execute(
+        "SELECT id, body FROM pending_appends WHERE node_id = ?", (layout.node_id,)
+    ).fetchall()
+    for number, body in pending:
+        parts = [part for part in _load_parts(body) if part[0] != index]
+        connection.execute(
+            "UPDATE pending_appends SET body = ? WHERE id = ?", (values.dump_yson(parts), number)
+        )
+
+
 def _due(connection: sqlite3.Connection, moment: float) -> list[tuple[int, str, int, bytes]]:
     return connection.execute(
         "SELECT id, node_id, ts, body FROM pending_appends WHERE due <= ? ORDER BY id", (moment,)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt.yson import YsonUint64
 
-from yt_exactly_once.local.tablets import queue_status
+from yt_exactly_once.local.tablets import flushing, queue_status
 from yt_exactly_once.local.tablets.layout import find_layout
 from yt_exactly_once.local.tablets.reads import weight_sql
 
@@ -97,20 +97,17 @@ def data_weight(connection: sqlite3.Connection, layout: TableLayout) -> int:
 def tablets(connection: sqlite3.Connection, layout: TableLayout) -> list[dict[str, Any]]:
     """Return `@tablets`."""
     rows = connection.execute(
-        "SELECT tablet_index, total_rows, trimmed_rows, total_weight, trimmed_weight FROM tablets"
+        "SELECT tablet_index, trimmed_rows, total_weight, trimmed_weight FROM tablets"
         " WHERE node_id = ? ORDER BY tablet_index",
         (layout.node_id,),
     ).fetchall()
     result = []
-    for tablet, (index, total, trimmed, weight, trimmed_weight) in zip(
-        layout.tablets, rows, strict=True
-    ):
+    for tablet, (index, trimmed, weight, trimmed_weight) in zip(layout.tablets, rows, strict=True):
         item: dict[str, Any] = {
             "index": index,
             "tablet_id": tablet.tablet_id,
             "state": tablet.state,
             "mount_revision": YsonUint64(tablet.mount_revision),
-            "flushed_row_count": total,
             "trimmed_row_count": trimmed,
             "error_count": 0,
             "replication_error_count": 0,
@@ -125,7 +122,9 @@ def tablets(connection: sqlite3.Connection, layout: TableLayout) -> list[dict[st
             item["cell_id"] = CELL_ID
         if layout.sorted:
             item["pivot_key"] = list(tablet.pivot_values)
-            del item["flushed_row_count"], item["trimmed_row_count"]
+            del item["trimmed_row_count"]
+        else:
+            item["flushed_row_count"] = flushing.flushed_row_count(connection, layout, index)
         result.append(item)
     return result
 

@@ -245,10 +245,12 @@ def _write_sorted(
     writer = sorted_writes.SortedWriter(
         connection, target.layout, terms.transaction_id, start, timestamp
     )
-    retention.check_start(connection, target.layout.node_id, start)
+    layout = target.layout
+    keys = [key for batch in target.batches for key in batch.keys]
+    tablets = layout.tablets_of(keys)
+    retention.check_start(connection, layout, tablets, start)
     writer.write(target.batches)
-    tablets = {t.index for batch in target.batches for t in target.layout.tablets_of(batch.keys)}
     connection.executemany(
         "UPDATE tablets SET last_write_ts = ? WHERE node_id = ? AND tablet_index = ?",
-        [(timestamp, target.layout.node_id, index) for index in tablets],
+        [(timestamp, layout.node_id, tablet.index) for tablet in tablets],
     )

@@ -51,7 +51,8 @@ CREATE TABLE IF NOT EXISTS tablets (
     state TEXT NOT NULL, pivot_key BLOB NOT NULL, mount_revision INTEGER NOT NULL,
     total_rows INTEGER NOT NULL DEFAULT 0, trimmed_rows INTEGER NOT NULL DEFAULT 0,
     total_weight INTEGER NOT NULL DEFAULT 0, trimmed_weight INTEGER NOT NULL DEFAULT 0,
-    last_write_ts INTEGER NOT NULL DEFAULT 0,
+    last_write_ts INTEGER NOT NULL DEFAULT 0, flushed_ts INTEGER NOT NULL DEFAULT 0,
+    chunk_ts INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (node_id, tablet_index)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS pending_appends (
@@ -66,7 +67,11 @@ CREATE TABLE IF NOT EXISTS row_locks (
 ) WITHOUT ROWID;
 """
 
-_ADDED_COLUMNS = (("row_locks", "shared_ts"),)
+_ADDED_COLUMNS = (
+    ("row_locks", "shared_ts"),
+    ("tablets", "flushed_ts"),
+    ("tablets", "chunk_ts"),
+)
 """Columns that data directories of earlier versions lack."""
 
 
@@ -81,6 +86,8 @@ class Tablet:
         pivot_key: encoded first key (sorted tables; empty blob for the first tablet).
         pivot_values: the same key as values.
         mount_revision: number that every mount replaces.
+        chunk_timestamp: last write before the tablet was mounted; conflicts with it and with what was
+            before are not known any more.
     """
 
     index: int
@@ -89,6 +96,7 @@ class Tablet:
     pivot_key: bytes
     pivot_values: tuple[Any, ...]
     mount_revision: int
+    chunk_timestamp: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,12 +330,12 @@ def new_version() -> str:
 
 def _load_tablets(connection: sqlite3.Connection, node_id: str) -> tuple[Tablet, ...]:
     rows = connection.execute(
-        "SELECT tablet_index, tablet_id, state, pivot_key, mount_revision FROM tablets"
+        "SELECT tablet_index, tablet_id, state, pivot_key, mount_revision, chunk_ts FROM tablets"
         " WHERE node_id = ? ORDER BY tablet_index",
         (node_id,),
     ).fetchall()
     tablets = []
-    for index, tablet_id, state, pivot, revision in rows:
+    for index, tablet_id, state, pivot, *moments in rows:
         encoded, pivot_values = values.load_yson(pivot)
-        tablets.append(Tablet(index, tablet_id, state, encoded, tuple(pivot_values), revision))
+        tablets.append(Tablet(index, tablet_id, state, encoded, tuple(pivot_values), *moments))
     return tuple(tablets)

@@ -14,8 +14,9 @@ from yt_exactly_once.local.tablets.layout import quote
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Sequence
 
-    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tablets.layout import TableLayout, Tablet
 
 KEPT_SECONDS = 600
 _PRUNE_EVERY_SECONDS = 60
@@ -41,14 +42,28 @@ def retained_from(connection: sqlite3.Connection, node_id: str) -> int:
     return found[0] if found else 0
 
 
-def check_start(connection: sqlite3.Connection, node_id: str, start: int) -> None:
-    """Refuse a transaction that started before the kept history of a table."""
-    if start < retained_from(connection, node_id):
-        raise YtError(
-            "Unable to check for conflicts: the transaction started too long ago; make it shorter",
-            CANNOT_CHECK_CONFLICTS,
-            {"start_timestamp": start},
-        )
+def check_start(
+    connection: sqlite3.Connection, layout: TableLayout, tablets: Sequence[Tablet], start: int
+) -> None:
+    """Refuse a transaction that started before what is known of conflicts in a tablet.
+
+    Raises:
+        YtError: 1729 when the table's history is not kept so long, or a tablet that was written after
+            the start has been unmounted since.
+    """
+    kept = retained_from(connection, layout.node_id)
+    for tablet in tablets:
+        if start < max(kept, tablet.chunk_timestamp):
+            raise YtError(
+                "Checking for transaction conflicts against chunk stores is not supported; consider"
+                " reducing transaction duration or increasing store retention time",
+                CANNOT_CHECK_CONFLICTS,
+                {
+                    "start_timestamp": start,
+                    "tablet_id": tablet.tablet_id,
+                    "table_path": layout.path,
+                },
+            )
 
 
 def prune(connection: sqlite3.Connection, layout: TableLayout, timestamp: int) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import next_timestamp
+from yt_exactly_once.local.tablets import flushing
 from yt_exactly_once.local.tablets.layout import save_layout
 
 if TYPE_CHECKING:
@@ -60,6 +61,11 @@ def change_state(
         if tablet.state == state:
             continue
         mounted_anew = tablet.state == "unmounted"
+        # Unmounted rows are all on disk, and the freeze flushes those of a mounted tablet.
+        if mounted_anew or state == "frozen":
+            flushing.mark(connection, layout, index, revision)
+        if mounted_anew:
+            flushing.forget_conflicts(connection, layout, index)
         connection.execute(
             "UPDATE tablets SET state = ?, mount_revision = ? WHERE node_id = ?"
             " AND tablet_index = ?",

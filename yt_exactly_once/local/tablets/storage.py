@@ -113,7 +113,9 @@ def insert_tablet(
     """Add an unmounted tablet; `trimmed` is its trimmed row count and data weight."""
     rows, weight = trimmed
     connection.execute(
-        "INSERT INTO tablets VALUES (?, ?, ?, 'unmounted', ?, 0, ?, ?, ?, ?, 0)",
+        "INSERT INTO tablets (node_id, tablet_index, tablet_id, state, pivot_key, mount_revision,"
+        " total_rows, trimmed_rows, total_weight, trimmed_weight)"
+        " VALUES (?, ?, ?, 'unmounted', ?, 0, ?, ?, ?, ?)",
         (
             node_id,
             index,

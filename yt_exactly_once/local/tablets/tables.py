@@ -150,8 +150,10 @@ def copy_table(connection: sqlite3.Connection, source_node_id: str, new_node_id:
     )
     for tablet in source.tablets:
         connection.execute(
-            "INSERT INTO tablets SELECT ?, tablet_index, ?, 'unmounted', pivot_key, 0, total_rows,"
-            " trimmed_rows, total_weight, trimmed_weight, last_write_ts FROM tablets"
+            "INSERT INTO tablets (node_id, tablet_index, tablet_id, state, pivot_key,"
+            " mount_revision, total_rows, trimmed_rows, total_weight, trimmed_weight, last_write_ts)"
+            " SELECT ?, tablet_index, ?, 'unmounted', pivot_key, 0, total_rows, trimmed_rows,"
+            " total_weight, trimmed_weight, last_write_ts FROM tablets"
             " WHERE node_id = ? AND tablet_index = ?",
             (new_node_id, new_tablet_id(), source_node_id, tablet.index),
         )

@@ -1,0 +1,150 @@
+"""What of a tablet is on disk for good, and the loss of the rest when a tablet is unmounted by force.
+
+On a real cluster fresh rows live in a dynamic store, and a forced unmount drops that store. Here a row
+counts as flushed once its tablet was mounted, frozen or unmounted after it was written, or once it is
+older than the period of the automatic flush. It never changes the state of a tablet.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
+from yt_exactly_once.local.tablets import appends, reads, retention
+from yt_exactly_once.local.tablets.layout import quote
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from yt_exactly_once.local.tablets.layout import TableLayout, Tablet
+
+_PERIOD = "dynamic_store_auto_flush_period"
+
+
+def mark(connection: sqlite3.Connection, layout: TableLayout, index: int, timestamp: int) -> None:
+    """Count every row of a tablet as flushed."""
+    connection.execute(
+        "UPDATE tablets SET flushed_ts = ? WHERE node_id = ? AND tablet_index = ?",
+        (timestamp, layout.node_id, index),
+    )
+
+
+def forget_conflicts(connection: sqlite3.Connection, layout: TableLayout, index: int) -> None:
+    """Let a tablet that is being mounted know its rows from chunks, which hold no locks."""
+    connection.execute(
+        "UPDATE tablets SET chunk_ts = last_write_ts WHERE node_id = ? AND tablet_index = ?",
+        (layout.node_id, index),
+    )
+
+
+def flushed_row_count(connection: sqlite3.Connection, layout: TableLayout, index: int) -> int:
+    """Return how many rows of a tablet of an ordered table are flushed, trimmed ones included."""
+    flushed, trimmed = connection.execute(
+        "SELECT flushed_ts, trimmed_rows FROM tablets WHERE node_id = ? AND tablet_index = ?",
+        (layout.node_id, index),
+    ).fetchone()
+    return _rows_until(connection, layout, index, flushed, trimmed)
+
+
+def drop_unflushed(
+    connection: sqlite3.Connection,
+    layout: TableLayout,
+    indexes: Sequence[int],
+    attributes: dict[str, Any],
+) -> None:
+    """Bring tablets back to what was flushed.
+
+    Args:
+        connection: from `Store.write`.
+        layout: the table.
+        indexes: the tablets that are unmounted by force.
+        attributes: of the node, with the period of the automatic flush.
+    """
+    horizon = _horizon(attributes)
+    for index in indexes:
+        (flushed,) = connection.execute(
+            "SELECT flushed_ts FROM tablets WHERE node_id = ? AND tablet_index = ?",
+            (layout.node_id, index),
+        ).fetchone()
+        moment = max(flushed, horizon)
+        if layout.sorted:
+            kept = max(moment, retention.retained_from(connection, layout.node_id))
+            _drop_sorted(connection, layout, layout.tablets[index], kept)
+        else:
+            appends.forget_pending(connection, layout, index)
+            _drop_ordered(connection, layout, index, moment)
+        connection.execute(
+            "UPDATE tablets SET last_write_ts = min(last_write_ts, ?)"
+            " WHERE node_id = ? AND tablet_index = ?",
+            (moment, layout.node_id, index),
+        )
+
+
+def _horizon(attributes: dict[str, Any]) -> int:
+    """Return the timestamp before which everything was flushed by itself."""
+    config = attributes.get("mount_config") or {}
+    period = attributes.get(_PERIOD, config.get(_PERIOD))
+    seconds: float = retention.KEPT_SECONDS
+    if isinstance(period, int) and not isinstance(period, bool):
+        seconds = min(seconds, period / 1000)
+    return int(time.time() - seconds) << TIMESTAMP_COUNTER_BITS
+
+
+def _drop_sorted(
+    connection: sqlite3.Connection, layout: TableLayout, tablet: Tablet, moment: int
+) -> None:
+    table, history = quote(layout.sql_table), quote(layout.history_table)
+    inside, bounds = '"$key" >= ?', [tablet.pivot_key]
+    if tablet.index + 1 < layout.tablet_count:
+        inside += ' AND "$key" < ?'
+        bounds.append(layout.tablets[tablet.index + 1].pivot_key)
+    names = ['"$key"', '"$ts"', '"$deleted"', *map(quote, layout.sql_names)]
+    locks = [quote(name) for name in layout.lock_columns]
+    restored = ", ".join([*names, *['"$ts"'] * len(locks)])
+    connection.execute(f'DELETE FROM {table} WHERE {inside} AND "$ts" > ?', (*bounds, moment))
+    connection.execute(
+        f"INSERT INTO {table} ({', '.join([*names, *locks])}) SELECT {restored} FROM {history}"
+        f' WHERE {inside} AND "$ts" <= ? AND "$until" > ?',
+        (*bounds, moment, moment),
+    )
+    connection.execute(f'DELETE FROM {history} WHERE {inside} AND "$until" > ?', (*bounds, moment))
+    # Locks live in memory only.
+    locked = inside.replace('"$key"', "key")
+    connection.execute(
+        f"DELETE FROM row_locks WHERE node_id = ? AND {locked}", (layout.node_id, *bounds)
+    )
+
+
+def _drop_ordered(
+    connection: sqlite3.Connection, layout: TableLayout, index: int, moment: int
+) -> None:
+    trimmed, total_weight = connection.execute(
+        "SELECT trimmed_rows, total_weight FROM tablets WHERE node_id = ? AND tablet_index = ?",
+        (layout.node_id, index),
+    ).fetchone()
+    kept = _rows_until(connection, layout, index, moment, trimmed)
+    gone = '"$tablet_index" = ? AND "$row_index" >= ?'
+    (weight,) = connection.execute(
+        f"SELECT coalesce(sum({reads.weight_sql(layout)}), 0) FROM {quote(layout.sql_table)}"
+        f" WHERE {gone}",
+        (index, kept),
+    ).fetchone()
+    connection.execute(f"DELETE FROM {quote(layout.sql_table)} WHERE {gone}", (index, kept))
+    connection.execute(
+        "UPDATE tablets SET total_rows = ?, total_weight = ? WHERE node_id = ? AND tablet_index = ?",
+        (kept, total_weight - int(weight), layout.node_id, index),
+    )
+
+
+def _rows_until(
+    connection: sqlite3.Connection, layout: TableLayout, index: int, moment: int, trimmed: int
+) -> int:
+    """Return the index after the last row that was written until a moment."""
+    found = connection.execute(
+        f'SELECT "$row_index" FROM {quote(layout.sql_table)} WHERE "$tablet_index" = ?'
+        ' AND "$ts" <= ? ORDER BY "$row_index" DESC LIMIT 1',
+        (index, moment),
+    ).fetchone()
+    return trimmed if found is None else int(found[0]) + 1
