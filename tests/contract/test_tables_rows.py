@@ -169,7 +169,7 @@ def test_composite_value_comes_back_in_its_named_form(client, tmp, type_v3, valu
         ({"type": "uint32"}, 2**32, "out of allowed range"),
         ({"type": "date"}, 49_673, "out of allowed range"),
         ({"type": "utf8"}, b"\xff", "Not a valid utf8 string"),
-        ({"type": "json"}, "{", "Not a valid json"),
+        ({"type": "json"}, "{", "Invalid JSON"),
         ({"type": "uuid"}, "short", "Not a valid Uuid"),
         ({"type_v3": {"type_name": "list", "item": "int64"}}, ["x"], "Cannot parse"),
         (

@@ -15,6 +15,8 @@ from yt import yson
 
 from yt_exactly_once.local.columnar import ColumnarRows
 from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.tablets.simple_values import RANGES
+from yt_exactly_once.local.tablets.types import TZ_TYPES, UNSIGNED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,9 +30,6 @@ _SECONDS_PER_UNIT = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 _INT_WIDTHS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _UINT_WIDTHS = {"uint8": 8, "uint16": 16, "uint32": 32, "uint64": 64}
-_TZ_TYPES = frozenset(
-    ("tz_date", "tz_datetime", "tz_timestamp", "tz_date32", "tz_datetime64", "tz_timestamp64")
-)
 _UUID_BYTES = 16
 # The default context would round a decimal of more than 28 digits.
 _WIDE = Context(prec=80)
@@ -168,7 +167,7 @@ def _simple(logical: str, array: Any, *, holds_yson: bool) -> Values:
     }
     convert = converters.get(logical)
     if convert is None:
-        if logical in _TZ_TYPES:
+        if logical in TZ_TYPES:
             return _strings(array, logical)
         raise _unexpected(array, logical)
     return convert()
@@ -237,15 +236,15 @@ def _timestamps(array: Any, logical: str, is_plain: Callable[[Any], bool]) -> Va
 
 
 def _in_range(array: Any, logical: str) -> Values:
-    """Refuse negative values of the unsigned types, which Arrow cannot mark."""
+    """Refuse what the type cannot hold; the parser lets the first value after the range pass."""
     values = _list(array)
-    if logical in {"date", "datetime", "timestamp"}:
-        negative = next((v for v in values if v is not None and v < 0), None)
-        if negative is not None:
-            raise YtError(
-                f"Arrow value {negative} is incompatible with the YT {logical} type, value should"
-                " not be negative"
-            )
+    low, high = RANGES[logical]
+    outside = next((v for v in values if v is not None and not low <= v <= high + 1), None)
+    if outside is not None:
+        raise YtError(
+            f"Arrow value {outside} is incompatible with the YT {logical} type, value should be in"
+            f" range [{low}, {high + 1}]"
+        )
     return values
 
 
@@ -314,7 +313,8 @@ def _composite(logical: Any, item: Any) -> Any:
     if isinstance(logical, str) or kind == "decimal":
         array = pa.array([item.as_py()], item.type)
         described = {"name": "", "type": "any", "type_v3": logical}
-        return _convert(pa.field("", item.type), pa.chunked_array([array]), described)[0]
+        (value,) = _convert(pa.field("", item.type), pa.chunked_array([array]), described)
+        return yson.YsonUint64(value) if logical in UNSIGNED else value
     raise YtError(f'Unexpected arrow type "{item.type}" for YT metatype "{kind}"')
 
 

@@ -7,7 +7,6 @@ Plain columns take a fast path that looks at the set of Python types instead of 
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from yt import yson
 
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.tablets import types, values
+from yt_exactly_once.local.tablets import simple_values, types, values
 from yt_exactly_once.local.tablets.composites import check_composite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from yt_exactly_once.local.tablets.schema import Column
 
@@ -56,24 +55,6 @@ _EXPECTED: dict[str, Kind] = {
 }
 _INT64 = (-(1 << 63), (1 << 63) - 1)
 _UINT64 = (0, (1 << 64) - 1)
-_DATE_DAYS = 49_673
-_WIDE_DAYS = 53_375_809
-_DAY = 86_400
-_US = 1_000_000
-_RANGES: dict[str, tuple[int, int]] = {
-    **{f"int{bits}": (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) for bits in (8, 16, 32, 64)},
-    **{f"uint{bits}": (0, (1 << bits) - 1) for bits in (8, 16, 32, 64)},
-    "date": (0, _DATE_DAYS - 1),
-    "datetime": (0, _DATE_DAYS * _DAY - 1),
-    "timestamp": (0, _DATE_DAYS * _DAY * _US - 1),
-    "interval": (-_DATE_DAYS * _DAY * _US + 1, _DATE_DAYS * _DAY * _US - 1),
-    "date32": (-_WIDE_DAYS, _WIDE_DAYS - 1),
-    "datetime64": (-_WIDE_DAYS * _DAY, _WIDE_DAYS * _DAY - 1),
-    "timestamp64": (-_WIDE_DAYS * _DAY * _US, _WIDE_DAYS * _DAY * _US - 1),
-    "interval64": (-2 * _WIDE_DAYS * _DAY * _US + 1, 2 * _WIDE_DAYS * _DAY * _US - 1),
-}
-_FLOAT_MAX = 3.4028234663852886e38
-_UUID_LENGTH = 16
 _ENTITY = b"#"
 
 
@@ -247,16 +228,6 @@ def _convert(
     return converted
 
 
-def _check_range(column: Column, given: Iterable[int], bounds: tuple[int, int]) -> None:
-    for value in given:
-        if not bounds[0] <= value <= bounds[1]:
-            raise YtError(
-                f"Value {value} is out of allowed range [{bounds[0]}, {bounds[1]}]",
-                Code.SCHEMA_VIOLATION,
-                {"column": column.name},
-            )
-
-
 def _present(given: list[Any]) -> list[Any]:
     """Return the values that are not null."""
     return [value for value in given if value is not None] if None in given else given
@@ -264,9 +235,7 @@ def _present(given: list[Any]) -> list[Any]:
 
 def _store_integers(column: Column, given: list[Any]) -> list[Any]:
     present = _present(given)
-    bounds = _RANGES[column.wire_type]
-    if present and not (bounds[0] <= min(present) and max(present) <= bounds[1]):
-        _check_range(column, present, bounds)
+    simple_values.check_integers(column.wire_type, present)
     return given
 
 
@@ -279,25 +248,17 @@ def _refuse_negative(column: Column, given: list[Any]) -> None:
 
 def _store_unsigned(column: Column, given: list[Any]) -> list[Any]:
     present = _present(given)
-    bounds = _RANGES[column.wire_type]
     if not present:
         return given
-    highest = max(present)
-    if highest > bounds[1]:
-        _check_range(column, present, bounds)
-    if highest > _INT64[1]:
+    simple_values.check_integers(column.wire_type, present)
+    if max(present) > _INT64[1]:
         return [None if value is None else values.encode_uint64(value) for value in given]
     return given
 
 
 def _store_doubles(column: Column, given: list[Any]) -> list[Any]:
     if column.wire_type == "float":
-        for value in given:
-            if value is not None and _FLOAT_MAX < abs(value) < float("inf"):
-                raise YtError(
-                    f"Value {value} is out of allowed range [-{_FLOAT_MAX}, {_FLOAT_MAX}]",
-                    Code.SCHEMA_VIOLATION,
-                )
+        simple_values.check_floats(_present(given))
     # A NaN makes the sum one, and so may infinities, which are rare enough to look twice.
     if math.isnan(sum(_present(given))):
         return [values.NAN if value != value else value for value in given]  # noqa: PLR0124
@@ -319,52 +280,11 @@ def _store_strings(column: Column, given: list[Any]) -> list[Any]:
             f"limit {MAX_STRING_LENGTH}",
             Code.STRING_LIKE_VALUE_LENGTH,
         )
-    check = _STRING_CHECKS.get(column.wire_type)
-    if check is not None:
-        check(present)
+    simple_values.check_strings(column.wire_type, present)
     logical = types.value_type(column.type_v3)
     if isinstance(logical, dict):
-        _check_decimals(logical, present)
+        simple_values.check_decimals(logical, present)
     return given
-
-
-def _check_utf8(given: list[bytes]) -> None:
-    try:
-        for value in given:
-            value.decode()
-    except UnicodeDecodeError as error:
-        raise YtError("Not a valid utf8 string", Code.SCHEMA_VIOLATION) from error
-
-
-def _check_json(given: list[bytes]) -> None:
-    try:
-        for value in given:
-            json.loads(value)
-    except ValueError as error:
-        raise YtError(f"Not a valid json: {error}", Code.SCHEMA_VIOLATION) from error
-
-
-def _check_uuid(given: list[bytes]) -> None:
-    if any(len(value) != _UUID_LENGTH for value in given):
-        raise YtError("Not a valid Uuid", Code.SCHEMA_VIOLATION)
-
-
-def decimal_length(precision: int) -> int:
-    """Return how many bytes the binary form of a decimal takes."""
-    return next(
-        length for digits, length in ((9, 4), (18, 8), (38, 16), (76, 32)) if precision <= digits
-    )
-
-
-def _check_decimals(logical: dict[str, Any], given: list[bytes]) -> None:
-    expected = decimal_length(logical["precision"])
-    for value in given:
-        if len(value) != expected:
-            raise YtError(
-                f"Decimal<{logical['precision']},{logical['scale']}> binary value representation "
-                f"has invalid length: actual {len(value)}, expected {expected}",
-                Code.SCHEMA_VIOLATION,
-            )
 
 
 def _encode_any(column: Column, given: list[Any], *, null_to_entity: bool) -> Outcome:
@@ -417,11 +337,6 @@ _STORE: dict[Kind, Callable[[Column, list[Any]], list[Any]]] = {
     "boolean": _store_booleans,
     "string": _store_strings,
     "null": lambda _column, given: given,
-}
-_STRING_CHECKS: dict[str, Callable[[list[bytes]], None]] = {
-    "utf8": _check_utf8,
-    "json": _check_json,
-    "uuid": _check_uuid,
 }
 _PARSERS: dict[Kind, Callable[[str], Any]] = {
     "int64": lambda shown: int(shown.removesuffix("u")),

@@ -11,13 +11,30 @@ from typing import TYPE_CHECKING, Any
 from yt import yson
 
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.tablets import types
+from yt_exactly_once.local.tablets import simple_values, types
 from yt_exactly_once.local.tablets.types import text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _PAIR = 2
+_MAX_INT64 = (1 << 63) - 1
+_NULLS = ("null", "void")
+_ITEMS: tuple[tuple[tuple[type, ...], str], ...] = (
+    ((type(None), yson.YsonEntity), "entity_value"),
+    ((bool, yson.YsonBoolean), "boolean_value"),
+    ((int,), "int64_value"),
+    ((float,), "double_value"),
+    ((bytes, str), "string_value"),
+    ((list, tuple), "begin_list"),
+)
+_ITEM_TYPES = {
+    **dict.fromkeys(_NULLS, "entity_value"),
+    **dict.fromkeys(types.FLOATING, "double_value"),
+    **dict.fromkeys(types.SIGNED, "int64_value"),
+    **dict.fromkeys(types.UNSIGNED, "uint64_value"),
+    "bool": "boolean_value",
+}
 
 
 def check_composite(logical: types.LogicalType, value: Any, where: str) -> Any:
@@ -47,12 +64,12 @@ def _as_list(logical: types.LogicalType, value: Any, where: str) -> list[Any]:
 
 def _check_optional(logical: dict[str, Any], value: Any, where: str) -> Any:
     item = types.untagged(logical["item"])
-    nested = isinstance(item, dict) and item["type_name"] == "optional"
+    nested = item in _NULLS or (isinstance(item, dict) and item["type_name"] == "optional")
     if value is None or isinstance(value, yson.YsonEntity):
         return None
     if not nested:
         return check_composite(item, value, where)
-    # An optional of an optional is a list of one, so that both nulls stay apart.
+    # An optional of what may be null is a list of one, so that both nulls stay apart.
     items = _as_list(logical, value, where)
     if len(items) != 1:
         raise _bad(logical, f"{len(items)} elements", where)
@@ -79,8 +96,15 @@ def _check_dict(logical: dict[str, Any], value: Any, where: str) -> list[Any]:
     return [_check_pair(logical, item, where) for item in _as_list(logical, value, where)]
 
 
-def _check_decimal(_logical: dict[str, Any], value: Any, where: str) -> Any:
-    return _check_simple("string", value, where)
+def _check_decimal(logical: dict[str, Any], value: Any, where: str) -> Any:
+    checked = _check_simple("string", value, where)
+    try:
+        simple_values.check_decimals(logical, (_bytes(checked),))
+    except YtError as error:
+        raise YtError(
+            f'Error validating field "{where}"', Code.SCHEMA_VIOLATION, inner=[error]
+        ) from error
+    return checked
 
 
 def _check_struct(logical: dict[str, Any], value: Any, where: str) -> dict[str, Any]:
@@ -130,24 +154,41 @@ def _check_pair(logical: dict[str, Any], value: Any, where: str) -> list[Any]:
 
 
 def _check_simple(name: str, value: Any, where: str) -> Any:
+    found = _item_type(value)
     if name == "yson":
-        return value
-    if name in ("null", "void"):
-        fits = value is None or isinstance(value, yson.YsonEntity)
-    elif name in types.FLOATING:
-        fits = isinstance(value, float)
-    elif name == "bool":
-        fits = isinstance(value, bool | yson.YsonBoolean)
-    elif name in types.SIGNED or name in types.UNSIGNED:
-        fits = isinstance(value, int) and not isinstance(value, bool | yson.YsonBoolean)
-        if fits and name in types.UNSIGNED:
-            fits = value >= 0
-            value = yson.YsonUint64(value) if fits else value
-    else:
-        fits = isinstance(value, bytes | str)
-    if not fits:
-        raise _bad(name, f'"{type(value).__name__}"', where)
+        return _check_yson(value, found, where)
+    expected = _ITEM_TYPES.get(name, "string_value")
+    if found != expected:
+        raise YtError(
+            f'Cannot parse "{where}": expected "{expected}", found "{found}"', Code.SCHEMA_VIOLATION
+        )
+    if name == "float":
+        simple_values.check_floats((value,))
+    elif name in simple_values.RANGES:
+        simple_values.check_integers(name, (value,))
+    elif found == "string_value":
+        simple_values.check_strings(name, (_bytes(value),))
     return value
+
+
+def _check_yson(value: Any, found: str, where: str) -> Any:
+    problem = "unexpected entity value" if found == "entity_value" else ""
+    if getattr(value, "attributes", None):
+        problem = "unexpected top level attributes"
+    if problem:
+        raise YtError(f'Cannot parse "{where}"; {problem}', Code.SCHEMA_VIOLATION)
+    return value
+
+
+def _item_type(value: Any) -> str:
+    """Name the YSON item that a value starts with, as the server's parser does."""
+    if isinstance(value, yson.YsonUint64) or (type(value) is int and value > _MAX_INT64):
+        return "uint64_value"
+    return next((name for kinds, name in _ITEMS if isinstance(value, kinds)), "begin_map")
+
+
+def _bytes(value: bytes | str) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value)
 
 
 _CHECKS: dict[str, Callable[[dict[str, Any], Any, str], Any]] = {

@@ -1,0 +1,197 @@
+"""What each simple type takes, in columns and inside composite values, by every input format."""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from yt import yson
+from yt.wrapper import JsonFormat, YtResponseError
+
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.tablets.columns import encode_column
+from yt_exactly_once.local.tablets.schema import parse_schema
+
+DAY = 86_400
+US = 1_000_000
+TIMESTAMP_END = 49_673 * DAY * US
+DATE32 = (-53_375_809, 53_375_807)
+TIMESTAMP64 = (DATE32[0] * DAY * US, (DATE32[1] + 1) * DAY * US - 1)
+
+# First and last value of each type (validate_logical_type.h).
+ENDS = {
+    "int8": (-128, 127),
+    "int16": (-(2**15), 2**15 - 1),
+    "int32": (-(2**31), 2**31 - 1),
+    "uint8": (0, 255),
+    "uint16": (0, 2**16 - 1),
+    "uint32": (0, 2**32 - 1),
+    "date": (0, 49_672),
+    "datetime": (0, 49_673 * DAY - 1),
+    "timestamp": (0, TIMESTAMP_END - 1),
+    "interval": (1 - TIMESTAMP_END, TIMESTAMP_END - 1),
+    "date32": DATE32,
+    "datetime64": (DATE32[0] * DAY, (DATE32[1] + 1) * DAY - 1),
+    "timestamp64": TIMESTAMP64,
+    "interval64": (TIMESTAMP64[0] - TIMESTAMP64[1] - 1, TIMESTAMP64[1] - TIMESTAMP64[0] + 1),
+}
+
+
+def refusal(kind: Any, value: Any) -> str | None:
+    """Return why a value of a type is refused, None when it is taken."""
+    (column,) = parse_schema([{"name": "c", "type_v3": kind}]).columns
+    try:
+        _, error = encode_column(column, [value])
+    except YtError as raised:
+        error = raised
+    if error is None:
+        return None
+    assert error.contains(Code.SCHEMA_VIOLATION)
+    (inner,) = error.inner
+    while inner.inner:
+        (inner,) = inner.inner
+    return inner.message
+
+
+def sized(kind: str, value: int) -> Any:
+    return yson.YsonUint64(value) if ENDS[kind][0] == 0 and value >= 0 else value
+
+
+@pytest.mark.parametrize("kind", ENDS)
+def test_integer_types_end_where_the_server_says(kind: str) -> None:
+    """Both ends are taken, the next values are not, in a column and inside a list."""
+    low, high = ENDS[kind]
+    for value, is_taken in ((low, True), (high, True), (low - 1, False), (high + 1, False)):
+        given = sized(kind, value)
+        for type_v3, item in ((kind, given), ({"type_name": "list", "item": kind}, [given])):
+            assert (refusal(type_v3, item) is None) is is_taken, (type_v3, item)
+
+
+@pytest.mark.parametrize(
+    ("kind", "taken", "refused"),
+    [
+        ("float", [3.14e35, -3.4e38, math.inf], [3.14e39, -3.14e39]),
+        ("utf8", ["фу".encode()], [b"\244"]),
+        ("uuid", [b"0" * 16], [b"0" * 15, b""]),
+        (
+            "json",
+            [b'"foo"', b"42", b"null", b'[142, 53, {"foo":"bar"}]'],
+            [b"Infinity", b"1e999", b"[142, 53,]", b"[142; 53]", b'"\xff"'],
+        ),
+        (
+            {"type_name": "decimal", "precision": 3, "scale": 2},
+            [b"\x80\0\1\x3a", b"\xff\xff\xff\xff", b"\0\0\0\1"],
+            [b"\x80\0\x11\x3a", b"\x80\x11\x3a", b"", b"\0\0\0\0"],
+        ),
+        (
+            {"type_name": "decimal", "precision": 35, "scale": 0},
+            [b"\x80\x13\x42\x61\x72\xc7\x4d\x82\x2b\x87\x8f\xe7\xff\xff\xff\xff"],
+            [b"\x80\x13\x42\x61\x72\xc7\x4d\x82\x2b\x87\x8f\xe8\0\0\0\0", b"\x80\0\1\x3a"],
+        ),
+        (
+            "tz_date",
+            [b"\0\x2aEurope/Moscow", b"\xc2\x08\0\1"],
+            [b"1", b"\0\x2aWrong/Zone", b"\0\x2a", b"\xc2\x09Europe/Moscow"],
+        ),
+        (
+            "tz_date32",
+            [(2**31 + day).to_bytes(4) + b"Europe/Moscow" for day in DATE32],
+            [(2**31 + DATE32[1] + 1).to_bytes(4) + b"GMT", (2**31 + DATE32[0] - 1).to_bytes(4)],
+        ),
+    ],
+    ids=str,
+)
+def test_other_simple_types_take_what_the_server_takes(
+    kind: Any, taken: list[Any], refused: list[Any]
+) -> None:
+    """The rules hold for whole columns and for the parts of composite values."""
+    as_tuple = {"type_name": "tuple", "elements": [{"type": kind}]}
+    for value in taken:
+        assert (refusal(kind, value), refusal(as_tuple, [value])) == (None, None), value
+    for value in refused:
+        assert refusal(kind, value), value
+        assert refusal(as_tuple, [value]), value
+
+
+@pytest.mark.parametrize(
+    ("item", "value"),
+    [
+        ("int64", yson.YsonUint64(1)),
+        ("uint64", 1),
+        ("yson", None),
+        ("yson", yson.to_yson_type(1, {"a": 1})),
+        ({"type_name": "optional", "item": "null"}, []),
+        ({"type_name": "optional", "item": "null"}, [[None]]),
+    ],
+    ids=str,
+)
+def test_part_of_a_composite_is_not_converted(item: Any, value: Any) -> None:
+    """Inside a composite value signedness counts, and a value is not null and has no attributes."""
+    assert refusal({"type_name": "list", "item": item}, [value])
+
+
+def test_optional_null_is_a_list_of_one() -> None:
+    """Otherwise its two nulls could not be told apart."""
+    kind = {"type_name": "list", "item": {"type_name": "optional", "item": "null"}}
+    assert refusal(kind, [None, [None]]) is None
+
+
+def arrow(kind: pa.DataType, key: int, value: int) -> bytes:
+    columns = {"k": pa.array([key]), "v": pa.array([value], pa.int64())}
+    if pa.types.is_date32(kind):
+        columns["v"] = columns["v"].cast(pa.int32())
+    table = pa.table(columns | {"v": columns["v"].view(kind)})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent"),
+    [
+        ("date", pa.date32()),
+        ("date32", pa.date32()),
+        ("datetime64", pa.timestamp("s")),
+        ("timestamp", pa.timestamp("us")),
+        ("timestamp64", pa.timestamp("us")),
+        ("interval", pa.int64()),
+    ],
+)
+def test_ends_are_the_same_in_every_input_format(
+    client: Any, tmp: str, kind: str, sent: pa.DataType
+) -> None:
+    """YSON, JSON and Arrow rows meet one check."""
+    path = f"{tmp}/t"
+    schema = [
+        {"name": "k", "type": "int64", "sort_order": "ascending"},
+        {"name": "v", "type": kind},
+    ]
+    client.create("table", path, attributes={"dynamic": True, "schema": schema})
+    client.mount_table(path, sync=True)
+
+    def insert(key: int, value: int) -> None:
+        client.insert_rows(path, [{"k": key, "v": value}])
+        client.insert_rows(path, [{"k": key + 10, "v": value}], format=JsonFormat())
+        client.insert_rows(path, arrow(sent, key + 20, value), format="arrow", raw=True)
+
+    low, high = ENDS[kind]
+    insert(1, low)
+    insert(2, high)
+    found = client.lookup_rows(path, [{"k": k} for k in (1, 11, 21, 2, 12, 22)])
+    assert [row["v"] for row in found] == [low] * 3 + [high] * 3
+    for value in (low - 1, high + 1):
+        for send in (
+            lambda value=value: client.insert_rows(path, [{"k": 5, "v": value}]),
+            lambda value=value: client.insert_rows(
+                path, [{"k": 5, "v": value}], format=JsonFormat()
+            ),
+            lambda value=value: client.insert_rows(
+                path, arrow(sent, 5, value), format="arrow", raw=True
+            ),
+        ):
+            with pytest.raises(YtResponseError, match=r"range|type conversion"):
+                send()

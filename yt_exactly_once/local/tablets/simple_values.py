@@ -1,0 +1,182 @@
+"""Which values a simple type takes: ranges of numbers, and what strings may hold.
+
+Owns the rules of `yt/yt/client/table_client/validate_logical_type.h`, for values that already have the
+right wire type. Whole columns and the parts of composite values are checked by the same functions.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zoneinfo
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.errors import Code, YtError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+_DATE_END = 49_673
+_DATE32_END = 53_375_808
+_DATE32_START = -_DATE32_END - 1
+_DAY = 86_400
+_US = 1_000_000
+_TIMESTAMP_END = _DATE_END * _DAY * _US
+_INTERVAL64_END = (_DATE32_END - _DATE32_START) * _DAY * _US + 1
+
+RANGES: dict[str, tuple[int, int]] = {
+    **{f"int{bits}": (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": (0, (1 << bits) - 1) for bits in (8, 16, 32, 64)},
+    "date": (0, _DATE_END - 1),
+    "datetime": (0, _DATE_END * _DAY - 1),
+    "timestamp": (0, _TIMESTAMP_END - 1),
+    "interval": (1 - _TIMESTAMP_END, _TIMESTAMP_END - 1),
+    "date32": (_DATE32_START, _DATE32_END - 1),
+    "datetime64": (_DATE32_START * _DAY, _DATE32_END * _DAY - 1),
+    "timestamp64": (_DATE32_START * _DAY * _US, _DATE32_END * _DAY * _US - 1),
+    "interval64": (1 - _INTERVAL64_END, _INTERVAL64_END - 1),
+}
+"""First and last value of every type that travels as an integer."""
+
+_FLOAT_MAX = 3.4028234663852886e38
+_UUID_LENGTH = 16
+_ZONE_ID_LENGTH = 2
+_ZONED = {
+    "tz_date": ("date", 2),
+    "tz_datetime": ("datetime", 4),
+    "tz_timestamp": ("timestamp", 8),
+    "tz_date32": ("date32", 4),
+    "tz_datetime64": ("datetime64", 8),
+    "tz_timestamp64": ("timestamp64", 8),
+}
+"""The moment inside a value with a time zone: its type and how many bytes it takes."""
+
+
+def check_integers(name: str, given: Sequence[int]) -> None:
+    """Refuse integers outside the range of their type."""
+    low, high = RANGES[name]
+    if not given or (low <= min(given) and max(given) <= high):
+        return
+    for value in given:
+        if not low <= value <= high:
+            raise YtError(
+                f"Value {value} is out of allowed range [{low}, {high}]", Code.SCHEMA_VIOLATION
+            )
+
+
+def check_floats(given: Iterable[float]) -> None:
+    """Refuse finite numbers that single precision cannot hold."""
+    for value in given:
+        if _FLOAT_MAX < abs(value) < float("inf"):
+            raise YtError(
+                f"Value {value} is out of allowed range [-{_FLOAT_MAX}, {_FLOAT_MAX}]",
+                Code.SCHEMA_VIOLATION,
+            )
+
+
+def check_strings(name: str, given: Iterable[bytes]) -> None:
+    """Refuse strings that their type does not allow; plain strings may hold anything."""
+    check = _STRING_CHECKS.get(name)
+    if check is not None:
+        check(given)
+    elif name in _ZONED:
+        _check_zoned(name, given)
+
+
+def check_decimals(logical: dict[str, Any], given: Iterable[bytes]) -> None:
+    """Refuse decimals of a wrong length or with more digits than the type has.
+
+    The largest values of a width are NaN and the infinities; they fit any precision.
+    """
+    precision, scale = logical["precision"], logical["scale"]
+    length = _decimal_length(precision)
+    half = 1 << (8 * length - 1)
+    special = (1 - half, half - 2, half - 1)
+    limit = 10**precision
+    for value in given:
+        if len(value) != length:
+            raise YtError(
+                f"Decimal<{precision},{scale}> binary value representation has invalid length: "
+                f"actual {len(value)}, expected {length}",
+                Code.SCHEMA_VIOLATION,
+            )
+        number = int.from_bytes(value, "big") - half
+        if not -limit < number < limit and number not in special:
+            raise YtError(
+                f"Decimal<{precision},{scale}> does not have enough precision to represent "
+                f'"{_shown(number, scale)}"',
+                Code.SCHEMA_VIOLATION,
+                {"binary_value": value.hex().upper()},
+            )
+
+
+def _decimal_length(precision: int) -> int:
+    """Return how many bytes the binary form of a decimal takes."""
+    return next(
+        length for digits, length in ((9, 4), (18, 8), (38, 16), (76, 32)) if precision <= digits
+    )
+
+
+def _shown(number: int, scale: int) -> str:
+    digits = str(abs(number)).rjust(scale + 1, "0")
+    sign = "-" if number < 0 else ""
+    return f"{sign}{digits[:-scale]}.{digits[-scale:]}" if scale else f"{sign}{digits}"
+
+
+def _check_utf8(given: Iterable[bytes]) -> None:
+    try:
+        for value in given:
+            value.decode()
+    except UnicodeDecodeError as error:
+        raise YtError("Not a valid utf8 string", Code.SCHEMA_VIOLATION) from error
+
+
+def _check_json(given: Iterable[bytes]) -> None:
+    try:
+        for value in given:
+            json.loads(value.decode(), parse_constant=_no_constant, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        raise YtError(f"Invalid JSON: {error}", Code.SCHEMA_VIOLATION) from error
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"JSON has no {name}")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError("infinite values are not allowed")
+    return number
+
+
+def _check_uuid(given: Iterable[bytes]) -> None:
+    if any(len(value) != _UUID_LENGTH for value in given):
+        raise YtError("Not a valid Uuid", Code.SCHEMA_VIOLATION)
+
+
+def _check_zoned(name: str, given: Iterable[bytes]) -> None:
+    """Check moments with a time zone: a big-endian number, then the zone's name or its two-byte id."""
+    kind, width = _ZONED[name]
+    low, high = RANGES[kind]
+    # The sign bit is flipped, so that bytes sort as numbers do.
+    shift = 1 << (8 * width - 1) if low < 0 else 0
+    for value in given:
+        moment = int.from_bytes(value[:width], "big") - shift
+        zone = value[width:]
+        is_zone = len(zone) == _ZONE_ID_LENGTH or zone.decode("latin-1") in _zones()
+        if len(value) <= width or not low <= moment <= high or not is_zone:
+            raise YtError("Not a valid timezone type", Code.SCHEMA_VIOLATION)
+
+
+@cache
+def _zones() -> frozenset[str]:
+    return frozenset(zoneinfo.available_timezones())
+
+
+_STRING_CHECKS: dict[str, Callable[[Iterable[bytes]], None]] = {
+    "utf8": _check_utf8,
+    "json": _check_json,
+    "uuid": _check_uuid,
+}
