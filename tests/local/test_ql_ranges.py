@@ -40,7 +40,7 @@ def tables() -> Iterator[Tables]:
     found.create(
         "//hashed",
         [hashed, *key_columns(k="int64"), *columns(v="int64")],
-        [{"h": 1, "k": 1, "v": 1}],
+        [{"h": 933_529_381_690_826_619, "k": 1, "v": 1}],
     )
     yield found
     found.close()

@@ -97,7 +97,7 @@ def lookup_rows(context: Context) -> Rows:
         raise encoded.error
     encoded = modifications.with_computed_keys(layout, encoded)
     keys = layout.encode_keys(encoded.data)
-    check_readable(layout.tablets_of(keys))
+    check_readable(layout, layout.tablets_of(keys))
     columns = _chosen_columns(layout, parameters.get("column_names"))
     read = _reader(parameters)
     found: Sequence[Any] = [None] * len(keys)

@@ -12,14 +12,17 @@ from yt_exactly_once.local.commands.sessions import (
     wants_timestamps,
 )
 from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.ql.coverage import tablets_in
 from yt_exactly_once.local.registry import Rows, command
 from yt_exactly_once.local.tablets import reads
-from yt_exactly_once.local.tablets.access import check_readable, open_table
+from yt_exactly_once.local.tablets.access import check_readable, is_readable, open_table
 from yt_exactly_once.local.tablets.appends import apply_due
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Callable, Sequence
 
+    from yt_exactly_once.local.ql.ranges import KeyRange
     from yt_exactly_once.local.registry import Context
     from yt_exactly_once.local.tablets.layout import TableLayout
 
@@ -54,10 +57,12 @@ def _execute(context: Context, connection: sqlite3.Connection, *, snapshot: bool
     parameters = context.parameters
     moments = read_timestamp(context), retention_timestamp(context)
 
+    newest: dict[str, TableLayout] = {}
+
     def resolve(path: str) -> TableLayout:
-        with context.proxy.store.read() as newest:
-            layout = open_table(context.proxy.cypress, newest, path)
-        check_readable(layout.tablets)
+        with context.proxy.store.read() as latest:
+            layout = open_table(context.proxy.cypress, latest, path)
+        newest[layout.node_id] = layout
         if snapshot and not layout.sorted:
             raise _ReadsOrderedTable
         seen = reads.layout_at(connection, layout, *moments)
@@ -65,11 +70,17 @@ def _execute(context: Context, connection: sqlite3.Connection, *, snapshot: bool
             raise YtError(f"Table {path} did not exist when the transaction started")
         return seen
 
+    def check(seen: TableLayout, ranges: Callable[[], Sequence[KeyRange]]) -> None:
+        layout = newest[seen.node_id]
+        if not all(map(is_readable, layout.tablets)):
+            check_readable(layout, tablets_in(layout, ranges()))
+
     answer = ql.execute(
         connection,
         str(parameters["query"]),
         resolve,
         parameters.get("placeholder_values"),
+        check=check,
         input_row_limit=arguments.integer(parameters, "input_row_limit", None),
         output_row_limit=arguments.integer(parameters, "output_row_limit", None),
         fail_on_incomplete_result=arguments.flag(parameters, "fail_on_incomplete_result", True),

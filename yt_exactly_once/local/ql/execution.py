@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.ql.coverage import Check, check_tables
 from yt_exactly_once.local.ql.functions import udf
 from yt_exactly_once.local.ql.joins import check_index_used
 from yt_exactly_once.local.ql.parser import parse
@@ -55,6 +56,7 @@ def execute(
     resolve: Resolve,
     placeholders: Mapping[str, Any] | None = None,
     *,
+    check: Check | None = None,
     input_row_limit: int | None = None,
     output_row_limit: int | None = None,
     fail_on_incomplete_result: bool = True,
@@ -68,8 +70,9 @@ def execute(
     Args:
         connection: where to read.
         query: its text.
-        resolve: finds a table by the path in the query; raises `YtError` when it cannot be read.
+        resolve: finds a table by the path in the query.
         placeholders: values of `{name}`.
+        check: raises `YtError` when what the query reads of a table cannot be read.
         input_row_limit: rows to read at most; a million by default.
         output_row_limit: rows to return at most; a million by default.
         fail_on_incomplete_result: whether a limit that was hit is an error; otherwise the answer is cut.
@@ -89,12 +92,15 @@ def execute(
     bound = bind_query(syntax, resolve, canonical_nulls=use_canonical_null_relations)
     if not allow_join_without_index:
         check_index_used(bound.joins)
-    if not allow_full_scan and KeyRanges(bound.where, bound.main).is_full_scan:
+    ranges = KeyRanges(bound.where, bound.main)
+    if not allow_full_scan and ranges.is_full_scan:
         raise YtError(
             "Primary table key is not used in the where clause (full scan); "
             "the query is inefficient, consider rewriting it"
         )
-    answer = _run(connection, bound, *limits)
+    if check is not None:
+        check_tables(connection, bound, Statement(bound, ranges, Limits(None, limits[1])), check)
+    answer = _run(connection, bound, ranges, *limits)
     if fail_on_incomplete_result:
         _check_complete(answer, *limits)
     return answer
@@ -126,16 +132,20 @@ def _check_complete(answer: Answer, input_limit: int, output_limit: int) -> None
 
 
 def _run(
-    connection: sqlite3.Connection, query: BoundQuery, input_limit: int, output_limit: int
+    connection: sqlite3.Connection,
+    query: BoundQuery,
+    ranges: KeyRanges,
+    input_limit: int,
+    output_limit: int,
 ) -> Answer:
     if query.limit == 0:
         return Answer([], incomplete_input=False, incomplete_output=False)
-    statement = Statement(query, Limits(None, output_limit))
+    statement = Statement(query, ranges, Limits(None, output_limit))
     is_cut = not query.reads_at_most(input_limit) and bool(
         udf.execute(connection, statement.probe(input_limit))
     )
     if is_cut:
-        statement = Statement(query, Limits(input_limit, output_limit))
+        statement = Statement(query, ranges, Limits(input_limit, output_limit))
     found = udf.execute(connection, statement.rows())
     incomplete_output = len(found) > output_limit
     # A scan that has found all it was asked for does not read on.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.ql.bound import Apply, Binary, Bound, Column, Constant, InSet
+from yt_exactly_once.local.ql.computed_keys import infer
 from yt_exactly_once.local.ql.functions.storage import encoder
 from yt_exactly_once.local.ql.value_types import Type
 from yt_exactly_once.local.tablets.keys import encode_prefix
@@ -60,6 +61,8 @@ class KeyRanges:
         self._source = source
         self._numbers = {column.name: i for i, column in enumerate(source.key_columns)}
         self.boxes: list[Box] = [{}] if condition is None else self._constrain(condition)
+        if any(column.expression is not None for column in source.key_columns):
+            self.boxes = self._with_computed()
 
     @property
     def is_full_scan(self) -> bool:
@@ -70,6 +73,18 @@ class KeyRanges:
         keys = self._source.key_columns
         first = next((i for i, column in enumerate(keys) if column.expression is None), 0)
         return any(first not in box and 0 not in box for box in self.boxes)
+
+    def _with_computed(self) -> list[Box]:
+        points = [
+            {number: low for number, (low, high) in box.items() if low and high == low + AFTER}
+            for box in self.boxes
+        ]
+        inferred = [
+            {number: (value, value + AFTER) for number, value in found.items()}
+            for found in infer(self._source, points)
+        ]
+        narrowed = map(_narrowed, self.boxes, inferred)
+        return [box for box in narrowed if box is not None]
 
     def merged(self) -> list[KeyRange]:
         """Return the ranges in order, overlapping ones joined."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TABLET_INDEX = "$tablet_index"
 ROW_INDEX = "$row_index"
 
-_POSITION_COLUMNS = tuple(
+POSITION_COLUMNS = tuple(
     SchemaColumn(name, "int64", "int64", required=True, sort_order="ascending")
     for name in (TABLET_INDEX, ROW_INDEX)
 )
@@ -56,12 +56,12 @@ class Source:
         """Columns that a query sees; an ordered table has its position in front."""
         if self.layout.sorted:
             return self.layout.columns
-        return _POSITION_COLUMNS + self.layout.columns
+        return POSITION_COLUMNS + self.layout.columns
 
     @property
     def key_columns(self) -> tuple[SchemaColumn, ...]:
         """Columns that form the key of the table, or the position in an ordered one."""
-        return self.layout.key_columns if self.layout.sorted else _POSITION_COLUMNS
+        return self.layout.key_columns if self.layout.sorted else POSITION_COLUMNS
 
     @property
     def sql_alias(self) -> str:

@@ -15,15 +15,16 @@ from yt_exactly_once.local.ql.functions import udf
 from yt_exactly_once.local.ql.functions.aggregates import AGGREGATES
 from yt_exactly_once.local.ql.key_sql import key_access
 from yt_exactly_once.local.ql.operators import relation
-from yt_exactly_once.local.ql.ranges import KeyRanges
 from yt_exactly_once.local.ql.scope import ROW_INDEX, TABLET_INDEX, Source
 from yt_exactly_once.local.ql.syntax import Totals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from yt_exactly_once.local.ql.bound import Bound
     from yt_exactly_once.local.ql.joins import BoundJoin, Equation
     from yt_exactly_once.local.ql.query import BoundQuery, Order
+    from yt_exactly_once.local.ql.ranges import KeyRanges
 
 ROW_INDEX_BITS = 44
 """How many bits a row index gets when a position in an ordered table becomes one number."""
@@ -47,15 +48,17 @@ class Statement:
 
     Args:
         query: the bound query.
+        ranges: what the condition says about the key of the main table.
         limits: see `Limits`.
     """
 
-    def __init__(self, query: BoundQuery, limits: Limits) -> None:
+    def __init__(self, query: BoundQuery, ranges: KeyRanges, limits: Limits) -> None:
+        self.ranges = ranges
         self._query = query
         self._limits = limits
         sources = (query.main, *(join.source for join in query.joins))
         self._rows = ExpressionSql(sources)
-        self._access = key_access(KeyRanges(query.where, query.main), query.main)
+        self._access = key_access(ranges, query.main)
 
     def probe(self, count: int) -> str:
         """Return a statement that finds something if the key ranges hold a number of rows."""
@@ -72,6 +75,24 @@ class Statement:
         having = "" if query.having is None else f" WHERE {self._rows.write(query.having)}"
         return (
             f"SELECT {outputs} FROM ({self._groups()}) AS g{having} {self._order(['g.p'])} {tail}"
+        )
+
+    def join_keys(self, number: int, conditions: Sequence[Bound]) -> str:
+        """Return the statement for the key ranges that a join looks into.
+
+        Args:
+            number: of the join; the tables before it make the keys.
+            conditions: what holds for those tables.
+        """
+        own = [equation[0] for equation in self._query.joins[number].key_equations]
+        types = [bound.type for bound in own]
+        arguments = ", ".join(self._rows.write(bound) for bound in own)
+        joins = "".join(self._join(join) for join in self._query.joins[:number])
+        kept = [*self._access.conditions, *map(self._rows.write, conditions)]
+        return (
+            f"SELECT DISTINCT {udf.key_name(types)}({arguments}), "
+            f"{udf.key_name(types, after=True)}({arguments}) "
+            f"FROM {self._main_source()}{joins}{_where(kept)}"
         )
 
     def totals(self) -> str:

@@ -106,12 +106,18 @@ def check_has_cell(tablets: Iterable[Tablet]) -> None:
         raise YtError("Unknown cell 0-0-0-0")
 
 
-def check_readable(tablets: Iterable[Tablet]) -> None:
-    """Refuse reads from tablets that are not mounted."""
+def is_readable(tablet: Tablet) -> bool:
+    """Tell whether a tablet answers reads."""
+    return tablet.state in READABLE_STATES
+
+
+def check_readable(layout: TableLayout, tablets: Iterable[Tablet]) -> None:
+    """Refuse reads from tablets of a table that are not mounted."""
     for tablet in tablets:
-        if tablet.state not in READABLE_STATES:
+        if not is_readable(tablet):
             raise YtError(
-                f'Cannot read from tablet {tablet.tablet_id} while it is in "{tablet.state}" state',
+                f"Cannot read from tablet {tablet.tablet_id} of table {layout.path} "
+                f'while it is in "{tablet.state}" state',
                 Code.TABLET_NOT_MOUNTED,
                 {
                     "tablet_id": tablet.tablet_id,

@@ -200,7 +200,7 @@ def pull(
         raise YtError(f"Table {queue.path} is not ordered")
     tablets = [tablet_at(queue, index)]
     check_has_cell(tablets)
-    check_readable(tablets)
+    check_readable(queue, tablets)
     if offset < 0:
         raise YtError(f"Cannot read table {queue.path} at a negative offset {offset}")
     return reads.read_range(

@@ -1,0 +1,152 @@
+"""Reads touch the tablets they need, and only a needed tablet that is not mounted fails them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from yt.wrapper import YtResponseError
+
+from yt_exactly_once.local.errors import Code
+
+if TYPE_CHECKING:
+    from yt_exactly_once.local import LocalCluster
+
+SORTED = "sorted"
+ORDERED = "ordered"
+HASHED = "hashed"
+
+
+def key(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "type": "int64", "sort_order": "ascending", **more}
+
+
+VALUE = {"name": "v", "type": "int64"}
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Any:
+    """A client that reports a tablet that is not mounted at once."""
+    return cluster.client(dynamic_table_retries={"enable": False})
+
+
+@pytest.fixture
+def tables(client: Any, tmp: str) -> str:
+    """Return the folder of tables with three tablets; the last one of each is not mounted."""
+
+    def create(name: str, schema: list[dict[str, Any]], rows: list[Any], **layout: Any) -> None:
+        path = f"{tmp}/{name}"
+        client.create("table", path, attributes={"dynamic": True, "schema": schema})
+        client.reshard_table(path, sync=True, **layout)
+        client.mount_table(path, sync=True)
+        client.insert_rows(path, rows)
+        client.unmount_table(path, first_tablet_index=2, last_tablet_index=2, sync=True)
+
+    pivots = {"pivot_keys": [[], [3], [5]]}
+    rows = [{"a": a, "b": b, "v": 10 * a + b} for a in range(7) for b in range(2)]
+    create(SORTED, [key("a"), key("b"), VALUE], rows, **pivots)
+    create(ORDERED, [VALUE], [{"$tablet_index": i, "v": i} for i in range(3)], tablet_count=3)
+    hashed = [key("h", expression="k * 2"), key("k"), VALUE]
+    create(HASHED, hashed, [{"k": k, "v": k} for k in range(4)], **pivots)
+    create("other", [key("x"), VALUE], [{"x": x, "v": x} for x in range(7)], **pivots)
+    return tmp
+
+
+FINE = [
+    (SORTED, "a = 4"),
+    (SORTED, "a < 5"),
+    (SORTED, "a between 2 and 4"),
+    (SORTED, "a in (0, 4)"),
+    (SORTED, "(a, b) = (4, 1)"),
+    (SORTED, "a = 4 and b >= 1"),
+    (SORTED, "a = 0 or a = 3"),
+    (SORTED, "a is null"),
+    (SORTED, "a = 6 and a = 5"),
+    (ORDERED, "[$tablet_index] = 0"),
+    (ORDERED, "[$tablet_index] in (0, 1)"),
+    (ORDERED, "[$tablet_index] < 2"),
+    (ORDERED, "([$tablet_index], [$row_index]) <= (1, 5)"),
+    (ORDERED, "[$tablet_index] > 2"),
+    (ORDERED, "[$tablet_index] = 2 and [$tablet_index] = 1"),
+    (HASHED, "k = 1"),
+    (HASHED, "k in (0, 2)"),
+]
+FAILING = [
+    (SORTED, "true"),
+    (SORTED, "v = 1"),
+    (SORTED, "b = 1"),
+    (SORTED, "a = 5"),
+    (SORTED, "a < 6"),
+    (SORTED, "a <= 5"),
+    (SORTED, "a in (0, 6)"),
+    (SORTED, "(a, b) = (6, 1)"),
+    (SORTED, "a = 0 or v = 1"),
+    (SORTED, "a = 100"),
+    (ORDERED, "true"),
+    (ORDERED, "[$row_index] = 0"),
+    (ORDERED, "[$tablet_index] = 2"),
+    (ORDERED, "[$tablet_index] >= 1"),
+    (HASHED, "k = 3"),
+    (HASHED, "v = 0"),
+]
+
+
+@pytest.mark.parametrize(("name", "condition"), FINE)
+def test_tablet_outside_of_the_ranges_may_be_unmounted(
+    client: Any, tables: str, name: str, condition: str
+) -> None:
+    """The condition keeps the query away from it."""
+    path = f"{tables}/{name}"
+    found = list(client.select_rows(f"* from [{path}] where {condition}"))
+    client.mount_table(path, sync=True)
+    assert found == list(client.select_rows(f"* from [{path}] where {condition}"))
+
+
+@pytest.mark.parametrize(("name", "condition"), FAILING)
+def test_tablet_inside_of_the_ranges_must_be_mounted(
+    client: Any, tables: str, name: str, condition: str
+) -> None:
+    """It fails the query even if no row would have been found there."""
+    with pytest.raises(YtResponseError, match='while it is in "unmounted" state') as caught:
+        list(client.select_rows(f"* from [{tables}/{name}] where {condition}"))
+    assert caught.value.contains_code(Code.TABLET_NOT_MOUNTED)
+
+
+@pytest.mark.parametrize(
+    ("query", "is_fine"),
+    [
+        ("join [{other}] as o on a = o.x where a < 5", True),
+        ("join [{other}] as o on a + 1 = o.x where a < 4", True),
+        ("join [{other}] as o on a + 1 = o.x where a < 5", False),
+        ("left join [{other}] as o on a + b = o.x where a < 5 and (b = 0 or a < 4)", True),
+        ("left join [{other}] as o on a + b = o.x where a < 5", False),
+        ("join [{other}] as o on a = o.v where a < 5", False),
+        ("join [{other}] as o on a = o.v and o.x < 5 where a < 5", True),
+        ("join [{other}] as o on a = o.v where a < 5 and o.x = 1", True),
+        ("left join [{other}] as o on a = o.v where a < 5 and o.x = 1", False),
+    ],
+)
+def test_joined_table_needs_the_tablets_of_the_join(
+    client: Any, tables: str, query: str, is_fine: bool
+) -> None:
+    """Keys that the join looks up, or the joined table's own condition, choose them."""
+    joins = query.format(other=f"{tables}/other")
+    text = f"a, o.x from [{tables}/{SORTED}] {joins}"
+    if is_fine:
+        assert list(client.select_rows(text, allow_join_without_index=True))
+        return
+    with pytest.raises(YtResponseError) as caught:
+        list(client.select_rows(text, allow_join_without_index=True))
+    assert caught.value.contains_code(Code.TABLET_NOT_MOUNTED)
+
+
+def test_lookup_needs_the_tablets_of_its_keys(client: Any, tables: str) -> None:
+    """Computed columns count for the key."""
+    keys = [{"a": 4, "b": 0}, {"a": 0, "b": 1}]
+    found = client.lookup_rows(f"{tables}/{SORTED}", keys)
+    assert [row["v"] for row in found] == [40, 1]
+    assert list(client.lookup_rows(f"{tables}/{HASHED}", [{"k": 1}])) == [{"h": 2, "k": 1, "v": 1}]
+    for name, wanted in ((SORTED, {"a": 5, "b": 0}), (HASHED, {"k": 3})):
+        with pytest.raises(YtResponseError) as caught:
+            list(client.lookup_rows(f"{tables}/{name}", [wanted]))
+        assert caught.value.contains_code(Code.TABLET_NOT_MOUNTED)
