@@ -117,3 +117,49 @@ def test_attributes_of_the_root_and_of_maps(client, tmp, node):
     assert client.get(f"{node}/@parent_id") == client.get(f"{tmp}/@id")
     assert client.get(f"{tmp}/@count") == 1
     assert client.get(f"{node}/@account") == "tmp"
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_path_leads_to_attributes_of_attribute_values(client, tmp, dynamic):
+    """A schema keeps two of its facts there."""
+    schema = [{"name": "k", "type": "int64", "sort_order": "ascending"}, {"name": "v"}]
+    schema[1]["type"] = "int64"
+    client.create("table", f"{tmp}/t", attributes={"dynamic": dynamic, "schema": schema})
+    where = f"{tmp}/t/@schema"
+    assert client.get(f"{where}/@") == {"strict": True, "unique_keys": dynamic}
+    assert client.get(f"{where}/@strict") is True
+    assert client.get(f"{where}/@unique_keys") is dynamic
+    assert client.get(f"{where}/0/name") == client.get(f"{where}/-2/name") == "k"
+    assert sorted(client.list(f"{where}/@")) == ["strict", "unique_keys"]
+    for path, is_there in (("@strict", True), ("@", True), ("0/@", True), ("1/type", True)):
+        assert client.exists(f"{where}/{path}") is is_there
+    for path in ("@nothing", "0/@nothing", "2/name", "0/nothing", "@strict/x"):
+        assert not client.exists(f"{where}/{path}")
+        with pytest.raises(yt.YtResponseError) as caught:
+            client.get(f"{where}/{path}")
+        assert caught.value.contains_code(500)
+
+
+@pytest.mark.parametrize("root", ["@user", "document"])
+def test_attributes_inside_values_can_be_changed(client, tmp, root):
+    """In a user attribute and in a document, at any depth."""
+    client.create("document", f"{tmp}/document", attributes={"value": {"a": [5]}})
+    client.set(f"{tmp}/@user", {"a": [5]})
+    item = f"{tmp}/{root}/a/0"
+    client.set(f"{item}/@x", {"y": [1]})
+    client.set(f"{item}/@x/y/end", 2)
+    client.set(f"{item}/@z", 3)
+    assert client.get(f"{item}/@") == {"x": {"y": [1, 2]}, "z": 3}
+    assert int(client.get(item)) == 5
+    client.set(f"{item}/@x/@deep", "down")
+    assert client.get(f"{item}/@x/@deep") == "down"
+    client.remove(f"{item}/@x/y/0")
+    client.remove(f"{item}/@z")
+    client.remove(f"{item}/@z", force=True)
+    assert client.get(f"{item}/@x/y") == [2]
+    assert not client.exists(f"{item}/@z")
+    with pytest.raises(yt.YtResponseError) as caught:
+        client.remove(f"{item}/@z")
+    assert caught.value.contains_code(500)
+    client.set(f"{item}/@", {"only": 1})
+    assert client.get(f"{item}/@") == {"only": 1}

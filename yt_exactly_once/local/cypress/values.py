@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from yt import yson
+
 from yt_exactly_once.local.cypress.ypath import Mark
 from yt_exactly_once.local.errors import Code, YtError
 
@@ -32,9 +34,11 @@ def get(value: Any, steps: Sequence[Step], where: str) -> Any:
     Raises:
         YtError: with code 500 when there is nothing.
     """
+    is_name = False
     for step in steps:
-        value = _child(value, step, where)
-        where = f"{where}/{step}"
+        value = _attribute(value, step, where) if is_name else _child(value, step, where)
+        is_name = step is Mark.ATTRIBUTE
+        where = _below(where, step)
     return value
 
 
@@ -54,23 +58,48 @@ def set_(
     if not steps:
         return new
     check_depth(new, len(steps), where)
-    holder = value
-    for step in steps[:-1]:
-        if recursive and isinstance(holder, dict) and isinstance(step, str) and step not in holder:
-            holder[step] = {}
-        holder = _child(holder, step, where)
-        where = f"{where}/{step}"
-    last = steps[-1]
-    if isinstance(holder, dict) and isinstance(last, str):
-        holder[last] = new
-    elif isinstance(holder, list) and isinstance(last, str):
-        if is_insertion(last):
-            holder.insert(insertion_index(holder, last, where), new)
-        else:
-            holder[item_index(holder, last, where)] = new
+    return _with(value, steps, new, where, recursive=recursive)
+
+
+def _with(value: Any, steps: Sequence[Step], new: Any, where: str, *, recursive: bool) -> Any:
+    if not steps:
+        return new
+    step, *rest = steps
+    if step is Mark.ATTRIBUTE:
+        attributes = _with(attributes_of(value), rest, new, f"{where}/@", recursive=recursive)
+        return with_attributes_only(value, attributes, where)
+    below = _below(where, step)
+    if isinstance(value, dict) and isinstance(step, str):
+        if not rest:
+            value[step] = new
+            return value
+        if recursive and step not in value:
+            value[step] = {}
+    elif isinstance(value, list) and isinstance(step, str):
+        if not rest and is_insertion(step):
+            value.insert(insertion_index(value, step, where), new)
+            return value
+        index = item_index(value, step, where)
+        value[index] = _with(value[index], rest, new, below, recursive=recursive)
+        return value
     else:
         raise _no_children(where)
+    value[step] = _with(_child(value, step, where), rest, new, below, recursive=recursive)
     return value
+
+
+def attributes_of(value: Any) -> dict[str, Any]:
+    """Return the attributes of a value; none is the rule."""
+    return dict(getattr(value, "attributes", None) or {})
+
+
+def with_attributes_only(value: Any, attributes: Any, where: str) -> Any:
+    """Return a value with these attributes and no others."""
+    if not isinstance(attributes, dict):
+        raise YtError(f"Attributes of {where} must be a map")
+    typed = yson.to_yson_type(value)
+    typed.attributes = attributes
+    return typed
 
 
 def check_depth(value: Any, above: int, where: str) -> None:
@@ -90,18 +119,30 @@ def check_depth(value: Any, above: int, where: str) -> None:
 
 def remove(value: Any, steps: Sequence[Step], where: str, *, force: bool = False) -> Any:
     """Remove what a path inside a value leads to; return the whole."""
-    *inner, last = steps
-    holder = get(value, inner, where)
-    if last is Mark.ASTERISK and isinstance(holder, dict | list):
-        holder.clear()
+    step, *rest = steps
+    if step is Mark.ATTRIBUTE:
+        attributes = attributes_of(value)
+        if rest and rest != [Mark.ASTERISK]:
+            if force and not exists(value, steps):
+                return value
+            get(value, steps[:2], where)
+            attributes = remove(attributes, rest, f"{where}/@", force=force)
+        else:
+            attributes = {}
+        return with_attributes_only(value, attributes, where)
+    if step is Mark.ASTERISK and isinstance(value, dict | list):
+        value.clear()
         return value
-    if force and not exists(holder, [last]):
+    if force and not exists(value, [step]):
         return value
-    _child(holder, last, where)
-    if isinstance(holder, dict):
-        del holder[last]
+    child = _child(value, step, where)
+    holder, place = (
+        (value, step) if isinstance(value, dict) else (value, item_index(value, str(step), where))
+    )
+    if rest:
+        holder[place] = remove(child, rest, _below(where, step), force=force)
     else:
-        del holder[item_index(holder, str(last), where)]
+        del holder[place]
     return value
 
 
@@ -114,7 +155,20 @@ def keys(value: Any, where: str) -> list[Any]:
     raise YtError(f'"List" method is not supported by {where}')
 
 
+def _attribute(attributes: dict[str, Any], step: Step, where: str) -> Any:
+    """Return the attribute that the step after `@` names."""
+    if step not in attributes:
+        raise YtError(f'Attribute "{step}" is not found at {where}', Code.RESOLVE)
+    return attributes[step]
+
+
+def _below(where: str, step: Step) -> str:
+    return f"{where}/{step.value if isinstance(step, Mark) else step}".replace("/@/", "/@")
+
+
 def _child(value: Any, step: Step, where: str) -> Any:
+    if step is Mark.ATTRIBUTE:
+        return attributes_of(value)
     if isinstance(value, dict) and isinstance(step, str):
         if step in value:
             return value[step]
