@@ -251,7 +251,8 @@ class Application:
 
     def _hosts(self, request: Request) -> Answer:
         hosts = self._proxy.live_proxies()
-        if "text/plain" in request.headers.get("accept", ""):
+        # The server compares the whole header: a browser's list of types gets JSON.
+        if request.headers.get("accept") == "text/plain":
             body = "".join(host + "\n" for host in hosts).encode()
             return Answer(headers={"Content-Type": "text/plain"}, body=body)
         return json_answer(hosts)
