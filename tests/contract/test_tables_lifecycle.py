@@ -107,9 +107,21 @@ def test_mounting_a_static_table_is_refused(client, tmp):
 def test_freezing_an_unmounted_table_is_refused(client, tmp):
     """A transition that the state does not allow is an error, not a no-op."""
     path = create(client, f"{tmp}/t", mount=False)
-    with pytest.raises(YtResponseError) as caught:
-        client.freeze_table(path)
-    assert caught.value.contains_code(1706)
+    for call in (client.freeze_table, client.unfreeze_table):
+        with pytest.raises(YtResponseError, match=r'Cannot (un)?freeze tablet .* in "unmounted"'):
+            call(path)
+
+
+def test_mounting_in_the_other_way_is_refused(client, tmp):
+    """A mounted table does not become frozen, nor a frozen one mounted, by a mount."""
+    path = create(client, f"{tmp}/t")
+    with pytest.raises(YtResponseError, match=r'Cannot mount tablet .* in "mounted" state'):
+        client.mount_table(path, freeze=True)
+    client.freeze_table(path, sync=True)
+    client.mount_table(path, freeze=True, sync=True)
+    with pytest.raises(YtResponseError, match=r'Cannot mount tablet .* in "frozen" state'):
+        client.mount_table(path)
+    assert client.get(f"{path}/@tablet_state") == "frozen"
 
 
 def test_rows_survive_unmount_and_mount(client, tmp):
@@ -156,9 +168,8 @@ def test_reshard_by_pivot_keys_keeps_rows(client, tmp):
     path = create(client, f"{tmp}/t")
     rows = [{"k": key, "v": str(key)} for key in range(20)]
     client.insert_rows(path, rows)
-    with pytest.raises(YtResponseError) as caught:
+    with pytest.raises(YtResponseError, match=r"since tablet .* is not unmounted"):
         client.reshard_table(path, [[], [5], [10]])
-    assert caught.value.contains_code(1706)
     client.unmount_table(path, sync=True)
     client.reshard_table(path, [[], [5], [10]])
     assert client.get(f"{path}/@tablet_count") == 3
@@ -286,6 +297,67 @@ def test_computed_attribute_cannot_be_set(client, tmp, name):
     path = create(client, f"{tmp}/t", mount=False)
     with pytest.raises(YtResponseError, match="cannot be set"):
         client.set(f"{path}/@{name}", 5)
+
+
+FIXED_WHILE_MOUNTED = [
+    ("atomicity", "none", "Cannot change table atomicity mode"),
+    ("in_memory_mode", "compressed", "Cannot change table memory mode"),
+    ("enable_dynamic_store_read", True, "Cannot change dynamic stores readability"),
+    ("replication_factor", 2, "Cannot change storage parameters"),
+    ("vital", False, "Cannot change storage parameters"),
+    ("primary_medium", "default", "Cannot change storage parameters"),
+    ("media", {"default": {"replication_factor": 2}}, "Cannot change storage parameters"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "message"), FIXED_WHILE_MOUNTED)
+def test_setting_that_tablets_are_built_on_waits_for_unmounting(client, tmp, name, value, message):
+    """A mounted tablet, or a frozen one, keeps what it was mounted with."""
+    path = create(client, f"{tmp}/t")
+    for _ in range(2):
+        with pytest.raises(YtResponseError, match=f"{message} since not all tablets") as caught:
+            client.set(f"{path}/@{name}", value)
+        assert caught.value.contains_code(1706)
+        client.freeze_table(path, sync=True)
+    client.unmount_table(path, sync=True)
+    client.set(f"{path}/@{name}", value)
+    assert client.get(f"{path}/@{name}") == value
+    transaction = client.start_transaction()
+    with (
+        client.Transaction(transaction_id=transaction, ping=False),
+        pytest.raises(YtResponseError, match="cannot be performed in transaction"),
+    ):
+        client.set(f"{path}/@{name}", value)
+    client.abort_transaction(transaction)
+
+
+def test_removable_setting_is_not_removed_while_mounted(client, tmp):
+    """Removal is a change like any other."""
+    path = create(client, f"{tmp}/t", enable_dynamic_store_read=True)
+    with pytest.raises(YtResponseError, match="dynamic stores readability"):
+        client.remove(f"{path}/@enable_dynamic_store_read")
+    client.unmount_table(path, sync=True)
+    client.remove(f"{path}/@enable_dynamic_store_read")
+
+
+def test_commit_ordering_belongs_to_unmounted_queues(client, tmp):
+    """A sorted table has no such setting; a queue has it and keeps it while mounted."""
+    path = create(client, f"{tmp}/t", mount=False)
+    assert not client.exists(f"{path}/@commit_ordering")
+    for change in (
+        lambda: client.set(f"{path}/@commit_ordering", "strong"),
+        lambda: create(client, f"{tmp}/s", mount=False, commit_ordering="strong"),
+    ):
+        with pytest.raises(YtResponseError, match='"commit_ordering" cannot be set'):
+            change()
+    queue = create(client, f"{tmp}/q", [VALUE], commit_ordering="strong")
+    assert client.get(f"{queue}/@commit_ordering") == "strong"
+    with pytest.raises(YtResponseError, match="commit ordering mode since not all tablets"):
+        client.set(f"{queue}/@commit_ordering", "weak")
+    client.unmount_table(queue, sync=True)
+    client.set(f"{queue}/@commit_ordering", "weak")
+    with pytest.raises(YtResponseError, match='Error parsing ECommitOrdering value "cool"'):
+        client.set(f"{queue}/@commit_ordering", "cool")
 
 
 def test_auto_trim_config_is_checked(client, tmp):

@@ -32,7 +32,9 @@ _INSTANT = "tablets change state at once, there are no transient states"
 def mount_table(context: Context) -> Any:
     """Mount tablets; with `freeze` they come up frozen."""
     freeze = arguments.flag(context.parameters, "freeze")
-    return _change_state(context, "mount", "frozen" if freeze else "mounted")
+    if freeze:
+        return _change_state(context, "mount_frozen", "frozen")
+    return _change_state(context, "mount", "mounted")
 
 
 @command(
@@ -180,7 +182,7 @@ def _change_state(context: Context, action: states.Action, state: str) -> Any:
             flushing.drop_unflushed(connection, layout, mounted, node.attributes)
         states.change_state(connection, layout, state, node.attributes, indexes)
 
-    return _run(context, change, f"Cannot {action} a static table")
+    return _run(context, change, f"Cannot {action.removesuffix('_frozen')} a static table")
 
 
 def _run(

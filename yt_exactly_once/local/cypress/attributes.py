@@ -113,7 +113,7 @@ def _by_type(view: View, node: Node) -> Computed:
             "target_path": lambda: view.value(node.id),
             "broken": lambda: _is_broken(view, node),
         }
-    if node.type == "table" and node.attributes.get("dynamic"):
+    if _is_dynamic(node):
         return hooks.table_attributes(view.connection, node)
     if node.type in {"file", "table"}:
         return _chunked(view, node)
@@ -214,7 +214,7 @@ def names(view: View, node: Node) -> list[str]:
 def user_attributes(view: View, node: Node) -> dict[str, Any]:
     """Return the attributes that users have made up."""
     system = {*SETTABLE_SYSTEM, *_STORED_SYSTEM}
-    if node.type == "table" and node.attributes.get("dynamic"):
+    if _is_dynamic(node):
         system |= hooks.table_attributes(view.connection, node).keys()
     return {name: value for name, value in node.attributes.items() if name not in system}
 
@@ -234,15 +234,13 @@ def write(view: View, node: Node, steps: Sequence[Step], value: Any) -> None:
     name = attribute_name(steps[0])
     if len(steps) > 1:
         value = values.set_(read(view, node, name), steps[1:], value, f"{node.path}/@{name}")
-    locks.acquire(view, node.id, locks.SHARED, attribute_key=name)
-    clock.touch(view, node.id, "attribute")
-    if (
-        node.type == "table"
-        and node.attributes.get("dynamic")
-        and hooks.set_table_attribute(view.connection, node, name, value)
+    if _is_dynamic(node) and hooks.set_table_attribute(
+        view.connection, node, name, value, in_transaction=view.tx != TRUNK
     ):
         return
     check_settable(view, node, name)
+    locks.acquire(view, node.id, locks.SHARED, attribute_key=name)
+    clock.touch(view, node.id, "attribute")
     view.put_attribute(node.id, name, value)
 
 
@@ -250,9 +248,8 @@ def check_settable(view: View, node: Node, name: str) -> None:
     """Refuse to change a system attribute that cannot be changed."""
     if name in SETTABLE_SYSTEM:
         return
-    dynamic = node.type == "table" and node.attributes.get("dynamic")
     # What a dynamic table computes it has checked itself.
-    known = _common(view, node) if dynamic else computed(view, node)
+    known = _common(view, node) if _is_dynamic(node) else computed(view, node)
     if name in _STORED_SYSTEM or name in known:
         raise YtError(f'Builtin attribute "{name}" cannot be set')
 
@@ -274,6 +271,8 @@ def delete(view: View, node: Node, steps: Sequence[Step], *, force: bool) -> Non
         if force:
             return
         raise YtError(f'Attribute "{name}" is not found', Code.RESOLVE)
+    if _is_dynamic(node):
+        hooks.check_removal(view.connection, node, name, in_transaction=view.tx != TRUNK)
     locks.acquire(view, node.id, locks.SHARED, attribute_key=name)
     view.drop_attribute(node.id, name)
     clock.touch(view, node.id, "attribute")
@@ -294,6 +293,10 @@ def _replace_all(view: View, node: Node, value: Any) -> None:
             delete(view, node, [name], force=True)
     for name, item in value.items():
         write(view, node, [str(name)], item)
+
+
+def _is_dynamic(node: Node) -> bool:
+    return node.type == "table" and bool(node.attributes.get("dynamic"))
 
 
 def _lock_mode(view: View, node: Node) -> str:

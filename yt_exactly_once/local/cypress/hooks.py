@@ -57,6 +57,15 @@ def table_attributes(connection: sqlite3.Connection, node: Node) -> dict[str, Ca
     return tables.table_attributes(connection, node)
 
 
-def set_table_attribute(connection: sqlite3.Connection, node: Node, name: str, value: Any) -> bool:
+def set_table_attribute(
+    connection: sqlite3.Connection, node: Node, name: str, value: Any, *, in_transaction: bool
+) -> bool:
     """Let a dynamic table handle the change of an attribute; tell whether it did."""
-    return tables.set_table_attribute(connection, node, name, value)
+    return tables.set_table_attribute(connection, node, name, value, in_transaction=in_transaction)
+
+
+def check_removal(
+    connection: sqlite3.Connection, node: Node, name: str, *, in_transaction: bool
+) -> None:
+    """Let a dynamic table refuse the removal of an attribute."""
+    tables.check_removal(connection, node, name, in_transaction=in_transaction)

@@ -29,7 +29,6 @@ Attributes = dict[str, "Callable[[], Any]"]
 
 _DEFAULTS: dict[str, Any] = {
     "atomicity": "full",
-    "commit_ordering": "weak",
     "in_memory_mode": "none",
     "optimize_for": "lookup",
     "tablet_balancer_config": {"enable_auto_reshard": True, "enable_auto_tablet_move": True},
@@ -71,6 +70,8 @@ def table_attributes(connection: sqlite3.Connection, node: Node) -> Attributes:
     if layout.sorted:
         attributes["sorted_by"] = attributes["key_columns"]
         attributes["pivot_keys"] = lambda: [list(pivot) for pivot in layout.pivot_keys]
+    else:
+        attributes["commit_ordering"] = lambda: node.attributes.get("commit_ordering", "weak")
     return attributes | queue_status.queue_attributes(connection, node, layout)
 
 

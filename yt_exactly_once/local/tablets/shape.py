@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.tablets import types
 from yt_exactly_once.local.tablets.keys import NULL_KEY
 from yt_exactly_once.local.tablets.layout import TableLayout, quote, save_layout, touch_layout
 from yt_exactly_once.local.tablets.schema import parse_schema, validate_dynamic
+from yt_exactly_once.local.tablets.settings import check_unmounted
 from yt_exactly_once.local.tablets.storage import (
     check_pivots,
     create_history_trigger,
@@ -38,10 +39,10 @@ _WIDENINGS = (
 
 def tablet_range(layout: TableLayout, first: int | None, last: int | None) -> range:
     """Return the tablets between two indexes, both included; None means the end."""
-    if (first is None) != (last is None):
-        raise YtError("First and last tablet indexes must be given together")
-    if first is None or last is None:
+    if first is None and last is None:
         return range(layout.tablet_count)
+    # The server's default of an index that is not given is -1, which only both may have.
+    first, last = (-1 if index is None else index for index in (first, last))
     for name, index in (("First", first), ("Last", last)):
         if not 0 <= index < layout.tablet_count:
             raise YtError(
@@ -74,7 +75,13 @@ def reshard(
     """
     affected = tablet_range(layout, *bounds)
     raw_pivots = parameters.get("pivot_keys")
-    _check_unmounted(layout, "Cannot reshard table", affected)
+    for index in affected:
+        tablet = layout.tablets[index]
+        if tablet.state != "unmounted":
+            raise YtError(
+                f"Cannot reshard table since tablet {tablet.tablet_id} is not unmounted",
+                attributes={"tablet_id": tablet.tablet_id, "state": tablet.state},
+            )
     if layout.sorted:
         pivots = None if raw_pivots is None else parse_pivots(raw_pivots)
         _reshard_sorted(connection, layout, affected, count, pivots)
@@ -93,7 +100,7 @@ def alter(connection: sqlite3.Connection, layout: TableLayout, raw_schema: Any) 
     Raises:
         YtError: 1706 when a tablet is mounted; code 1 when rows would not fit the new schema.
     """
-    _check_unmounted(layout, "Cannot change table schema", range(layout.tablet_count))
+    check_unmounted(layout, "Cannot change table schema")
     schema = validate_dynamic(parse_schema(raw_schema))
     _check_compatible(layout.schema, schema)
     known = dict(zip((c.name for c in layout.columns), layout.sql_names, strict=True))
@@ -110,15 +117,6 @@ def alter(connection: sqlite3.Connection, layout: TableLayout, raw_schema: Any) 
             _extend_keys(connection, tables, added_keys)
         create_history_trigger(connection, altered)
     save_layout(connection, layout.node_id, schema, names, layout.options)
-
-
-def _check_unmounted(layout: TableLayout, action: str, indexes: range) -> None:
-    if any(layout.tablets[index].state != "unmounted" for index in indexes):
-        raise YtError(
-            f"{action} since not all tablets are unmounted",
-            Code.INVALID_TABLET_STATE,
-            {"actual_tablet_state": layout.state, "expected_tablet_state": layout.state},
-        )
 
 
 def _reshard_sorted(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from yt_exactly_once.local import arguments
-from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.store import next_timestamp
 from yt_exactly_once.local.tablets import flushing
 from yt_exactly_once.local.tablets.layout import save_layout
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.local.tablets.layout import TableLayout
 
-Action = Literal["mount", "unmount", "freeze", "unfreeze"]
+Action = Literal["mount", "mount_frozen", "unmount", "freeze", "unfreeze"]
 
 DEFAULT_MAX_ROWS = 100_000
 HARD_MAX_ROWS = 2_000_000
 
 _ALLOWED: dict[str, tuple[str, ...]] = {
     "mount": ("unmounted", "mounted"),
+    "mount_frozen": ("unmounted", "frozen"),
     "unmount": ("mounted", "frozen", "unmounted"),
     "freeze": ("mounted", "frozen"),
     "unfreeze": ("frozen", "mounted"),
@@ -40,10 +41,10 @@ def check_transition(
     for index in indexes:
         tablet = layout.tablets[index]
         if not force and tablet.state not in _ALLOWED[action]:
+            verb = action.removesuffix("_frozen")
             raise YtError(
-                f'Cannot {action} tablet {tablet.tablet_id} while it is in "{tablet.state}" state',
-                Code.INVALID_TABLET_STATE,
-                {"tablet_id": tablet.tablet_id, "state": tablet.state},
+                f'Cannot {verb} tablet {tablet.tablet_id} in "{tablet.state}" state',
+                attributes={"tablet_id": tablet.tablet_id, "state": tablet.state},
             )
 
 

@@ -1,7 +1,8 @@
-"""Life of dynamic tables: creation, removal, copies and the check of their settings.
+"""Life of dynamic tables: creation, removal and copies.
 
 These are the hooks that the Cypress tree calls for nodes that are dynamic tables. It never reads or
-writes rows of clients; a change of shape (schema, tablets) is in `shape`, mounting in `states`.
+writes rows of clients; a change of shape (schema, tablets) is in `shape`, mounting in `states`, and the
+rules of settings are in `settings`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.tablets import settings
 from yt_exactly_once.local.tablets.attributes import table_attributes
 from yt_exactly_once.local.tablets.layout import (
     find_layout,
@@ -42,42 +44,20 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.cypress.tree import Node
     from yt_exactly_once.local.tablets.schema import TableSchema
 
-__all__ = ["copy_table", "create_table", "drop_table", "set_table_attribute", "table_attributes"]
+__all__ = [
+    "check_removal",
+    "copy_table",
+    "create_table",
+    "drop_table",
+    "set_table_attribute",
+    "table_attributes",
+]
 
 MAX_TABLET_COUNT = 10_000
 
 _SHAPE_ATTRIBUTES = frozenset(
     ("schema", "dynamic", "tablet_count", "pivot_keys", "trimmed_row_counts")
 ) | {"cumulative_data_weights"}
-_CHOICES = {
-    "atomicity": ("full", "none"),
-    "commit_ordering": ("weak", "strong"),
-    "in_memory_mode": ("none", "compressed", "uncompressed"),
-    "optimize_for": ("lookup", "scan"),
-}
-_READ_ONLY = frozenset(
-    (
-        "schema",
-        "schema_mode",
-        "dynamic",
-        "sorted",
-        "sorted_by",
-        "key_columns",
-        "unique_keys",
-        "tablets",
-        "tablet_count",
-        "tablet_state",
-        "actual_tablet_state",
-        "expected_tablet_state",
-        "pivot_keys",
-        "row_count",
-        "queue_status",
-        "queue_partitions",
-        "queue_consumer_status",
-        "queue_consumer_partitions",
-        "tablet_statistics",
-    )
-)
 
 
 def create_table(
@@ -107,7 +87,7 @@ def create_table(
     schema = validate_dynamic(schema)
     kept = {name: value for name, value in attributes.items() if name not in _SHAPE_ATTRIBUTES}
     for name, value in kept.items():
-        _check_setting(name, value)
+        settings.check_value(name, value, is_sorted=schema.is_sorted)
     names = sql_names(schema)
     create_storage(connection, node_id, schema, names)
     save_layout(connection, node_id, schema, names, options_of(kept))
@@ -161,19 +141,31 @@ def copy_table(connection: sqlite3.Connection, source_node_id: str, new_node_id:
 
 
 def set_table_attribute(
-    _connection: sqlite3.Connection, _node: Node, name: str, value: Any
+    connection: sqlite3.Connection, node: Node, name: str, value: Any, *, in_transaction: bool
 ) -> bool:
     """Check a setting of a dynamic table; False leaves storing it to the tree.
 
     Settings act from the next mount or remount on, as on a real cluster.
 
     Raises:
-        YtError: the attribute is computed, or the value is not allowed.
+        YtError: the attribute is computed or fixed now, or the value is not allowed.
     """
-    if name in _READ_ONLY:
-        raise YtError(f'Builtin attribute "{name}" cannot be set')
-    _check_setting(name, value)
+    layout = load_layout(connection, node.id, node.path)
+    settings.check_change(layout, name, in_transaction=in_transaction)
+    settings.check_value(name, value, is_sorted=layout.sorted)
     return False
+
+
+def check_removal(
+    connection: sqlite3.Connection, node: Node, name: str, *, in_transaction: bool
+) -> None:
+    """Refuse to remove a setting that is fixed now.
+
+    Raises:
+        YtError: as `set_table_attribute`.
+    """
+    layout = load_layout(connection, node.id, node.path)
+    settings.check_change(layout, name, in_transaction=in_transaction)
 
 
 def _create_tablets(
@@ -210,26 +202,3 @@ def _service_schema(attributes: dict[str, Any]) -> TableSchema | None:
     if attributes.get("treat_as_queue_producer"):
         return PRODUCER_SCHEMA
     return None
-
-
-def _check_setting(name: str, value: Any) -> None:
-    if name in _CHOICES and value not in _CHOICES[name]:
-        raise YtError(f'Error parsing attribute "{name}": "{value}" is not one of {_CHOICES[name]}')
-    if name == "mount_config" and not isinstance(value, dict):
-        raise YtError('Error parsing attribute "mount_config": expected a map')
-    if name == "max_rows_per_transaction" and (not isinstance(value, int) or value < 1):
-        raise YtError('Error parsing attribute "max_rows_per_transaction": expected a positive int')
-    if name == "auto_trim_config":
-        _check_auto_trim(value)
-
-
-def _check_auto_trim(value: Any) -> None:
-    if not isinstance(value, dict):
-        raise YtError('Error parsing attribute "auto_trim_config": expected a map')
-    lifetime = arguments.integer(value, "retained_lifetime_duration", 0)
-    if lifetime % 1000:
-        raise YtError(
-            'The value of "retained_lifetime_duration" must be a multiple of 1000 (one second)'
-        )
-    if arguments.integer(value, "retained_rows", 0) < 0:
-        raise YtError('The value of "retained_rows" must not be negative')
