@@ -340,7 +340,7 @@ def _offsets(
     for tablet in queue.tablets:
         partition = partition_of(consumer, found.consumer.consumer_name, found.queue, tablet.index)
         key = validation.encode_keys(consumer, [partition.key()])
-        check_readable(consumer.tablets_of(consumer.encode_keys(key.data)))
+        check_readable(consumer, consumer.tablets_of(consumer.encode_keys(key.data)))
         offsets.append(read_offset(connection, partition)[0])
     return offsets
 
