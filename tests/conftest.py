@@ -33,7 +33,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if log := missing_archive(terminalreporter.config.cache.mkdir("class-data")):
+    reports = [report for kind in terminalreporter.stats.values() for report in kind]
+    started = any("tests/crash/" in getattr(report, "nodeid", "") for report in reports)
+    if started and (log := missing_archive(terminalreporter.config.cache.mkdir("class-data"))):
         terminalreporter.write_line(f"Spark started slowly: no class-data archive, see {log}")
 
 
