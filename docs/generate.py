@@ -238,7 +238,15 @@ A frame is compared with its table before the first row. Every pair of types is 
 - **refused**: a `SchemaMismatchError` that names what to do.
 
 Nothing is ever rounded, cut or wrapped. NaN and the infinities pass in `float` and `double`, not as a key.
-Both wire formats carry the same values, bit for bit.
+In a key 0.0 and -0.0 are one value, for the cluster and for the sink.
+
+Both wire formats carry the same values, bit for bit. Some proxies store a few types wrongly when they arrive as
+Arrow, without an error: `yson` (`any`), and decimals of more than 35 digits. No proxy takes `interval64`. A
+table with such a column is written as YSON. `wire_format="arrow"` is then refused (`ConfigError`). Inside a
+list, a struct or another composite type they travel safely.
+
+A string, a composite value or a `yson` value may have 16 MiB, a row must weigh less than 128 MiB. Longer ones are
+found before anything is sent.
 
 Column names that begin with `{reserved}`, in any case, belong to the sink. It refuses a DataFrame with
 such a column (`SchemaMismatchError`), since Spark would overwrite the column without a word.
@@ -250,6 +258,7 @@ such a column (`SchemaMismatchError`), since Spark would overwrite the column wi
 {simple}
 
 - `string` is read as `binary` with the option `binary_strings`, for strings that are not UTF-8.
+- `json` must be valid JSON. Its numbers must fit a double, and its surrogates must come in pairs.
 - Dates and timestamps before 1970 need the types with 32 and 64 in their names.
 - A decimal of more than 38 digits has no type in Spark and is refused.
 - SPYT reads `uuid` as text and `interval` as `bigint`. What else stock Spark has a type for is read alike.
@@ -267,7 +276,8 @@ Each is read as the type beside it, and written from the same; their parts follo
 - A variant has one field per alternative, of which exactly one is not null.
 - An optional inside an optional is a struct of one field, so that its two nulls differ.
 - `yson` (`any`) is read as the bytes of its binary YSON. Numbers, strings, arrays, maps and structs are
-  written into it as plain YSON.
+  written into it as plain YSON. Bytes must be exactly one YSON value; text YSON becomes binary. Refused are
+  attributes at its top, a map with a key twice, and a number outside the range of double.
 - Without `parsing_type_v3` a column is read by its older `type`, where composites are `any`.
 
 ## Tables made for a frame

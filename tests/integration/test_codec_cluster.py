@@ -9,6 +9,7 @@ import pytest
 
 from yt_exactly_once.codec.rows import WireFormat, decode, encode, encode_empty
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, check_frame
+from yt_exactly_once.codec.types import arrow_obstacle, parse_type
 from yt_exactly_once.commit.parts import Payload
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.ytsaurus.client import Connection
@@ -67,7 +68,12 @@ CASES = {
 def test_rows_of_every_type_come_back_as_they_were(cluster, client, tmp, wire):
     """What a sink writes, a source reads: values, nulls and their order."""
     schema = [{"name": "id", "type_v3": "int64"}]
-    schema += [{"name": name, "type_v3": optional(kind)} for name, (kind, _) in CASES.items()]
+    cases = {
+        name: case
+        for name, case in CASES.items()
+        if wire is WireFormat.YSON or arrow_obstacle(parse_type(case[0])) is None
+    }
+    schema += [{"name": name, "type_v3": optional(kind)} for name, (kind, _) in cases.items()]
     path = f"{tmp}/queue"
     client.create("table", path, attributes={"dynamic": True, "schema": schema})
     client.mount_table(path, sync=True)
@@ -75,7 +81,7 @@ def test_rows_of_every_type_come_back_as_they_were(cluster, client, tmp, wire):
 
     table = TableSchema.from_yt(describe_table(connection, path).schema)
     frame = arrow_schema_of(table, binary_strings=True)
-    full = {name: value for name, (_, value) in CASES.items()}
+    full = {name: value for name, (_, value) in cases.items()}
     batch = pa.RecordBatch.from_pylist([{"id": 1} | full, {"id": 2}, {"id": 3} | full], frame)
     plan = check_frame(frame, table, target=path, sorted=False)
     payloads = [encode_empty(plan, wire), encode(batch, plan, wire, tablet_index=0)]
@@ -86,5 +92,7 @@ def test_rows_of_every_type_come_back_as_they_were(cluster, client, tmp, wire):
     pulled = decode(pull_rows(connection, path, None, 0, 0, 10), frame)
     assert pulled.to_pylist() == batch.to_pylist()
     # A null must be one to a query too; of `any` columns an insert makes a value, unless told not to.
-    nulls = client.select_rows(f"id from [{path}] where is_null([any]) and is_null([list])")
-    assert [row["id"] for row in nulls] == [2]
+    for name in ("any", "list"):
+        if name in cases:
+            nulls = client.select_rows(f"id from [{path}] where is_null([{name}])")
+            assert [row["id"] for row in nulls] == [2]

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 import yt.yson
 
-from yt_exactly_once.codec import rejects, rows
+from yt_exactly_once.codec import limits, rejects
 from yt_exactly_once.codec.rejects import Fault, Rejects, find_faults, without
 from yt_exactly_once.codec.rows import WireFormat, encode
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, check_frame
@@ -128,7 +128,7 @@ def test_key_that_is_no_number_is_found(wire):
 def test_string_that_is_too_long_is_found(wire):
     """The cluster would refuse the commit."""
     plan = planned("string", pa.binary())
-    given = batch([b"x" * rows.LONGEST_VALUE, b"x" * (rows.LONGEST_VALUE + 1)], pa.binary())
+    given = batch([b"x" * limits.LONGEST_VALUE, b"x" * (limits.LONGEST_VALUE + 1)], pa.binary())
     (fault,) = find_faults(given, plan, wire, "")
     assert (fault.row, fault.reason) == (1, "x as string: it is longer than 16 MiB")
     assert described(given, [fault])[0]["row"] is None
@@ -137,7 +137,7 @@ def test_string_that_is_too_long_is_found(wire):
 @BOTH
 def test_row_that_is_too_heavy_is_found(wire, monkeypatch):
     """Though each of its values may pass."""
-    monkeypatch.setattr(rows, "HEAVIEST_ROW", 1_000)
+    monkeypatch.setattr(limits, "HEAVIEST_ROW", 1_000)
     plan, given = planned("string", pa.binary()), batch([b"x" * 900, b"x" * 1_001], pa.binary())
     with pytest.raises(EncodingError, match="heavier than"):
         encode(given, plan, wire)

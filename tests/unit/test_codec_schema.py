@@ -65,7 +65,7 @@ def test_fitting_frame_is_planned_in_the_order_of_the_table():
         column("b"),
     )
     assert plan.names == ("a", "b")
-    assert plan.arrow_obstacles == ()
+    assert plan.arrow_obstacles == {}
     assert pickle.loads(pickle.dumps(plan)) == plan
 
 
@@ -151,14 +151,28 @@ def test_system_column_that_clients_may_write_is_written():
     assert checked(frame, *columns, is_sorted=True).names == ("k", "v", "$ttl")
 
 
-def test_interval64_column_stands_in_the_way_of_arrow():
-    """The cluster takes such a column as YSON only, unless it is inside a composite one."""
-    frame = {"a": pa.duration("us"), "b": pa.list_(pa.duration("us"))}
+@pytest.mark.parametrize(
+    ("description", "arrow", "reason"),
+    [
+        ("interval64", pa.duration("us"), "no proxy takes"),
+        ("yson", pa.binary(), "bytes of any values as strings"),
+        ({"type_name": "tagged", "tag": "t", "item": "yson"}, pa.int64(), "any values as strings"),
+        ({"type_name": "decimal", "precision": 36, "scale": 2}, pa.decimal128(36, 2), "as text"),
+        ({"type_name": "decimal", "precision": 35, "scale": 2}, pa.decimal128(35, 2), None),
+    ],
+)
+def test_columns_that_some_proxies_store_wrongly_stand_in_the_way_of_arrow(
+    description, arrow, reason
+):
+    """Such a column goes as YSON, unless it is inside a composite one: that is YSON in any case."""
+    frame = {"a": arrow, "b": pa.list_(arrow)}
     columns = [
-        column("a", optional("interval64")),
-        column("b", {"type_name": "list", "item": optional("interval64")}),
+        column("a", optional(description)),
+        column("b", {"type_name": "list", "item": optional(description)}),
     ]
-    assert checked(frame, *columns).arrow_obstacles == ("a",)
+    found = checked(frame, *columns).arrow_obstacles
+    assert list(found) == (["a"] if reason else [])
+    assert reason is None or reason in found["a"]
 
 
 def test_read_schema_remembers_what_the_columns_are():

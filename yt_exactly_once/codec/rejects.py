@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from yt_exactly_once.codec.limits import TOO_HEAVY, heavy_rows
 from yt_exactly_once.codec.reserved import is_reserved
 from yt_exactly_once.codec.rows import (
-    TOO_HEAVY,
     WireFormat,
     check_column,
     coordinates,
     encode,
-    heavy_rows,
 )
 from yt_exactly_once.codec.scalars import UnfitValueError
 from yt_exactly_once.codec.schema import TableSchema, WritePlan, check_frame
@@ -140,8 +139,10 @@ def find_faults(
         for place, reason in _unfit(part, column, wire):
             row = int(rows[place])
             found.setdefault(row, Fault(row, column.name, reason))
-    for row in heavy_rows(batch, plan):
-        found.setdefault(row, Fault(row, plan.columns[0].name, TOO_HEAVY))
+    fitting = np.setdiff1d(with_values, np.fromiter(found, np.int64, len(found)))
+    for place in heavy_rows(batch.take(pa.array(fitting)), plan):
+        row = int(fitting[place])
+        found[row] = Fault(row, plan.columns[0].name, TOO_HEAVY)
     return [found[row] for row in sorted(found)]
 
 

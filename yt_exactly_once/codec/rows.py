@@ -9,13 +9,20 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from yt_exactly_once.codec.buffers import scalar
+from yt_exactly_once.codec.limits import (
+    TOO_HEAVY,
+    check_encoded,
+    check_given,
+    heavy_rows,
+    may_be_heavy,
+)
 from yt_exactly_once.codec.reading import present
 from yt_exactly_once.codec.scalars import (
+    IS_NULL,
     NOT_UTF8,
     UnfitValueError,
     check_nulls,
@@ -41,6 +48,7 @@ from yt_exactly_once.codec.types import (
     required,
 )
 from yt_exactly_once.codec.yson_parts import (
+    ENTITY,
     constant,
     integer_literal,
     integers,
@@ -60,11 +68,6 @@ SEQUENCE_NUMBER = "$sequence_number"
 # How an Arrow request says that a binary column holds YSON.
 _HOLDS_YSON = {b"YtType": b"yson"}
 
-LONGEST_VALUE = 16 << 20
-HEAVIEST_ROW = 128 << 20
-"""Limits of dynamic tables, in bytes (`row_base.h`, `ValidateClientDataRow`)."""
-
-TOO_HEAVY = f"the row is heavier than {HEAVIEST_ROW >> 20} MiB"
 _LONGEST_SHOWN = 200
 
 
@@ -96,26 +99,35 @@ def encode(
         EncodingError: a value that its column cannot take.
         ConfigError: the format cannot carry one of the columns.
     """
+    if wire is WireFormat.ARROW:
+        payload = _as_arrow(batch, plan, tablet_index, sequence_numbers)
+    else:
+        payload = whole(_as_yson(batch, plan, tablet_index, sequence_numbers))
+    if may_be_heavy(payload, plan):
+        _require_light(batch, plan)
+    return payload
+
+
+def _require_light(batch: pa.RecordBatch, plan: WritePlan) -> None:
     heavy = heavy_rows(batch, plan)
     if heavy:
         raise EncodingError(
             f"A row cannot be written: {TOO_HEAVY}",
-            remedy="Shorten its strings in the query, or filter it out",
+            remedy="Shorten its strings in the query, filter it out, or give the sink reject_to=",
             target=plan.target,
             **coordinates(batch, heavy[0]),
         )
-    if wire is WireFormat.ARROW:
-        return _as_arrow(batch, plan, tablet_index, sequence_numbers)
-    return whole(_as_yson(batch, plan, tablet_index, sequence_numbers))
 
 
 def row_fragments(batch: pa.RecordBatch, plan: WritePlan) -> pa.LargeBinaryArray:
-    """Encode every row on its own, as a fragment of YSON; rows are equal where their bytes are.
+    """Encode every row on its own, as a fragment of YSON.
+
+    Keys have equal bytes where the cluster takes them for one key (`CompareDoubleValues`: 0.0 is -0.0).
 
     Raises:
         EncodingError: a value that its column cannot take.
     """
-    return _as_yson(batch, plan, None, None)
+    return _as_yson(batch, plan, None, None, key_shape=Shape.KEY)
 
 
 def joined(fragments: pa.LargeBinaryArray) -> bytes:
@@ -156,10 +168,10 @@ def _as_arrow(
 
 
 def _arrow_fields(plan: WritePlan) -> list[pa.Field]:
-    if plan.arrow_obstacles:
+    for name, reason in plan.arrow_obstacles.items():
         raise ConfigError(
-            f"An Arrow request cannot carry the interval64 column {plan.arrow_obstacles[0]}",
-            remedy="Write this table as YSON",
+            f"The column {name} cannot be sent as Arrow: {reason}",
+            remedy="Use wire_format='auto', which writes such a table as YSON, or 'yson'",
             target=plan.target,
         )
     return [_arrow_field(column) for column in plan.columns]
@@ -185,6 +197,8 @@ def _as_yson(
     plan: WritePlan,
     tablet_index: int | pa.IntegerArray | None,
     sequence_numbers: pa.Int64Array | None,
+    *,
+    key_shape: Shape = Shape.NAMED,
 ) -> pa.LargeBinaryArray:
     opening = b"{"
     if isinstance(tablet_index, int):
@@ -195,7 +209,9 @@ def _as_yson(
     if sequence_numbers is not None:
         parts += [_key(SEQUENCE_NUMBER), integers(sequence_numbers), b";"]
     for column in plan.columns:
-        parts += [_key(column.name), _converted(batch, plan, column, WireFormat.YSON), b";"]
+        shape = key_shape if column.is_key else Shape.NAMED
+        values = _converted(batch, plan, column, WireFormat.YSON, shape)
+        parts += [_key(column.name), values, b";"]
     return join(*parts, b"};")
 
 
@@ -210,18 +226,16 @@ def _plain(array: pa.Array, logical: LogicalType) -> pa.Array:
     return to_plain(array, bare)
 
 
-def _stored(array: pa.Array, logical: LogicalType) -> pa.Array:
-    """Encode as the cluster keeps such values; there, null is no value but its absence."""
-    stored = fragments(array, logical, Shape.POSITIONAL).cast(pa.binary())
+def _stored(encoded: pa.Array) -> pa.Array:
+    """Return values as the cluster keeps them; there, null is no value but its absence."""
+    stored = encoded.cast(pa.binary())
     is_null = pc.equal(stored, scalar(b"#", pa.binary()))
     return pc.if_else(is_null, scalar(None, pa.binary()), stored)
 
 
-def _named(array: pa.Array, logical: LogicalType) -> pa.Array:
-    return fragments(array, logical, Shape.NAMED)
-
-
-def check_column(batch: pa.RecordBatch, column: ColumnSchema, wire: WireFormat) -> pa.Array:
+def check_column(
+    batch: pa.RecordBatch, column: ColumnSchema, wire: WireFormat, shape: Shape = Shape.NAMED
+) -> pa.Array:
     """Convert one column, only to see whether all its values can be written.
 
     Raises:
@@ -230,18 +244,35 @@ def check_column(batch: pa.RecordBatch, column: ColumnSchema, wire: WireFormat) 
     array = batch.column(column.name)
     if column.is_key:
         _check_key(array, column)
-    _check_length(array)
-    if wire is WireFormat.YSON:
-        return _named(array, column.type)
-    return (_plain if is_simple(column.type) else _stored)(array, column.type)
+    if is_simple(column.type):
+        check_given(array)
+        if wire is WireFormat.YSON:
+            return fragments(array, column.type, shape)
+        return _plain(array, column.type)
+    encoded = fragments(array, column.type, shape if wire is WireFormat.YSON else Shape.POSITIONAL)
+    check_encoded(encoded, array, column)
+    if not column.nullable:
+        # Bytes may be the YSON of null.
+        _require_no_entity(encoded)
+    return encoded if wire is WireFormat.YSON else _stored(encoded)
+
+
+def _require_no_entity(encoded: pa.Array) -> None:
+    row = first_true(pc.equal(encoded, ENTITY))
+    if row is not None:
+        raise UnfitValueError(row, IS_NULL)
 
 
 def _converted(
-    batch: pa.RecordBatch, plan: WritePlan, column: ColumnSchema, wire: WireFormat
+    batch: pa.RecordBatch,
+    plan: WritePlan,
+    column: ColumnSchema,
+    wire: WireFormat,
+    shape: Shape = Shape.NAMED,
 ) -> pa.Array:
     """Convert one column, telling of an unfit value where it is and where it came from."""
     try:
-        return check_column(batch, column, wire)
+        return check_column(batch, column, wire, shape)
     except UnfitValueError as error:
         array = batch.column(column.name)
         shown = None
@@ -256,33 +287,6 @@ def _converted(
             value=shown,
             **coordinates(batch, error.row),
         ) from error
-
-
-def _check_length(array: pa.Array) -> None:
-    if array.nbytes > LONGEST_VALUE and _has_bytes(array):
-        row = first_true(pc.greater(pc.binary_length(array), LONGEST_VALUE))
-        if row is not None:
-            raise UnfitValueError(row, f"it is longer than {LONGEST_VALUE >> 20} MiB")
-
-
-def _has_bytes(array: pa.Array) -> bool:
-    kind = array.type
-    return bool(
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-    )
-
-
-def heavy_rows(batch: pa.RecordBatch, plan: WritePlan) -> list[int]:
-    """Return the rows whose strings alone are too heavy for a dynamic table."""
-    arrays = [batch.column(column.name) for column in plan.columns]
-    strings = [array for array in arrays if _has_bytes(array)]
-    if sum(array.nbytes for array in strings) <= HEAVIEST_ROW:
-        return []
-    weights = sum(np.asarray(pc.fill_null(pc.binary_length(array), 0), int) for array in strings)
-    return [int(row) for row in np.flatnonzero(weights > HEAVIEST_ROW)]
 
 
 def _check_key(array: pa.Array, column: ColumnSchema) -> None:

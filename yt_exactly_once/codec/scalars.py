@@ -8,7 +8,9 @@ rounded, cut or wrapped, it is an `UnfitValueError`.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import math
+import re
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,11 +49,13 @@ _PLAIN = {
     "void": pa.null(),
 }
 
+IS_NULL = "it is null, and null is not allowed here"
 NOT_UTF8 = "its bytes are not valid UTF-8"
 TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 SECONDS = ("datetime", "datetime64")
 UUID_BYTES = 16
 _WIDEST_DECIMAL128 = 38
+_MAY_BE_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class UnfitValueError(Exception):
@@ -128,7 +132,7 @@ def check_nulls(array: pa.Array, logical: LogicalType, whole: pa.Array | None = 
     missing = array.is_null()
     row = first_true(missing if whole is None else pc.and_(missing, whole.is_valid()))
     if row is not None:
-        raise UnfitValueError(row, "it is null, and null is not allowed here")
+        raise UnfitValueError(row, IS_NULL)
 
 
 def converted(array: pa.Array, convert: Callable[[pa.Array], pa.Array], problem: str) -> pa.Array:
@@ -230,14 +234,38 @@ def _require_json(texts: pa.Array) -> None:
         if text is None:
             continue
         try:
-            json.loads(text.decode(), parse_constant=_no_constant)
+            parsed = json.loads(
+                text.decode(),
+                parse_float=_in_range,
+                parse_int=_in_range,
+                parse_constant=_no_constant,
+            )
+        except OverflowError:
+            raise UnfitValueError(row, "it has a number outside the range of double") from None
         except (ValueError, RecursionError):
             # Not chained: the parser's error quotes the text.
             raise UnfitValueError(row, "it is not valid JSON") from None
+        if _MAY_BE_SURROGATE.search(text) and not _is_text(parsed):
+            raise UnfitValueError(row, "it has half of a surrogate pair")
 
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"JSON has no {name}")
+
+
+def _in_range(number: str) -> float:
+    value = float(number)
+    if math.isinf(value):
+        raise OverflowError
+    return value
+
+
+def _is_text(parsed: Any) -> bool:
+    try:
+        json.dumps(parsed, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def require_utf8(array: pa.Array) -> pa.Array:

@@ -16,12 +16,11 @@ from yt_exactly_once.codec.arrow_types import arrow_type_of, logical_type_of
 from yt_exactly_once.codec.pairs import Fit, judge
 from yt_exactly_once.codec.types import (
     LogicalType,
-    SimpleType,
+    arrow_obstacle,
     is_nullable,
     parse_column_type,
     parse_type,
     render_type,
-    required,
 )
 from yt_exactly_once.errors import SchemaMismatchError
 
@@ -287,13 +286,10 @@ class WritePlan:
         return replace(self, columns=tuple(column for column in self.columns if column.is_key))
 
     @property
-    def arrow_obstacles(self) -> tuple[str, ...]:
-        """The columns that no Arrow request can carry; with any, rows must go as YSON."""
-        return tuple(
-            column.name
-            for column in self.columns
-            if required(column.type) == SimpleType("interval64")
-        )
+    def arrow_obstacles(self) -> dict[str, str]:
+        """The columns that an Arrow request cannot carry safely, and why; with any, rows go as YSON."""
+        reasons = ((column.name, arrow_obstacle(column.type)) for column in self.columns)
+        return {name: reason for name, reason in reasons if reason is not None}
 
 
 @dataclass(frozen=True, slots=True)

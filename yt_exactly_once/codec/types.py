@@ -63,6 +63,8 @@ SIMPLE_NAMES = frozenset(
 
 MAX_DECIMAL_PRECISION = 76
 
+_MOST_ARROW_DIGITS = 35
+
 
 @dataclass(frozen=True, slots=True)
 class SimpleType:
@@ -213,6 +215,24 @@ def is_simple(logical: LogicalType) -> bool:
     """Tell whether a column of the type holds plain values: neither composite nor `yson`."""
     bare = required(logical)
     return isinstance(bare, DecimalType) or (isinstance(bare, SimpleType) and bare.name != "yson")
+
+
+def arrow_obstacle(logical: LogicalType) -> str | None:
+    """Say why values of a column should not be sent as Arrow, or return None.
+
+    Some versions of the proxy (`arrow_parser.cpp`) store such values wrongly without an error, so that
+    nothing short of a committed row could tell. Composite types are right in all of them: they travel as
+    binary YSON, and what is inside does not matter.
+    """
+    match required(logical):
+        case SimpleType("interval64"):
+            return "no proxy takes interval64 as Arrow"
+        case SimpleType("yson"):
+            return "older proxies store the bytes of any values as strings"
+        case DecimalType(precision) if precision > _MOST_ARROW_DIGITS:
+            return f"older proxies store decimals of more than {_MOST_ARROW_DIGITS} digits as text"
+        case _:
+            return None
 
 
 def parse_type(description: Any, *, column: str | None = None) -> LogicalType:

@@ -70,9 +70,16 @@ def integers(array: pa.Array) -> pa.Array:
     return _varints(_zigzag(_numbers(array, np.int64)), _INT64)
 
 
-def doubles(array: pa.Array) -> pa.Array:
-    """Encode floating-point numbers, NaN and the infinities included."""
+def doubles(array: pa.Array, *, canonical: bool = False) -> pa.Array:
+    """Encode floating-point numbers, NaN and the infinities included.
+
+    Args:
+        array: the numbers.
+        canonical: encode numbers alike that the cluster takes for the same key: both zeros, and every NaN.
+    """
     values = _numbers(array.cast(pa.float64()), np.float64)
+    if canonical:
+        values = np.where(np.isnan(values), np.nan, values + 0.0)
     matrix = np.empty((len(values), 9), np.uint8)
     matrix[:, 0] = _DOUBLE
     matrix[:, 1:] = values.astype("<f8", copy=False).view(np.uint8).reshape(-1, 8)

@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from yt_exactly_once.codec import bindings, decimals
+from yt_exactly_once.codec import decimals
 from yt_exactly_once.codec.arrow_types import NESTED_VALUE, variant_field
+from yt_exactly_once.codec.buffers import to_numpy
 from yt_exactly_once.codec.pairs import struct_fields
 from yt_exactly_once.codec.scalars import UnfitValueError, check_nulls, to_plain
 from yt_exactly_once.codec.types import (
@@ -48,6 +49,12 @@ from yt_exactly_once.codec.yson_parts import (
     string_literal,
     strings,
 )
+from yt_exactly_once.codec.yson_text import (
+    REPEATED_KEY,
+    UnfitYsonError,
+    comparable,
+    to_binary,
+)
 
 Offsets = npt.NDArray[np.int64]
 
@@ -62,6 +69,8 @@ class Shape(Enum):
     """As maps and by name: rows of YSON."""
     POSITIONAL = auto()
     """As lists and by index: values the cluster stores as they are."""
+    KEY = auto()
+    """By name, and what the cluster takes for one key has the same bytes: it has one zero, and one NaN."""
 
 
 def fragments(array: pa.Array, logical: LogicalType, shape: Shape) -> pa.Array:
@@ -77,7 +86,7 @@ def fragments(array: pa.Array, logical: LogicalType, shape: Shape) -> pa.Array:
     if array.null_count == 0:
         return _present(array, bare, shape)
     if isinstance(bare, SimpleType | DecimalType) and bare != SimpleType("yson"):
-        return or_entity(_scalar(to_plain(array, bare), bare), array)
+        return or_entity(_scalar(to_plain(array, bare), bare, shape), array)
     return _around_nulls(array, lambda present: _present(present, bare, shape))
 
 
@@ -108,9 +117,9 @@ def _present(  # noqa: PLR0911 - a case per kind
     """Encode an array without nulls."""
     match bare:
         case SimpleType("yson"):
-            return _free(array)
+            return _free(array, shape)
         case SimpleType() | DecimalType():
-            return _scalar(to_plain(array, bare), bare)
+            return _scalar(to_plain(array, bare), bare, shape)
         case OptionalType(item):
             return join(b"[", _part(array.field(0), item, shape, f".{NESTED_VALUE}"), b";]")
         case ListType(item):
@@ -125,7 +134,7 @@ def _present(  # noqa: PLR0911 - a case per kind
             raise AssertionError(f"{other} is not a logical type")
 
 
-def _scalar(plain: pa.Array, bare: SimpleType | DecimalType) -> pa.Array:
+def _scalar(plain: pa.Array, bare: SimpleType | DecimalType, shape: Shape) -> pa.Array:
     if isinstance(bare, DecimalType):
         return fixed_strings(decimals.to_stored(plain))
     if bare.name in NOTHING:
@@ -133,7 +142,7 @@ def _scalar(plain: pa.Array, bare: SimpleType | DecimalType) -> pa.Array:
     if pa.types.is_integer(plain.type):
         return integers(plain)
     if pa.types.is_floating(plain.type):
-        return doubles(plain)
+        return doubles(plain, canonical=shape is Shape.KEY)
     return booleans(plain) if pa.types.is_boolean(plain.type) else strings(plain)
 
 
@@ -185,7 +194,7 @@ def _part(array: pa.Array, logical: LogicalType, shape: Shape, step: str) -> pa.
 
 
 def _struct(array: pa.Array, bare: StructType | TupleType, shape: Shape) -> pa.Array:
-    named = isinstance(bare, StructType) and shape is Shape.NAMED
+    named = isinstance(bare, StructType) and shape is not Shape.POSITIONAL
     parts: list[pa.Array | bytes] = [b"{" if named else b"["]
     for name, logical in struct_fields(bare).items():
         place = array.type.get_field_index(name)
@@ -215,7 +224,7 @@ def _variant(array: pa.Array, bare: VariantType, shape: Shape) -> pa.Array:
             field = field.flatten()[0]
         logical = one.type if is_nullable(one.type) else OptionalType(one.type)
         value = _part(field, logical, shape, f".{name}")
-        by_name = bare.named and shape is Shape.NAMED
+        by_name = bare.named and shape is not Shape.POSITIONAL
         tag = string_literal(one.name.encode()) if by_name else integer_literal(index)
         count += np.asarray(valid)
         body = join(b"[" + tag + b";", value, b";]")
@@ -226,55 +235,74 @@ def _variant(array: pa.Array, bare: VariantType, shape: Shape) -> pa.Array:
     return pc.coalesce(*chosen) if chosen else constant(b"", 0)
 
 
-def _free(array: pa.Array) -> pa.Array:
-    """Encode a column for `yson`: bytes are YSON already and are checked, the rest is plain.
+def _free(array: pa.Array, shape: Shape) -> pa.Array:
+    """Encode a column for `yson`: bytes are YSON already and made binary, the rest is plain.
 
     Structs and maps become YSON maps.
     """
     kind = array.type
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        for row, value in enumerate(array.to_pylist()):
-            if value is not None:
-                _check_yson(row, value)
-        return or_entity(pc.fill_null(array.cast(BYTES), b"#"), array)
-    return _plain(array)
+        given = array.to_pylist()
+        made = [_binary_yson(row, value, shape) for row, value in enumerate(given)]
+        if any(one is not value for one, value in zip(made, given, strict=True)):
+            array = pa.array(made, BYTES)
+        return array.cast(BYTES)
+    return _plain(array, shape)
 
 
-def _check_yson(row: int, value: bytes) -> None:
-    try:
-        bindings.parse_value(value)
-    except ValueError as error:
-        raise UnfitValueError(row, "its bytes are not one YSON value") from error
+def _binary_yson(row: int, value: bytes, shape: Shape) -> bytes:
     if value.lstrip().startswith(b"<"):
         raise UnfitValueError(row, "a column value cannot have attributes at its top")
+    try:
+        binary = to_binary(value)
+    except UnfitYsonError as error:
+        raise UnfitValueError(row, str(error)) from error
+    return comparable(binary) if shape is Shape.KEY else binary
 
 
-def _plain(array: pa.Array) -> pa.Array:  # noqa: PLR0911 - a line per kind
+def _plain(array: pa.Array, shape: Shape) -> pa.Array:  # noqa: PLR0911 - a line per kind
     kind = array.type
     if pa.types.is_null(kind):
         return constant(b"#", len(array))
     if array.null_count:
-        return _around_nulls(array, _plain)
+        return _around_nulls(array, lambda present: _plain(present, shape))
     if pa.types.is_integer(kind):
         return integers(array)
     if pa.types.is_floating(kind):
-        return doubles(array)
+        return doubles(array, canonical=shape is Shape.KEY)
     if pa.types.is_boolean(kind):
         return booleans(array)
     if pa.types.is_map(kind):
-        offsets, keys, values = _entries(array)
-        return join(b"{", spans(join(strings(keys), b"=", _plain(values), b";"), offsets), b"}")
+        return _plain_map(array, shape)
     if pa.types.is_struct(kind):
-        return join(constant(b"{", len(array)), *_plain_members(array), b"}")
+        return join(constant(b"{", len(array)), *_plain_members(array, shape), b"}")
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         offsets = _offsets(array)
-        items = _plain(array.values[int(offsets[0]) : int(offsets[-1])])
+        items = _plain(array.values[int(offsets[0]) : int(offsets[-1])], shape)
         return join(b"[", spans(join(items, b";"), offsets - offsets[0]), b"]")
     return strings(array)
 
 
-def _plain_members(array: pa.Array) -> Iterable[pa.Array | bytes]:
+def _plain_map(array: pa.Array, shape: Shape) -> pa.Array:
+    offsets, keys, values = _entries(array)
+    _require_distinct(keys, offsets)
+    return join(b"{", spans(join(strings(keys), b"=", _plain(values, shape), b";"), offsets), b"}")
+
+
+def _require_distinct(keys: pa.Array, offsets: Offsets) -> None:
+    """Check that no map has a key twice: who reads the YSON would see one of the two values."""
+    rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    codes = to_numpy(keys.dictionary_encode().indices).astype(np.int64)
+    _, first, count = np.unique(
+        rows * (len(keys) + 1) + codes, return_index=True, return_counts=True
+    )
+    repeated = first[count > 1]
+    if len(repeated):
+        raise UnfitValueError(int(rows[repeated.min()]), REPEATED_KEY)
+
+
+def _plain_members(array: pa.Array, shape: Shape) -> Iterable[pa.Array | bytes]:
     for place, field in enumerate(array.type):
         yield string_literal(field.name.encode()) + b"="
-        yield _plain(array.field(place))
+        yield _plain(array.field(place), shape)
         yield b";"

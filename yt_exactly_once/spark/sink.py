@@ -123,7 +123,9 @@ class TransactionalSink:
         transaction_timeout: lease of the transaction; tablet nodes allow 60 s.
         connections: requests sent side by side within one transaction.
         rows_per_tablet_limit: the cluster's `max_rows_per_transaction`; bigger batches are refused.
-        wire_format: `auto`, `arrow` or `yson`.
+        wire_format: `auto`, `arrow` or `yson`. `auto` uses Arrow where the cluster takes it and the columns
+            are safe in it, else YSON. `arrow` refuses columns that some proxies would store wrongly: `any`,
+            `interval64`, and decimals of more than 35 digits.
         retry: how often and how long an attempt is repeated.
         checkpoint_location: the query's checkpoint; used only where the session has no JVM.
         client_config: laid over the configuration of `ytsaurus-client`; `{"backend": "rpc"}` uses RPC

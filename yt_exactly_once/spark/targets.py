@@ -130,7 +130,7 @@ def prepare_target(
     Raises:
         TableError: there is no such table, it is static, or it is not mounted.
         SchemaMismatchError: the DataFrame does not fit, or has columns with reserved names.
-        ConfigError: an option contradicts the table, or the cluster does not take Arrow as asked.
+        ConfigError: an option contradicts the table, or Arrow cannot be used as asked.
     """
     info = describe_table(connection, target.path)
     info.require_mounted()
@@ -199,12 +199,12 @@ def _require_kind(target: Target, table: TableSchema, frame: pa.Schema) -> None:
 
 
 def _choose_wire(connection: Connection, path: str, plan: WritePlan, wire: str) -> WireFormat:
-    if wire == WireFormat.YSON or plan.arrow_obstacles:
+    if wire == WireFormat.YSON or (wire != WireFormat.ARROW and plan.arrow_obstacles):
         return WireFormat.YSON
+    nothing = encode_empty(plan, WireFormat.ARROW)
     transaction = connection.begin(_PROBE_TIMEOUT)
     try:
-        nothing = Payload(0, encode_empty(plan, WireFormat.ARROW))
-        transaction.write(path, [nothing], WireFormat.ARROW)
+        transaction.write(path, [Payload(0, nothing)], WireFormat.ARROW)
     except (RequestRefusedError, SchemaMismatchError) as error:
         if wire == WireFormat.ARROW:
             raise ConfigError(

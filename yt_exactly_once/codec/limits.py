@@ -1,0 +1,110 @@
+"""What a dynamic table takes at most, checked before anything is sent, so that a row can be told or rejected.
+
+Lengths are those of the stored form: strings as they are, composite values as binary YSON by position.
+The numbers are in `yt/yt/client/table_client/public.h`, the checks in `unversioned_row.cpp`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from yt_exactly_once.codec.scalars import UnfitValueError
+from yt_exactly_once.codec.types import SimpleType, is_simple, required
+from yt_exactly_once.codec.yson_writer import Shape, fragments
+
+if TYPE_CHECKING:
+    from yt_exactly_once.codec.schema import ColumnSchema, WritePlan
+
+LONGEST_VALUE = 16 << 20
+"""Most bytes of a string, of a composite value, or of an `any` value."""
+
+HEAVIEST_ROW = 128 << 20
+"""A row must weigh less: its strings and composite values, 8 for a number, 1 for a boolean, and 1."""
+
+TOO_LONG = f"it is longer than {LONGEST_VALUE >> 20} MiB"
+TOO_HEAVY = f"the row is heavier than {HEAVIEST_ROW >> 20} MiB"
+
+_NUMBER = 8
+
+
+def check_given(array: pa.Array) -> None:
+    """Check strings of a column that stores them as they are.
+
+    Raises:
+        UnfitValueError: one is too long.
+    """
+    if _has_bytes(array) and array.nbytes > LONGEST_VALUE:
+        _require_short(pc.binary_length(array), np.arange(len(array)))
+
+
+def check_encoded(encoded: pa.Array, array: pa.Array, column: ColumnSchema) -> None:
+    """Check values of a column that stores YSON.
+
+    Args:
+        encoded: as they are sent; by name they are never shorter than by position.
+        array: the same values, as given.
+        column: where they go.
+
+    Raises:
+        UnfitValueError: one is too long.
+    """
+    if encoded.nbytes <= LONGEST_VALUE:
+        return
+    long = np.flatnonzero(_lengths(encoded) > LONGEST_VALUE)
+    if len(long):
+        stored = fragments(array.take(pa.array(long)), column.type, Shape.POSITIONAL)
+        _require_short(pc.binary_length(stored), long)
+
+
+def may_be_heavy(payload: bytes, plan: WritePlan) -> bool:
+    """Tell whether an encoded payload is large enough to hold a row that is too heavy."""
+    return len(payload) + _NUMBER * len(plan.columns) + 1 >= HEAVIEST_ROW
+
+
+def heavy_rows(batch: pa.RecordBatch, plan: WritePlan) -> list[int]:
+    """Return the rows that are too heavy for a dynamic table.
+
+    Args:
+        batch: rows whose values all fit their columns.
+        plan: from `check_frame`.
+    """
+    weights = np.ones(batch.num_rows, np.int64)
+    for column in plan.columns:
+        weights += _weights(batch.column(column.name), column)
+    return [int(row) for row in np.flatnonzero(weights >= HEAVIEST_ROW)]
+
+
+def _weights(array: pa.Array, column: ColumnSchema) -> npt.NDArray[np.int64]:
+    if _has_bytes(array) and is_simple(column.type):
+        return _lengths(array)
+    valid = np.asarray(array.is_valid(), bool)
+    if is_simple(column.type):
+        # A decimal of many digits weighs 32; such a difference decides nothing.
+        return valid * (1 if required(column.type) == SimpleType("bool") else _NUMBER)
+    return valid * _lengths(fragments(array, column.type, Shape.POSITIONAL))
+
+
+def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
+    return np.asarray(pc.fill_null(pc.binary_length(array), 0), np.int64)
+
+
+def _require_short(lengths: pa.Array, rows: npt.NDArray[Any]) -> None:
+    found = np.flatnonzero(np.asarray(pc.fill_null(lengths, 0)) > LONGEST_VALUE)
+    if len(found):
+        raise UnfitValueError(int(rows[found[0]]), TOO_LONG)
+
+
+def _has_bytes(array: pa.Array) -> bool:
+    kind = array.type
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+    )
