@@ -571,3 +571,38 @@ def test_empty_insert_is_harmless(client, tmp):
     path = create(client, f"{tmp}/t")
     client.insert_rows(path, [])
     assert client.get(f"{path}/@row_count") == 0
+
+
+@pytest.mark.parametrize("kind", ["double", "float"])
+def test_both_zeros_are_one_key(client, tmp, kind):
+    """To writes, lookups, queries and deletes."""
+    schema = [{"name": "k", "type": kind, "sort_order": "ascending"}, VALUE]
+    path = create(client, f"{tmp}/t", schema)
+    client.insert_rows(path, [{"k": -0.0, "v": "a"}])
+    client.insert_rows(path, [{"k": 0.0, "v": "b"}])
+    for zero in (0.0, -0.0):
+        assert [row["v"] for row in lookup(client, path, zero)] == ["b"]
+        for condition in (f"k = {zero}", f"k in ({zero})", f"k between {zero} and {-zero}"):
+            found = client.select_rows(f"v from [{path}] where {condition}")
+            assert [row["v"] for row in found] == ["b"]
+        for condition in (f"k < {zero}", f"k > {zero}"):
+            assert not list(client.select_rows(f"v from [{path}] where {condition}"))
+    client.insert_rows(path, [{"k": 0.0, "v": "c"}, {"k": -0.0, "v": "d"}])
+    assert [row["v"] for row in client.select_rows(f"v from [{path}]")] == ["d"]
+    client.delete_rows(path, [{"k": 0.0}])
+    assert not list(client.select_rows(f"v from [{path}]"))
+
+
+def test_writes_of_both_zeros_conflict(client, sticky, tmp):
+    """As writes of one row do."""
+    schema = [{"name": "k", "type": "double", "sort_order": "ascending"}, VALUE]
+    path = create(client, f"{tmp}/t", schema)
+    loser = sticky()
+
+    def write_both() -> None:
+        with loser.Transaction(type="tablet"):
+            loser.insert_rows(path, [{"k": 0.0, "v": "a"}])
+            client.insert_rows(path, [{"k": -0.0, "v": "b"}])
+
+    with pytest.raises(YtResponseError, match="Row lock conflict"):
+        write_both()

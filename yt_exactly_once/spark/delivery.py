@@ -166,7 +166,9 @@ def insert_from_tasks(
     keys = [named_column(name) for name in target.plan.key_names]
     if unique_keys:
         wide, narrow = KEY_HASH_COLUMNS
-        frame = frame.withColumns({wide: sf.xxhash64(*keys), narrow: sf.hash(*keys)})
+        # Spark skips nulls in a hash: without the flags (null, 1) and (1, null) would be one key.
+        hashed = [*keys, *(key.isNull() for key in keys)]
+        frame = frame.withColumns({wide: sf.xxhash64(*hashed), narrow: sf.hash(*hashed)})
     reports = _run(
         frame,
         target,

@@ -1,0 +1,113 @@
+"""Keys that the cluster takes for one have equal bytes, whatever their type; other keys have others."""
+
+import math
+import struct
+
+import pyarrow as pa
+import pytest
+
+from yt_exactly_once.codec.changes import changes
+from yt_exactly_once.codec.rows import WireFormat, encode, row_fragments
+from yt_exactly_once.codec.schema import TableSchema, check_frame
+from yt_exactly_once.commit.complete import CompleteResult
+from yt_exactly_once.errors import AmbiguousOrderError, EncodingError
+from yt_exactly_once.spark import delivery
+
+LIST = {"type_name": "list", "item": "double"}
+PAIR = {"type_name": "tuple", "elements": [{"type": "int8"}, {"type": LIST}]}
+PAIR_ARROW = pa.struct([("_1", pa.int8()), ("_2", pa.list_(pa.float64()))])
+ZEROS = [0.0, -0.0]
+
+
+def optional(item):
+    return {"type_name": "optional", "item": item}
+
+
+def planned(kind, arrow):
+    columns = [
+        {"name": "k", "type_v3": optional(kind), "sort_order": "ascending"},
+        {"name": "v", "type_v3": "double"},
+    ]
+    frame = pa.schema([("k", arrow), ("v", pa.float64())])
+    return check_frame(frame, TableSchema.from_yt(columns), target="//t", sorted=True)
+
+
+def rows(keys, arrow, marked=()):
+    count = len(keys)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(keys, arrow),
+            pa.array([-0.0] * count, pa.float64()),
+            pa.array([number in marked for number in range(count)], pa.bool_()),
+        ],
+        names=["k", "v", "gone"],
+    )
+
+
+def keys_of(values, kind="double", arrow=None):
+    arrow = arrow or pa.float64()
+    return row_fragments(rows(values, arrow), planned(kind, arrow).keys).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "arrow", "same", "others"),
+    [
+        ("double", pa.float64(), ZEROS, [None, 5e-324, -5e-324, 1.0]),
+        ("float", pa.float32(), ZEROS, [None, 1e-45, -1e-45]),
+        ("double", pa.float32(), ZEROS, [None, 1.0]),
+        (LIST, pa.list_(pa.float64()), [[0.0, 1.0, -0.0], [-0.0, 1.0, 0.0]], [[0.0], [], None]),
+        (PAIR, PAIR_ARROW, [{"_1": 1, "_2": ZEROS}, {"_1": 1, "_2": [-0.0, 0.0]}],
+         [{"_1": 2, "_2": ZEROS}]),
+        ("yson", pa.float64(), ZEROS, [None, 1.0]),
+        ("yson", pa.list_(pa.float64()), [[0.0], [-0.0]], [[], [None]]),
+        ("yson", pa.binary(), [b"[0.0;-0.0]", b"[-0.;0.0;]"], [b"[0;0]", b"[0u;0u]", b"0.0", None]),
+    ],
+)  # fmt: skip
+def test_both_zeros_are_one_key(kind, arrow, same, others):
+    """Also inside keys that are composite, or any."""
+    assert len(set(keys_of(same, kind, arrow))) == 1
+    assert len(set(keys_of([same[0], *others], kind, arrow))) == 1 + len(others)
+
+
+def test_values_and_written_keys_keep_their_zero():
+    """Only what is compared and deleted is made the same."""
+    plan = planned("double", pa.float64())
+    payload = encode(rows(ZEROS, pa.float64()), plan, WireFormat.YSON)
+    assert payload.count(struct.pack("<d", -0.0)) == 3
+
+
+def test_key_that_is_no_number_is_refused():
+    """The cluster refuses NaN in keys, in deletes as well."""
+    with pytest.raises(EncodingError, match="NaN cannot be part of a key"):
+        keys_of([1.0, math.nan])
+
+
+def test_last_row_of_a_key_counts_whichever_zero_it_has():
+    """Else a delete would leave the row that it is meant for."""
+    plan = planned("double", pa.float64()).keys
+    gone = changes(rows(ZEROS, pa.float64(), marked=[1]), plan, "gone")
+    assert (len(gone.keys), len(gone.deleted), gone.written.num_rows) == (1, 1, 0)
+    kept = changes(rows(ZEROS, pa.float64(), marked=[0]), plan, "gone")
+    assert (len(kept.keys), len(kept.deleted), kept.written.num_rows) == (1, 1, 1)
+
+
+def test_key_in_two_spark_partitions_is_found_whichever_zero_it_has():
+    """Its last row is not known."""
+    plan = planned("double", pa.float64()).keys
+    parts = [[row_fragments(rows([zero], pa.float64()), plan)] for zero in ZEROS]
+    with pytest.raises(AmbiguousOrderError):
+        delivery._distinct_keys(parts, "//t")
+
+
+@pytest.mark.parametrize(("there", "wanted"), [(0.0, -0.0), (-0.0, 0.0)])
+def test_row_of_a_complete_result_stays_whichever_zero_it_has(there, wanted):
+    """It would be deleted and written, or deleted for good."""
+    plan = planned("double", pa.float64()).keys
+
+    class Table:
+        def select(self, _path, _columns, *, limit):
+            return encode(rows([there, 1.0], pa.float64()).slice(0, limit), plan, WireFormat.YSON)
+
+    result = CompleteResult(plan, row_fragments(rows([wanted], pa.float64()), plan), 10)
+    (payload,) = result.surplus(Table())
+    assert payload.row_count == 1
