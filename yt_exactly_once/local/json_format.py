@@ -38,7 +38,7 @@ def loads(data: bytes, attributes: Mapping[str, Any], what: str) -> Any:
         YtError: malformed JSON, or a number or string that YTsaurus cannot hold.
     """
     try:
-        parsed = json.loads(data)
+        parsed = json.loads(data, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise YtError(f"Error parsing {what} as JSON: {error}") from error
     return _Decoder(attributes, what).decode(parsed)
@@ -53,7 +53,7 @@ def load_rows(data: bytes, attributes: Mapping[str, Any], what: str) -> Iterator
         YtError: as `loads`.
     """
     decoder = _Decoder(attributes, what)
-    parser = json.JSONDecoder()
+    parser = json.JSONDecoder(parse_float=_finite)
     try:
         text = data.decode()
         position = _skip_space(text, 0)
@@ -138,6 +138,14 @@ def _to_bytes(value: Any) -> Any:
     return value
 
 
+def _finite(number: str) -> float:
+    """Return a number that is infinite only where its text says so."""
+    value = float(number)
+    if math.isinf(value) and number.lstrip("+-").lower() not in {"inf", "infinity"}:
+        raise ValueError("a number is outside the range of double")
+    return value
+
+
 def _skip_space(text: str, position: int) -> int:
     found = _NO_SPACE.search(text, position)
     return found.start() if found else len(text)
@@ -203,7 +211,7 @@ class _Decoder:
             if name == "int64":
                 return self._integer(int(value))
             if name == "double":
-                return float(value)
+                return _finite(value) if isinstance(value, str) else float(value)
             if name == "boolean":
                 return value if isinstance(value, bool) else {"true": True, "false": False}[value]
         except (ValueError, TypeError, KeyError) as error:
@@ -220,8 +228,10 @@ class _Decoder:
         raise YtError(f"Error parsing {self._what}: integer is out of range")
 
     def _string(self, value: str) -> Any:
-        if not self._encode_utf8 or value.isascii():
+        if value.isascii():
             return value
+        if not self._encode_utf8:
+            return self._whole(value)
         try:
             raw = value.encode("latin-1")
         except UnicodeEncodeError as error:
@@ -233,6 +243,15 @@ class _Decoder:
             return raw.decode()
         except UnicodeDecodeError:
             return yson.make_byte_key(raw)
+
+    def _whole(self, value: str) -> str:
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise YtError(
+                f"Error parsing {self._what}: half of a surrogate pair in a string"
+            ) from error
+        return value
 
     def _key(self, key: str) -> Any:
         return self._string(key[1:] if key.startswith("$$") and not self._plain else key)

@@ -1,0 +1,42 @@
+"""JSON as input: what YTsaurus cannot hold is an error of the request, not another value or a crash."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from yt_exactly_once.local import json_format
+from yt_exactly_once.local.errors import YtError
+
+AS_TEXT = {"encode_utf8": False}
+HALF = r"\ud800"
+
+
+@pytest.mark.parametrize(
+    ("text", "attributes"),
+    [
+        ("1e999", {}),
+        ("[-1e309]", {}),
+        ('{"$value": "1e999", "$type": "double"}', {}),
+        (f'"{HALF}"', {}),
+        (f'"{HALF}"', AS_TEXT),
+        (f'{{"{HALF}": 1}}', AS_TEXT),
+        (rf'[["\udc00{HALF}"]]', AS_TEXT),
+    ],
+)
+def test_value_that_cannot_be_held_is_refused(text, attributes):
+    """In a value and in rows, in names too."""
+    with pytest.raises(YtError, match="Error parsing the body"):
+        json_format.loads(text.encode(), attributes, "the body")
+    row = f'{{"c": {text}}}'.encode()
+    with pytest.raises(YtError, match="Error parsing the body"):
+        list(json_format.load_rows(row, attributes, "the body"))
+
+
+def test_what_is_meant_to_be_infinite_and_whole_pairs_pass():
+    """The double is spelt out, and the pair is one character."""
+    spelt = b'{"$value": "inf", "$type": "double"}'
+    assert json_format.loads(spelt, {}, "the body") == math.inf
+    assert json_format.loads(rb'"\ud83d\ude00"', AS_TEXT, "the body") == "\U0001f600"
+    assert json_format.loads(b"1.7e308", {}, "the body") == 1.7e308
