@@ -240,13 +240,13 @@ A frame is compared with its table before the first row. Every pair of types is 
 Nothing is ever rounded, cut or wrapped. NaN and the infinities pass in `float` and `double`, not as a key.
 In a key 0.0 and -0.0 are one value, for the cluster and for the sink.
 
-Both wire formats carry the same values, bit for bit. Some proxies store a few types wrongly when they arrive as
-Arrow, without an error: `yson` (`any`), and decimals of more than 35 digits. No proxy takes `interval64`. A
-table with such a column is written as YSON. `wire_format="arrow"` is then refused (`ConfigError`). Inside a
-list, a struct or another composite type they travel safely.
+Both wire formats carry the same values, bit for bit. Some proxies store a few types wrongly when they
+arrive as Arrow, without an error: `yson` (`any`), and decimals of more than 35 digits. No proxy takes
+`interval64`. A table with such a column is written as YSON, and `wire_format="arrow"` is refused
+(`ConfigError`). Inside a list, a struct or another composite type they travel safely.
 
-A string, a composite value or a `yson` value may have 16 MiB, a row must weigh less than 128 MiB. Longer ones are
-found before anything is sent.
+A string, a composite value or a `yson` value may have 16 MiB. A row must weigh less than 128 MiB. The sink
+finds longer ones before it sends anything.
 
 Column names that begin with `{reserved}`, in any case, belong to the sink. It refuses a DataFrame with
 such a column (`SchemaMismatchError`), since Spark would overwrite the column without a word.

@@ -175,3 +175,32 @@ def test_arrow_reaches_a_table_over_the_wire(raw, client, tmp):
     answer = raw.command("PUT", "insert_rows", {"path": f"{tmp}/t", "input_format": "arrow"}, body)
     assert (answer.status, answer.body) == (200, b"")
     assert list(client.read_table(f"{tmp}/t")) == [{"k": 1, "t": SECONDS * 1_000_000 + 123_456}]
+
+
+def test_older_parsers_store_some_values_as_strings():
+    """Whatever the metadata say; composite columns are right in every version."""
+    digits = {"type_name": "decimal", "precision": 38, "scale": 2}
+    short = {"type_name": "decimal", "precision": 35, "scale": 2}
+    columns = [("any", "yson"), ("wide", digits), ("short", short),
+               ("list", {"type_name": "list", "item": "int64"})]  # fmt: skip
+    values = [decimal.Decimal("-1.50"), None]
+    marked = {"YtType": "yson"}
+    fields = [
+        pa.field("any", pa.binary(), metadata=marked),
+        pa.field("wide", pa.decimal128(38, 2)),
+        pa.field("short", pa.decimal128(35, 2)),
+        pa.field("list", pa.binary(), metadata=marked),
+    ]
+    arrays = [pa.array([b"[1]", None]), *(pa.array(values, one.type) for one in fields[1:3]),
+              pa.array([b"[1]", None])]  # fmt: skip
+    body = _stream(pa.Table.from_arrays(arrays, schema=pa.schema(fields)))
+    described = [{"name": name, "type_v3": kind} for name, kind in columns]
+    features = {"arrow_any_as_string": True, "arrow_wide_decimal_as_text": True}
+    old = arrow_rows.loads(body, described, arrow_rows.Dialect.of_features(features))
+    new = arrow_rows.loads(body, described)
+    assert [row["any"] for row in old] == [b"[1]", None]
+    assert [row["any"] for row in new] == [[1], None]
+    assert [row["wide"] for row in old] == [b"-1.50", None]
+    assert [len(row["wide"] or b"") for row in new] == [16, 0]
+    for name in ("short", "list"):
+        assert [row[name] for row in old] == [row[name] for row in new]

@@ -6,6 +6,7 @@ scale of a decimal is not compared, zones are ignored. Rules: `yt/yt/library/for
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import Context
 from typing import TYPE_CHECKING, Any
 
@@ -34,15 +35,44 @@ _UUID_BYTES = 16
 # The default context would round a decimal of more than 28 digits.
 _WIDE = Context(prec=80)
 
+_WIDEST_NATIVE_DECIMAL = 35
+
 Values = list[Any]
 
 
-def loads(data: bytes, schema: Sequence[Mapping[str, Any]] | None) -> ColumnarRows:
+@dataclass(frozen=True)
+class Dialect:
+    """What versions of `arrow_parser.cpp` differ in.
+
+    Attributes:
+        any_as_string: the bytes of an `any` column are a string, whatever the field's metadata say.
+        wide_decimal_as_text: decimals of more than 35 digits are stored as their text.
+    """
+
+    any_as_string: bool = False
+    wide_decimal_as_text: bool = False
+
+    @classmethod
+    def of_features(cls, features: Mapping[str, Any]) -> Dialect:
+        """Read the switches `arrow_any_as_string` and `arrow_wide_decimal_as_text` of a cluster."""
+        return cls(
+            any_as_string=bool(features.get("arrow_any_as_string", False)),
+            wide_decimal_as_text=bool(features.get("arrow_wide_decimal_as_text", False)),
+        )
+
+
+NEWEST = Dialect()
+
+
+def loads(
+    data: bytes, schema: Sequence[Mapping[str, Any]] | None, dialect: Dialect = NEWEST
+) -> ColumnarRows:
     """Parse one IPC stream.
 
     Args:
         data: the body.
         schema: columns of the table; without it every value is taken as it is.
+        dialect: of the parser.
 
     Raises:
         YtError: no complete stream, or a column whose Arrow type does not fit the column.
@@ -54,7 +84,8 @@ def loads(data: bytes, schema: Sequence[Mapping[str, Any]] | None) -> ColumnarRo
         if known is not None and field.name not in known:
             continue
         try:
-            values = _convert(field, column, None if known is None else known[field.name])
+            described = None if known is None else known[field.name]
+            values = _convert(field, column, described, dialect)
         except YtError as error:
             raise YtError(f'Failed to parse column "{field.name}"', inner=[error]) from error
         except (pa.ArrowException, ValueError, OverflowError) as error:
@@ -91,21 +122,25 @@ def _is_complete(data: bytes) -> bool:
     return data[end:].startswith(_END_OF_STREAM)
 
 
-def _convert(field: Any, column: Any, described: Mapping[str, Any] | None) -> Values:
+def _convert(
+    field: Any, column: Any, described: Mapping[str, Any] | None, dialect: Dialect
+) -> Values:
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], field.type)
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     holds_yson = (field.metadata or {}).get(_TYPE_KEY) == _YSON
+    is_any = not dialect.any_as_string and holds_yson
     if described is None:
-        return _parsed(array) if holds_yson else _any(array)
+        return _parsed(array) if is_any else _any(array)
     logical = _logical(described)
     if isinstance(logical, str):
-        return _simple(logical, array, holds_yson=holds_yson)
+        return _simple(logical, array, holds_yson=is_any)
     if logical["type_name"] == "decimal":
         _expect(array, "decimal", pa.types.is_decimal)
-        return _decimals(array)
+        is_wide = array.type.precision > _WIDEST_NATIVE_DECIMAL
+        return _texts(array) if is_wide and dialect.wide_decimal_as_text else _decimals(array)
     if _is_binary(array.type):
         if not holds_yson:
             raise YtError(
@@ -259,6 +294,10 @@ def _decimals(array: Any) -> Values:
     ]
 
 
+def _texts(array: Any) -> Values:
+    return [None if value is None else format(value, "f").encode() for value in array.to_pylist()]
+
+
 def _any(array: Any) -> Values:
     """Take scalars as they are."""
     arrow = array.type
@@ -313,7 +352,7 @@ def _composite(logical: Any, item: Any) -> Any:
     if isinstance(logical, str) or kind == "decimal":
         array = pa.array([item.as_py()], item.type)
         described = {"name": "", "type": "any", "type_v3": logical}
-        (value,) = _convert(pa.field("", item.type), pa.chunked_array([array]), described)
+        (value,) = _convert(pa.field("", item.type), pa.chunked_array([array]), described, NEWEST)
         return yson.YsonUint64(value) if logical in UNSIGNED else value
     raise YtError(f'Unexpected arrow type "{item.type}" for YT metatype "{kind}"')
 

@@ -78,7 +78,7 @@ def prepare(proxy: Proxy, command: Command, request: Request, user: str) -> Call
     input_format = formats.parse_format(merged["input_format"])
     context = Context(proxy, command.name, merged, user)
     if request.method != "POST":
-        body = _Body(request.body, content_encoding, input_format)
+        body = _Body(request.body, content_encoding, input_format, proxy.settings.features)
         context.read_value = body.value
         context.read_rows = body.rows
         context.read_bytes = body.pieces
@@ -218,8 +218,11 @@ def _batch_command(parent: Context, name: str) -> Command:
 class _Body:
     """The data of a PUT, decoded when the handler asks for it."""
 
-    def __init__(self, raw: bytes, encoding: str, form: Format) -> None:
+    def __init__(
+        self, raw: bytes, encoding: str, form: Format, features: Mapping[str, Any]
+    ) -> None:
         self._raw = raw
+        self._features = features
         self._encoding = encoding
         self._format = form
 
@@ -232,7 +235,7 @@ class _Body:
     def rows(
         self, schema: Sequence[Mapping[str, Any]] | None = None, /
     ) -> Sequence[dict[str, Any]]:
-        return row_formats.loads(self._decoded(), self._format, schema)
+        return row_formats.loads(self._decoded(), self._format, schema, self._features)
 
     def pieces(self) -> Iterator[bytes]:
         data = self._decoded()

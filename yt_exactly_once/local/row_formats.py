@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 def loads(
-    data: bytes, source: Format, schema: Sequence[Mapping[str, Any]] | None = None
+    data: bytes,
+    source: Format,
+    schema: Sequence[Mapping[str, Any]] | None = None,
+    features: Mapping[str, Any] | None = None,
 ) -> Sequence[dict[str, Any]]:
     """Parse rows.
 
@@ -31,6 +34,7 @@ def loads(
         data: the decoded body.
         source: the input format.
         schema: see `registry.RowReader`.
+        features: of the cluster, see `arrow_rows.Dialect`.
 
     Raises:
         YtError: the body is malformed or the format cannot carry rows.
@@ -43,7 +47,7 @@ def loads(
         # Importing pyarrow takes a while and most clusters never see Arrow.
         from yt_exactly_once.local import arrow_rows  # noqa: PLC0415
 
-        return arrow_rows.loads(data, schema)
+        return arrow_rows.loads(data, schema, arrow_rows.Dialect.of_features(features or {}))
     if source.name in {"dsv", "schemaful_dsv"}:
         return _loads_dsv(data, source)
     raise YtError(
