@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from tests.flows import AGGREGATION, STATELESS, columns, create_table, read_queue
+from tests.flows import AGGREGATION, ROW_COLUMN, STATELESS, columns, create_table, read_queue
 from tests.integration.streams import finish
 from yt_exactly_once import Event, Target, TransactionalSink
 from yt_exactly_once.commit.batch import MicroBatch
@@ -134,6 +134,30 @@ def test_target_replaced_by_one_like_it_goes_on(flow, monkeypatch):
     flow.run(replace)
     assert flow.entry().ends[flow.queue.path] == flow.queue.ends()
     assert {row[1] for row in flow.found()} == set(range(20, 50))
+
+
+def test_columns_that_the_target_is_given_under_the_running_query_are_written(flow, monkeypatch):
+    """A frame may have service columns that the table has not; from then on it takes them."""
+    monkeypatch.setattr(query_run, "LOOK_INTERVAL", 0.0)
+    flow.rows_per_partition = 10
+    build = STATELESS.build
+    flow.query = replace(
+        STATELESS, build=lambda frame: build(frame).selectExpr("*", f"row as {ROW_COLUMN}")
+    )
+
+    def alter(event, fields):
+        if event == Event.BATCH_COMMITTED and fields["batch"] == 1:
+            flow.client.unmount_table(flow.target, sync=True)
+            flow.client.alter_table(
+                flow.target, schema=columns(STATELESS.types | {ROW_COLUMN: "int64?"})
+            )
+            flow.client.mount_table(flow.target, sync=True)
+
+    flow.run(alter)
+    found = flow.client.select_rows(f"row, {ROW_COLUMN} as again from [{flow.target}]")
+    assert {(row["row"], row["again"]) for row in found} == {
+        (row, row if row >= 20 else None) for row in range(50)
+    }
 
 
 def test_replacement_needs_to_know_the_output_mode():

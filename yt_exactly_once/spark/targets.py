@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -26,7 +26,7 @@ from yt_exactly_once.errors import (
 from yt_exactly_once.spark.encode import RowEncoder
 from yt_exactly_once.spark.placement import Placement
 from yt_exactly_once.spark.schema import arrow_of_spark
-from yt_exactly_once.ytsaurus.tables import describe_table, table_id
+from yt_exactly_once.ytsaurus.tables import describe_table, table_identity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,6 +54,7 @@ class PreparedTarget:
         placement: which tablet of an ordered target takes a row.
         rows_per_tablet: most rows one transaction may write into one tablet.
         table_id: object id of the table.
+        schema: its columns, as `TableInfo` has them.
     """
 
     options: Target
@@ -64,6 +65,7 @@ class PreparedTarget:
     placement: Placement
     rows_per_tablet: int
     table_id: str
+    schema: Sequence[Mapping[str, Any]] = ()
 
     @property
     def path(self) -> str:
@@ -149,6 +151,7 @@ def prepare_target(
         is_sorted=info.is_sorted,
         tablet_count=info.tablet_count,
         table_id=info.id,
+        schema=info.schema,
         plan=replace(plan, shows_values=show_values),
         wire=_choose_wire(connection, target.path, plan, wire),
         placement=placement,
@@ -157,13 +160,16 @@ def prepare_target(
 
 
 def are_the_same(connection: Connection, targets: Sequence[PreparedTarget]) -> bool:
-    """Tell whether the tables are still the ones that were prepared.
+    """Tell whether the tables are still the ones that were prepared, with the columns they had.
 
     Raises:
         TableNotFoundError: one is gone.
         ClusterUnavailableError: the cluster does not answer.
     """
-    return all(table_id(connection, target.path) == target.table_id for target in targets)
+    return all(
+        table_identity(connection, target.path) == (target.table_id, target.schema)
+        for target in targets
+    )
 
 
 def _require_kind(target: Target, table: TableSchema, frame: pa.Schema) -> None:

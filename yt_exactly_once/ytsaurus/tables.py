@@ -96,19 +96,25 @@ def describe_table(connection: Connection, path: str) -> TableInfo:
         is_sorted=bool(attributes["sorted"]),
         tablet_count=int(attributes["tablet_count"]),
         tablet_state=str(attributes["tablet_state"]),
-        schema=[dict(column) for column in attributes["schema"]],
+        schema=_columns(attributes),
     )
 
 
-def table_id(connection: Connection, path: str) -> str:
-    """Return the object id of what is at a path.
+def table_identity(connection: Connection, path: str) -> tuple[str, list[dict[str, Any]]]:
+    """Return the object id of the table at a path, and its columns as `TableInfo` has them.
 
     Raises:
         TableNotFoundError: nothing is there.
         ClusterUnavailableError: the cluster does not answer.
     """
     with translated("look at the table", path=path):
-        return str(connection.reader.get(f"{path}/@id"))
+        found = connection.reader.get(path, attributes=["id", "schema"]).attributes
+    return str(found["id"]), _columns(found)
+
+
+def _columns(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    # What is there in place of the table may have no schema.
+    return [dict(column) for column in attributes.get("schema", ())]
 
 
 def ensure_table(
