@@ -135,13 +135,58 @@ def test_string_that_is_too_long_is_found(wire):
 
 
 @BOTH
-def test_row_that_is_too_heavy_is_found(wire, monkeypatch):
-    """Though each of its values may pass."""
+@pytest.mark.parametrize(
+    ("kind", "arrow", "value"),
+    [
+        ({"type_name": "list", "item": "string"}, pa.list_(pa.binary()), [b"x" * limits.LONGEST_VALUE]),
+        (optional("yson"), pa.string(), "x" * (limits.LONGEST_VALUE - 4)),
+        (optional("yson"), pa.binary(), b'"' + b"x" * (limits.LONGEST_VALUE - 4) + b'"'),
+    ],
+)  # fmt: skip
+def test_composite_value_that_is_too_long_is_found(kind, arrow, value, wire):
+    """Its length is that of its YSON, with all that is around the strings."""
+    plan = planned(kind, arrow)
+    if plan.arrow_obstacles:
+        wire = WireFormat.YSON
+    (fault,) = find_faults(batch([value], arrow), plan, wire, "")
+    assert (fault.row, fault.reason) == (
+        0,
+        f"x as {plan.columns[0].type}: it is longer than 16 MiB",
+    )
+
+
+@BOTH
+def test_value_that_is_long_by_the_names_of_its_members_passes(wire):
+    """The cluster does not store them."""
+    name, count = "n" * 100, 1 << 18
+    member = {"type_name": "struct", "members": [{"name": name, "type": "int8"}]}
+    arrow = pa.list_(pa.struct([(name, pa.int8())]))
+    plan = planned({"type_name": "list", "item": member}, arrow)
+    structs = pa.StructArray.from_arrays([pa.array([1] * count, pa.int8())], [name])
+    lists = pa.ListArray.from_arrays(pa.array([0, count], pa.int32()), structs)
+    given = pa.RecordBatch.from_arrays([lists, pa.array([1])], names=["x", "id"])
+    payload = encode(given, plan, wire)
+    assert (len(payload) > limits.LONGEST_VALUE) == (wire is WireFormat.YSON)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("kind", "arrow", "value"),
+    [
+        ("string", pa.binary(), lambda size: b"x" * size),
+        # An opening and a closing bracket, a separator, a marker and two bytes of a length.
+        ({"type_name": "list", "item": "string"}, pa.list_(pa.binary()),
+         lambda size: [b"x" * (size - 6)]),
+    ],
+)  # fmt: skip
+def test_row_that_is_too_heavy_is_found(kind, arrow, value, wire, monkeypatch):
+    """Though each of its values may pass: a row weighs 1, its number 8, and the other value its bytes."""
     monkeypatch.setattr(limits, "HEAVIEST_ROW", 1_000)
-    plan, given = planned("string", pa.binary()), batch([b"x" * 900, b"x" * 1_001], pa.binary())
+    plan, given = planned(kind, arrow), batch([value(990), value(991)], arrow)
     with pytest.raises(EncodingError, match="heavier than"):
         encode(given, plan, wire)
     assert [fault.row for fault in find_faults(given, plan, wire, "")] == [1]
+    encode(given.slice(0, 1), plan, wire)
 
 
 def test_values_of_a_marked_row_do_not_matter():

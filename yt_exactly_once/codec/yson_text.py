@@ -18,7 +18,7 @@ TOO_LARGE_NUMBER = "it has a number outside the range of double"
 REPEATED_KEY = "one of its maps has a key twice"
 
 _SPACE = re.compile(rb"[ \t\n\r\v\f]*")
-_TEXT_SCALAR = re.compile(rb'"(?:[^"\\]|\\.)*"|[A-Za-z0-9_%+.\-]+', re.DOTALL)
+_TEXT_SCALAR = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[A-Za-z0-9_%+.\-]+', re.DOTALL)
 _ENTITY_AND_FLAGS = b"#\x04\x05"
 _STRING, _INT64, _DOUBLE, _UINT64 = 0x01, 0x02, 0x03, 0x06
 _DOUBLE_BYTES = 8
