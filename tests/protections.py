@@ -92,7 +92,7 @@ def _producer_sessions() -> list[Patch]:
     from yt_exactly_once.spark.delivery import insert_from_tasks
 
     def plainly(frame: Any, _batch: Any, target: Any, **given: Any) -> Any:
-        del given["producer"]
+        del given["producer"], given["begun"]
         return insert_from_tasks(frame, target, update=False, **given)
 
     return [(sink, "push_from_tasks", plainly)]
@@ -100,7 +100,7 @@ def _producer_sessions() -> list[Patch]:
 
 def _push_look_up() -> list[Patch]:
     """Rows of an unfinished batch that idempotent mode has pushed are not looked for."""
-    return [(sink, "require_no_pushes", lambda *_: None)]
+    return [(sink, "begun_sessions", lambda *_: {})]
 
 
 PROTECTIONS: dict[str, Callable[[], list[Patch]]] = {

@@ -76,7 +76,7 @@ class EncodingError(ExactlyOnceError):
 
 
 class NotOneToOneError(EncodingError):
-    """Idempotent mode found two rows with the same key or source coordinates in one batch."""
+    """Idempotent mode found two rows with one key or number in a batch, or a replay with other rows."""
 
 
 class AmbiguousOrderError(EncodingError):

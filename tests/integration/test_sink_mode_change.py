@@ -14,7 +14,7 @@ from tests.protections import switch_off
 from yt_exactly_once import Event, Target, TransactionalSink
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.sessions import require_numbers
+from yt_exactly_once.spark.lineage import require_straight
 
 ONE, TWO, THREE = "at-least-once", "transactional", "idempotent"
 
@@ -151,9 +151,9 @@ def test_unmounted_producer_is_refused_with_the_command_that_helps(stream, clien
 
 def test_shuffle_that_cannot_be_known_is_refused():
     """On Spark Connect there is no plan to look at."""
-    frame = SimpleNamespace(sparkSession=SimpleNamespace(), columns=["id"])
-    with pytest.raises(ConfigError, match="may have a shuffle"):
-        require_numbers(frame, MicroBatch("query", 0, "run"))
+    job = SimpleNamespace(sparkSession=SimpleNamespace())
+    with pytest.raises(ConfigError, match="cannot show whether rows are shuffled"):
+        require_straight(job, MicroBatch("query", 0, "run"))
 
 
 def test_transform_that_shuffles_rows_without_numbers_is_refused(stream):

@@ -24,15 +24,18 @@ from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, check_frame
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, ClusterConfig
-from yt_exactly_once.errors import NotOneToOneError, ProducerDivergedError
+from yt_exactly_once.errors import FencedError, NotOneToOneError, ProducerDivergedError
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark import tasks
 from yt_exactly_once.spark.placement import Placement
+from yt_exactly_once.spark.replay import RehearsalTask, require_same_rows
+from yt_exactly_once.spark.row_digest import ROW_HASH_COLUMN
+from yt_exactly_once.spark.sessions import Numbering, session_prefix
 from yt_exactly_once.spark.sink_options import Target
 from yt_exactly_once.spark.targets import PreparedTarget
 from yt_exactly_once.spark.tasks import KEY_HASH_COLUMNS, InsertTask, PushTask, TaskSettings
 from yt_exactly_once.ytsaurus.client import Connection
-from yt_exactly_once.ytsaurus.rows import ProducerSession
+from yt_exactly_once.ytsaurus.rows import ProducerSession, SessionState, sessions_of
 from yt_exactly_once.ytsaurus.tables import ensure_producer
 
 if TYPE_CHECKING:
@@ -92,16 +95,48 @@ class Writing:
         return TaskSettings(names, self.target, self.connection, chunk, QUICK)
 
     def push(
-        self, rows: Sequence[int] = ALL, partition: int = 0, chunk: int = 2, batch_id: int = 0
+        self,
+        rows: Sequence[int] = ALL,
+        partition: int = 0,
+        chunk: int = 2,
+        batch_id: int = 0,
+        *,
+        run: str = "run",
+        by_source: bool = True,
     ) -> Iterator[object]:
         """Begin an attempt; every step of it is one push."""
-        names = ("key", "row", *SOURCE_COLUMNS)
-        source = SourceRange("cluster", "//queue", None, ())
-        batch = MicroBatch("query", batch_id, "run", (source,))
-        settings = self.settings(names, chunk)
-        task = PushTask(settings, batch, f"{self.folder}/producer", by_source=True)
+        numbering = self.numbering(batch_id, run, by_source=by_source)
+        task = PushTask(self.settings(PUSHED, chunk), numbering, self.producer)
         with task_context(partition):
-            yield from task(frame(rows, rows, [0] * len(rows), rows))
+            yield from task(pushed(rows))
+
+    def rehearse(
+        self, tasks: dict[int, Sequence[int]], *, run: str = "next", by_source: bool = False
+    ) -> None:
+        """Compare the rows of a replay, by Spark partition, with what was pushed of batch 0."""
+        prefix = session_prefix("query", self.target.path)
+        begun = {
+            name.removeprefix(prefix): state
+            for name, state in sessions_of(self.connection, self.producer, prefix).items()
+        }
+        numbering = self.numbering(0, run, by_source=by_source)
+        last = {name: state.sequence_number for name, state in begun.items()}
+        reports = []
+        for partition, rows in tasks.items():
+            task = RehearsalTask(self.settings(PUSHED), numbering, last)
+            with task_context(partition):
+                reports += [row for told in task(pushed(rows)) for row in told.to_pylist()]
+        require_same_rows(reports, begun, numbering, self.target.path)
+
+    @property
+    def producer(self) -> str:
+        return f"{self.folder}/producer"
+
+    @staticmethod
+    def numbering(batch_id: int, run: str, *, by_source: bool) -> Numbering:
+        source = SourceRange("cluster", "//queue", None, ())
+        batch = MicroBatch("query", batch_id, run, (source,))
+        return Numbering(batch, by_source=by_source, seed=0)
 
     def insert(self, rows: Sequence[int] = ALL, key: int | None = None) -> Iterator[object]:
         """Begin an attempt; every step of it is one insert."""
@@ -114,6 +149,14 @@ class Writing:
     def found(self) -> list[int]:
         """Return the rows, in the order of the table."""
         return [row["row"] for row in self.client.select_rows(f"* from [{self.target.path}]")]
+
+
+PUSHED = ("key", "row", *SOURCE_COLUMNS, ROW_HASH_COLUMN)
+
+
+def pushed(rows: Sequence[int]) -> list[pa.RecordBatch]:
+    """Return what a pushing task gets; here the hash of a row is the row."""
+    return frame(rows, rows, [0] * len(rows), rows, rows)
 
 
 def frame(*values: Any) -> list[pa.RecordBatch]:
@@ -132,6 +175,11 @@ def upserting(cluster, client, tmp):
     return Writing(client, connection, tmp, is_sorted=True)
 
 
+def at(session, number):
+    """Return a session as if it had written up to a number."""
+    return replace(session, state=session.state._replace(sequence_number=number))
+
+
 def steps(attempt, count):
     """Let an attempt send so many requests."""
     for _ in range(count):
@@ -147,6 +195,13 @@ def test_attempt_after_a_broken_one_adds_what_is_missing(writing):
     assert writing.found() == ALL
 
 
+@pytest.fixture
+def without_digest(monkeypatch):
+    """Take away the comparison of digests, which covers other protections."""
+    monkeypatch.setattr(tasks._NumberedSession, "_require_same_rows", lambda *_: None)
+
+
+@pytest.mark.usefixtures("without_digest")
 def test_rows_that_are_there_sent_again_would_be_noticed(writing, monkeypatch):
     """The answer tells of skipped rows."""
     steps(writing.push(), 2)
@@ -154,7 +209,7 @@ def test_rows_that_are_there_sent_again_would_be_noticed(writing, monkeypatch):
     monkeypatch.setattr(
         ProducerSession,
         "create",
-        staticmethod(lambda *given: replace(create(*given), sequence_number=-1)),
+        staticmethod(lambda *given: at(create(*given), -1)),
     )
     with pytest.raises(ProducerDivergedError, match="2 rows skipped"):
         list(writing.push())
@@ -169,13 +224,14 @@ def test_old_attempt_that_goes_on_adds_nothing(writing):
     assert writing.found() == ALL
 
 
+@pytest.mark.usefixtures("without_digest")
 def test_session_that_is_not_taken_over_would_be_noticed(writing, monkeypatch):
     """The old attempt moves the session back, and the next one writes rows again."""
     sessions, create = [], ProducerSession.create
 
     def joined(*given):
         if sessions:
-            return replace(sessions[0], sequence_number=1)
+            return at(sessions[0], 1)
         sessions.append(create(*given))
         return sessions[0]
 
@@ -209,13 +265,14 @@ def repeating(monkeypatch):
 
 
 def test_push_that_the_client_repeats_would_be_noticed(cluster, writing, monkeypatch):
-    """The repeat takes the session back to its beginning; the comparison stops the attempt."""
+    """The repeat takes the session back to its beginning; the comparison stops this attempt and the next."""
     repeating(monkeypatch)
     cluster.inject("lose_answer", PUSH, after=1)
     with pytest.raises(ProducerDivergedError, match="left the session at -1"):
         list(writing.push())
-    list(writing.push())
-    assert writing.found() == [0, 1, 2, 3, *ALL]
+    with pytest.raises(NotOneToOneError, match="pushed before"):
+        list(writing.push())
+    assert writing.found() == [0, 1, 2, 3]
 
 
 def test_answer_that_is_not_compared_would_be_noticed(cluster, writing, monkeypatch):
@@ -244,12 +301,95 @@ def test_source_partition_in_two_tasks_is_refused(writing):
         list(writing.push(ALL[:4], partition=1))
 
 
+@pytest.mark.usefixtures("without_digest")
 def test_source_partition_in_two_tasks_unchecked_would_be_noticed(writing, monkeypatch):
     """The earlier rows come too late, and are lost without a word."""
     monkeypatch.setattr(tasks._NumberedSession, "_require_sole_writer", lambda *_: None)
     list(writing.push(ALL[4:], partition=0))
     list(writing.push(ALL[:4], partition=1))
     assert writing.found() == ALL[4:]
+
+
+OTHER_ROWS = {
+    "a filter": ALL[1:],
+    "another order": [1, 0, *ALL[2:]],
+    "another value": [9, *ALL[1:]],
+    "one row more": [0, 0, *ALL[1:]],
+    "fewer rows than are there": ALL[:3],
+}
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 8])
+@pytest.mark.parametrize("rows", OTHER_ROWS.values(), ids=OTHER_ROWS)
+def test_replay_with_other_rows_is_refused_until_the_old_ones_are_back(writing, rows, chunk):
+    """Neither dropped nor pushed, however often it is tried and however requests are cut."""
+    steps(writing.push(by_source=False), 2)
+    for run in ("second", "third"):
+        with pytest.raises(NotOneToOneError, match="pushed before"):
+            list(writing.push(rows, chunk=chunk, run=run, by_source=False))
+        with pytest.raises(NotOneToOneError, match="pushed before"):
+            writing.rehearse({0: rows})
+    assert writing.found() == ALL[:4]
+    writing.rehearse({0: ALL})
+    list(writing.push(chunk=chunk, run="fourth", by_source=False))
+    assert writing.found() == ALL
+
+
+@pytest.mark.usefixtures("without_digest")
+def test_replay_with_other_rows_unchecked_would_be_noticed(writing):
+    """After a filter the first row behind those that are there is lost without a word."""
+    steps(writing.push(by_source=False), 2)
+    list(writing.push(ALL[1:], run="second", by_source=False))
+    assert writing.found() == [*ALL[:4], *ALL[5:]]
+
+
+def test_rows_may_change_behind_those_that_are_there(writing):
+    """What nobody has written yet is as the newest code says."""
+    steps(writing.push(), 2)
+    writing.rehearse({0: [*ALL[:4], 7]}, by_source=True)
+    list(writing.push([*ALL[:4], 7], run="second"))
+    assert writing.found() == [*ALL[:4], 7]
+
+
+def test_source_partition_may_be_in_another_task_of_the_next_run(writing):
+    """Numbers of tasks are those of one run."""
+    steps(writing.push(partition=1), 2)
+    writing.rehearse({0: ALL}, by_source=True)
+    list(writing.push(partition=0, run="second"))
+    assert writing.found() == ALL
+
+
+@pytest.mark.parametrize(
+    ("tasks", "told"),
+    [
+        ({1: [5], 2: []}, "no task of this replay gives them"),
+        ({0: ALL[::2], 1: ALL[1::2]}, "in the Spark partitions 0 and 1"),
+        ({0: ALL[:4], 1: ALL[4:]}, "in the Spark partitions 0 and 1"),
+    ],
+    ids=["nowhere", "by turns", "one half each"],
+)
+def test_replay_over_other_tasks_is_refused_before_it_pushes(writing, tasks, told):
+    """By position a task that is gone would leave its rows, and others would write them again."""
+    by_source = len(tasks[1]) > 1
+    steps(writing.push(by_source=by_source), 2)
+    with pytest.raises(NotOneToOneError, match=told):
+        writing.rehearse(tasks, by_source=by_source)
+
+
+def test_rows_without_a_digest_are_not_taken_for_the_same(writing, monkeypatch):
+    """An older version of the package pushed them."""
+    monkeypatch.setattr(SessionState, "digest", property(lambda _: None))
+    steps(writing.push(), 1)
+    with pytest.raises(NotOneToOneError, match="pushed before"):
+        list(writing.push(run="second"))
+    assert writing.found() == ALL[:2]
+
+
+def test_batch_that_is_behind_its_session_is_refused(writing):
+    """All its rows would be dropped: a newer driver is ahead, or the checkpoint is an older copy."""
+    list(writing.push(batch_id=1))
+    with pytest.raises(FencedError, match=r"Batch 1 was pushed.*restore the newest one"):
+        list(writing.push(batch_id=0, run="second"))
 
 
 @pytest.mark.parametrize("chunk", [1, 2])
@@ -268,6 +408,7 @@ def test_numbers_of_another_queue_are_refused(writing):
     assert writing.found() == [0, 2, 4]
 
 
+@pytest.mark.usefixtures("without_digest")
 def test_numbers_of_another_queue_unchecked_would_be_noticed(writing, monkeypatch):
     """Rows 1 and 3 are lost without a word."""
     monkeypatch.setattr(tasks._NumberedSession, "_require_later_numbers", lambda *_: None)
@@ -276,6 +417,7 @@ def test_numbers_of_another_queue_unchecked_would_be_noticed(writing, monkeypatc
     assert writing.found() == [0, 2, 4]
 
 
+@pytest.mark.usefixtures("without_digest")
 def test_rows_out_of_order_unchecked_would_be_noticed(writing, monkeypatch):
     """All but the first are taken for seen."""
     push = tasks._NumberedSession.push

@@ -293,7 +293,8 @@ class Drivers:
     def _crash(self, world: World, slot: int) -> Iterator[Step]:
         driver = world.drivers[slot]
         dead = Driver(status=Status.DOWN, runs=driver.runs)
-        down = world.with_driver(slot, dead).orphaned(slot).disturbed(1)
+        alone = world.orphaned(slot) if self.scenario.faults.orphans else world.with_tasks(())
+        down = alone.with_driver(slot, dead).disturbed(1)
         yield Step(f"{NAMES[slot]} crashes", down)
         if driver.continuation >= 0:
             asking = self.programs.outcome(driver.continuation)

@@ -49,7 +49,7 @@ class Jobs:
 
     def start(self, world: World, slot: int, request: RunJob) -> World:
         """Return the world in which the tasks of a job run."""
-        count = self._scenario.partitions
+        count = self._scenario.partitions(request.number)
         driver = world.drivers[slot]._replace(job=Job((None,) * count, (0,) * count))
         world = world.with_driver(slot, driver)
         for partition in range(count):

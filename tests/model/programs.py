@@ -47,10 +47,12 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.spark import delivery
 from yt_exactly_once.spark.query_run import QueryRun
+from yt_exactly_once.spark.replay import RehearsalTask
 from yt_exactly_once.spark.sink import TransactionalSink
 from yt_exactly_once.spark.sink_options import Target
 from yt_exactly_once.spark.source_offsets import QueueOffset
 from yt_exactly_once.spark.source_reader import QueueStreamReader
+from yt_exactly_once.ytsaurus.rows import SessionState
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -153,7 +155,9 @@ class Programs:
         frame = ModelFrame(script, job, columns, self._tasks)
         with (
             mock.patch.object(delivery, "sf", _NoFunctions),
-            mock.patch.object(delivery, "named_column", str),
+            mock.patch.object(delivery, "named_column"),
+            mock.patch.object(delivery, "row_hash"),
+            mock.patch.object(delivery, "require_straight"),
         ):
             ModelSink(self._scenario, call, script)(cast("Any", frame), call.batch)
         return None
@@ -209,6 +213,7 @@ class ModelFrame:
         self._job = job
         self._tasks = tasks
         self.columns = columns
+        self.schema = None
 
     def withColumns(self, more: dict[str, Any]) -> ModelFrame:  # noqa: N802 - Spark's name
         """See `DataFrame.withColumns`."""
@@ -224,8 +229,10 @@ class ModelFrame:
 
     def mapInArrow(self, task: Any, _schema: str) -> ModelFrame:  # noqa: N802 - Spark's name
         """See `DataFrame.mapInArrow`."""
-        self._tasks[self._job] = task
-        return self
+        last = task.last if isinstance(task, RehearsalTask) else {}
+        job = self._job._replace(rehearsed=tuple(sorted(last.items())))
+        self._tasks[job] = task
+        return ModelFrame(self._script, job, self.columns, self._tasks)
 
     def toArrow(self) -> ModelFrame:  # noqa: N802 - Spark's name
         """See `DataFrame.toArrow`."""
@@ -237,7 +244,7 @@ class ModelFrame:
         if isinstance(answer, JobFailed):
             raise JobFailedError(answer.error)
         self._require_rows(answer)
-        return [{"row_count": count, "key_hashes": hashes} for count, hashes in answer]
+        return [dict(report) for report in answer]
 
     @property
     def write(self) -> ModelFrame:
@@ -309,10 +316,17 @@ class ModelSink(TransactionalSink):
     def _prepare_run(self, run: QueryRun, frame: Any, batch: MicroBatch, emit: Emitter) -> None:
         """Leave out what is checked once per run."""
 
-    def _require_no_pushes(
-        self, run: QueryRun, frame: Any, batch: MicroBatch, emit: Emitter
-    ) -> None:
-        """Leave it out too: no query of the model changes its mode."""
+    def _sessions(self, batch: MicroBatch) -> dict[str, SessionState]:
+        """Read the rows of the producer table; its client has a query for them."""
+        assert isinstance(self._connection, ModelCluster)
+        keys = [values for path, values in self._connection.index if path == PRODUCER]
+        names = [name for (name,) in keys if name.startswith(f"{batch.query_id}:")]
+        rows = self._connection.lookup(PRODUCER, [{"session_id": name} for name in names])
+        return {
+            name: SessionState(row[1], dict(row[2]))
+            for name, row in zip(names, rows, strict=True)
+            if row is not None
+        }
 
     def _emitter(self, batch: MicroBatch) -> Emitter:  # noqa: ARG002 - overrides
         return silent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from yt.common import update
@@ -32,7 +33,7 @@ def _drop_what_is_there(put: Put) -> None:
 
     def as_if_empty(*arguments: Any) -> Any:
         session = create(*arguments)
-        return type(session)(**{**vars(session), "sequence_number": -1})
+        return replace(session, state=session.state._replace(sequence_number=-1))
 
     put(ProducerSession, "create", staticmethod(as_if_empty))
 
@@ -62,13 +63,27 @@ def _single_sending(put: Put) -> None:
 
 
 def _fresh_session(put: Put) -> None:
-    """Go on with the old session after a lost answer."""
+    """Keep the old session after a lost answer."""
     attempt = tasks._NumberedSession._attempt
 
-    def stale(self: Any, rows: Any, numbers: Any, *, fresh: bool) -> None:
-        attempt(self, rows, numbers, fresh=fresh and self._session is None)
+    def stale(self: Any, part: Any, *, fresh: bool) -> None:
+        attempt(self, part, fresh=fresh and self._session is None)
 
     put(tasks._NumberedSession, "_attempt", stale)
+
+
+def _digest_in_a_task(put: Put) -> None:
+    """Drop the rows up to the session's number, whatever they are."""
+    put(tasks._NumberedSession, "_require_same_rows", lambda *_: None)
+
+
+def _rehearsal(put: Put) -> None:
+    put(delivery, "require_same_rows", lambda *_: None)
+
+
+def _digests(put: Put) -> None:
+    _digest_in_a_task(put)
+    _rehearsal(put)
 
 
 def _sole_writer(put: Put) -> None:
@@ -83,6 +98,16 @@ def _source_order(put: Put) -> None:
         push(self, *arguments)
 
     put(tasks._NumberedSession, "push", forgetful)
+
+
+def _sole_writer_and_digests(put: Put) -> None:
+    _sole_writer(put)
+    _digests(put)
+
+
+def _source_order_and_digests(put: Put) -> None:
+    _source_order(put)
+    _digests(put)
 
 
 def _unique_in_a_chunk(put: Put) -> None:
@@ -151,12 +176,45 @@ REMOVALS_BY_TASKS = (
     Removal(
         "one task per source partition",
         _sole_writer,
+        {},
+        covered=("idempotent, shuffled",),
+        why="the digest of the other task's rows is not that of this task's",
+    ),
+    Removal(
+        "one task per source partition, and digests",
+        _sole_writer_and_digests,
         {"idempotent, shuffled": _LOST},
     ),
     Removal(
         "rows in the order of their source",
         _source_order,
+        {},
+        covered=("idempotent, reversed",),
+        why="the session has a row that the digest of the later ones does not have",
+    ),
+    Removal(
+        "rows in the order of their source, and digests",
+        _source_order_and_digests,
         {"idempotent, reversed": _LOST},
+    ),
+    Removal(
+        "the digest in a task",
+        _digest_in_a_task,
+        {},
+        covered=("idempotent, by batch, then other code",),
+        why="the driver compares the digests before the tasks begin",
+    ),
+    Removal(
+        "the rehearsal of a replay",
+        _rehearsal,
+        {"idempotent, by batch, then fewer tasks": frozenset({Kind.TWICE})},
+        covered=("idempotent, by batch, then other code",),
+        why="each task compares the digest of its session",
+    ),
+    Removal(
+        "digests",
+        _digests,
+        {"idempotent, by batch, then other code": frozenset({Kind.LOST, Kind.TWICE})},
     ),
     Removal(
         "the check of keys in a task",

@@ -25,6 +25,7 @@ class Spread(StrEnum):
     AS_READ = "a task per place, in order"
     SHUFFLED = "over two tasks by turns"
     REVERSED = "a task per place, the last row first"
+    TOGETHER = "one task for all places, in order"
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Faults:
         restore: the checkpoint is put back to an older copy while no driver runs.
         tasks: a task dies, also right after it sent a request, or is started once more while it runs.
         empty: a proxy sees an empty body instead of the rows of a push.
+        orphans: tasks outlive their driver.
     """
 
     crash: bool = True
@@ -63,6 +65,7 @@ class Faults:
     restore: bool = False
     tasks: bool = True
     empty: bool = False
+    orphans: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +100,7 @@ class Scenario:
         task_attempts: how often a task may fail before its job does.
         by_source: whether the frame tells where its rows came from.
         spread: how the rows of a batch are spread over tasks and in which order.
+        then: the spread in every run after the first: other code or cores.
         one_key: whether all rows have the same key.
         regress: whether a push without new rows moves the session back, as servers of 2024 do.
     """
@@ -127,6 +131,7 @@ class Scenario:
     task_attempts: int = 2
     by_source: bool = True
     spread: Spread = Spread.AS_READ
+    then: Spread | None = None
     one_key: bool = False
     regress: bool = False
 
@@ -181,22 +186,28 @@ class Scenario:
             for checkpoint in range(self.checkpoints if self.by_tasks else 0)
             for path in self.paths
             for kind in ("source", "partition")
-            for number in range(self.partitions)
+            for number in range(max(2, len(self.places)))
         ]
         return {key: number for number, key in enumerate(keys)}
 
-    @property
-    def partitions(self) -> int:
-        """Tasks of a batch."""
-        return 2 if self.spread is Spread.SHUFFLED else len(self.places)
+    def spread_in(self, run: int) -> Spread:
+        """Return how rows are spread in a run of the query, counted from 1."""
+        return self.spread if run == 1 or self.then is None else self.then
 
-    def rows_of_task(self, ranges: Ranges, partition: int) -> list[SourceRow]:
+    def partitions(self, run: int) -> int:
+        """Return the number of the tasks of a batch."""
+        fixed = {Spread.SHUFFLED: 2, Spread.TOGETHER: 1}
+        return fixed.get(self.spread_in(run), len(self.places))
+
+    def rows_of_task(self, ranges: Ranges, partition: int, run: int) -> list[SourceRow]:
         """Return the rows that a task gets, in order."""
-        rows = rows_of(ranges)
-        if self.spread is Spread.SHUFFLED:
+        rows, spread = rows_of(ranges), self.spread_in(run)
+        if spread is Spread.TOGETHER:
+            return list(rows)
+        if spread is Spread.SHUFFLED:
             return [row for row in rows if row[1] % 2 == partition]
         own = [row for row in rows if row[0] == partition]
-        return own[::-1] if self.spread is Spread.REVERSED else own
+        return own[::-1] if spread is Spread.REVERSED else own
 
     def effects(self, batch: int, ranges: Ranges, folded: tuple[SourceRow, ...]) -> tuple[str, ...]:
         """Return what a batch writes: at least two effects, so that a part of them can be told.

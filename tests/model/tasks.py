@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
+from string import ascii_letters
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from unittest import mock
 
@@ -24,6 +25,7 @@ from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, check_fram
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, ClusterConfig
 from yt_exactly_once.spark import tasks
 from yt_exactly_once.spark.placement import Placement
+from yt_exactly_once.spark.row_digest import ROW_HASH_COLUMN
 from yt_exactly_once.spark.sink_options import Target
 from yt_exactly_once.spark.targets import PreparedTarget
 from yt_exactly_once.spark.tasks import KEY_HASH_COLUMNS
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from tests.model.continuations import Script
     from tests.model.scenario import Ranges, Scenario
     from yt_exactly_once.observability import Emitter, Event
+    from yt_exactly_once.spark.replay import RehearsalTask
     from yt_exactly_once.spark.tasks import InsertTask, PushTask
 
 COLUMNS = ("key", "query", "place", "row")
@@ -57,12 +60,20 @@ class RunJob(NamedTuple):
         checkpoint: number of the query.
         batch: number of the batch.
         ranges: its rows.
+        rehearsed: sessions and their last numbers, where tasks only compare their rows with those that
+            were pushed.
     """
 
     run: str
     checkpoint: int
     batch: int
     ranges: Ranges
+    rehearsed: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def number(self) -> int:
+        """Number of the run, from 1."""
+        return int(self.run.lstrip(ascii_letters))
 
 
 class RunTask(NamedTuple):
@@ -123,19 +134,19 @@ class JobFailed(NamedTuple):
 
 def run_task(
     scenario: Scenario,
-    task: InsertTask | PushTask,
+    task: InsertTask | PushTask | RehearsalTask,
     call: RunTask,
     script: Script,
-) -> tuple[tuple[int, bytes | None], ...]:
-    """Run a real task; return its reports."""
+) -> tuple[tuple[tuple[str, Any], ...], ...]:
+    """Run a real task; return its reports, each as the items of a row."""
     connection = cast("Any", _Connection(script, scenario))
     task = replace(task, settings=replace(task.settings, connection=connection))
     names = task.settings.names
-    rows = scenario.rows_of_task(call.job.ranges, call.partition)
+    rows = scenario.rows_of_task(call.job.ranges, call.partition, call.job.number)
     batch = _frame(names, tuple(_values(scenario, call.job, *row) for row in rows))
     with task_context(call.partition), mock.patch.object(tasks, "emitter", _silence):
         reports = [report for written in task(batch) for report in written.to_pylist()]
-    return tuple((report["row_count"], report["key_hashes"]) for report in reports)
+    return tuple(tuple(report.items()) for report in reports)
 
 
 def _silence(**_bound: Any) -> Emitter:
@@ -190,6 +201,7 @@ def _values(scenario: Scenario, job: RunJob, place: int, row: int) -> dict[str, 
         index: row,
         wide: key,
         narrow: key,
+        ROW_HASH_COLUMN: place * 1_000 + row,
     }
 
 

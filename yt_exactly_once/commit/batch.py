@@ -62,7 +62,6 @@ class MicroBatch:
         stateful: whether the query keeps state, which a replay must build again from the same rows.
         output_mode: `append`, `update` or `complete`; empty where it cannot be known.
         others: a digest of what the batch reads from sources that are no queues; empty without any.
-        shuffles: whether rows move from task to task on their way to the sink.
     """
 
     query_id: str
@@ -72,7 +71,6 @@ class MicroBatch:
     stateful: bool = False
     output_mode: str = ""
     others: str = ""
-    shuffles: bool = False
 
     @property
     def moves(self) -> bool:

@@ -21,9 +21,12 @@ from yt_exactly_once.commit.parts import Payload, TargetRows
 from yt_exactly_once.config import WriteMode
 from yt_exactly_once.errors import AmbiguousOrderError, ConfigError
 from yt_exactly_once.spark.encode import Kind, encode_frame, plain_columns
+from yt_exactly_once.spark.lineage import require_straight
 from yt_exactly_once.spark.placement import TABLET_COLUMN
+from yt_exactly_once.spark.replay import REHEARSAL_SCHEMA, RehearsalTask, require_same_rows
+from yt_exactly_once.spark.row_digest import ROW_HASH_COLUMN, row_hash, seed_of
 from yt_exactly_once.spark.schema import named_column
-from yt_exactly_once.spark.sessions import is_numbered_by_source
+from yt_exactly_once.spark.sessions import Numbering, is_numbered_by_source
 from yt_exactly_once.spark.tasks import (
     KEY_HASH_COLUMNS,
     REPORT_SCHEMA,
@@ -35,7 +38,7 @@ from yt_exactly_once.spark.tasks import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import DataFrame
 
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.spark.sink_options import SinkOptions, Target
     from yt_exactly_once.spark.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.client import Connection
+    from yt_exactly_once.ytsaurus.rows import SessionState
 
 
 def collect_rows(
@@ -169,14 +173,9 @@ def insert_from_tasks(
         # Spark skips nulls in a hash: without the flags (null, 1) and (1, null) would be one key.
         hashed = [*keys, *(key.isNull() for key in keys)]
         frame = frame.withColumns({wide: sf.xxhash64(*hashed), narrow: sf.hash(*hashed)})
-    reports = _run(
-        frame,
-        target,
-        KEY_HASH_COLUMNS if unique_keys else (),
-        lambda names: InsertTask(
-            TaskSettings(names, target, connection, dyn_batch_size, retry), update, unique_keys
-        ),
-    )
+    plain, names = _for_tasks(frame, target, KEY_HASH_COLUMNS if unique_keys else ())
+    settings = TaskSettings(names, target, connection, dyn_batch_size, retry)
+    reports = _reports(plain.mapInArrow(InsertTask(settings, update, unique_keys), REPORT_SCHEMA))
     if unique_keys:
         require_unique(unpack_hashes(row["key_hashes"] for row in reports), target.path)
     return _written(target, reports)
@@ -191,28 +190,42 @@ def push_from_tasks(
     dyn_batch_size: int,
     retry: RetryPolicy,
     producer: str,
+    begun: Mapping[str, SessionState],
 ) -> TargetRows:
     """Let the tasks append through queue-producer sessions, which drop rows they have seen.
 
-    Rows are numbered by their source when the frame has the service columns and the query reads one
+    Rows are numbered by their source when the DataFrame has the service columns and the query reads one
     queue, and by batch id and position otherwise.
 
+    Args:
+        frame: rows of the batch.
+        batch: the micro-batch.
+        target: where to write.
+        connection: the cluster.
+        dyn_batch_size: rows per request.
+        retry: how often a request is repeated.
+        producer: path of the producer table.
+        begun: sessions that have rows of this batch already, by name.
+
     Raises:
-        NotOneToOneError: rows of one source partition are in two Spark partitions, or out of order.
+        ConfigError: by position, and a repeated task may get its rows in another order.
+        NotOneToOneError: rows of one source partition are in two Spark partitions, or out of order; or
+            the rows are not those that were pushed before.
     """
     by_source = is_numbered_by_source(frame, batch)
-    reports = _run(
-        frame,
-        target,
-        SOURCE_COLUMNS if by_source else (),
-        lambda names: PushTask(
-            TaskSettings(names, target, connection, dyn_batch_size, retry),
-            batch,
-            producer,
-            by_source,
-        ),
-    )
-    return _written(target, reports)
+    written = set(target.plan.names) & set(frame.columns)
+    numbering = Numbering(batch, by_source, seed_of(written))
+    frame = frame.withColumns({ROW_HASH_COLUMN: row_hash(frame.schema, written)})
+    plain, names = _for_tasks(frame, target, (ROW_HASH_COLUMN,))
+    settings = TaskSettings(names, target, connection, dyn_batch_size, retry)
+    job = plain.mapInArrow(PushTask(settings, numbering, producer), REPORT_SCHEMA)
+    if not by_source:
+        require_straight(job, batch)
+    if begun:
+        last = {name: state.sequence_number for name, state in begun.items()}
+        rehearsal = plain.mapInArrow(RehearsalTask(settings, numbering, last), REHEARSAL_SCHEMA)
+        require_same_rows(_reports(rehearsal), begun, numbering, target.path)
+    return _written(target, _reports(job))
 
 
 def require_splitting(options: SinkOptions, batch: MicroBatch) -> None:
@@ -279,18 +292,15 @@ def require_output_mode(batch: MicroBatch, target: Target) -> None:
         )
 
 
-def _run(
-    frame: DataFrame,
-    target: PreparedTarget,
-    extra: tuple[str, ...],
-    task: Callable[[tuple[str, ...]], InsertTask | PushTask],
-) -> list[dict[str, Any]]:
-    plain, names = plain_columns(
-        frame, {*target.plan.names, *SOURCE_COLUMNS, TABLET_COLUMN, *extra}
-    )
-    reports: list[dict[str, Any]] = (
-        plain.mapInArrow(task(names), REPORT_SCHEMA).toArrow().to_pylist()
-    )
+def _for_tasks(
+    frame: DataFrame, target: PreparedTarget, extra: tuple[str, ...]
+) -> tuple[DataFrame, tuple[str, ...]]:
+    return plain_columns(frame, {*target.plan.names, *SOURCE_COLUMNS, TABLET_COLUMN, *extra})
+
+
+def _reports(job: DataFrame) -> list[dict[str, Any]]:
+    """Run the tasks."""
+    reports: list[dict[str, Any]] = job.toArrow().to_pylist()
     return reports
 
 

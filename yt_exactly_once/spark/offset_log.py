@@ -29,9 +29,6 @@ QUERY_ID_PROPERTY = "sql.streaming.queryId"
 _STATE_STORE_WRITER = "org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreWriter"
 """Trait of every physical operator that writes state."""
 
-_SHUFFLE = "org.apache.spark.sql.execution.exchange.ShuffleExchangeLike"
-"""Trait of every physical operator that moves rows from task to task."""
-
 _ADAPTIVE = "AdaptiveSparkPlanExec"
 
 _NO_OFFSET = "-"
@@ -107,7 +104,6 @@ class RunningQuery:
             stateful=run.stateful,
             output_mode=run.output_mode,
             others=digest_of_others(now, before),
-            shuffles=run.shuffles,
         )
 
 
@@ -121,9 +117,8 @@ class _Run:
 
     def __init__(self, jvm: Any, execution: Any) -> None:
         self.id = str(execution.runId().toString())
-        operators = list(_operators(execution.lastExecution().executedPlan()))
-        self.stateful = _is_stateful(jvm, operators)
-        self.shuffles = _has(jvm, operators, _SHUFFLE)
+        plan = execution.lastExecution().executedPlan()
+        self.stateful = _is_stateful(jvm, _operators(plan))
         self.output_mode = str(execution.outputMode()).lower()
         self._execution = execution
         self._log = execution.offsetLog()
@@ -303,15 +298,6 @@ def _offsets(logged: Any) -> list[str]:
 def _is_stateful(jvm: Any, operators: Iterable[Any]) -> bool:
     """Tell whether any operator writes state."""
     return _has(jvm, operators, _STATE_STORE_WRITER)
-
-
-def moves_rows(frame: DataFrame) -> bool | None:
-    """Tell whether a frame moves rows from task to task by itself; `None` without a JVM to ask."""
-    jvm = getattr(frame.sparkSession, "_jvm", None)
-    if jvm is None:
-        return None
-    plan = frame._jdf.queryExecution().executedPlan()  # noqa: SLF001
-    return _has(jvm, _operators(plan), _SHUFFLE)
 
 
 def _has(jvm: Any, operators: Iterable[Any], kind: str) -> bool:

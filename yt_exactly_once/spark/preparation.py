@@ -10,7 +10,6 @@ from yt_exactly_once.config import WriteMode
 from yt_exactly_once.errors import ConfigError, LedgerError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.delivery import require_output_mode, require_stateless
-from yt_exactly_once.spark.sessions import require_numbers
 from yt_exactly_once.spark.targets import prepare_target
 from yt_exactly_once.ytsaurus.consumers import require_registration
 from yt_exactly_once.ytsaurus.tables import (
@@ -64,10 +63,7 @@ def prepare(
     )
     if options.mode is WriteMode.IDEMPOTENT:
         require_stateless(batch)
-        ordered = [target for target in targets if not target.is_sorted]
-        for target in ordered:
-            require_numbers(target.transformed(frame), batch)
-        if ordered:
+        if not all(target.is_sorted for target in targets):
             ensure_producer(connection, options.producer_path)
     if options.advance_consumer:
         for source in batch.sources:

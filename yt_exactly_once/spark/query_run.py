@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.spark.targets import PreparedTarget
+    from yt_exactly_once.ytsaurus.rows import SessionState
 
 LOOK_INTERVAL = 10.0
 """Seconds after which a target is looked at again: it may have been replaced by another table."""
@@ -27,6 +28,7 @@ class QueryRun:
         looked_at: when the targets were looked at last.
         agreed: the newest batch about which sink and ledger agree; `None` before the first.
         sent: transactions whose commit was sent for that batch.
+        begun: by target, the producer sessions that had rows of that batch before it was computed.
     """
 
     id: str
@@ -35,6 +37,7 @@ class QueryRun:
     looked_at: float = 0.0
     agreed: int | None = None
     sent: set[str] = field(default_factory=set)
+    begun: dict[str, dict[str, SessionState]] = field(default_factory=dict)
 
     def goes_on_with(self, batch: MicroBatch) -> bool:
         """Tell whether a batch comes after the ones that were agreed about."""

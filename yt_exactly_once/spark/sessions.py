@@ -1,31 +1,48 @@
-"""Producer sessions of idempotent mode: how rows are numbered in them, and what they tell of a batch.
+"""Producer sessions of idempotent mode: how rows are numbered in them, and what they know of a batch.
 
-The session of a name remembers the number of its last row, and drops rows up to it. Every push also
-leaves the batch it belongs to: that is how rows of an unfinished batch are found by a sink that would
-not drop them.
+A session remembers the number of its last row, and drops rows up to it. Every push also leaves there the
+run, the batch, the task, and a digest of all rows of the batch that the session has. With it a replay is
+compared before a row is dropped.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from yt_exactly_once.codec.schema import SOURCE_COLUMNS
+import numpy as np
+import pyarrow.compute as pc
+
+from yt_exactly_once.codec.schema import (
+    SOURCE_COLUMNS,
+    SOURCE_ROW_COLUMN,
+    SOURCE_TABLET_COLUMN,
+)
 from yt_exactly_once.config import WriteMode
-from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.offset_log import moves_rows
-from yt_exactly_once.ytsaurus.rows import sessions_of
+from yt_exactly_once.errors import ConfigError, NotOneToOneError
+from yt_exactly_once.spark.row_digest import ROW_HASH_COLUMN, mixed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.spark.sink_options import SinkOptions
     from yt_exactly_once.spark.targets import PreparedTarget
-    from yt_exactly_once.ytsaurus.client import Connection
+    from yt_exactly_once.ytsaurus.rows import SessionState
 
 _BY_SOURCE, _BY_POSITION = "source", "partition"
+
+POSITION_BITS = 32
+"""Rows of one batch and partition are numbered `batch_id << POSITION_BITS | position`."""
+
+REPEAT = (
+    "run once with mode='at-least-once' and trigger(availableNow=True), which repeats the rows that are "
+    "there"
+)
+"""What always leads on, at a price."""
 
 
 def session_prefix(query_id: str, target: str) -> str:
@@ -36,7 +53,7 @@ def session_prefix(query_id: str, target: str) -> str:
 def source_session(queue_id: str, tablet: int) -> str:
     """Return the name of the session for the rows of one tablet of a queue.
 
-    A queue that was created anew counts its rows from 0 again, in a session of its own.
+    A queue that was recreated counts its rows from 0 again, in a session of its own.
     """
     return "-".join(filter(None, (_BY_SOURCE, queue_id, str(tablet))))
 
@@ -46,72 +63,159 @@ def position_session(partition: int) -> str:
     return f"{_BY_POSITION}-{partition}"
 
 
+class NumberedRows(NamedTuple):
+    """Rows of one chunk that go through one session.
+
+    Attributes:
+        session: name of the session.
+        home: the tablet of the queue or the Spark partition.
+        rows: in order.
+        numbers: one per row.
+        parts: what each row adds to the digest.
+    """
+
+    session: str
+    home: int
+    rows: pa.RecordBatch
+    numbers: np.ndarray[Any, Any]
+    parts: np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """How the rows of a batch are numbered.
+
+    Attributes:
+        batch: the micro-batch.
+        by_source: by their place in the queue; by their position in a task otherwise.
+        seed: of the digest.
+    """
+
+    batch: MicroBatch
+    by_source: bool
+    seed: int
+
+    def numbered(
+        self, chunks: Iterable[pa.RecordBatch], partition: int
+    ) -> Iterator[list[NumberedRows]]:
+        """Yield, for each chunk of a task, its rows by session."""
+        position = self.batch.batch_id << POSITION_BITS
+        for chunk in chunks:
+            if self.by_source:
+                yield list(self._by_source(chunk))
+                continue
+            numbers = np.arange(position, position + chunk.num_rows, dtype=np.int64)
+            position += chunk.num_rows
+            yield [self._part(position_session(partition), partition, chunk, numbers)]
+
+    def _by_source(self, chunk: pa.RecordBatch) -> Iterator[NumberedRows]:
+        tablets = chunk.column(SOURCE_TABLET_COLUMN)
+        for tablet in pc.unique(tablets).to_pylist():
+            rows = chunk.filter(pc.equal(tablets, tablet))
+            numbers = rows.column(SOURCE_ROW_COLUMN).to_numpy()
+            name = source_session(self.batch.sources[0].queue_id, tablet)
+            yield self._part(name, int(tablet), rows, numbers)
+
+    def _part(
+        self, name: str, home: int, rows: pa.RecordBatch, numbers: np.ndarray[Any, Any]
+    ) -> NumberedRows:
+        hashes = rows.column(ROW_HASH_COLUMN).to_numpy()
+        return NumberedRows(name, home, rows, numbers, mixed(hashes, numbers, self.seed))
+
+
 def is_numbered_by_source(frame: DataFrame, batch: MicroBatch) -> bool:
     """Tell whether idempotent mode numbers rows by where they come from; by their position otherwise."""
     has_numbers = set(SOURCE_COLUMNS) <= set(frame.columns)
     return has_numbers and len(batch.sources) == 1 and not batch.others
 
 
-def require_numbers(frame: DataFrame, batch: MicroBatch) -> None:
-    """Check that idempotent mode can tell the rows of an ordered target apart.
-
-    Raises:
-        ConfigError: by position, and a shuffle may give a repeated task the rows in another order.
-    """
-    if is_numbered_by_source(frame, batch):
-        return
-    shuffles = batch.shuffles or moves_rows(frame)
-    if shuffles is not False:
-        has = "has a shuffle" if shuffles else "may have a shuffle (without a JVM it is not known)"
-        raise ConfigError(
-            "Idempotent mode would number the rows by their position in a task, and this query "
-            f"{has}: a repeated task may get them in another order, and rows would be lost and repeated",
-            remedy="Use mode='transactional'; or leave the shuffle out (repartition, join, distinct, "
-            "order by); or, with one queue, let rows carry their source: include_service_columns=true",
-            query=batch.query_id,
-        )
-
-
-def require_no_pushes(
-    connection: Connection,
+def begun_sessions(
+    sessions: Mapping[str, SessionState],
     options: SinkOptions,
     targets: Iterable[PreparedTarget],
     frame: DataFrame,
     batch: MicroBatch,
-) -> None:
-    """Check that no rows of a batch that is not in the ledger were pushed in another way than now.
+) -> dict[str, dict[str, SessionState]]:
+    """Return the sessions with rows of a batch that is not in the ledger, by target and name.
 
-    At-least-once mode may repeat rows, and takes them as they are.
+    Args:
+        sessions: all of the query.
+        options: of the sink.
+        targets: of the sink.
+        frame: rows of the batch.
+        batch: the micro-batch.
 
     Raises:
-        ConfigError: rows were pushed in idempotent mode, and this sink would write them again.
+        ConfigError: rows were pushed in idempotent mode, and this sink would write them again or cannot
+            tell which they are.
     """
-    ordered = [target for target in targets if not target.is_sorted]
-    if options.mode is WriteMode.AT_LEAST_ONCE or not ordered:
-        return
-    sessions = sessions_of(connection, options.producer_path, f"{batch.query_id}:")
-    for target in ordered:
+    begun: dict[str, dict[str, SessionState]] = {}
+    for target in targets:
+        if target.is_sorted:
+            continue
         known = ""
         if options.mode is WriteMode.IDEMPOTENT:
             by_source = is_numbered_by_source(target.transformed(frame), batch)
             known = _BY_SOURCE if by_source else _BY_POSITION
-        prefix = session_prefix(batch.query_id, target.options.path)
-        for session_id, user_meta in sessions.items():
-            kind = session_id.removeprefix(prefix).partition("-")[0]
-            if not session_id.startswith(prefix) or kind == known:
+        prefix = session_prefix(batch.query_id, target.path)
+        for session_id, state in sessions.items():
+            if not session_id.startswith(prefix) or state.batch != batch.batch_id:
                 continue
-            if user_meta is not None and user_meta["batch"] == batch.batch_id:
-                raise ConfigError(
-                    "Rows of this batch are in the target already, written in idempotent mode and "
-                    f"numbered by {_NUMBERS[kind]}; this sink would write them again",
-                    remedy="Finish the batch as it was begun (mode, and whether rows carry their "
-                    "source), and change the sink afterwards. If it cannot be finished, run once with "
-                    "mode='at-least-once' and trigger(availableNow=True), which repeats those rows",
-                    query=batch.query_id,
-                    batch=batch.batch_id,
-                    target=target.options.path,
-                    session=session_id,
-                )
+            name = session_id.removeprefix(prefix)
+            kind = name.partition("-")[0]
+            if kind != known or state.digest is None:
+                raise _unusable(kind, state, session_id, target.path, batch, known=kind == known)
+            begun.setdefault(target.path, {})[name] = state
+    return begun
+
+
+def _unusable(
+    kind: str,
+    state: SessionState,
+    session_id: str,
+    target: str,
+    batch: MicroBatch,
+    *,
+    known: bool,
+) -> ConfigError:
+    if known:
+        what = (
+            "Rows of this batch were pushed by an older version of this package, which kept no digest "
+            "of them: whether this replay gives the same rows cannot be known"
+        )
+        remedy = f"Finish the batch with that version, and upgrade afterwards; or {REPEAT}"
+    else:
+        what = (
+            "Rows of this batch are in the target already, written in idempotent mode and numbered by "
+            f"{_NUMBERS[kind]}; this sink would write them again"
+        )
+        remedy = (
+            "Finish the batch as it was begun (mode, and whether rows carry their source), and change "
+            f"the sink afterwards. If it cannot be finished, {REPEAT}"
+        )
+    return ConfigError(
+        what,
+        remedy=remedy,
+        query=batch.query_id,
+        batch=batch.batch_id,
+        target=target,
+        session=session_id,
+        run=state.run,
+    )
+
+
+def other_rows(why: str, numbering: Numbering, target: str, session: str) -> NotOneToOneError:
+    """Return the error about a replay that differs."""
+    layout = "" if numbering.by_source else ", in as many Spark partitions (cores, files)"
+    return NotOneToOneError(
+        f"Rows of this batch were pushed before, and {why}",
+        remedy="Finish the batch with the code and the options it was begun with, on the same "
+        f"DataFrame{layout}, and change them afterwards. If that is impossible, {REPEAT}",
+        query=numbering.batch.query_id,
+        batch=numbering.batch.batch_id,
+        target=target,
+        session=session,
+    )
 
 
 _NUMBERS = {_BY_SOURCE: "their place in the queue", _BY_POSITION: "their position in a task"}

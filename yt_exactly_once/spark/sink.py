@@ -34,7 +34,7 @@ from yt_exactly_once.spark.offset_log import CheckpointFiles, RunningQuery
 from yt_exactly_once.spark.placement import BY_PARTITION
 from yt_exactly_once.spark.preparation import prepare
 from yt_exactly_once.spark.query_run import QueryRun
-from yt_exactly_once.spark.sessions import require_no_pushes
+from yt_exactly_once.spark.sessions import begun_sessions
 from yt_exactly_once.spark.sink_options import (
     ADD,
     AUTO_WIRE,
@@ -44,6 +44,7 @@ from yt_exactly_once.spark.sink_options import (
 )
 from yt_exactly_once.spark.targets import are_the_same
 from yt_exactly_once.ytsaurus.client import Connection
+from yt_exactly_once.ytsaurus.rows import sessions_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.spark.offset_log import OffsetLog
     from yt_exactly_once.spark.sink_options import Target
     from yt_exactly_once.spark.targets import PreparedTarget
+    from yt_exactly_once.ytsaurus.rows import SessionState
 
 DYN_BATCH_SIZE_CONF = "spark.yt.write.dynBatchSize"
 """Spark conf that SPYT reads too; used when the argument is absent."""
@@ -333,8 +335,9 @@ class TransactionalSink:
             running=run.agreed is not None,
             logged=partial(self._offset_log.ranges, batch),
         )
+        run.begun = {}
         if verdict is Verdict.NEW and not run.goes_on_with(batch):
-            self._require_no_pushes(run, frame, batch, emit)
+            run.begun = self._begun(run, frame, batch, emit)
         run.agree(batch)
         if entry is not None and verdict is not Verdict.NEW:
             require_one_sink(entry, batch, run.sent, ledger=ledger.path)
@@ -343,14 +346,21 @@ class TransactionalSink:
         emit(Event.LEDGER_READ, verdict=verdict.value)
         return entry, verdict
 
-    def _require_no_pushes(
+    def _begun(
         self, run: QueryRun, frame: DataFrame, batch: MicroBatch, emit: Emitter
-    ) -> None:
-        run_attempts(
-            lambda _: require_no_pushes(self._connection, self.options, run.targets, frame, batch),
-            self.options.retry,
-            emit,
-        )
+    ) -> dict[str, dict[str, SessionState]]:
+        """Return the sessions that have rows of a batch which is not in the ledger.
+
+        At-least-once mode may repeat them, and does not look.
+        """
+        is_pushed = self.options.mode is not WriteMode.AT_LEAST_ONCE
+        if not is_pushed or all(target.is_sorted for target in run.targets):
+            return {}
+        sessions = run_attempts(lambda _: self._sessions(batch), self.options.retry, emit)
+        return begun_sessions(sessions, self.options, run.targets, frame, batch)
+
+    def _sessions(self, batch: MicroBatch) -> dict[str, SessionState]:
+        return sessions_of(self._connection, self.options.producer_path, f"{batch.query_id}:")
 
     def _skip(self, frame: DataFrame, batch: MicroBatch, emit: Emitter) -> None:
         """Let a replay pass without writing.
@@ -369,7 +379,7 @@ class TransactionalSink:
         if len(run.targets) > 1:
             # Several frames are made of it, and each evaluation of a stateful one would commit state.
             frame = frame.localCheckpoint(eager=True)
-        rows = [part for target in run.targets for part in self._deliver(frame, batch, target)]
+        rows = [part for target in run.targets for part in self._deliver(run, frame, batch, target)]
         emit(Event.BATCH_COMPUTED, rows=sum(target.row_count for target in rows))
         rejected = sum(part.row_count for part in rows if part.path == self.options.reject_to)
         if rejected:
@@ -377,7 +387,7 @@ class TransactionalSink:
         return rows
 
     def _deliver(
-        self, frame: DataFrame, batch: MicroBatch, target: PreparedTarget
+        self, run: QueryRun, frame: DataFrame, batch: MicroBatch, target: PreparedTarget
     ) -> list[TargetRows]:
         options, size = self.options, self._dyn_batch_size(frame)
         frame = target.transformed(frame)
@@ -400,6 +410,7 @@ class TransactionalSink:
                 dyn_batch_size=size,
                 retry=options.retry,
                 producer=options.producer_path,
+                begun=run.begun.get(target.path, {}),
             )
             return [pushed]
         inserted = insert_from_tasks(

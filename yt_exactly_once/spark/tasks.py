@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, LongType, StructType
 
 from yt_exactly_once.codec.reserved import RESERVED_PREFIX
 from yt_exactly_once.codec.rows import encode
 from yt_exactly_once.codec.schema import SOURCE_ROW_COLUMN, SOURCE_TABLET_COLUMN
-from yt_exactly_once.errors import NotOneToOneError, ProducerFencedError
+from yt_exactly_once.errors import FencedError, NotOneToOneError, ProducerFencedError
 from yt_exactly_once.observability import Event, emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.encode import chunks
-from yt_exactly_once.spark.sessions import position_session, session_prefix, source_session
+from yt_exactly_once.spark.row_digest import added, spelled
+from yt_exactly_once.spark.sessions import REPEAT, other_rows, session_prefix
 from yt_exactly_once.ytsaurus.rows import ProducerSession, insert_payload
 
 if TYPE_CHECKING:
@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.config import RetryPolicy
+    from yt_exactly_once.spark.sessions import NumberedRows, Numbering
     from yt_exactly_once.spark.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.client import Connection
+    from yt_exactly_once.ytsaurus.rows import SessionState
 
 REPORT_SCHEMA = StructType().add("row_count", LongType()).add("key_hashes", BinaryType())
 """What a task tells the driver, one row per chunk it wrote."""
@@ -40,12 +42,8 @@ REPORT_SCHEMA = StructType().add("row_count", LongType()).add("key_hashes", Bina
 KEY_HASH_COLUMNS = (f"{RESERVED_PREFIX}key_hash_64", f"{RESERVED_PREFIX}key_hash_32")
 """Two hashes of a row's key, 96 bits together, added to the frame by the driver."""
 
-POSITION_BITS = 32
-"""Rows of one batch and partition are numbered `batch_id << POSITION_BITS | position`."""
-
 _WAY_ON = (
-    "use mode='transactional'. If it finds rows of this batch in the target already, run once with "
-    "mode='at-least-once' and trigger(availableNow=True), which may repeat those rows, and change then"
+    f"use mode='transactional'. If it finds rows of this batch in the target already, {REPEAT}"
 )
 
 _REPORT = pa.schema([("row_count", pa.int64()), ("key_hashes", pa.binary())])
@@ -92,7 +90,7 @@ class InsertTask:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write all rows of the task; yield one report per chunk."""
         settings, target = self.settings, self.settings.target
-        partition, emit = _partition_id(), emitter(target=target.path)
+        partition, emit = partition_id(), emitter(target=target.path)
         for chunk in settings.chunks(batches):
             hashes = key_hashes(chunk) if self.unique_keys else None
             if hashes is not None:
@@ -119,38 +117,33 @@ class PushTask:
     """Appends rows through queue-producer sessions, each row at most once.
 
     Rows are numbered by their source (session per queue partition, number = row index there) or by the
-    batch (session per Spark partition). Numbers must grow within a session, so the same rows must come
-    in the same order on a replay: one-to-one flows without a shuffle do.
+    batch (session per Spark partition). Numbers must grow within a session, and the same rows must come
+    with the same numbers on a replay: one-to-one flows without a shuffle do. One that differs is refused.
 
     Attributes:
         settings: see there.
-        batch: the micro-batch.
+        numbering: how rows are numbered.
         producer: path of the producer table.
-        by_source: number rows by their source coordinates.
     """
 
     settings: TaskSettings
-    batch: MicroBatch
+    numbering: Numbering
     producer: str
-    by_source: bool
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Push all rows of the task; yield one report per chunk."""
-        partition = _partition_id()
+        partition = partition_id()
         sessions: dict[str, _NumberedSession] = {}
-        position = self.batch.batch_id << POSITION_BITS
-        for chunk in self.settings.chunks(batches):
-            if self.by_source:
-                parts = _by_source_tablet(chunk, self.batch.sources[0].queue_id)
-            else:
-                numbers = np.arange(position, position + chunk.num_rows, dtype=np.int64)
-                position += chunk.num_rows
-                parts = [(position_session(partition), partition, chunk, numbers)]
-            for name, home, rows, numbers in parts:
-                if name not in sessions:
-                    sessions[name] = _NumberedSession(self, name, home, partition)
-                sessions[name].push(rows, numbers)
-            yield _report(chunk.num_rows, None)
+        for parts in self.numbering.numbered(self.settings.chunks(batches), partition):
+            for part in parts:
+                if part.session not in sessions:
+                    sessions[part.session] = _NumberedSession(
+                        self, part.session, part.home, partition
+                    )
+                sessions[part.session].push(part)
+            yield _report(sum(len(part.numbers) for part in parts), None)
+        for session in sessions.values():
+            session.close()
 
 
 class _NumberedSession:
@@ -161,12 +154,15 @@ class _NumberedSession:
         self._target = task.settings.target
         self._tablet = self._target.placement.tablet(home)
         self._partition = partition
-        self._session_id = session_prefix(task.batch.query_id, self._target.path) + name
+        self._name = name
+        self._session_id = session_prefix(task.numbering.batch.query_id, self._target.path) + name
         self._emit = emitter(target=self._target.path, session=self._session_id)
         self._session: ProducerSession | None = None
         self._last_seen = -1
+        self._digest = 0
 
-    def push(self, rows: pa.RecordBatch, numbers: np.ndarray[Any, Any]) -> None:
+    def push(self, part: NumberedRows) -> None:
+        numbers = part.numbers
         if len(numbers) == 0:
             return
         if numbers[0] <= self._last_seen or (np.diff(numbers) <= 0).any():
@@ -178,35 +174,44 @@ class _NumberedSession:
             )
         self._last_seen = int(numbers[-1])
         try:
-            self._push(rows, numbers)
+            self._push(part)
         except ProducerFencedError as error:
             # Maybe by a driver or task that woke up and does not know that it was replaced. Rows are
             # right whoever owns the session, so it is taken back; once, or two would do so for ever.
             self._emit(Event.RETRY_SCHEDULED, reason=type(error).__name__, error=str(error))
             self._session = None
-            self._push(rows, numbers)
+            self._push(part)
+        self._digest = added(self._digest, part.parts)
 
-    def _push(self, rows: pa.RecordBatch, numbers: np.ndarray[Any, Any]) -> None:
+    def close(self) -> None:
+        """Find out that the session has rows of this batch which the task did not give."""
+        if self._session is not None:
+            self._require_same_rows(self._session.state, self._digest)
+
+    def _push(self, part: NumberedRows) -> None:
         run_attempts(
-            lambda number: self._attempt(rows, numbers, fresh=number > 1),
+            lambda number: self._attempt(part, fresh=number > 1),
             self._task.settings.retry,
             self._emit,
         )
 
-    def _attempt(self, rows: pa.RecordBatch, numbers: np.ndarray[Any, Any], *, fresh: bool) -> None:
-        """Push the rows that the session has not seen; after a lost answer ask it anew."""
-        connection, batch = self._task.settings.connection, self._task.batch
+    def _attempt(self, part: NumberedRows, *, fresh: bool) -> None:
+        """Push the rows that the session has not seen; after a lost answer ask it which they are."""
+        connection, numbers = self._task.settings.connection, part.numbers
         if self._session is None or fresh:
             self._session = ProducerSession.create(
                 connection, self._task.producer, self._target.path, self._session_id
             )
-            self._require_sole_writer(self._session)
-        skip = int(np.searchsorted(numbers, self._session.sequence_number, side="right"))
+            self._require_no_later_batch(self._session.state)
+            self._require_sole_writer(self._session.state)
+        state = self._session.state
+        skip = int(np.searchsorted(numbers, state.sequence_number, side="right"))
         if skip:
-            self._require_later_numbers(self._session, int(numbers[0]))
+            self._require_later_numbers(state, int(numbers[0]))
         if skip == len(numbers):
             return
-        unseen = rows.slice(skip)
+        self._require_same_rows(state, added(self._digest, part.parts[:skip]))
+        unseen = part.rows.slice(skip)
         placed = self._target.placement.tablets(unseen)
         payload = encode(
             unseen,
@@ -220,37 +225,72 @@ class _NumberedSession:
             payload,
             self._target.wire.value,
             int(numbers[-1]),
-            {"run": batch.run_id, "batch": batch.batch_id, "task": self._partition},
+            {
+                "run": self._batch.run_id,
+                "batch": self._batch.batch_id,
+                "task": self._partition,
+                "digest": spelled(added(self._digest, part.parts)),
+            },
         )
 
-    def _require_later_numbers(self, session: ProducerSession, number: int) -> None:
+    @property
+    def _batch(self) -> MicroBatch:
+        return self._task.numbering.batch
+
+    def _require_no_later_batch(self, state: SessionState) -> None:
+        """Find out that this batch is a matter of the past: all its rows would be dropped."""
+        if state.batch is not None and state.batch > self._batch.batch_id:
+            raise FencedError(
+                f"Batch {state.batch} was pushed through this session, and this is batch "
+                f"{self._batch.batch_id}",
+                remedy="Another driver runs on this checkpoint and is ahead: stop one of them. If there "
+                "is none, the checkpoint is an older copy: restore the newest one",
+                query=self._batch.query_id,
+                target=self._target.path,
+                session=self._session_id,
+            )
+
+    def _require_later_numbers(self, state: SessionState, number: int) -> None:
         """Find out that rows which nobody has written would be dropped as if they had been.
 
-        A batch goes on after the numbers of the batches before it, unless they count the rows of another
+        A batch begins after the numbers of the batches before it, unless they count the rows of another
         queue: this one may hold columns of that name, from whoever filled it.
         """
-        left = session.user_meta or {}
-        if left.get("batch", self._task.batch.batch_id) < self._task.batch.batch_id:
+        if state.batch is not None and state.batch < self._batch.batch_id:
             raise NotOneToOneError(
-                f"A row has the number {number}, and batch {left['batch']} went up to "
-                f"{session.sequence_number}: the numbers are not those of the queue that is read",
-                remedy=f"Rename {SOURCE_TABLET_COLUMN} and {SOURCE_ROW_COLUMN} in the frame, unless they "
-                "come from include_service_columns=true of this query's own source; or use "
+                f"A row has the number {number}, and batch {state.batch} went up to "
+                f"{state.sequence_number}: the numbers are not those of the queue that is read",
+                remedy=f"Rename {SOURCE_TABLET_COLUMN} and {SOURCE_ROW_COLUMN} in the DataFrame, unless "
+                "they come from include_service_columns=true of this query's own source; or use "
                 "mode='transactional'",
                 target=self._target.path,
                 session=self._session_id,
             )
 
-    def _require_sole_writer(self, session: ProducerSession) -> None:
-        """Find out that two tasks of one batch share a session: their rows would drop each other."""
-        left = session.user_meta or {}
-        if left.get("batch") == self._task.batch.batch_id and left.get("task") != self._partition:
+    def _require_sole_writer(self, state: SessionState) -> None:
+        """Find out that two tasks of one job share a session: their rows would drop each other.
+
+        Another run may spread the same rows over other tasks.
+        """
+        ours = (state.run, state.batch) == (self._batch.run_id, self._batch.batch_id)
+        if ours and state.task != self._partition:
             raise NotOneToOneError(
-                f"Rows of one source partition are in the Spark partitions {left.get('task')} and "
+                f"Rows of one source partition are in the Spark partitions {state.task} and "
                 f"{self._partition}",
                 remedy=f"Idempotent mode is for flows that do not shuffle; {_WAY_ON}",
                 target=self._target.path,
                 session=self._session_id,
+            )
+
+    def _require_same_rows(self, state: SessionState, digest: int) -> None:
+        """Find out that the rows of this batch that the session has are not those of this task."""
+        has = state.digest if state.batch == self._batch.batch_id else spelled(0)
+        if has != spelled(digest):
+            raise other_rows(
+                "this attempt gives other rows in their place, or in another order",
+                self._task.numbering,
+                self._target.path,
+                self._session_id,
             )
 
 
@@ -283,19 +323,8 @@ def unpack_hashes(packed: Iterable[bytes]) -> np.ndarray[Any, Any]:
     return np.frombuffer(b"".join(packed), dtype=[("wide", "<i8"), ("narrow", "<i4")])
 
 
-def _by_source_tablet(
-    chunk: pa.RecordBatch, queue_id: str
-) -> list[tuple[str, int, pa.RecordBatch, np.ndarray[Any, Any]]]:
-    tablets = chunk.column(SOURCE_TABLET_COLUMN)
-    parts = []
-    for tablet in pc.unique(tablets).to_pylist():
-        rows = chunk.filter(pc.equal(tablets, tablet))
-        numbers = rows.column(SOURCE_ROW_COLUMN).to_numpy()
-        parts.append((source_session(queue_id, tablet), int(tablet), rows, numbers))
-    return parts
-
-
-def _partition_id() -> int:
+def partition_id() -> int:
+    """Return the number of the Spark partition that this task computes."""
     context = TaskContext.get()
     assert context is not None, "runs inside a Spark task"
     return context.partitionId()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from yt.wrapper import YsonFormat
 
@@ -22,6 +22,8 @@ from yt_exactly_once.ytsaurus.formats import input_format
 from yt_exactly_once.ytsaurus.tables import describe_table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from yt_exactly_once.ytsaurus.client import Connection
 
 
@@ -39,7 +41,39 @@ def insert_payload(
         )
 
 
-def sessions_of(connection: Connection, producer: str, prefix: str) -> dict[str, Any]:
+class SessionState(NamedTuple):
+    """What the last push left in a producer session.
+
+    Attributes:
+        sequence_number: the last number the session has written, -1 before the first.
+        user_meta: given by that push; nothing before the first.
+    """
+
+    sequence_number: int
+    user_meta: Mapping[str, Any]
+
+    @property
+    def run(self) -> str | None:
+        """Run of the query."""
+        return self.user_meta.get("run")
+
+    @property
+    def batch(self) -> int | None:
+        """Number of the batch."""
+        return self.user_meta.get("batch")
+
+    @property
+    def task(self) -> int | None:
+        """Spark partition of the task."""
+        return self.user_meta.get("task")
+
+    @property
+    def digest(self) -> str | None:
+        """Digest of the rows of that batch that the session has; older versions left none."""
+        return self.user_meta.get("digest")
+
+
+def sessions_of(connection: Connection, producer: str, prefix: str) -> dict[str, SessionState]:
     """Return what the last pushes left in sessions of a producer, by session id.
 
     Args:
@@ -54,36 +88,39 @@ def sessions_of(connection: Connection, producer: str, prefix: str) -> dict[str,
         info = describe_table(connection, producer)
     except (TableNotFoundError, TableNotDynamicError):
         return {}
-    if not {"session_id", "user_meta"} <= {column["name"] for column in info.schema}:
+    wanted = {"session_id", "sequence_number", "user_meta"}
+    if not wanted <= {column["name"] for column in info.schema}:
         return {}
     info.require_mounted()
     with translated("read the producer sessions", producer=producer):
         rows = connection.reader.select_rows(
-            f'session_id, user_meta from [{producer}] where is_prefix("{prefix}", session_id)',
+            f"session_id, sequence_number, user_meta from [{producer}] "
+            f'where is_prefix("{prefix}", session_id)',
             format=YsonFormat(),
         )
-        return {row["session_id"]: row["user_meta"] for row in rows}
+        return {
+            row["session_id"]: SessionState(int(row["sequence_number"]), row["user_meta"] or {})
+            for row in rows
+        }
 
 
 @dataclass(frozen=True)
 class ProducerSession:
-    """A queue-producer session that this task owns until somebody creates it anew.
+    """A queue-producer session that this task owns until somebody else creates it.
 
     Attributes:
         producer: path of the producer table.
         queue: path of the ordered target.
         session_id: name of the session.
         epoch: grows with every creation; pushes with an older one are refused.
-        sequence_number: the last number the session has written, -1 before the first.
-        user_meta: what the last push left there.
+        state: what the last push left there.
     """
 
     producer: str
     queue: str
     session_id: str
     epoch: int
-    sequence_number: int
-    user_meta: Any
+    state: SessionState
 
     @classmethod
     def create(
@@ -102,12 +139,16 @@ class ProducerSession:
             queue,
             session_id,
             int(answer["epoch"]),
-            int(answer["sequence_number"]),
-            answer.get("user_meta"),
+            SessionState(int(answer["sequence_number"]), answer.get("user_meta") or {}),
         )
 
     def push(
-        self, connection: Connection, payload: bytes, wire: str, last_number: int, user_meta: Any
+        self,
+        connection: Connection,
+        payload: bytes,
+        wire: str,
+        last_number: int,
+        user_meta: dict[str, Any],
     ) -> ProducerSession:
         """Append rows whose numbers all exceed the session's last one.
 
@@ -153,4 +194,4 @@ class ProducerSession:
                 queue=self.queue,
                 session=self.session_id,
             )
-        return replace(self, sequence_number=last, user_meta=user_meta)
+        return replace(self, state=SessionState(last, user_meta))

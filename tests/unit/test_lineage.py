@@ -1,0 +1,66 @@
+"""What the lineage of a job shows, as Spark 4 writes it."""
+
+from yt_exactly_once.spark.lineage import Lineage
+
+BATCH = """(2) SQLExecutionRDD[23] at start at NativeMethodAccessorImpl.java:0 []
+ |  MapPartitionsRDD[22] at start at NativeMethodAccessorImpl.java:0 []
+ |  FileScanRDD[20] at start at NativeMethodAccessorImpl.java:0 []"""
+
+CACHED = """(12) SQLExecutionRDD[63] at toRdd at <unknown>:0 []
+ |   CoalescedRDD[61] at toRdd at <unknown>:0 []
+ |   *(1) Scan ExistingRDD[id#18L]
+ MapPartitionsRDD[58] at toRdd at <unknown>:0 [Disk Memory Deserialized 1x Replicated]
+ |       CachedPartitions: 2; MemorySize: 4.4 KiB; DiskSize: 0.0 B
+ |   SQLExecutionRDD[23] at start at NativeMethodAccessorImpl.java:0 []
+ |   MapPartitionsRDD[22] at start at NativeMethodAccessorImpl.java:0 []
+ |   FileScanRDD[20] at start at NativeMethodAccessorImpl.java:0 []"""
+
+SHUFFLED = """(3) MapPartitionsRDD[182] at x []
+ |  ShuffledRowRDD[171] at y []
+ +-(2) MapPartitionsRDD[170] at z []
+    |  SQLExecutionRDD[23] at start []"""
+
+SHUFFLED_IN_A_UNION = """(5) UnionRDD[9] at x []
+ |  MapPartitionsRDD[8] at x []
+ |  ShuffledRowRDD[7] at y []
+ |  +-(2) MapPartitionsRDD[6] at z []
+ |     |  SQLExecutionRDD[23] at start []
+ |  SQLExecutionRDD[23] at start []"""
+
+CHECKPOINT = """(2) MapPartitionsRDD[193] at toRdd at <unknown>:0 []
+ |  LocalCheckpointRDD[189] at localCheckpoint at NativeMethodAccessorImpl.java:0 []"""
+
+NAMED = """(2) MapPartitionsRDD[5] at toRdd []
+ |  a +-(2) name
+ MapPartitionsRDD[4] at x []
+ |  SQLExecutionRDD[23] at start []"""
+
+
+def strangers(text):
+    return Lineage.parse(text).strangers(Lineage.parse(BATCH))
+
+
+def test_rows_of_the_batch_are_no_strangers():
+    """Whatever source the query has."""
+    assert strangers(BATCH) == strangers(CACHED) == []
+    assert not Lineage.parse(BATCH).shuffles
+    assert not Lineage.parse(CACHED).shuffles
+
+
+def test_shuffles_are_found_at_any_depth():
+    """Below a map, and in one branch of a union."""
+    assert Lineage.parse(SHUFFLED).shuffles
+    assert Lineage.parse(SHUFFLED_IN_A_UNION).shuffles
+
+
+def test_what_cannot_be_seen_through_is_named():
+    """A checkpoint forgets where its rows came from; files may be anybody's."""
+    assert strangers(CHECKPOINT) == ["LocalCheckpointRDD"]
+    assert strangers(BATCH.replace("[20]", "[99]")) == ["FileScanRDD"]
+
+
+def test_name_of_an_rdd_hides_nothing():
+    """Users choose names."""
+    assert not Lineage.parse(NAMED).shuffles
+    elsewhere = NAMED.replace("SQLExecutionRDD[23]", "FileScanRDD[99]")
+    assert strangers(elsewhere.replace("name", "UnionRDD[8] at ")) == ["FileScanRDD"]

@@ -1,0 +1,58 @@
+"""Which sessions a batch was begun in, and which of them this sink can go on with."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from yt_exactly_once.codec.schema import SOURCE_COLUMNS
+from yt_exactly_once.commit.batch import MicroBatch, SourceRange
+from yt_exactly_once.config import WriteMode
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.sessions import begun_sessions
+from yt_exactly_once.ytsaurus.rows import SessionState
+
+BATCH = MicroBatch("query", 7, "run", (SourceRange("cluster", "//queue", None, ()),))
+TARGET = "//target"
+
+
+def pushed(batch=7, **more):
+    return SessionState(5, {"run": "old", "batch": batch, "task": 0, "digest": "0a"} | more)
+
+
+def begun(sessions, *, columns=("id",), mode=WriteMode.IDEMPOTENT, is_sorted=False):
+    target = SimpleNamespace(is_sorted=is_sorted, path=TARGET, transformed=lambda frame: frame)
+    frame = SimpleNamespace(columns=list(columns))
+    return begun_sessions(sessions, SimpleNamespace(mode=mode), [target], frame, BATCH)
+
+
+def test_sessions_with_rows_of_the_batch_are_found_by_their_short_names():
+    """Those of other batches and targets are no matter."""
+    sessions = {
+        f"query:{TARGET}:partition-0": pushed(),
+        f"query:{TARGET}:partition-1": pushed(batch=6),
+        f"query:{TARGET}:partition-2": SessionState(-1, {}),
+        f"query:{TARGET}2:partition-0": pushed(),
+    }
+    assert begun(sessions) == {TARGET: {"partition-0": pushed()}}
+    assert begun(sessions, is_sorted=True) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "mode"),
+    [
+        ("partition-0", ("id",), WriteMode.TRANSACTIONAL),
+        ("partition-0", SOURCE_COLUMNS, WriteMode.IDEMPOTENT),
+        ("source-a-0", ("id",), WriteMode.IDEMPOTENT),
+    ],
+)
+def test_rows_that_would_be_written_again_are_refused(name, columns, mode):
+    """They are in sessions that this sink does not use."""
+    with pytest.raises(ConfigError, match=r"would write them again.*as it was begun"):
+        begun({f"query:{TARGET}:{name}": pushed()}, columns=columns, mode=mode)
+
+
+def test_rows_of_an_older_version_are_refused_with_what_leads_on():
+    """It left no digest, so that nobody knows whether a replay gives the same rows."""
+    state = SessionState(5, {"run": "old", "batch": 7, "task": 0})
+    with pytest.raises(ConfigError, match=r"older version.*with that version.*at-least-once"):
+        begun({f"query:{TARGET}:partition-0": state})

@@ -1,0 +1,101 @@
+"""Whether the rows of a job come straight from the micro-batch: the same rows in the same tasks, in order.
+
+The lineage of the job's RDD is what counts. It shows what a plan hides: a shuffle below a cached DataFrame,
+inside a limit, or in the query itself, in this very batch.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from yt_exactly_once.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from yt_exactly_once.commit.batch import MicroBatch
+
+_SHUFFLE = re.compile(r"^[ |]*\+-\(", re.MULTILINE)
+"""How `RDD.toDebugString` begins what is on the other side of a shuffle."""
+
+_RDD = re.compile(r"(\w+)\[(\d+)\] at ")
+"""How it names an RDD: class and id."""
+
+_SEEN_THROUGH = frozenset(
+    {
+        "CoalescedRDD",
+        "EmptyRDD",
+        "MapPartitionsRDD",
+        "MapPartitionsWithEvaluatorRDD",
+        "PartitionPruningRDD",
+        "PartitionwiseSampledRDD",
+        "PythonRDD",
+        "SQLExecutionRDD",
+        "SQLPartitioningAwareUnionRDD",
+        "UnionRDD",
+        "ZippedPartitionsRDD2",
+        "ZippedPartitionsWithEvaluatorRDD",
+    }
+)
+"""RDDs that have no rows of their own and keep the order of those they are given."""
+
+
+class Lineage(NamedTuple):
+    """The RDDs that an RDD is computed from.
+
+    Attributes:
+        shuffles: whether rows are moved from task to task.
+        rdds: their classes, by id.
+    """
+
+    shuffles: bool
+    rdds: dict[int, str]
+
+    @classmethod
+    def parse(cls, text: str) -> Lineage:
+        """Read what `RDD.toDebugString` returns."""
+        rdds = {int(number): name for name, number in _RDD.findall(text)}
+        return cls(_SHUFFLE.search(text) is not None, rdds)
+
+    def strangers(self, batch: Lineage) -> list[str]:
+        """Return the classes of RDDs with rows that may not come from a batch."""
+        own = {name for number, name in self.rdds.items() if number not in batch.rdds}
+        return sorted(own - _SEEN_THROUGH)
+
+
+def require_straight(job: DataFrame, batch: MicroBatch) -> None:
+    """Check that a task that is repeated gets the same rows in the same order.
+
+    Args:
+        job: the DataFrame whose tasks write; it is not computed, but Spark runs the shuffles below it.
+        batch: the micro-batch that is running.
+
+    Raises:
+        ConfigError: rows are shuffled, or come from elsewhere, or it cannot be known.
+    """
+    jvm = getattr(job.sparkSession, "_jvm", None)
+    if jvm is None:
+        raise _refused("this session cannot show whether rows are shuffled (Spark Connect)", batch)
+    state = job._jdf.sparkSession().sharedState()  # noqa: SLF001 - no other way to the plan
+    query_id = jvm.java.util.UUID.fromString(batch.query_id)
+    running = state.activeStreamingQueries().get(query_id).lastExecution().toRdd()
+    own = Lineage.parse(running.toDebugString())
+    whole = Lineage.parse(job._jdf.queryExecution().toRdd().toDebugString())  # noqa: SLF001
+    if own.shuffles or whole.shuffles:
+        raise _refused("this query has a shuffle", batch)
+    strangers = whole.strangers(own)
+    if strangers:
+        raise _refused(f"rows do not come straight from the batch ({', '.join(strangers)})", batch)
+
+
+def _refused(why: str, batch: MicroBatch) -> ConfigError:
+    return ConfigError(
+        f"Idempotent mode would number the rows by their position in a task, and {why}: a repeated task "
+        "may get them in another order, and rows would be lost and repeated",
+        remedy="Use mode='transactional'; or pass on the DataFrame of the batch without a shuffle "
+        "(repartition, join, distinct, order by, limit), a checkpoint, or rows from elsewhere; or, with "
+        "one queue, let rows carry their source: include_service_columns=true",
+        query=batch.query_id,
+        batch=batch.batch_id,
+    )
