@@ -59,6 +59,10 @@ class ConfigError(ExactlyOnceError):
     """An option is missing, unknown, impossible, or contradicts another one."""
 
 
+class RepeatedCallError(ConfigError):
+    """A sink was called again for a batch and target; the rows of that call are not written."""
+
+
 class JavaNotFoundError(ConfigError):
     """No Java runtime that Spark can start with (17 or newer)."""
 
@@ -157,6 +161,10 @@ class OffsetConflictError(ExactlyOnceError):
     """The consumer is not where this query left it: somebody else moved it."""
 
 
+class IncompleteBatchError(ExactlyOnceError):
+    """Rows of an earlier batch are missing in the target, and later batches must not hide that."""
+
+
 class FencedError(ExactlyOnceError):
     """A newer run of the same query owns the ledger; this one must stop."""
 
@@ -171,6 +179,10 @@ class ProducerDivergedError(FencedError):
 
 class LedgerError(ExactlyOnceError):
     """The ledger cannot be used: wrong schema, unreadable entry."""
+
+
+class LedgerMissingError(LedgerError):
+    """The ledger has no entry of a query that has committed batches before."""
 
 
 class LedgerDivergedError(LedgerError):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -42,6 +42,8 @@ class Event(StrEnum):
     RETRY_SCHEDULED = "retry.scheduled"
     SOURCE_ROWS_SKIPPED = "source.rows_skipped"
     SOURCE_QUEUE_REPLACED = "source.queue_replaced"
+    NOTE_FAILED = "note.failed"
+    LISTENER_FAILED = "listener.failed"
 
 
 _LEVELS = {
@@ -55,6 +57,8 @@ _LEVELS = {
     Event.ROWS_REJECTED: "warning",
     Event.SOURCE_ROWS_SKIPPED: "warning",
     Event.SOURCE_QUEUE_REPLACED: "warning",
+    Event.NOTE_FAILED: "warning",
+    Event.LISTENER_FAILED: "warning",
 }
 
 
@@ -68,25 +72,55 @@ class Emitter(Protocol):
 Listener = Callable[[str, dict[str, Any]], None]
 """A user's hook: gets the event name and its fields, on the driver, in order.
 
-An exception it raises fails the batch; Spark then replays it.
+What it raises disturbs no batch: the first exception is logged as `listener.failed`, the others are not.
 """
 
 
+class GuardedListener:
+    """A listener whose exceptions are logged, once, and go no further.
+
+    Args:
+        listener: the user's hook.
+    """
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._has_failed = False
+
+    def __call__(self, event: str, fields: dict[str, Any]) -> None:
+        """Hand an event on."""
+        try:
+            self._listener(event, fields)
+        except Exception as error:  # noqa: BLE001 - a metrics hook must not stop a pipeline
+            if not self._has_failed:
+                self._has_failed = True
+                _log(_logger(), Event.LISTENER_FAILED, of=event, error=repr(error))
+
+
 def emitter(listener: Listener | None = None, **bound: Any) -> Emitter:
-    """Return an emitter that logs through structlog and then calls the listener.
+    """Return an emitter that logs through structlog and then calls the listener; it never raises.
 
     Args:
         listener: metrics hook of the user.
         **bound: fields added to every event.
     """
     logger = _logger().bind(**bound)
+    guarded = listener
+    if listener is not None and not isinstance(listener, GuardedListener):
+        guarded = GuardedListener(listener)
 
     def emit(event: Event, /, **fields: Any) -> None:
-        getattr(logger, _LEVELS.get(event, "debug"))(event.value, **fields)
-        if listener is not None:
-            listener(event.value, {**bound, **fields})
+        _log(logger, event, **fields)
+        if guarded is not None:
+            guarded(event.value, {**bound, **fields})
 
     return emit
+
+
+def _log(logger: Any, event: Event, **fields: Any) -> None:
+    # A processor of the application may raise, and logging must not stop a pipeline either.
+    with suppress(Exception):
+        getattr(logger, _LEVELS.get(event, "debug"))(event.value, **fields)
 
 
 def _logger() -> Any:
@@ -123,8 +157,8 @@ class Clock:
 @contextmanager
 def reported(emit: Emitter) -> Iterator[None]:
     """Tell of a batch that starts, and of one that fails."""
-    emit(Event.BATCH_STARTED)
     try:
+        emit(Event.BATCH_STARTED)
         yield
     except Exception as error:
         emit(Event.BATCH_FAILED, reason=type(error).__name__, error=str(error))

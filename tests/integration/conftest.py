@@ -95,3 +95,20 @@ def faults(cluster):
     cluster.clear_faults()
     yield cluster
     cluster.clear_faults()
+
+
+@pytest.fixture(autouse=True)
+def breaking(monkeypatch):
+    """Let a listener break a run off at an event: its own exceptions go no further."""
+    from yt_exactly_once.observability import GuardedListener
+
+    guarded = GuardedListener.__call__
+
+    def call(self, event, fields):
+        guarded(self, event, fields)
+        broken = getattr(self._listener, "broken", None)
+        if broken is not None:
+            self._listener.broken = None
+            raise broken
+
+    monkeypatch.setattr(GuardedListener, "__call__", call)

@@ -30,6 +30,10 @@ QUICK = RetryPolicy(first_wait=timedelta(milliseconds=20), max_wait=timedelta(mi
 PATIENCE_SECONDS = 280
 
 
+class Broken(Exception):  # noqa: N818 - what breaks is the driver
+    """Raised by a listener to break a run off; the fixture `breaking` lets it through."""
+
+
 @dataclass
 class Heard:
     """A listener that keeps every event, and may act on some.
@@ -37,15 +41,20 @@ class Heard:
     Attributes:
         events: name and fields, in order.
         act: called with each event after it was kept.
+        broken: what `act` raised to break the run off.
     """
 
     events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     act: Callable[[str, dict[str, Any]], None] | None = None
+    broken: Broken | None = None
 
     def __call__(self, event: str, fields: dict[str, Any]) -> None:
         self.events.append((event, fields))
         if self.act is not None:
-            self.act(event, fields)
+            try:
+                self.act(event, fields)
+            except Broken as error:
+                self.broken = error
 
     def of(self, event: str) -> list[dict[str, Any]]:
         """Return the fields of every event of that name."""

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from tests.flows import PARTITION_COLUMN, ROW_COLUMN, columns, create_table, passed_on
-from tests.integration.streams import QUICK, Heard, finish
+from tests.integration.streams import QUICK, Broken, Heard, finish
 from tests.protections import switch_off
 from yt_exactly_once import Event, Target, TransactionalSink
 from yt_exactly_once.commit.batch import MicroBatch
@@ -17,10 +17,6 @@ from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.lineage import require_straight
 
 ONE, TWO, THREE = "at-least-once", "transactional", "idempotent"
-
-
-class Broken(Exception):  # noqa: N818 - what breaks is the driver
-    """Raised by a listener to end a run."""
 
 
 def break_off_in(batch):

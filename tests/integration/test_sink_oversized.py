@@ -7,14 +7,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.classic.dataframe import DataFrame
 
 from tests.flows import AGGREGATION, STATELESS, differences, ledger_entries, passed_on
-from tests.integration.streams import QUICK, Heard, counted, finish
+from tests.integration.streams import QUICK, Broken, Heard, counted, finish
 from yt_exactly_once import Event, Target, TransactionalSink
 
 SPLIT = {"split_oversized": True, "rows_per_tablet_limit": 1_500, "dyn_batch_size": 500}
-
-
-class Broken(Exception):  # noqa: N818 - what breaks is the driver
-    """Raised by a listener to end a run."""
 
 
 def broken_after_parts(flow, count):

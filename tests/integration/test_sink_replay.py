@@ -15,7 +15,7 @@ from tests.flows import (
     Queue,
     differences,
 )
-from tests.integration.streams import Heard, finish, forget_last_batch
+from tests.integration.streams import Broken, Heard, finish, forget_last_batch
 from tests.protections import switch_off
 from yt_exactly_once import Event
 
@@ -39,10 +39,6 @@ INSIDE = [
 def named(kind):
     query, is_sorted = kind
     return f"{query.name}-{'sorted' if is_sorted else 'ordered'}"
-
-
-class Broken(Exception):  # noqa: N818 - what breaks is the driver
-    """Raised by a listener to end a run."""
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=named)

@@ -17,15 +17,11 @@ from tests.flows import (
     ledger_entries,
     passed_on,
 )
-from tests.integration.streams import QUICK, Heard, finish, forget_last_batch
+from tests.integration.streams import QUICK, Broken, Heard, finish, forget_last_batch
 from tests.protections import switch_off
 from yt_exactly_once import Event, TransactionalSink
 
 LINES = {"line": "utf8"}
-
-
-class Broken(Exception):  # noqa: N818 - what breaks is the driver
-    """Raised to end a run."""
 
 
 def test_two_queues_in_one_query_are_both_exact(stream, client, tmp, tmp_path):

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from tests.flows import AGGREGATION, passed_on
-from tests.integration.streams import Heard, counted, finish
-from yt_exactly_once import Event, TransactionalSink
+from tests.integration.streams import counted, finish
+from yt_exactly_once import Event
 
 
 def interrupted(how, *, after=0, seen=None):
@@ -154,19 +154,4 @@ def test_frame_is_evaluated_once_whatever_the_attempts(stream, faults, spark):
     told = flow.run()
     assert told.count(Event.RETRY_SCHEDULED) == 3
     assert seen.value == 12_000
-    flow.assert_exact()
-
-
-def test_sink_called_twice_with_one_batch_is_refused_or_skipped(stream):
-    """The second call of a batch is a replay like any other."""
-    flow = stream(rows=2_000)
-    heard = Heard()
-    sink: TransactionalSink = flow.sink(heard)
-
-    def twice(frame, batch_id):
-        sink(frame, batch_id)
-        sink(frame, batch_id)
-
-    finish(flow.start(twice))
-    assert heard.count(Event.BATCH_SKIPPED) == heard.count(Event.BATCH_COMMITTED) == 2
     flow.assert_exact()

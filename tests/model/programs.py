@@ -37,6 +37,7 @@ from tests.model.tasks import (
     silent,
 )
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
+from yt_exactly_once.commit.notes import NoNotes
 from yt_exactly_once.commit.parts import Payload, TargetRows
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, RetryPolicy, WriteMode
 from yt_exactly_once.errors import (
@@ -46,6 +47,7 @@ from yt_exactly_once.errors import (
     OffsetConflictError,
 )
 from yt_exactly_once.spark import delivery
+from yt_exactly_once.spark.calls import Calls, Place
 from yt_exactly_once.spark.query_run import QueryRun
 from yt_exactly_once.spark.replay import RehearsalTask
 from yt_exactly_once.spark.sink import TransactionalSink
@@ -306,6 +308,8 @@ class ModelSink(TransactionalSink):
         batch = micro_batch(scenario, call)
         self._connection = cast("Any", ModelCluster(script, scenario.index))
         self._offset_log = cast("Any", _Identified(batch))
+        # A program is run again and again, each time as if for the first time.
+        self._calls = Calls()
         run = QueryRun(batch.run_id, agreed=call.batch - 1 if call.agreed else None)
         if scenario.by_tasks:
             run.targets = tuple(
@@ -328,7 +332,10 @@ class ModelSink(TransactionalSink):
             if row is not None
         }
 
-    def _emitter(self, batch: MicroBatch) -> Emitter:  # noqa: ARG002 - overrides
+    def _ledger_id(self) -> str:
+        return "1-2-3-4"
+
+    def _emitter(self, batch: MicroBatch | Place) -> Emitter:  # noqa: ARG002 - overrides
         return silent
 
     def _compute(
@@ -352,9 +359,18 @@ class _Identified:
 
     batch: MicroBatch
 
-    def identify(self, frame: Any, batch_id: int) -> MicroBatch:  # noqa: ARG002 - the interface
+    def locate(self, frame: Any, batch_id: int) -> Place:  # noqa: ARG002 - the interface
         assert batch_id == self.batch.batch_id
+        return Place(self.batch.query_id, self.batch.run_id, batch_id, NoNotes())
+
+    def identify(self, frame: Any, place: Place) -> MicroBatch:  # noqa: ARG002
         return self.batch
+
+    def has_ended(self, place: Place) -> bool:  # noqa: ARG002
+        return False
+
+    def may_be_written(self, batch: MicroBatch) -> bool:  # noqa: ARG002
+        return False
 
     def ranges(self, batch: MicroBatch, number: int) -> tuple[SourceRange, ...]:  # noqa: ARG002
         return ()

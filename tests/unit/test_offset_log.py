@@ -8,8 +8,8 @@ import pytest
 
 from yt_exactly_once.commit.batch import PartitionRange, SourceRange
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.checkpoint_files import CheckpointFiles
 from yt_exactly_once.spark.offset_log import (
-    CheckpointFiles,
     RunningQuery,
     digest_of_others,
     source_ranges,
@@ -106,32 +106,40 @@ def write_checkpoint(root, offsets, *, state=False):
         (root / "state").mkdir()
 
 
+def told(log, number, frame=None):
+    """Locate a batch and identify it."""
+    return log.identify(frame, log.locate(frame, number))
+
+
 def test_checkpoint_files_tell_the_same_as_the_running_query(tmp_path):
     """Where there is no JVM, the files of the checkpoint say everything."""
     write_checkpoint(tmp_path, [[offset("//q", [5], [3])], [offset("//q", [8])]], state=True)
-    batch = CheckpointFiles(str(tmp_path)).identify(None, 1)
+    batch = told(CheckpointFiles(str(tmp_path)), 1)
     assert (batch.query_id, batch.batch_id, batch.stateful) == ("the-query", 1, True)
     assert batch.sources[0].partitions == (PartitionRange(0, 5, 8),)
-    first = CheckpointFiles(tmp_path.as_uri()).identify(None, 0)
+    first = told(CheckpointFiles(tmp_path.as_uri()), 0)
     assert first.sources[0].partitions == (PartitionRange(0, 3, 5),)
 
 
 def test_every_start_of_a_query_without_a_jvm_is_another_run(tmp_path):
-    """The sink is unpickled for each; a replay must not look like a second sink of one run."""
+    """Its sinks are unpickled, all for one run; a replay must not look like a second call of one run."""
     write_checkpoint(tmp_path, [[offset("//q", [5], [3])]])
     log = RunningQuery(CheckpointFiles(str(tmp_path)))
     frame = SimpleNamespace(sparkSession=SimpleNamespace())
-    starts = [pickle.loads(pickle.dumps(log)) for _ in range(2)]
-    one, other = (start.identify(frame, 0) for start in starts)
-    assert one.run_id != other.run_id
-    assert starts[0].identify(frame, 0) == one
+    runs = []
+    for _ in range(2):
+        sinks = [pickle.loads(pickle.dumps(log)) for _ in range(2)]
+        (run,) = {told(sink, 0, frame).run_id for sink in sinks}
+        runs.append(run)
+    assert runs[0] != runs[1]
+    assert told(RunningQuery(CheckpointFiles(str(tmp_path))), 0, frame).run_id == runs[1]
 
 
 def test_ranges_of_earlier_batches_are_told_while_they_are_logged(tmp_path):
     """Spark forgets old batches, and then nothing is known of them."""
     write_checkpoint(tmp_path, [[offset("//q", [5], [3])], [offset("//q", [8])]])
     files = CheckpointFiles(str(tmp_path))
-    batch = files.identify(None, 1)
+    batch = told(files, 1)
     assert files.ranges(batch, 1) == batch.sources
     assert files.ranges(batch, 0)[0].partitions == (PartitionRange(0, 3, 5),)
     (tmp_path / "offsets" / "0").unlink()
@@ -142,7 +150,7 @@ def test_checkpoint_without_the_batch_is_an_error(tmp_path):
     """The wrong folder is named, with what to pass instead."""
     write_checkpoint(tmp_path, [[offset("//q", [5])]])
     with pytest.raises(ConfigError, match="no batch 4"):
-        CheckpointFiles(str(tmp_path)).identify(None, 4)
+        told(CheckpointFiles(str(tmp_path)), 4)
 
 
 def test_checkpoint_on_a_remote_file_system_is_an_error():

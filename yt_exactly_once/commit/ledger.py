@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
-from yt_exactly_once.errors import ConfigError, FencedError, LedgerDivergedError, LedgerError
+from yt_exactly_once.errors import (
+    FencedError,
+    LedgerDivergedError,
+    LedgerError,
+    RepeatedCallError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -248,6 +253,7 @@ def judge(
     ledger: str,
     running: bool = False,
     logged: Callable[[int], tuple[SourceRange, ...]] = nothing_logged,
+    accepted: Collection[int] = (),
 ) -> Verdict:
     """Say whether a batch was committed before.
 
@@ -259,6 +265,7 @@ def judge(
             overtaken it.
         logged: returns the ranges of an earlier batch by Spark's own log, nothing when they are not
             known; asked only where the sink was not called for some batches.
+        accepted: batches that a person has settled: nothing is missing there.
 
     Raises:
         FencedError: another run committed a later batch.
@@ -308,8 +315,8 @@ def judge(
             remedy=_BRING_BACK,
             **where,
         )
-    gap = entry.batch_id + 1 < batch.batch_id
-    if gap and then == _ranges_of(logged(entry.batch_id)):
+    between = set(range(entry.batch_id + 1, batch.batch_id))
+    if between and (between <= set(accepted) or then == _ranges_of(logged(entry.batch_id))):
         # Spark's log agrees with the entry: the sink was not called for the batches in between.
         return Verdict.NEW
     for key, (start, _) in now.items():
@@ -327,24 +334,27 @@ def judge(
 def require_one_sink(
     entry: LedgerEntry, batch: MicroBatch, sent: Collection[str], *, ledger: str
 ) -> None:
-    """Check that an entry of this very run and batch is of the sink that finds it.
+    """Check that an entry of this very run and batch was written by a call that is known to have been sent.
+
+    The sink finds a second call before it gets here. This check is for a second call that looks like
+    another one's, such as a sink with another name of the same ledger.
 
     Args:
         entry: what the ledger holds.
         batch: the batch.
-        sent: transactions that the sink has tried to commit for this batch.
+        sent: transactions that this run has tried to commit for this batch.
         ledger: path of the ledger, for the message.
 
     Raises:
-        ConfigError: another sink wrote it; taken for a replay, the rows of this one would be lost.
+        RepeatedCallError: another sink wrote it; taken for a replay, the rows of this one would be lost.
     """
     of_this_run = entry.run_id == batch.run_id and entry.batch_id == batch.batch_id
     if of_this_run and entry.transaction_id not in sent:
-        raise ConfigError(
+        raise RepeatedCallError(
             "Another sink of this query has written this batch into the same target, and the ledger "
             "holds one entry per query and target",
             remedy="Give one sink several Targets; or each sink a target of its own, and all sinks of "
-            "the function but the last advance_consumer=False. Make a sink once, not for each batch",
+            "the function but the last advance_consumer=False",
             query=batch.query_id,
             batch=batch.batch_id,
             target=entry.target,

@@ -97,7 +97,7 @@ def split(targets: Sequence[TargetRows], rows_per_tablet: int) -> list[Part]:
     if count == 1:
         return whole(targets)
     rows = [[pieces[index] for pieces in cut if index < len(pieces)] for index in range(count)]
-    digests = tuple(_digest(part) for part in rows)
+    digests = tuple(digest_of(part) for part in rows)
     return [
         Part(number, count, digests[:number], part) for number, part in enumerate(rows, start=1)
     ]
@@ -125,7 +125,8 @@ def _rows(lanes: Sequence[Sequence[Payload]]) -> int:
     return sum(payload.row_count for lane in lanes for payload in lane)
 
 
-def _digest(targets: Sequence[TargetRows]) -> str:
+def digest_of(targets: Sequence[TargetRows]) -> str:
+    """Return a digest of everything that is sent for targets."""
     digest = hashlib.sha256()
     for target in targets:
         for lane in target.lanes:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once.commit.history import ONE_CALL, settle
 from yt_exactly_once.commit.ledger import (
     LedgerEntry,
     Verdict,
@@ -21,18 +22,20 @@ from yt_exactly_once.commit.ledger import (
     offsets_of,
     require_one_sink,
 )
+from yt_exactly_once.commit.parts import digest_of
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
     CommitOutcomeUnknownError,
     LedgerDivergedError,
     OffsetConflictError,
+    RepeatedCallError,
     TransactionLostError,
 )
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from yt_exactly_once.commit.batch import MicroBatch, SourceRange
     from yt_exactly_once.commit.cluster import Cluster, Row, Transaction
@@ -74,8 +77,10 @@ class BatchCommit:
         transaction_timeout: lease of a transaction.
         lanes: requests sent side by side.
         advance_consumer: whether consumers are moved; off for all but the last of several sinks.
-        sent: transactions whose commit was sent for the batch, by this sink; more are added.
+        sent: transactions whose commit this run has sent for the batch. Each has a digest of its rows when
+            an earlier call sent it, and an empty one otherwise. This call adds its own.
         logged: see `judge`.
+        accepted: see `judge`.
     """
 
     def __init__(
@@ -88,8 +93,9 @@ class BatchCommit:
         transaction_timeout: timedelta,
         lanes: int,
         advance_consumer: bool,
-        sent: set[str] | None = None,
+        sent: dict[str, str] | None = None,
         logged: Callable[[int], tuple[SourceRange, ...]] = nothing_logged,
+        accepted: Collection[int] = (),
     ) -> None:
         self._cluster = cluster
         self._ledger = ledger
@@ -98,8 +104,9 @@ class BatchCommit:
         self._timeout = transaction_timeout
         self._lanes = lanes
         self._advance_consumer = advance_consumer
-        self._sent = set() if sent is None else sent
+        self._sent = {} if sent is None else sent
         self._logged = logged
+        self._accepted = accepted
 
     def commit(
         self, batch: MicroBatch, parts: Sequence[Part], resumed: LedgerEntry | None = None
@@ -145,12 +152,18 @@ class BatchCommit:
                 self._cluster.unpin()
                 raise
 
-        return run_attempts(attempt, self._policy, self._emit)
+        try:
+            return run_attempts(attempt, self._policy, self._emit)
+        except BaseException:
+            # A later call for this batch must not take other rows for these.
+            for transaction, digest in self._sent.items():
+                self._sent[transaction] = digest or digest_of(part.targets)
+            raise
 
     def _attempt(self, batch: MicroBatch, part: Part, number: int) -> str:
         transaction = self._cluster.begin(self._timeout, self._lanes)  # 4
-        self._emit(Event.TRANSACTION_STARTED, attempt=number, transaction=transaction.id)
         try:
+            self._emit(Event.TRANSACTION_STARTED, attempt=number, transaction=transaction.id)
             entry, stands = self._read(transaction, batch)  # 5
             if entry is not None and self._is_done(entry, batch, part):
                 # An earlier attempt, of this run or of one that died, was applied after all.
@@ -175,7 +188,7 @@ class BatchCommit:
             transaction.abort()
             self._emit(Event.TRANSACTION_ABORTED, attempt=number, transaction=transaction.id)
             raise
-        self._sent.add(transaction.id)
+        self._sent[transaction.id] = ""
         self._commit(transaction, number)  # 9
         return transaction.id
 
@@ -185,15 +198,37 @@ class BatchCommit:
         Raises:
             FencedError: another run has gone on to a later batch.
             LedgerDivergedError: the ledger contradicts the batch.
-            ConfigError: another sink of this query writes into the same target.
+            RepeatedCallError: another call has written the batch, with other rows.
         """
         ledger = self._ledger.path
-        verdict = judge(entry, batch, ledger=ledger, running=True, logged=self._logged)
+        verdict = judge(
+            entry,
+            batch,
+            ledger=ledger,
+            running=True,
+            logged=self._logged,
+            accepted=self._accepted,
+        )
         if verdict is Verdict.NEW or entry.part < part.number:
             return False
         require_one_sink(entry, batch, self._sent, ledger=ledger)
+        self._require_same_rows(entry, batch, part)
         _require_same_parts(batch, part.digests, part.count, entry)
         return True
+
+    def _require_same_rows(self, entry: LedgerEntry, batch: MicroBatch, part: Part) -> None:
+        """Check that a transaction which an earlier call sent carried the rows of this call."""
+        sent = self._sent.get(entry.transaction_id)
+        if sent and not part.digests and sent != digest_of(part.targets):
+            raise RepeatedCallError(
+                "An earlier call for this batch failed without knowing that its commit was applied, and "
+                "this call has other rows",
+                remedy=f"{ONE_CALL}. {settle(range(batch.batch_id, batch.batch_id + 1))}",
+                query=batch.query_id,
+                batch=batch.batch_id,
+                target=entry.target,
+                ledger=self._ledger.path,
+            )
 
     def _read(
         self, transaction: Transaction, batch: MicroBatch

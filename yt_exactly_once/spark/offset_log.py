@@ -9,37 +9,61 @@ from __future__ import annotations
 
 import hashlib
 import json
-import uuid
-from pathlib import Path
+import re
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import urlparse
-from urllib.request import url2pathname
 
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.calls import Place
+from yt_exactly_once.spark.checkpoint_notes import HadoopNotes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame
 
+    from yt_exactly_once.commit.notes import Notes
+    from yt_exactly_once.errors import ExactlyOnceError
+    from yt_exactly_once.spark.checkpoint_files import CheckpointFiles
+
 QUERY_ID_PROPERTY = "sql.streaming.queryId"
 """Local property Spark sets on the thread that runs a micro-batch (`StreamExecution.scala`)."""
+
+BATCH_ID_PROPERTY = "streaming.sql.batchId"
+"""Local property Spark sets to the number of the batch (`MicroBatchExecution.scala`)."""
+
+_SPARK_THREAD = re.compile(r"\[id = ([0-9a-f-]{36}), runId = ([0-9a-f-]{36})\]$")
+"""End of the name of the thread that runs a query's batches (`StreamExecution.scala`)."""
 
 _STATE_STORE_WRITER = "org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreWriter"
 """Trait of every physical operator that writes state."""
 
 _ADAPTIVE = "AdaptiveSparkPlanExec"
 
-_NO_OFFSET = "-"
-"""How Spark's offset log spells a source that has no offset yet (`OffsetSeqLog.scala`)."""
+_LOGGED_BATCHES = 100
+"""How many batches Spark keeps in its logs (`spark.sql.streaming.minBatchesToRetain`)."""
 
 
 class OffsetLog(Protocol):
     """Tells what a micro-batch is."""
 
-    def identify(self, frame: DataFrame, batch_id: int) -> MicroBatch:
-        """Return the micro-batch that Spark is running."""
+    def locate(self, frame: DataFrame, batch_id: int) -> Place:
+        """Return which batch of which run Spark is running.
+
+        Args:
+            frame: given to the sink.
+            batch_id: given to the sink.
+        """
+
+    def identify(self, frame: DataFrame, place: Place) -> MicroBatch:
+        """Return the micro-batch of a place, with the rows it covers."""
+
+    def has_ended(self, place: Place) -> bool:
+        """Tell whether Spark has logged a batch as done although a call for it has not returned."""
+
+    def may_be_written(self, batch: MicroBatch) -> bool:
+        """Tell whether rows of this query may have been written before this run."""
 
     def ranges(self, batch: MicroBatch, number: int) -> tuple[SourceRange, ...]:
         """Return what another batch of the same query has read; nothing when it is not known."""
@@ -67,8 +91,8 @@ class RunningQuery:
             return source_ranges(*run.texts(number))
         return self._files.ranges(batch, number) if self._files else ()
 
-    def identify(self, frame: DataFrame, batch_id: int) -> MicroBatch:
-        """See `OffsetLog.identify`.
+    def locate(self, frame: DataFrame, batch_id: int) -> Place:
+        """See `OffsetLog.locate`.
 
         Raises:
             ConfigError: called outside `foreachBatch`, or without a JVM and without a checkpoint.
@@ -76,29 +100,80 @@ class RunningQuery:
         session = frame.sparkSession
         jvm = getattr(session, "_jvm", None)
         if jvm is None and self._files is not None:
-            return self._files.identify(frame, batch_id)
+            return self._files.locate(frame, batch_id)
         if jvm is None:
             raise ConfigError(
                 "This session has no JVM to ask for the query's offsets (Spark Connect)",
                 remedy="Pass checkpoint_location= with the query's checkpoint",
             )
-        query_id = session.sparkContext.getLocalProperty(QUERY_ID_PROPERTY)
+        # Every Python thread has a JVM thread of its own; the function runs on that of the query.
+        named = _SPARK_THREAD.search(str(jvm.java.lang.Thread.currentThread().getName()))
+        property_of = session.sparkContext.getLocalProperty
+        query_id = named[1] if named else property_of(QUERY_ID_PROPERTY)
         if query_id is None:
-            raise ConfigError(
-                "The sink was called outside a streaming query",
-                remedy="Use it as writeStream.foreachBatch(sink), or call it from a foreachBatch "
-                "function on the same thread",
-            )
+            return self._locate_by_session(frame, batch_id)
+        run = self._run_of(query_id, frame, run_id=named[2] if named else None)
+        number = property_of(BATCH_ID_PROPERTY)
+        running = batch_id if number is None else int(number)
+        problem = _wrong_batch(batch_id, running) or run.foreign(frame)
+        return run.place(running, problem, in_background=named is None)
+
+    def _run_of(self, query_id: str, frame: DataFrame, *, run_id: str | None) -> _Run:
+        """Return the active run of a query.
+
+        Raises:
+            ConfigError: the caller belongs to a run that has ended.
+        """
         run = self._runs.get(query_id)
-        # Spark has one run of a query at a time: as long as this one goes on, there is no other.
-        if run is None or not run.goes_on():
-            active = frame._jdf.sparkSession().sharedState().activeStreamingQueries()  # noqa: SLF001
-            run = _Run(jvm, active.get(jvm.java.util.UUID.fromString(query_id)))
-            self._runs[query_id] = run
-        now, before = run.texts(batch_id)
+        # Spark has one run of a query at a time: as long as this one is active, there is no other.
+        if run is None or (run.id != run_id if run_id else not run.is_active()):
+            jvm: Any = frame.sparkSession._jvm  # noqa: SLF001
+            active = _active(frame).get(jvm.java.util.UUID.fromString(query_id))
+            if active is None or (run_id and str(active.runId().toString()) != run_id):
+                raise ConfigError(
+                    "The sink was called by a run of the query that has ended",
+                    remedy="Wait in the function for every sink that it calls; Spark repeats the batch in "
+                    "the next run",
+                    query=query_id,
+                )
+            run = self._runs[query_id] = _Run(frame, active)
+        return run
+
+    def _locate_by_session(self, frame: DataFrame, batch_id: int) -> Place:
+        """Find the query whose DataFrame it is, where the thread does not say.
+
+        Raises:
+            ConfigError: it is of no query.
+        """
+        wanted = frame._jdf.sparkSession()  # noqa: SLF001
+        for execution in _active(frame).values():
+            if execution.sparkSessionForStream().equals(wanted):
+                run = _Run(frame, execution)
+                problem = ConfigError(
+                    "The sink was called on a thread that Spark knows nothing of",
+                    remedy="Call it on the thread of the function, or on a pyspark.InheritableThread that "
+                    "the function waits for",
+                    query=run.query_id,
+                )
+                running = int(execution.lastExecution().currentBatchId())
+                return run.place(running, problem, in_background=True)
+        raise ConfigError(
+            "The sink was called outside a streaming query",
+            remedy="Use it as writeStream.foreachBatch(sink), or call it from a foreachBatch "
+            "function on the same thread",
+            batch=batch_id,
+        )
+
+    def identify(self, frame: DataFrame, place: Place) -> MicroBatch:
+        """See `OffsetLog.identify`."""
+        run = self._runs.get(place.query_id)
+        if run is None:
+            assert self._files is not None, "locate has found one or the other"
+            return self._files.identify(frame, place)
+        now, before = run.texts(place.batch_id)
         return MicroBatch(
-            query_id=query_id,
-            batch_id=batch_id,
+            query_id=place.query_id,
+            batch_id=place.batch_id,
             run_id=run.id,
             sources=source_ranges(now, before),
             stateful=run.stateful,
@@ -106,27 +181,85 @@ class RunningQuery:
             others=digest_of_others(now, before),
         )
 
+    def has_ended(self, place: Place) -> bool:
+        """See `OffsetLog.has_ended`."""
+        run = self._runs.get(place.query_id)
+        return run is not None and place.in_background and run.has_logged(place.batch_id)
+
+    def may_be_written(self, batch: MicroBatch) -> bool:
+        """See `OffsetLog.may_be_written`."""
+        run = self._runs.get(batch.query_id)
+        began_it = run is not None and run.began_the_query()
+        return not began_it and may_have_read(batch, self.ranges)
+
 
 class _Run:
-    """One run of a query; what stays the same while it goes on is asked once, since each call costs.
+    """One run of a query; what stays the same in it is asked once, since each call costs.
 
     Args:
-        jvm: of the session.
+        frame: of the query.
         execution: the query's `StreamExecution`.
     """
 
-    def __init__(self, jvm: Any, execution: Any) -> None:
+    def __init__(self, frame: DataFrame, execution: Any) -> None:
+        self.query_id = str(execution.id().toString())
         self.id = str(execution.runId().toString())
-        plan = execution.lastExecution().executedPlan()
-        self.stateful = _is_stateful(jvm, _operators(plan))
-        self.output_mode = str(execution.outputMode()).lower()
+        self._jvm = frame.sparkSession._jvm  # noqa: SLF001
+        self._session = execution.sparkSessionForStream()
         self._execution = execution
         self._log = execution.offsetLog()
         self._known: tuple[int, list[str]] = -1, []
 
-    def goes_on(self) -> bool:
+    @cached_property
+    def notes(self) -> Notes:
+        """The notes in the query's checkpoint."""
+        root = str(self._execution.resolvedCheckpointRoot())
+        return HadoopNotes(self._jvm, self._session, root)
+
+    @cached_property
+    def stateful(self) -> bool:
+        """Whether the query keeps state."""
+        plan = self._execution.lastExecution().executedPlan()
+        return _is_stateful(self._jvm, _operators(plan))
+
+    @cached_property
+    def output_mode(self) -> str:
+        """Of the query."""
+        return str(self._execution.outputMode()).lower()
+
+    def place(
+        self, running: int, problem: ExactlyOnceError | None, *, in_background: bool
+    ) -> Place:
+        """Return the place of a call."""
+        return Place(self.query_id, self.id, running, self.notes, in_background, problem)
+
+    def is_active(self) -> bool:
         """Tell whether the run has not ended."""
         return bool(self._execution.isActive())
+
+    def foreign(self, frame: DataFrame) -> ExactlyOnceError | None:
+        """Return an error when a DataFrame is one of another query."""
+        session = frame._jdf.sparkSession()  # noqa: SLF001
+        if self._session.equals(session):
+            return None
+        for execution in _active(frame).values():
+            if execution.sparkSessionForStream().equals(session):
+                return ConfigError(
+                    "The sink was called with a DataFrame of another query",
+                    remedy="Give it the DataFrame of the function's own batch, or one made from it",
+                    query=self.query_id,
+                    other_query=str(execution.id().toString()),
+                )
+        return None
+
+    def has_logged(self, batch_id: int) -> bool:
+        """Tell whether Spark has logged a batch as done."""
+        return bool(self._execution.commitLog().get(batch_id).isDefined())
+
+    def began_the_query(self) -> bool:
+        """Tell whether this run ran batch 0, as far as Spark remembers."""
+        progress = self._execution.recentProgress()
+        return len(progress) > 0 and int(progress[0].batchId()) == 0
 
     def texts(self, batch_id: int) -> tuple[list[str], list[str]]:
         """Return the logged offsets of a batch, and of the one before."""
@@ -138,68 +271,36 @@ class _Run:
         return now, before
 
 
-class CheckpointFiles:
-    """Reads the same from a checkpoint folder.
+def _active(frame: DataFrame) -> Any:
+    """Return the active queries of all sessions, by id."""
+    return frame._jdf.sparkSession().sharedState().activeStreamingQueries()  # noqa: SLF001
+
+
+def _wrong_batch(given: int, running: int) -> ExactlyOnceError | None:
+    if given == running:
+        return None
+    return ConfigError(
+        f"The sink was called for batch {given}, and Spark is running batch {running}",
+        remedy="Hand on the number that the foreachBatch function was given",
+        batch=running,
+    )
+
+
+def may_have_read(
+    batch: MicroBatch, ranges: Callable[[MicroBatch, int], tuple[SourceRange, ...]]
+) -> bool:
+    """Tell whether batches before this one may have had rows, by Spark's log.
 
     Args:
-        location: the `checkpointLocation` of the query: a path or a `file:` URL.
-
-    Raises:
-        ConfigError: the location is on a file system this process cannot read directly.
+        batch: the batch.
+        ranges: see `OffsetLog.ranges`.
     """
-
-    def __init__(self, location: str) -> None:
-        parts = urlparse(location)
-        if parts.scheme not in ("", "file"):
-            raise ConfigError(
-                f"checkpoint_location on {parts.scheme} cannot be read without a JVM",
-                remedy="Leave checkpoint_location out where the session has a JVM, or use a path",
-            )
-        self._location = location
-        self._root = Path(url2pathname(parts.path) if parts.scheme else location)
-        self._run_id = str(uuid.uuid4())
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Travel without the id: every start of the query unpickles the sink, and is another run."""
-        return CheckpointFiles, (self._location,)
-
-    def identify(self, frame: DataFrame, batch_id: int) -> MicroBatch:  # noqa: ARG002 - one interface
-        """See `OffsetLog.identify`.
-
-        Raises:
-            ConfigError: there is no checkpoint with this batch at the location.
-        """
-        try:
-            metadata = json.loads((self._root / "metadata").read_text())
-            now = self._read(batch_id)
-        except FileNotFoundError as error:
-            raise ConfigError(
-                f"checkpoint_location has no batch {batch_id}",
-                remedy="Pass the checkpointLocation of this very query",
-                path=str(self._root),
-            ) from error
-        before = self._read(batch_id - 1) if batch_id > 0 else []
-        return MicroBatch(
-            query_id=metadata["id"],
-            batch_id=batch_id,
-            run_id=self._run_id,
-            sources=source_ranges(now, before),
-            stateful=(self._root / "state").exists(),
-            others=digest_of_others(now, before),
-        )
-
-    def ranges(self, batch: MicroBatch, number: int) -> tuple[SourceRange, ...]:  # noqa: ARG002 - one interface
-        """See `OffsetLog.ranges`."""
-        try:
-            before = self._read(number - 1) if number > 0 else []
-            return source_ranges(self._read(number), before)
-        except FileNotFoundError:
-            return ()
-
-    def _read(self, batch_id: int) -> list[str]:
-        lines = (self._root / "offsets" / str(batch_id)).read_text().splitlines()
-        # First the version, then the metadata, then one line per source.
-        return [line for line in lines[2:] if line != _NO_OFFSET]
+    if batch.batch_id == 0:
+        return False
+    if batch.others or not batch.sources or batch.batch_id > _LOGGED_BATCHES:
+        return True
+    before = [ranges(batch, number) for number in range(batch.batch_id)]
+    return any(not read or any(source.moves for source in read) for read in before)
 
 
 def source_ranges(now: Sequence[str], before: Sequence[str]) -> tuple[SourceRange, ...]:

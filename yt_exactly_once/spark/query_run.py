@@ -27,8 +27,7 @@ class QueryRun:
         schema: of the frame they were prepared for.
         looked_at: when the targets were looked at last.
         agreed: the newest batch about which sink and ledger agree; `None` before the first.
-        sent: transactions whose commit was sent for that batch.
-        begun: by target, the producer sessions that had rows of that batch before it was computed.
+        begun: by target, the producer sessions that had rows of the newest batch before it was computed.
     """
 
     id: str
@@ -36,7 +35,6 @@ class QueryRun:
     schema: StructType | None = None
     looked_at: float = 0.0
     agreed: int | None = None
-    sent: set[str] = field(default_factory=set)
     begun: dict[str, dict[str, SessionState]] = field(default_factory=dict)
 
     def goes_on_with(self, batch: MicroBatch) -> bool:
@@ -45,8 +43,6 @@ class QueryRun:
 
     def agree(self, batch: MicroBatch) -> None:
         """Take note that the ledger does not contradict a batch."""
-        if self.agreed != batch.batch_id:
-            self.sent.clear()
         self.agreed = batch.batch_id
 
     def prepared(self, schema: StructType, targets: tuple[PreparedTarget, ...]) -> None:

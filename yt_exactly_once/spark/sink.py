@@ -11,6 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.codec.rejects import Rejects
+from yt_exactly_once.commit.history import (
+    is_noted,
+    note_ledger,
+    require_ledger,
+    require_whole,
+)
 from yt_exactly_once.commit.ledger import CommitLedger, Verdict, judge, require_one_sink
 from yt_exactly_once.commit.parts import split, whole
 from yt_exactly_once.commit.transactional import BatchCommit
@@ -22,15 +28,17 @@ from yt_exactly_once.config import (
     WriteMode,
 )
 from yt_exactly_once.errors import ConfigError, TransientError
-from yt_exactly_once.observability import Clock, Event, emitter, reported
+from yt_exactly_once.observability import Clock, Event, GuardedListener, emitter, reported
 from yt_exactly_once.retrying import run_attempts
+from yt_exactly_once.spark.calls import PROCESS_CALLS, LedgerRow
+from yt_exactly_once.spark.checkpoint_files import CheckpointFiles
 from yt_exactly_once.spark.delivery import (
     collect_rows,
     insert_from_tasks,
     push_from_tasks,
     require_splitting,
 )
-from yt_exactly_once.spark.offset_log import CheckpointFiles, RunningQuery
+from yt_exactly_once.spark.offset_log import RunningQuery
 from yt_exactly_once.spark.placement import BY_PARTITION
 from yt_exactly_once.spark.preparation import prepare
 from yt_exactly_once.spark.query_run import QueryRun
@@ -45,6 +53,7 @@ from yt_exactly_once.spark.sink_options import (
 from yt_exactly_once.spark.targets import are_the_same
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import sessions_of
+from yt_exactly_once.ytsaurus.tables import table_identity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,6 +64,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.commit.ledger import LedgerEntry
     from yt_exactly_once.commit.parts import TargetRows
     from yt_exactly_once.observability import Emitter, Listener
+    from yt_exactly_once.spark.calls import Call, Place
     from yt_exactly_once.spark.offset_log import OffsetLog
     from yt_exactly_once.spark.sink_options import Target
     from yt_exactly_once.spark.targets import PreparedTarget
@@ -73,9 +83,11 @@ class TransactionalSink:
     skipped. The promise holds over any crash of driver, tasks, proxies and network. What breaks it:
     writing to the ledger by hand, and deleting the checkpoint, which nobody can notice: the query is a
     new one then, begins where its consumer stands, and has lost its state. A consumer that was moved by
-    hand and a checkpoint that was restored from a copy are refused with an error. Call the sink for
+    hand and a checkpoint that was restored from a copy are refused with an error. Call the sink once for
     every batch, empty ones too, and before anything else reads the frame: a replay may find its rows
-    trimmed, which the sink skips and another reader does not.
+    trimmed, which the sink skips and another reader does not. Call it on the thread of the function, or on
+    a `pyspark.InheritableThread` that the function waits for. Let its errors out of the function: after a
+    swallowed one, and after a second call for a batch, every later batch is refused.
 
     Args:
         path: the target, a mounted dynamic table, ordered or sorted; or several `Target`s that are
@@ -95,12 +107,14 @@ class TransactionalSink:
             foreachBatch function all but the last must have `False`.
         update_columns: keep the columns of an existing sorted row that the frame does not have.
         placement: which tablet of an ordered target takes a row. `partition` (default): Spark
-            partition i goes to tablet i modulo the number of tablets, so all of it to one tablet.
+            partition i goes to tablet i modulo the number of tablets, so all of it to one tablet. In
+            the next batch the rows of a queue partition may be in another Spark partition, and so go
+            to another tablet: the order of a queue partition holds within a batch only.
             `preserve`: a row goes to the tablet it had in the queue, which needs the source's service
-            columns in the frame and as many tablets. `round_robin`: the rows of a Spark partition go to
-            one tablet after the other. A list of columns: rows with the same values there go to the
-            same tablet. Whatever is chosen, rows of one Spark partition that go to one tablet keep
-            their order there.
+            columns in the frame and as many tablets; the order of a queue partition holds over all
+            batches. `round_robin`: the rows of a Spark partition go to one tablet after the other.
+            A list of columns: rows with the same values there go to the same tablet. Whatever is
+            chosen, rows of one Spark partition that go to one tablet keep their order there.
         write: `add` (default) appends to an ordered target and writes by key into a sorted one.
             `replace` is for output mode `complete` and sorted targets: rows that are not in the result
             any more are deleted in the same transaction. What is there is read in it, at its start, so
@@ -129,10 +143,15 @@ class TransactionalSink:
             are safe in it, else YSON. `arrow` refuses columns that some proxies would store wrongly: `any`,
             `interval64`, and decimals of more than 35 digits.
         retry: how often and how long an attempt is repeated.
+        accept_incomplete: number of a batch, or numbers of the first and the last of several, whose missing
+            rows you have written yourself or give up. It has no effect on any other batch.
+        new_ledger: begin, on a checkpoint with earlier batches, with a `ledger_path` or a target that the
+            query has not used. It has no effect on a ledger that the query has used.
         checkpoint_location: the query's checkpoint; used only where the session has no JVM.
         client_config: laid over the configuration of `ytsaurus-client`; `{"backend": "rpc"}` uses RPC
             proxies where the package `ytsaurus-rpc-driver` is installed.
-        listener: called with the name and the fields of every event, for metrics.
+        listener: called with the name and the fields of every event, for metrics. What it raises is logged
+            once and disturbs no batch.
 
     Raises:
         ConfigError: an option is missing, unknown or impossible.
@@ -163,6 +182,8 @@ class TransactionalSink:
         rows_per_tablet_limit: int = ROWS_PER_TABLET_LIMIT,
         wire_format: str = AUTO_WIRE,
         retry: RetryPolicy | None = None,
+        accept_incomplete: int | tuple[int, int] | None = None,
+        new_ledger: bool = False,
         checkpoint_location: str | None = None,
         client_config: Mapping[str, Any] | None = None,
         listener: Listener | None = None,
@@ -194,6 +215,8 @@ class TransactionalSink:
             reject_to=reject_to,
             show_values=show_values,
             retry=retry or RetryPolicy(),
+            accept_incomplete=accept_incomplete,
+            new_ledger=new_ledger,
             listener=listener,
         )
         self._offset_log: OffsetLog = RunningQuery(
@@ -205,50 +228,67 @@ class TransactionalSink:
         """Write one micro-batch; Spark calls this.
 
         1. Identify the query, the batch, and its range of every queue.
-        2. Look the batch up in the ledger: one that is there is a replay, and skipped. Where the rows are
-           written only in step 6, the first batch of a run is looked up; step 5 does for the others.
+        2. Look the batch up in the ledger: one that is there is a replay, and skipped. In transactional
+           mode only the first batch of a run is looked up here; step 5 covers the rest.
         3. Compute its rows, once, as encoded payloads.
         Then, as one attempt that is repeated while that can help:
         4. open a transaction, 5. check ledger and consumers in it, 6. write the rows,
         7. advance the consumers, 8. record the batch in the ledger, 9. commit.
 
         Raises:
-            ExactlyOnceError: the batch was not written, or its fate will be known on the replay.
+            ExactlyOnceError: the batch was not written, or the replay will resolve its outcome.
         """
-        batch = self._offset_log.identify(frame, batch_id)  # 1
+        place = self._offset_log.locate(frame, batch_id)
+        emit = self._emitter(place)
+        with reported(emit), self._calls.begun(place, self._keys, emit) as call:
+            self._write(call, frame, emit)
+
+    def _write(self, call: Call, frame: DataFrame, emit: Emitter) -> None:
+        if call.place.problem is not None:
+            raise call.place.problem
+        batch = self._offset_log.identify(frame, call.place)  # 1
         run = self._run(batch)
-        emit = self._emitter(batch)
-        with reported(emit):
-            clock = Clock()
-            self._prepare_run(run, frame, batch, emit)
-            entry, verdict = self._find(run, frame, batch, emit)  # 2
-            if verdict is Verdict.REPLAY:
+        clock = Clock()
+        self._prepare_run(run, frame, batch, emit)
+        entry, verdict = self._find(run, call, frame, batch, emit)  # 2
+        if verdict is Verdict.REPLAY and not call.has_sent(entry):
+            self._skip(frame, batch, emit)
+            return
+        clock.lap("look_up")
+        try:
+            rows = self._compute(run, frame, batch, emit)  # 3
+        except Exception:
+            # A commit of an earlier run that landed late may have let the queue trim these rows.
+            entry, verdict = self._look_up(run, call, frame, batch, emit)
+            if verdict is Verdict.REPLAY and not call.has_sent(entry):
                 self._skip(frame, batch, emit)
                 return
-            clock.lap("look_up")
-            try:
-                rows = self._compute(run, frame, batch, emit)  # 3
-            except Exception:
-                # A commit of an earlier run that landed late may have let the queue trim these rows.
-                if self._look_up(run, frame, batch, emit)[1] is Verdict.REPLAY:
-                    self._skip(frame, batch, emit)
-                    return
-                raise
-            clock.lap("compute")
-            if not (batch.moves or any(target.row_count or target.complete for target in rows)):
-                emit(Event.BATCH_SKIPPED, reason="empty")
-                return
-            limit = self.options.rows_per_tablet_limit
-            parts = split(rows, limit) if self.options.split_oversized else whole(rows)
-            resumed = entry if verdict is Verdict.PARTIAL else None
-            committed = self._committer(run, batch, emit).commit(batch, parts, resumed)  # 4 to 9
-            clock.lap("commit")
-            emit(
-                Event.BATCH_COMMITTED,
-                rows=committed.row_count,
-                attempts=committed.attempts,
-                transaction=committed.transaction_id,
-                seconds=clock.laps,
+            raise
+        clock.lap("compute")
+        is_empty = not (batch.moves or any(part.row_count or part.complete for part in rows))
+        if is_empty and not (call.is_repeated or call.records):
+            emit(Event.BATCH_SKIPPED, reason="empty")
+            return
+        limit = self.options.rows_per_tablet_limit
+        parts = split(rows, limit) if self.options.split_oversized else whole(rows)
+        resumed = entry if verdict is Verdict.PARTIAL else None
+        committed = self._committer(call, batch, emit).commit(batch, parts, resumed)  # 4 to 9
+        clock.lap("commit")
+        emit(
+            Event.BATCH_COMMITTED,
+            rows=committed.row_count,
+            attempts=committed.attempts,
+            transaction=committed.transaction_id,
+            seconds=clock.laps,
+        )
+        if self._offset_log.has_ended(call.place):
+            raise ConfigError(
+                "Spark had logged the batch as done before the sink had written it",
+                remedy="The function returned before its sink did: wait in the function for every sink "
+                "that it calls, and let errors through. This batch is written",
+                query=batch.query_id,
+                batch=batch.batch_id,
+                target=self.options.targets[0].path,
             )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -267,6 +307,9 @@ class TransactionalSink:
     def _open(self) -> None:
         self._connection = Connection(self.options.cluster)
         self._runs: dict[str, QueryRun] = {}
+        self._calls = PROCESS_CALLS
+        listener = self.options.listener
+        self._listener = None if listener is None else GuardedListener(listener)
 
     def _run(self, batch: MicroBatch) -> QueryRun:
         run = self._runs.get(batch.query_id)
@@ -274,9 +317,17 @@ class TransactionalSink:
             run = self._runs[batch.query_id] = QueryRun(batch.run_id)
         return run
 
-    def _emitter(self, batch: MicroBatch) -> Emitter:
+    @property
+    def _keys(self) -> list[LedgerRow]:
+        options = self.options
+        return [
+            LedgerRow(options.cluster.proxy, options.ledger_path, target.path)
+            for target in options.targets
+        ]
+
+    def _emitter(self, batch: MicroBatch | Place) -> Emitter:
         return emitter(
-            self.options.listener,
+            self._listener,
             query=batch.query_id,
             batch=batch.batch_id,
             target=self.options.targets[0].path,
@@ -311,7 +362,7 @@ class TransactionalSink:
         return CommitLedger(self.options.ledger_path, batch.query_id, paths)
 
     def _find(
-        self, run: QueryRun, frame: DataFrame, batch: MicroBatch, emit: Emitter
+        self, run: QueryRun, call: Call, frame: DataFrame, batch: MicroBatch, emit: Emitter
     ) -> tuple[LedgerEntry | None, Verdict]:
         """Look the batch up where its rows could be written, or be missing, before step 5.
 
@@ -321,30 +372,62 @@ class TransactionalSink:
         if self.options.mode is WriteMode.TRANSACTIONAL and run.goes_on_with(batch):
             run.agree(batch)
             return None, Verdict.NEW
-        return self._look_up(run, frame, batch, emit)
+        return self._look_up(run, call, frame, batch, emit)
 
     def _look_up(
-        self, run: QueryRun, frame: DataFrame, batch: MicroBatch, emit: Emitter
+        self, run: QueryRun, call: Call, frame: DataFrame, batch: MicroBatch, emit: Emitter
     ) -> tuple[LedgerEntry | None, Verdict]:
         ledger = self._ledger(batch)
         entry = run_attempts(lambda _: ledger.read(self._connection), self.options.retry, emit)
+        if call.is_first:
+            self._compare(call, entry, batch, ledger)
         verdict = judge(
             entry,
             batch,
             ledger=ledger.path,
             running=run.agreed is not None,
             logged=partial(self._offset_log.ranges, batch),
+            accepted=self.options.accepted,
         )
         run.begun = {}
         if verdict is Verdict.NEW and not run.goes_on_with(batch):
             run.begun = self._begun(run, frame, batch, emit)
         run.agree(batch)
         if entry is not None and verdict is not Verdict.NEW:
-            require_one_sink(entry, batch, run.sent, ledger=ledger.path)
+            require_one_sink(entry, batch, call.sent, ledger=ledger.path)
         if verdict is Verdict.PARTIAL:
             require_splitting(self.options, batch)
         emit(Event.LEDGER_READ, verdict=verdict.value)
         return entry, verdict
+
+    def _compare(
+        self, call: Call, entry: LedgerEntry | None, batch: MicroBatch, ledger: CommitLedger
+    ) -> None:
+        """Compare the notes in the checkpoint with the ledger, before this run's first row."""
+        options, notes = self.options, call.place.notes
+        known = notes.all()
+        require_whole(known, entry, batch, ledger, options.accepted)
+        ledger_id = self._ledger_id()
+        if entry is None:
+            require_ledger(
+                known,
+                batch,
+                ledger,
+                ledger_id,
+                accepted=options.accepted,
+                may_be_new=options.new_ledger,
+                may_be_written=partial(self._offset_log.may_be_written, batch),
+            )
+        note_ledger(notes, known, batch, ledger, ledger_id)
+        # An entry is what tells later that this batch is whole.
+        call.records = entry is None or is_noted(known, ledger, batch.batch_id)
+        call.compared()
+
+    def _ledger_id(self) -> str:
+        path = self.options.ledger_path
+        return run_attempts(
+            lambda _: table_identity(self._connection, path)[0], self.options.retry, emitter()
+        )
 
     def _begun(
         self, run: QueryRun, frame: DataFrame, batch: MicroBatch, emit: Emitter
@@ -424,7 +507,7 @@ class TransactionalSink:
         )
         return [inserted]
 
-    def _committer(self, run: QueryRun, batch: MicroBatch, emit: Emitter) -> BatchCommit:
+    def _committer(self, call: Call, batch: MicroBatch, emit: Emitter) -> BatchCommit:
         return BatchCommit(
             self._connection,
             self._ledger(batch),
@@ -433,8 +516,9 @@ class TransactionalSink:
             transaction_timeout=self.options.transaction_timeout,
             lanes=self.options.connections,
             advance_consumer=self.options.advance_consumer,
-            sent=run.sent,
+            sent=call.sent,
             logged=partial(self._offset_log.ranges, batch),
+            accepted=self.options.accepted,
         )
 
     def _dyn_batch_size(self, frame: DataFrame) -> int:
@@ -453,4 +537,4 @@ class TransactionalSink:
         return min(size, self.options.rows_per_tablet_limit)
 
 
-_PROCESS_STATE = frozenset({"_connection", "_runs"})
+_PROCESS_STATE = frozenset({"_connection", "_runs", "_calls", "_listener"})

@@ -143,6 +143,8 @@ class SinkOptions:
     reject_to: str | None = None
     show_values: bool = False
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    accept_incomplete: int | tuple[int, int] | None = None
+    new_ledger: bool = False
     listener: Listener | None = None
 
     def __post_init__(self) -> None:
@@ -165,7 +167,29 @@ class SinkOptions:
                 f"Unknown wire_format {self.wire_format!r}",
                 remedy=f"Use one of: {', '.join(wires)}",
             )
+        self._check_accepted()
         self._check_targets()
+
+    @property
+    def accepted(self) -> range:
+        """Batches whose missing rows a person has settled."""
+        given = self.accept_incomplete
+        if given is None:
+            return range(0)
+        first, last = given if isinstance(given, tuple) else (given, given)
+        return range(first, last + 1)
+
+    def _check_accepted(self) -> None:
+        given: Any = self.accept_incomplete
+        if given is None:
+            return
+        pair = given if isinstance(given, tuple) else (given, given)
+        is_pair = len(pair) == 2 and all(type(number) is int for number in pair)  # noqa: PLR2004 - a pair
+        if not is_pair or not 0 <= pair[0] <= pair[1]:
+            raise ConfigError(
+                f"accept_incomplete is {given!r}",
+                remedy="Give the number of a batch, or a tuple of the first and the last one",
+            )
 
     def _check_reject_to(self) -> None:
         if self.reject_to is None:

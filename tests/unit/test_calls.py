@@ -1,0 +1,254 @@
+"""Calls of sinks within a run: one for each batch and target, whatever the objects and threads."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from yt_exactly_once.commit.notes import MemoryNotes, Note, NoteKind, missing_batches
+from yt_exactly_once.errors import ConflictError, IncompleteBatchError, RepeatedCallError
+from yt_exactly_once.observability import Event
+from yt_exactly_once.spark.calls import Calls, LedgerRow, Place
+
+ONE, OTHER = (LedgerRow("proxy", "//ledger", target) for target in ("//one", "//other"))
+
+
+class Run:
+    """A run of a query whose function calls sinks."""
+
+    def __init__(self, calls=None, notes=None, run="run"):
+        self.calls, self.notes, self.run = calls or Calls(), notes or MemoryNotes(), run
+        self.told = []
+
+    def __call__(self, number, *keys, body=None):
+        place = Place("query", self.run, number, self.notes)
+        with self.calls.begun(place, keys or (ONE,), self.emit) as call:
+            if body is not None:
+                body(call)
+
+    def emit(self, event, **fields):
+        """Keep an event."""
+        self.told.append((event, fields))
+
+    def fails(self, number, *keys):
+        """Make a call that fails."""
+
+        def body(_call):
+            raise ConflictError("no")
+
+        with pytest.raises(ConflictError):
+            self(number, *keys, body=body)
+
+    def missing(self, number, committed, key=ONE):
+        """Return what a later run finds missing."""
+        return list(missing_batches(self.notes.all(), key.target, key.ledger, committed, number))
+
+
+@pytest.fixture
+def run():
+    return Run()
+
+
+def test_batches_follow_each_other(run):
+    """And some may be left out."""
+    for number in (0, 1, 4):
+        run(number)
+    assert run.notes.all() == ()
+
+
+def test_second_call_of_a_batch_is_refused_and_noted(run):
+    """Whoever makes it: what counts is the target."""
+    run(3)
+    with pytest.raises(RepeatedCallError, match="was made in this run"):
+        run(3)
+    assert run.missing(3, 3) == run.missing(4, 3) == [3]
+    assert run.missing(7, 3) == [3, 4, 5, 6]
+    assert run.missing(5, 4) == []
+
+
+def test_batches_after_a_refused_call_are_refused(run):
+    """A function that swallows the error must not lose the rows."""
+    run(3)
+    with pytest.raises(RepeatedCallError):
+        run(3)
+    with pytest.raises(IncompleteBatchError, match="accept_incomplete=3"):
+        run(4)
+    with pytest.raises(IncompleteBatchError, match=r"accept_incomplete=\(3, 5\)"):
+        run(6)
+
+
+def test_two_targets_are_two_matters(run):
+    """One sink per target is the usual way to write a batch into two tables."""
+    run(0, ONE)
+    run(0, OTHER)
+    run(1, OTHER)
+    run(1, ONE)
+
+
+def test_sink_of_several_targets_meets_a_sink_of_one(run):
+    """It writes none of them then, so the other one lacks the batch."""
+    run(0, ONE)
+    with pytest.raises(RepeatedCallError):
+        run(0, ONE, OTHER)
+    assert run.missing(1, 0) == [0]
+    assert run.missing(1, None, OTHER) == [0]
+    with pytest.raises(IncompleteBatchError):
+        run(1, OTHER)
+
+
+def test_other_ledgers_and_clusters_are_other_matters(run):
+    """Their entries do not hide each other."""
+    run(0)
+    run(0, replace_key(ONE, ledger="//ledger2"))
+    run(0, replace_key(ONE, cluster="proxy2"))
+
+
+def replace_key(key, **changes):
+    return key._replace(**changes)
+
+
+def test_batch_whose_call_failed_may_be_called_again(run):
+    """Catch the error, clean the DataFrame, call again."""
+    run.fails(2)
+    calls = []
+    run(2, body=calls.append)
+    assert calls[0].is_repeated
+    run(3)
+
+
+def test_batch_after_a_failed_one_is_refused(run):
+    """The function has swallowed the error."""
+    run(1)
+    run.fails(2)
+    for number in (3, 4):
+        with pytest.raises(IncompleteBatchError, match="Batch 2 was not written"):
+            run(number)
+    assert run.missing(2, 1) == []
+    assert run.missing(3, 1) == [2]
+    assert run.missing(5, 1) == [2, 3, 4]
+    assert run.missing(5, 4) == []
+
+
+def test_calls_at_the_same_time_are_refused(run):
+    """The second one at once, while the first one is under way."""
+    inside, leave = threading.Event(), threading.Event()
+
+    def wait(_call):
+        inside.set()
+        assert leave.wait(30)
+
+    first = threading.Thread(target=run, args=(0,), kwargs={"body": wait})
+    first.start()
+    assert inside.wait(30)
+    with pytest.raises(RepeatedCallError, match="is under way"):
+        run(0)
+    leave.set()
+    first.join()
+    assert run.missing(1, 0) == [0]
+
+
+def test_batch_that_begins_while_another_is_written_is_refused(run):
+    """The function did not wait for its sink; both batches are written once it does."""
+    inside, leave = threading.Event(), threading.Event()
+
+    def wait(_call):
+        inside.set()
+        assert leave.wait(30)
+
+    first = threading.Thread(target=run, args=(0,), kwargs={"body": wait})
+    first.start()
+    assert inside.wait(30)
+    with pytest.raises(IncompleteBatchError, match="by another thread"):
+        run(1)
+    leave.set()
+    first.join()
+    run(1)
+    run(2)
+    assert run.missing(2, 0) == [1]
+    assert run.missing(3, 2) == []
+
+
+def test_late_call_for_an_older_batch_is_refused(run):
+    """Its rows are missing, and the ledger is past them."""
+    run(4)
+    with pytest.raises(RepeatedCallError, match="batch 3 after batch 4"):
+        run(3)
+    assert run.missing(5, 4) == [4]
+
+
+def test_next_run_begins_with_a_clean_slate(run):
+    """What must outlive a run is in the notes."""
+    run(3)
+    with suppress(RepeatedCallError):
+        run(3)
+    Run(run.calls, run.notes, "later")(3)
+
+
+def test_interrupted_call_counts_as_failed(run):
+    """Whatever ends it."""
+
+    def interrupt(_call):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(0, body=interrupt)
+    with pytest.raises(IncompleteBatchError):
+        run(1)
+    assert run.missing(1, None) == [0]
+
+
+def test_note_that_cannot_be_kept_does_not_hide_the_error(run):
+    """The run refuses later batches all the same."""
+
+    def fail(_note, _text):
+        raise OSError("full")
+
+    run.notes.add = fail
+    run.fails(0)
+    ((event, fields),) = run.told
+    assert (event, fields["error"]) == (Event.NOTE_FAILED, "full")
+    with pytest.raises(IncompleteBatchError):
+        run(1)
+
+
+def test_transactions_sent_by_a_failed_call_are_handed_to_the_next(run):
+    """Only to one of the same batch."""
+
+    def send(call):
+        call.sent["1-2"] = "digest"
+        raise ConflictError("no")
+
+    with pytest.raises(ConflictError):
+        run(0, body=send)
+    calls = []
+    run(0, body=calls.append)
+    run(1, body=calls.append)
+    assert [call.sent for call in calls] == [{"1-2": "digest"}, {}]
+
+
+@pytest.mark.parametrize("kind", list(NoteKind))
+def test_name_of_a_note_tells_all(kind):
+    """A file is there or not; it is never half written."""
+    note = Note.about(kind, "//target", "//ledger", 12)
+    if kind is NoteKind.LEDGER:
+        note = replace(note, ledger_id="1-2-3-4")
+    assert Note.from_name(note.name) == note
+
+
+@pytest.mark.parametrize(
+    "name", ["", "x", "failed", "failed-a-b", "failed-a-b-c", ".failed-a-b-1.crc"]
+)
+def test_other_names_are_no_notes(name):
+    """The folder may hold what a file system leaves there."""
+    assert Note.from_name(name) is None
+
+
+def test_new_ledger_hides_no_gap(run):
+    """Without an entry the notes about every ledger of the target count."""
+    run.fails(2)
+    notes = run.notes.all()
+    assert list(missing_batches(notes, "//one", "//new", None, 3)) == [2]
+    assert list(missing_batches(notes, "//one", "//new", 1, 3)) == []

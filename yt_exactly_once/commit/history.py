@@ -1,0 +1,167 @@
+"""What the notes in a checkpoint and the ledger say together about the batches before this one.
+
+Compared once per run, before the first row: later a run knows by itself what it has written.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.commit.notes import Note, NoteKind, digest_of_path, missing_batches
+from yt_exactly_once.errors import IncompleteBatchError, LedgerMissingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from yt_exactly_once.commit.batch import MicroBatch
+    from yt_exactly_once.commit.ledger import CommitLedger, LedgerEntry
+    from yt_exactly_once.commit.notes import Notes
+
+
+ONE_CALL = (
+    "Call one sink once per batch and target: give one sink several Targets, or join the DataFrames "
+    "(union); or give each sink a target of its own, and all but the last advance_consumer=False"
+)
+"""How to write several DataFrames of one batch."""
+
+
+def settle(missing: range) -> str:
+    """Return what to do about batches whose rows a target lacks."""
+    first, last = missing[0], missing[-1]
+    several = len(missing) > 1
+    told = f"batches {first} to {last}" if several else f"batch {first}"
+    value = f"({first}, {last})" if several else str(first)
+    return (
+        f"Then settle {told}: let Spark repeat what was not written, or write the missing rows yourself, "
+        f"or give them up. After the last two, start with accept_incomplete={value}. The page "
+        "how-to/operate.md, section 'A batch is incomplete', has the steps"
+    )
+
+
+def require_whole(
+    notes: Collection[Note],
+    entry: LedgerEntry | None,
+    batch: MicroBatch,
+    ledger: CommitLedger,
+    accepted: Collection[int],
+) -> None:
+    """Check that no batch before this one lacks rows in a target.
+
+    Args:
+        notes: of the query.
+        entry: what the ledger holds.
+        batch: the batch.
+        ledger: the ledger.
+        accepted: batches that a person has settled.
+
+    Raises:
+        IncompleteBatchError: one does.
+    """
+    committed = None if entry is None else entry.batch_id
+    for target in ledger.targets:
+        missing = missing_batches(notes, target, ledger.path, committed, batch.batch_id)
+        if set(missing) <= set(accepted):
+            continue
+        raise IncompleteBatchError(
+            f"The target lacks rows of batch {missing[0]}, and the query has gone past that batch"
+            if committed is None or committed < missing[0]
+            else f"The target lacks rows of batch {missing[0]}: a second call for it was refused",
+            remedy="Call the sink once per batch and target, and let its errors out of the function. "
+            f"{settle(missing)}",
+            query=batch.query_id,
+            batch=batch.batch_id,
+            target=target,
+            ledger=ledger.path,
+        )
+
+
+def require_ledger(
+    notes: Collection[Note],
+    batch: MicroBatch,
+    ledger: CommitLedger,
+    ledger_id: str,
+    *,
+    accepted: Collection[int],
+    may_be_new: bool,
+    may_be_written: Callable[[], bool],
+) -> None:
+    """Check that a ledger without an entry has never had one.
+
+    Args:
+        notes: of the query.
+        batch: the batch.
+        ledger: the ledger.
+        ledger_id: object id of its table.
+        accepted: batches that a person has settled.
+        may_be_new: whether the query may begin with this ledger on purpose.
+        may_be_written: tells, by Spark's log, whether rows may have been written before this run.
+
+    Raises:
+        LedgerMissingError: it may have had one, so a replay would not be recognised.
+    """
+    where = {"query": batch.query_id, "batch": batch.batch_id, "ledger": ledger.path}
+    for target in ledger.targets:
+        used = _used(notes, target)
+        first = {note.ledger_id: note.batch for note in used if note.ledger == _ledger(ledger)}
+        if first:
+            begun = first.get(ledger_id)
+            if begun is not None and set(range(begun, batch.batch_id)) <= set(accepted):
+                continue
+            raise LedgerMissingError(
+                "The ledger has no entry of this query, and the query has used it since batch "
+                f"{min(first.values())}",
+                remedy=f"Bring the ledger back. {_LOST}",
+                target=target,
+                **where,
+            )
+        if may_be_new:
+            continue
+        if used or may_be_written():
+            raise LedgerMissingError(
+                "The query has used another ledger for this target"
+                if used
+                else "The ledger has no entry of this query, and Spark's log has earlier batches of it",
+                remedy="If ledger_path or the target was changed by mistake, change it back. "
+                f"{_LOST}",
+                target=target,
+                **where,
+            )
+
+
+_LOST = (
+    "To begin with a new ledger: make sure that the target lacks the rows of this batch, since they are "
+    "written now, and start with new_ledger=True and a ledger_path that the query has not used. The page "
+    "how-to/operate.md, section 'A ledger is missing', has the steps"
+)
+
+
+def note_ledger(
+    notes: Notes, known: Collection[Note], batch: MicroBatch, ledger: CommitLedger, ledger_id: str
+) -> None:
+    """Note, before the first commit, that the query uses a ledger."""
+    for target in ledger.targets:
+        note = Note.about(NoteKind.LEDGER, target, ledger.path, batch.batch_id, ledger_id)
+        same = [
+            other
+            for other in _used(known, target)
+            if (other.ledger, other.ledger_id) == (note.ledger, note.ledger_id)
+        ]
+        if not same:
+            notes.add(note, f"Writes {target} with the ledger {ledger.path} from this batch on")
+
+
+def is_noted(notes: Collection[Note], ledger: CommitLedger, number: int) -> bool:
+    """Tell whether a call for a batch has failed before."""
+    return any(
+        Note.about(NoteKind.FAILED, target, ledger.path, number) in notes
+        for target in ledger.targets
+    )
+
+
+def _used(notes: Collection[Note], target: str) -> Sequence[Note]:
+    digest = digest_of_path(target)
+    return [note for note in notes if note.kind is NoteKind.LEDGER and note.target == digest]
+
+
+def _ledger(ledger: CommitLedger) -> str:
+    return digest_of_path(ledger.path)

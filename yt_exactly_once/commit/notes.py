@@ -1,0 +1,149 @@
+"""Notes beside Spark's own logs: which batches are incomplete, and which ledgers the query has used.
+
+A ledger cannot say this. When a batch fails because the cluster does not answer, the ledger does not answer
+either; and a ledger that was removed cannot say that it ever existed. Spark's checkpoint is always there:
+without it Spark cannot finish the batch. Whatever matters is in a note's name, which a file system creates
+as a whole or not at all. A note is never taken back: the ledger's entry says whether it still counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_DIGITS = 16
+
+
+class NoteKind(StrEnum):
+    """What a note says about a batch.
+
+    Attributes:
+        FAILED: a call for the batch failed. Counts until the ledger has the batch or a later one.
+        REFUSED: a second call for the batch was refused. Counts until the ledger has a later batch, since
+            the batch in the ledger lacks the rows of the second call.
+        LEDGER: the batch was the first one that was about to be committed with a ledger.
+    """
+
+    FAILED = "failed"
+    REFUSED = "refused"
+    LEDGER = "ledger"
+
+
+@dataclass(frozen=True)
+class Note:
+    """One note.
+
+    Attributes:
+        kind: what it says.
+        target: short digest of the target's path.
+        ledger: short digest of the ledger's path.
+        batch: number of the batch.
+        ledger_id: object id of the ledger table; only for `LEDGER`.
+    """
+
+    kind: NoteKind
+    target: str
+    ledger: str
+    batch: int
+    ledger_id: str = ""
+
+    @classmethod
+    def about(
+        cls, kind: NoteKind, target: str, ledger: str, batch: int, ledger_id: str = ""
+    ) -> Self:
+        """Return the note about a target and a ledger, given by their paths."""
+        return cls(kind, digest_of_path(target), digest_of_path(ledger), batch, ledger_id)
+
+    @property
+    def name(self) -> str:
+        """Name of its file."""
+        parts = (self.kind.value, self.target, self.ledger, str(self.batch), self.ledger_id)
+        return "-".join(part for part in parts if part)
+
+    @classmethod
+    def from_name(cls, name: str) -> Self | None:
+        """Read a file's name; return `None` for the name of something else."""
+        kind, *parts = name.split("-", 4)
+        if kind not in set(NoteKind) or len(parts) < 3 or not parts[2].isdigit():  # noqa: PLR2004 - target, ledger, batch
+            return None
+        return cls(NoteKind(kind), parts[0], parts[1], int(parts[2]), *parts[3:])
+
+
+class Notes(Protocol):
+    """The notes of one query; they live as long as its checkpoint."""
+
+    def all(self) -> Sequence[Note]:
+        """Return every note."""
+
+    def add(self, note: Note, text: str) -> None:
+        """Keep a note.
+
+        Args:
+            note: what counts.
+            text: for people.
+        """
+
+
+class NoNotes:
+    """Keeps nothing; for a query whose checkpoint cannot be reached."""
+
+    def all(self) -> Sequence[Note]:
+        """See `Notes.all`."""
+        return ()
+
+    def add(self, note: Note, text: str) -> None:
+        """See `Notes.add`."""
+
+
+class MemoryNotes:
+    """Keeps notes in memory; for tests."""
+
+    def __init__(self) -> None:
+        self.texts: dict[Note, str] = {}
+
+    def all(self) -> Sequence[Note]:
+        """See `Notes.all`."""
+        return tuple(self.texts)
+
+    def add(self, note: Note, text: str) -> None:
+        """See `Notes.add`."""
+        self.texts[note] = text
+
+
+def missing_batches(
+    notes: Iterable[Note], target: str, ledger: str, committed: int | None, number: int
+) -> range:
+    """Return the batches whose rows a target lacks; an empty range when there is none.
+
+    Args:
+        notes: of the query.
+        target: path of the target.
+        ledger: path of the ledger.
+        committed: newest batch in the ledger; `None` without an entry. Notes made with another ledger
+            count then too: a new ledger hides no gap.
+        number: the batch that Spark runs now.
+    """
+    newest = -1 if committed is None else committed
+    firsts = [
+        note.batch
+        for note in notes
+        if note.target == digest_of_path(target)
+        and (note.ledger == digest_of_path(ledger) or committed is None)
+        and (
+            (note.kind is not NoteKind.LEDGER and newest < note.batch < number)
+            or (note.kind is NoteKind.REFUSED and note.batch == newest)
+        )
+    ]
+    if not firsts:
+        return range(0)
+    return range(min(firsts), max(min(firsts) + 1, number))
+
+
+def digest_of_path(path: str) -> str:
+    """Return a short digest of a path, for the name of a file."""
+    return hashlib.sha256(path.encode()).hexdigest()[:_DIGITS]

@@ -1,0 +1,265 @@
+"""Which calls of sinks a run of a query has made: Spark runs every batch once, so a sink is called once.
+
+One registry serves the whole process. So it does not matter whether a function calls one sink object
+twice, two objects, copies, or a new one each time, nor from which threads. What must outlive the process
+goes into the notes of the query's checkpoint.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple
+
+from yt_exactly_once.commit.history import ONE_CALL, settle
+from yt_exactly_once.commit.notes import Note, NoteKind
+from yt_exactly_once.errors import IncompleteBatchError, RepeatedCallError
+from yt_exactly_once.observability import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from yt_exactly_once.commit.ledger import LedgerEntry
+    from yt_exactly_once.commit.notes import Notes
+    from yt_exactly_once.errors import ExactlyOnceError
+    from yt_exactly_once.observability import Emitter
+
+
+class LedgerRow(NamedTuple):
+    """What a sink writes for one target; of two sinks with the same, one would hide the other.
+
+    Attributes:
+        cluster: address of the cluster.
+        ledger: path of the ledger.
+        target: path of the target.
+    """
+
+    cluster: str
+    ledger: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where Spark is when it calls a sink.
+
+    Attributes:
+        query_id: id of the query.
+        run_id: id of the run.
+        batch_id: number of the batch that Spark runs.
+        notes: of the query.
+        in_background: whether Spark does not wait for the calling thread.
+        problem: why the call must fail although its place is known.
+    """
+
+    query_id: str
+    run_id: str
+    batch_id: int
+    notes: Notes
+    in_background: bool = False
+    problem: ExactlyOnceError | None = None
+
+
+@dataclass
+class _Row:
+    """What one run has done about one ledger row.
+
+    Attributes:
+        newest: newest batch that a sink was called for.
+        running: batch of the call under way.
+        failed: oldest batch whose last call failed.
+        refused: batch whose second call was refused.
+        sent: see `Call.sent`; of the newest batch.
+        compared: whether the notes were compared with the ledger.
+    """
+
+    newest: int | None = None
+    running: int | None = None
+    failed: int | None = None
+    refused: int | None = None
+    sent: dict[str, str] = field(default_factory=dict)
+    compared: bool = False
+
+
+class Call:
+    """One call of a sink.
+
+    Attributes:
+        place: where Spark is.
+        sent: transactions whose commit was sent for this batch by this run, with a digest of what they
+            carried; the digest is empty for those of this very call.
+        is_first: whether the notes are still to be compared with the ledger.
+        is_repeated: whether a call for this batch failed before, in this run.
+        records: whether the batch is recorded in the ledger even if it is empty.
+    """
+
+    def __init__(self, place: Place, rows: Sequence[_Row]) -> None:
+        self.place = place
+        self._rows = rows
+        self.sent = {
+            key: digest
+            for row in rows
+            if row.newest == place.batch_id
+            for key, digest in row.sent.items()
+        }
+        self.is_repeated = any(row.failed == place.batch_id for row in rows)
+        self.records = False
+
+    @property
+    def is_first(self) -> bool:
+        """Whether no call of this run has compared the notes with the ledger."""
+        return not all(row.compared for row in self._rows)
+
+    def has_sent(self, entry: LedgerEntry | None) -> bool:
+        """Tell whether an earlier call of this run for this batch has written an entry."""
+        return entry is not None and entry.transaction_id in self.sent
+
+    def compared(self) -> None:
+        """Remember that the notes agree with the ledger."""
+        for row in self._rows:
+            row.compared = True
+
+
+class Calls:
+    """The calls of all runs of all queries in this process."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._runs: dict[tuple[str, str], dict[LedgerRow, _Row]] = {}
+
+    @contextmanager
+    def begun(self, place: Place, keys: Sequence[LedgerRow], emit: Emitter) -> Iterator[Call]:
+        """Let one call through, or refuse it.
+
+        Args:
+            place: where Spark is.
+            keys: what the sink writes.
+            emit: gets `note.failed` when the checkpoint does not take a note.
+
+        Raises:
+            RepeatedCallError: a sink was called for this batch already.
+            IncompleteBatchError: an earlier batch of this run is not whole.
+        """
+        with self._lock:
+            rows = self._rows_of(place, keys)
+            refusal, notes = _refusal(place, keys, rows)
+            call = Call(place, rows)
+            if refusal is None:
+                for row in rows:
+                    row.sent = {} if row.newest != place.batch_id else row.sent
+                    row.newest = row.running = place.batch_id
+        if refusal is not None:
+            _keep(place, notes, refusal, emit)
+            raise refusal
+        try:
+            yield call
+        except BaseException as error:
+            # Before Spark can learn of it: a function that swallows the error lets Spark log the batch.
+            refused = isinstance(error, RepeatedCallError)
+            kind = NoteKind.REFUSED if refused else NoteKind.FAILED
+            _keep(place, [_note(kind, key, place.batch_id) for key in keys], error, emit)
+            self._end(place, rows, call, kind)
+            raise
+        self._end(place, rows, call, None)
+
+    def _rows_of(self, place: Place, keys: Sequence[LedgerRow]) -> list[_Row]:
+        run = place.query_id, place.run_id
+        if run not in self._runs:
+            over = [
+                other
+                for other, rows in self._runs.items()
+                if other[0] == place.query_id and all(row.running is None for row in rows.values())
+            ]
+            for other in over:
+                del self._runs[other]
+        known = self._runs.setdefault(run, {})
+        return [known.setdefault(key, _Row()) for key in keys]
+
+    def _end(self, place: Place, rows: Sequence[_Row], call: Call, noted: NoteKind | None) -> None:
+        number = place.batch_id
+        with self._lock:
+            for row in rows:
+                row.running = None
+                if row.newest == number:
+                    row.sent = call.sent
+                if noted is NoteKind.REFUSED:
+                    row.refused = number
+                elif noted is NoteKind.FAILED:
+                    row.failed = number if row.failed is None else min(row.failed, number)
+                elif row.failed == number:
+                    # A later batch was refused in the meantime, and is still to be written.
+                    row.failed = row.newest if row.newest != number else None
+
+
+PROCESS_CALLS = Calls()
+"""The calls of this process."""
+
+
+def _refusal(
+    place: Place, keys: Sequence[LedgerRow], rows: Sequence[_Row]
+) -> tuple[ExactlyOnceError | None, list[Note]]:
+    """Return why a call must not begin, and the notes of that."""
+    found = [(key, row, _judge(place, key, row)) for key, row in zip(keys, rows, strict=True)]
+    refusal = next((error for _, _, error in found if error is not None), None)
+    if refusal is None:
+        return None, []
+    notes = []
+    for key, row, error in found:
+        if isinstance(error, RepeatedCallError):
+            assert row.newest is not None
+            row.refused = row.newest
+            notes.append(_note(NoteKind.REFUSED, key, row.newest))
+            continue
+        row.newest = place.batch_id
+        row.failed = place.batch_id if row.failed is None else row.failed
+        notes.append(_note(NoteKind.FAILED, key, place.batch_id))
+    return refusal, notes
+
+
+def _judge(place: Place, key: LedgerRow, row: _Row) -> ExactlyOnceError | None:
+    number = place.batch_id
+    where = {
+        "query": place.query_id,
+        "batch": number,
+        "target": key.target,
+        "ledger": key.ledger,
+    }
+    if row.newest is not None and (
+        number < row.newest or (number == row.newest and row.failed != number)
+    ):
+        under_way = "is under way" if row.running == number else "was made"
+        return RepeatedCallError(
+            f"A call for this batch and target {under_way} in this run"
+            if number == row.newest
+            else f"The sink was called for batch {number} after batch {row.newest}",
+            remedy=f"{ONE_CALL}. {settle(range(row.newest, row.newest + 1))}",
+            **where,
+        )
+    if row.running is not None:
+        return IncompleteBatchError(
+            f"Batch {row.running} is still being written by another thread",
+            remedy="The function returned before its sink did, so Spark takes the batch for done. Wait "
+            "in the function for every sink that it calls, and let errors through",
+            **where,
+        )
+    broken = row.refused if row.refused is not None else row.failed
+    if broken is None or broken == number:
+        return None
+    return IncompleteBatchError(
+        f"Batch {broken} was not written, and the function ended without an error",
+        remedy=f"Let the errors of the sink out of the function. {settle(range(broken, number))}",
+        **where,
+    )
+
+
+def _note(kind: NoteKind, key: LedgerRow, number: int) -> Note:
+    return Note.about(kind, key.target, key.ledger, number)
+
+
+def _keep(place: Place, notes: Sequence[Note], error: BaseException, emit: Emitter) -> None:
+    for note in notes:
+        try:
+            place.notes.add(note, f"{type(error).__name__}: {error}")
+        except Exception as failure:  # noqa: BLE001 - the error that is noted matters more
+            emit(Event.NOTE_FAILED, note=note.name, error=str(failure))
