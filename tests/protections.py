@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once import observability
 from yt_exactly_once.commit import transactional
 from yt_exactly_once.commit.ledger import CommitLedger, Verdict
-from yt_exactly_once.spark import offset_log, sink
+from yt_exactly_once.spark import calls, offset_log, sink
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 if TYPE_CHECKING:
@@ -103,6 +104,30 @@ def _push_look_up() -> list[Patch]:
     return [(sink, "begun_sessions", lambda *_: {})]
 
 
+def _one_call() -> list[Patch]:
+    """Sinks may be called as often as the function likes, and after a call that failed."""
+    return [(calls, "_refusal", lambda *_: (None, []))]
+
+
+def _history() -> list[Patch]:
+    """A run knows nothing of calls that failed or were refused before, nor of ledgers that were used."""
+    return [(sink, "compare_history", lambda *_: None)]
+
+
+def _same_rows() -> list[Patch]:
+    """The commit of a call that failed counts for the next one, whatever its rows."""
+    return [(transactional.BatchCommit, "_require_same_rows", lambda *_: None)]
+
+
+def _listener_guard() -> list[Patch]:
+    """What a listener raises ends the batch."""
+
+    def call(self: Any, event: str, fields: dict[str, Any]) -> None:
+        self._listener(event, fields)
+
+    return [(observability.GuardedListener, "__call__", call)]
+
+
 PROTECTIONS: dict[str, Callable[[], list[Patch]]] = {
     "ledger_look_up": _ledger_look_up,
     "early_look_up": _early_look_up,
@@ -115,6 +140,10 @@ PROTECTIONS: dict[str, Callable[[], list[Patch]]] = {
     "room_check": _room_check,
     "producer_sessions": _producer_sessions,
     "push_look_up": _push_look_up,
+    "one_call": _one_call,
+    "history": _history,
+    "same_rows": _same_rows,
+    "listener_guard": _listener_guard,
 }
 
 

@@ -13,7 +13,7 @@ from tests.integration.streams import Heard, finish
 from tests.protections import switch_off
 from yt_exactly_once import Event, TransactionalSink
 from yt_exactly_once.local import LocalCluster
-from yt_exactly_once.spark.sink import DYN_BATCH_SIZE_CONF
+from yt_exactly_once.spark.sink_options import DYN_BATCH_SIZE_CONF
 
 TOKEN = "a-token-nobody-may-see"
 ONE, TWO, THREE = "at-least-once", "transactional", "idempotent"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
+from yt_exactly_once.ytsaurus import transaction
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 
@@ -73,3 +74,56 @@ def test_first_failure_is_raised_when_all_calls_have_ended(opened):
     with pytest.raises(ValueError, match="first"):
         opened(2).side_by_side([fail, end_later])
     assert ended == [True]
+
+
+class Joining(Client):
+    """A client that knows how many transactions it has joined, and may fail to join."""
+
+    def __init__(self, number, *, fails=False):
+        super().__init__(number)
+        self.fails = fails
+        self.joined = 0
+
+    @contextlib.contextmanager
+    def Transaction(self, **_options):  # noqa: N802 - as the client has it
+        if self.fails:
+            raise KeyboardInterrupt
+        self.joined += 1
+        try:
+            yield
+        finally:
+            self.joined -= 1
+
+
+def test_no_client_stays_joined_when_one_cannot_join():
+    """The next transaction of that client would go into this one."""
+    clients = [Joining(0), Joining(1, fails=True)]
+    with pytest.raises(KeyboardInterrupt), ThreadPoolExecutor(1) as pool:
+        TabletTransaction("1-2-3-4", clients, pool, proxy="proxy")
+    assert clients[0].joined == 0
+
+
+def test_interrupt_waits_for_the_calls_under_way(opened, monkeypatch):
+    """Whoever aborts then finds no client at work."""
+    entered, leave = threading.Event(), threading.Event()
+    ended = []
+
+    def end_later(_):
+        entered.set()
+        assert leave.wait(30)
+        ended.append(True)
+
+    waits = []
+
+    def interrupted(futures):
+        if not waits:
+            waits.append(True)
+            assert entered.wait(30)
+            raise KeyboardInterrupt
+        leave.set()
+        return wait(futures)
+
+    monkeypatch.setattr(transaction, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        opened(2).side_by_side([end_later, end_later])
+    assert ended

@@ -184,7 +184,9 @@ class RunningQuery:
     def has_ended(self, place: Place) -> bool:
         """See `OffsetLog.has_ended`."""
         run = self._runs.get(place.query_id)
-        return run is not None and place.in_background and run.has_logged(place.batch_id)
+        if run is None:
+            return self._files is not None and self._files.has_ended(place)
+        return place.in_background and run.has_logged(place.batch_id)
 
     def may_be_written(self, batch: MicroBatch) -> bool:
         """See `OffsetLog.may_be_written`."""

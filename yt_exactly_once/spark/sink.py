@@ -11,23 +11,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.codec.rejects import Rejects
-from yt_exactly_once.commit.history import (
-    is_noted,
-    note_ledger,
-    require_ledger,
-    require_whole,
-)
 from yt_exactly_once.commit.ledger import CommitLedger, Verdict, judge, require_one_sink
 from yt_exactly_once.commit.parts import split, whole
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.config import (
-    DEFAULT_DYN_BATCH_SIZE,
     ROWS_PER_TABLET_LIMIT,
     ClusterConfig,
     RetryPolicy,
     WriteMode,
 )
-from yt_exactly_once.errors import ConfigError, TransientError
+from yt_exactly_once.errors import TransientError
 from yt_exactly_once.observability import Clock, Event, GuardedListener, emitter, reported
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.calls import PROCESS_CALLS, LedgerRow
@@ -38,6 +31,7 @@ from yt_exactly_once.spark.delivery import (
     push_from_tasks,
     require_splitting,
 )
+from yt_exactly_once.spark.history import compare_history, require_waiting
 from yt_exactly_once.spark.offset_log import RunningQuery
 from yt_exactly_once.spark.placement import BY_PARTITION
 from yt_exactly_once.spark.preparation import prepare
@@ -48,7 +42,6 @@ from yt_exactly_once.spark.sink_options import (
     AUTO_WIRE,
     SinkOptions,
     as_targets,
-    check_positive,
 )
 from yt_exactly_once.spark.targets import are_the_same
 from yt_exactly_once.ytsaurus.client import Connection
@@ -69,9 +62,6 @@ if TYPE_CHECKING:
     from yt_exactly_once.spark.sink_options import Target
     from yt_exactly_once.spark.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.rows import SessionState
-
-DYN_BATCH_SIZE_CONF = "spark.yt.write.dynBatchSize"
-"""Spark conf that SPYT reads too; used when the argument is absent."""
 
 
 class TransactionalSink:
@@ -281,15 +271,7 @@ class TransactionalSink:
             transaction=committed.transaction_id,
             seconds=clock.laps,
         )
-        if self._offset_log.has_ended(call.place):
-            raise ConfigError(
-                "Spark had logged the batch as done before the sink had written it",
-                remedy="The function returned before its sink did: wait in the function for every sink "
-                "that it calls, and let errors through. This batch is written",
-                query=batch.query_id,
-                batch=batch.batch_id,
-                target=self.options.targets[0].path,
-            )
+        require_waiting(self._offset_log, batch, call.place)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what belongs to this process."""
@@ -380,7 +362,10 @@ class TransactionalSink:
         ledger = self._ledger(batch)
         entry = run_attempts(lambda _: ledger.read(self._connection), self.options.retry, emit)
         if call.is_first:
-            self._compare(call, entry, batch, ledger)
+            may_be_written = partial(self._offset_log.may_be_written, batch)
+            compare_history(
+                self.options, call, entry, batch, ledger, self._ledger_id(), may_be_written
+            )
         verdict = judge(
             entry,
             batch,
@@ -400,34 +385,10 @@ class TransactionalSink:
         emit(Event.LEDGER_READ, verdict=verdict.value)
         return entry, verdict
 
-    def _compare(
-        self, call: Call, entry: LedgerEntry | None, batch: MicroBatch, ledger: CommitLedger
-    ) -> None:
-        """Compare the notes in the checkpoint with the ledger, before this run's first row."""
-        options, notes = self.options, call.place.notes
-        known = notes.all()
-        require_whole(known, entry, batch, ledger, options.accepted)
-        ledger_id = self._ledger_id()
-        if entry is None:
-            require_ledger(
-                known,
-                batch,
-                ledger,
-                ledger_id,
-                accepted=options.accepted,
-                may_be_new=options.new_ledger,
-                may_be_written=partial(self._offset_log.may_be_written, batch),
-            )
-        note_ledger(notes, known, batch, ledger, ledger_id)
-        # An entry is what tells later that this batch is whole.
-        call.records = entry is None or is_noted(known, ledger, batch.batch_id)
-        call.compared()
-
     def _ledger_id(self) -> str:
-        path = self.options.ledger_path
-        return run_attempts(
-            lambda _: table_identity(self._connection, path)[0], self.options.retry, emitter()
-        )
+        ledger = self.options.ledger_path
+        retry = self.options.retry
+        return run_attempts(lambda _: table_identity(self._connection, ledger)[0], retry, emitter())
 
     def _begun(
         self, run: QueryRun, frame: DataFrame, batch: MicroBatch, emit: Emitter
@@ -472,7 +433,7 @@ class TransactionalSink:
     def _deliver(
         self, run: QueryRun, frame: DataFrame, batch: MicroBatch, target: PreparedTarget
     ) -> list[TargetRows]:
-        options, size = self.options, self._dyn_batch_size(frame)
+        options, size = self.options, self.options.request_size(frame)
         frame = target.transformed(frame)
         if options.mode is WriteMode.TRANSACTIONAL:
             return collect_rows(
@@ -520,21 +481,6 @@ class TransactionalSink:
             logged=partial(self._offset_log.ranges, batch),
             accepted=self.options.accepted,
         )
-
-    def _dyn_batch_size(self, frame: DataFrame) -> int:
-        size = self.options.dyn_batch_size
-        if size is None:
-            configured = frame.sparkSession.conf.get(DYN_BATCH_SIZE_CONF, None)
-            try:
-                size = DEFAULT_DYN_BATCH_SIZE if configured is None else int(configured)
-            except ValueError:
-                raise ConfigError(
-                    f"{DYN_BATCH_SIZE_CONF} is {configured!r}, not a number",
-                    remedy="Set it to a positive number of rows",
-                ) from None
-            check_positive(size, DYN_BATCH_SIZE_CONF)
-        # A request may not carry more rows than a transaction.
-        return min(size, self.options.rows_per_tablet_limit)
 
 
 _PROCESS_STATE = frozenset({"_connection", "_runs", "_calls", "_listener"})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.config import (
+    DEFAULT_DYN_BATCH_SIZE,
     ROWS_PER_TABLET_LIMIT,
     ClusterConfig,
     RetryPolicy,
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from yt_exactly_once.observability import Listener
+
+DYN_BATCH_SIZE_CONF = "spark.yt.write.dynBatchSize"
+"""Spark conf that SPYT reads too; used when the argument is absent."""
 
 AUTO_WIRE = "auto"
 """Arrow where the cluster takes it, YSON otherwise."""
@@ -178,6 +182,26 @@ class SinkOptions:
             return range(0)
         first, last = given if isinstance(given, tuple) else (given, given)
         return range(first, last + 1)
+
+    def request_size(self, frame: DataFrame) -> int:
+        """Return how many rows a request carries at most.
+
+        Raises:
+            ConfigError: the Spark conf is no number of rows.
+        """
+        size = self.dyn_batch_size
+        if size is None:
+            configured = frame.sparkSession.conf.get(DYN_BATCH_SIZE_CONF, None)
+            try:
+                size = DEFAULT_DYN_BATCH_SIZE if configured is None else int(configured)
+            except ValueError:
+                raise ConfigError(
+                    f"{DYN_BATCH_SIZE_CONF} is {configured!r}, not a number",
+                    remedy="Set it to a positive number of rows",
+                ) from None
+            check_positive(size, DYN_BATCH_SIZE_CONF)
+        # A request may not carry more rows than a transaction.
+        return min(size, self.rows_per_tablet_limit)
 
     def _check_accepted(self) -> None:
         given: Any = self.accept_incomplete

@@ -62,12 +62,14 @@ class TabletTransaction:
         self.proxy = proxy
         self._clients = clients
         self._pool = pool
-        self._joined = ExitStack()
-        for client in clients:
-            # Joining only adds the id to every command of that client: no ping, no commit on exit.
-            self._joined.enter_context(
-                client.Transaction(transaction_id=transaction_id, ping=False, acquire=False)
-            )
+        # A client that stays joined would send the commands of the next transaction into this one.
+        with ExitStack() as joined:
+            for client in clients:
+                # Joining only adds the id to every command of that client: no ping, no commit on exit.
+                joined.enter_context(
+                    client.Transaction(transaction_id=transaction_id, ping=False, acquire=False)
+                )
+            self._joined = joined.pop_all()
 
     @classmethod
     def start(
@@ -159,7 +161,7 @@ class TabletTransaction:
 
         Returns:
             What the calls returned, in their order. The first failure in that order is raised after all
-            of them have ended.
+            of them have ended, and so is an interrupt of this thread.
         """
         count = min(len(self._clients), len(calls))
         if count <= 1:
@@ -172,7 +174,14 @@ class TabletTransaction:
             return [call(lanes[number]) for call in calls[number::count]]
 
         made = [self._pool.submit(make, number) for number in range(count)]
-        wait(made)
+        try:
+            wait(made)
+        except BaseException:
+            # Nobody may leave the transaction while a client is at work in it.
+            for future in made:
+                future.cancel()
+            wait(made)
+            raise
         results = [future.result() for future in made]
         return [results[place % count][place // count] for place in range(len(calls))]
 

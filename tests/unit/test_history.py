@@ -1,0 +1,255 @@
+"""What notes and ledger say about earlier batches, and how a second call meets the first one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from tests.protections import switch_off
+from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
+from yt_exactly_once.commit.history import note_ledger, require_ledger, require_whole
+from yt_exactly_once.commit.ledger import CommitLedger, LedgerEntry
+from yt_exactly_once.commit.notes import MemoryNotes, Note, NoteKind
+from yt_exactly_once.commit.parts import Payload, TargetRows, whole
+from yt_exactly_once.commit.transactional import BatchCommit
+from yt_exactly_once.config import RetryPolicy
+from yt_exactly_once.errors import (
+    CommitOutcomeUnknownError,
+    IncompleteBatchError,
+    LedgerMissingError,
+    RepeatedCallError,
+    RetriesExhaustedError,
+)
+from yt_exactly_once.observability import Event
+from yt_exactly_once.spark.checkpoint_notes import FolderNotes
+from yt_exactly_once.spark.offset_log import may_have_read
+
+LEDGER = CommitLedger("//ledger", "query", ["//t"])
+
+
+def batch(number, *, run="run", sources=()):
+    return MicroBatch("query", number, run, sources)
+
+
+def entry(number):
+    return LedgerEntry("query", "//t", number, "before", "1-2", {}, 0, "")
+
+
+def note(kind, number, ledger_id="", ledger="//ledger"):
+    return Note.about(kind, "//t", ledger, number, ledger_id)
+
+
+@pytest.mark.parametrize("accepted", [(), (2,), (3,), (2, 4)])
+def test_batch_after_a_failed_one_needs_all_missing_ones_accepted(accepted):
+    """The option has no effect on any other batch."""
+    notes = [note(NoteKind.FAILED, 2)]
+    with pytest.raises(IncompleteBatchError, match=r"accept_incomplete=\(2, 4\)"):
+        require_whole(notes, entry(1), batch(5), LEDGER, accepted)
+    require_whole(notes, entry(1), batch(5), LEDGER, (2, 3, 4))
+
+
+def test_failed_batch_itself_may_be_repeated():
+    """That is what a restart does."""
+    require_whole([note(NoteKind.FAILED, 2)], entry(1), batch(2), LEDGER, ())
+
+
+def test_later_entry_settles_every_note():
+    """The transaction that wrote it is the proof."""
+    notes = [note(NoteKind.FAILED, 2), note(NoteKind.REFUSED, 2)]
+    require_whole(notes, entry(3), batch(4), LEDGER, ())
+
+
+def ledger_of(notes, number, ledger_id="new", *, accepted=(), new=False, written=True):
+    require_ledger(
+        notes,
+        batch(number),
+        LEDGER,
+        ledger_id,
+        accepted=accepted,
+        may_be_new=new,
+        may_be_written=lambda: written,
+    )
+
+
+def test_ledger_made_again_is_not_the_one_that_was_used():
+    """Even for batch 0, and whatever was asked for."""
+    used = [note(NoteKind.LEDGER, 0, "old")]
+    for number in (0, 1):
+        with pytest.raises(LedgerMissingError, match="has used it since batch 0"):
+            ledger_of(used, number, new=True)
+
+
+def test_ledger_whose_entry_was_removed_is_missing():
+    """The table is the same, and a batch was committed with it."""
+    used = [note(NoteKind.LEDGER, 3, "old")]
+    with pytest.raises(LedgerMissingError):
+        ledger_of(used, 4, "old")
+    ledger_of(used, 4, "old", accepted=(3,))
+
+
+def test_run_that_ended_before_its_first_commit_goes_on():
+    """It had noted the ledger and left no entry."""
+    ledger_of([note(NoteKind.LEDGER, 3, "old")], 3, "old")
+
+
+def test_another_ledger_needs_to_be_asked_for():
+    """It would not know the batch that Spark replays."""
+    used = [note(NoteKind.LEDGER, 0, "old", ledger="//other")]
+    with pytest.raises(LedgerMissingError, match="another ledger"):
+        ledger_of(used, 0)
+    ledger_of(used, 0, new=True)
+
+
+def test_old_checkpoint_without_notes_needs_to_be_asked_for():
+    """Unless nothing was read before."""
+    with pytest.raises(LedgerMissingError, match="Spark's log has earlier batches"):
+        ledger_of([], 4)
+    ledger_of([], 4, new=True)
+    ledger_of([], 4, written=False)
+
+
+def test_ledger_is_noted_once():
+    """With the batch it was first used for."""
+    notes = MemoryNotes()
+    for number in (3, 4):
+        note_ledger(notes, notes.all(), batch(number), LEDGER, "1-2-3-4")
+    assert notes.all() == (note(NoteKind.LEDGER, 3, "1-2-3-4"),)
+
+
+def test_notes_in_a_folder_are_found_again(tmp_path):
+    """And what else is there is not one."""
+    notes = FolderNotes(tmp_path)
+    assert notes.all() == ()
+    notes.add(note(NoteKind.FAILED, 3), "why")
+    notes.add(note(NoteKind.LEDGER, 0, "1-2-3-4"), "why")
+    (tmp_path / "yt_exactly_once" / "failed").touch()
+    again = FolderNotes(tmp_path).all()
+    assert set(again) == {note(NoteKind.FAILED, 3), note(NoteKind.LEDGER, 0, "1-2-3-4")}
+
+
+def source(start, end):
+    return (SourceRange("local", "//q", None, (PartitionRange(0, start, end),)),)
+
+
+@pytest.mark.parametrize(
+    ("number", "before", "may"),
+    [(0, source(0, 5), False), (2, source(0, 0), False), (2, source(0, 5), True), (2, (), True)],
+)
+def test_batches_that_read_nothing_have_written_nothing(number, before, may):
+    """As far as Spark's log goes back; what it does not have may have read something."""
+    now = batch(number, sources=source(0, 5))
+    assert may_have_read(now, lambda _, __: before) is may
+    assert may_have_read(replace(now, batch_id=1_000), lambda _, __: before)
+    assert may_have_read(replace(now, batch_id=1, others="digest"), lambda _, __: source(0, 0))
+
+
+class Cluster:
+    """A cluster whose commits are applied late: an answer is lost, and the entry shows afterwards."""
+
+    def __init__(self):
+        self.entry = self.late = None
+        self.open = set()
+        self.begun = 0
+
+    def begin(self, _timeout, _lanes=1):
+        self.begun += 1
+        self.open.add(str(self.begun))
+        return Transaction(self, str(self.begun))
+
+    def lookup(self, _path, _keys):
+        return [self.entry]
+
+    def unpin(self):
+        pass
+
+
+class Transaction:
+    def __init__(self, cluster, number):
+        self.cluster, self.id, self.row = cluster, number, None
+
+    def lookup(self, _path, _keys):
+        return [self.cluster.entry]
+
+    def side_by_side(self, calls):
+        return [call(self) for call in calls]
+
+    def write(self, *_given, **_options):
+        pass
+
+    def insert(self, _path, rows):
+        (self.row,) = rows
+
+    def commit(self):
+        self.cluster.open.discard(self.id)
+        self.cluster.late = self.row
+        raise CommitOutcomeUnknownError("no answer")
+
+    def abort(self):
+        self.cluster.open.discard(self.id)
+
+
+def commit(cluster, sent, data, emit=lambda *_, **__: None):
+    rows = TargetRows("//t", [[Payload(1, data)]], "yson", 1)
+    return BatchCommit(
+        cluster,
+        LEDGER,
+        policy=RetryPolicy(attempts=1, first_wait=timedelta(0), max_wait=timedelta(0)),
+        emit=emit,
+        transaction_timeout=timedelta(seconds=5),
+        lanes=1,
+        advance_consumer=True,
+        sent=sent,
+    ).commit(batch(0), whole([rows]))
+
+
+def failed_call():
+    """Make a call whose commit is applied after it has given up."""
+    cluster, sent = Cluster(), {}
+    with pytest.raises(RetriesExhaustedError):
+        commit(cluster, sent, b"rows")
+    cluster.entry = cluster.late
+    return cluster, sent
+
+
+def test_second_call_with_the_rows_of_the_first_one_is_done():
+    """Its commit was applied after all."""
+    cluster, sent = failed_call()
+    assert commit(cluster, sent, b"rows").transaction_id == "1"
+
+
+def test_second_call_with_other_rows_is_refused():
+    """They would be taken for those of the first call, and be lost."""
+    cluster, sent = failed_call()
+    with pytest.raises(RepeatedCallError, match="this call has other rows"):
+        commit(cluster, sent, b"other rows")
+
+
+def test_same_rows_off_is_noticed(monkeypatch):
+    """The rows of the second call are nowhere."""
+    cluster, sent = failed_call()
+    switch_off("same_rows", monkeypatch.setattr)
+    assert commit(cluster, sent, b"other rows").transaction_id == "1"
+
+
+def test_entry_of_an_unknown_call_of_this_run_is_refused():
+    """Such as a sink that reaches the same ledger by another path."""
+    cluster, _sent = failed_call()
+    with pytest.raises(RepeatedCallError, match="Another sink"):
+        commit(cluster, {}, b"rows")
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+@pytest.mark.parametrize("event", [Event.TRANSACTION_STARTED, Event.LEDGER_RECORDED])
+def test_whatever_is_raised_before_the_commit_ends_the_transaction(event, error):
+    """A transaction that stays open keeps its clients."""
+    cluster = Cluster()
+
+    def emit(told, **_fields):
+        if told == event:
+            raise error
+
+    with pytest.raises(error):
+        commit(cluster, {}, b"rows", emit)
+    assert (cluster.begun, cluster.open, cluster.late) == (1, set(), None)

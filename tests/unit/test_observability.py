@@ -1,0 +1,46 @@
+"""Events reach the log and the listener; neither may disturb what they tell about."""
+
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.protections import switch_off
+from yt_exactly_once.observability import Event, GuardedListener, emitter, reported
+
+
+def test_listener_that_raises_is_logged_once_and_called_again():
+    """With the event and the exception; later events reach it all the same."""
+    heard = []
+
+    def listener(event, _fields):
+        heard.append(event)
+        raise ValueError("on purpose")
+
+    with capture_logs() as logs:
+        guarded = GuardedListener(listener)
+        for batch in (1, 2):
+            emit = emitter(guarded, batch=batch)
+            with reported(emit):
+                emit(Event.BATCH_COMMITTED)
+    assert heard == ["batch.started", "batch.committed"] * 2
+    (failure,) = [log for log in logs if log["event"] == Event.LISTENER_FAILED]
+    assert (failure["of"], failure["error"]) == ("batch.started", "ValueError('on purpose')")
+
+
+def test_listener_guard_off_is_noticed(monkeypatch):
+    """The metrics hook stops the pipeline."""
+    switch_off("listener_guard", monkeypatch.setattr)
+    with pytest.raises(ValueError, match="on purpose"):
+        emitter(raising)(Event.BATCH_STARTED)
+
+
+def raising(_event, _fields):
+    raise ValueError("on purpose")
+
+
+def test_listener_gets_the_bound_fields():
+    """And those of the event."""
+    heard = []
+    emitter(lambda *told: heard.append(told), batch=3)(Event.BATCH_SKIPPED, reason="empty")
+    assert heard == [("batch.skipped", {"batch": 3, "reason": "empty"})]
