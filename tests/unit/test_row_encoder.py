@@ -10,7 +10,12 @@ import yt.yson
 from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.reserved import RESERVED_PREFIX, is_reserved, require_no_reserved
 from yt_exactly_once.codec.rows import WireFormat
-from yt_exactly_once.codec.schema import SOURCE_TABLET_COLUMN, TableSchema, check_frame
+from yt_exactly_once.codec.schema import (
+    SOURCE_ROW_COLUMN,
+    SOURCE_TABLET_COLUMN,
+    TableSchema,
+    check_frame,
+)
 from yt_exactly_once.errors import EncodingError, SchemaMismatchError
 from yt_exactly_once.spark.encode import PARTITION_COLUMN, Kind, RowEncoder
 from yt_exactly_once.spark.placement import (
@@ -46,7 +51,7 @@ def chunk(values):
         "v": pa.array(values, pa.int16()),
         "gone": pa.array([False] * count, pa.bool_()),
         SOURCE_TABLET_COLUMN: pa.array([1] * count, pa.int64()),
-        TABLET_COLUMN: pa.array([number % TABLETS for number in range(count)], pa.int32()),
+        TABLET_COLUMN: pa.array([number % TABLETS for number in range(count)], pa.int64()),
         PARTITION_COLUMN: pa.array([0] * count, pa.int32()),
     })  # fmt: skip
 
@@ -74,13 +79,35 @@ def test_chunk_of_which_nothing_is_left_is_encoded(rule, changes, values, wire):
         assert len(rejected) == len(values)
 
 
-def test_row_of_a_tablet_that_is_not_there_is_refused():
+@pytest.mark.parametrize(
+    ("tablet", "shown"),
+    [
+        (2, "queue partition 2,"),
+        (-1, "queue partition -1"),
+        (2**32, "4294967296"),
+        (None, "from no"),
+    ],
+)
+def test_row_of_a_tablet_that_is_not_there_is_refused(tablet, shown):
     """Also where the rest of its chunk is rejected."""
     encoder = RowEncoder(
         planned(keyed=False), WireFormat.YSON, Placement(2, PRESERVE), rejects=REJECTS
     )
-    with pytest.raises(EncodingError, match="queue partition 2, and the target has 2 tablets"):
-        list(encoder.pieces(chunk([-1, -1, 0]), 0))
+    rows_given = chunk([-1, -1, 0])
+    place = rows_given.schema.get_field_index(TABLET_COLUMN)
+    given = rows_given.set_column(place, TABLET_COLUMN, pa.array([0, 1, tablet], pa.int64()))
+    with pytest.raises(EncodingError, match=f"{shown}.* and the target has 2 tablets"):
+        list(encoder.pieces(given, 0))
+
+
+def test_service_columns_of_another_kind_say_nothing_about_a_rejected_row():
+    """A user may have made them; on every replay they would be in the way."""
+    encoder = RowEncoder(planned(keyed=False), WireFormat.YSON, Placement(1), rejects=REJECTS)
+    given = chunk([-1]).append_column(SOURCE_ROW_COLUMN, pa.array(["first"]))
+    (told,) = encoder.pieces(given, 0)
+    (row,) = rows(told)
+    assert (row["source_partition"], row["source_row"]) == (None, None)
+    assert json.loads(row["row"])[SOURCE_ROW_COLUMN] == "first"
 
 
 def test_rejected_row_tells_the_columns_of_the_user_alone():

@@ -7,7 +7,7 @@ there is an `EncodingError` that names the column and where the row came from, n
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,8 +31,9 @@ from yt_exactly_once.codec.scalars import (
     to_plain,
 )
 from yt_exactly_once.codec.schema import (
-    SOURCE_COLUMNS,
     SOURCE_QUEUE_COLUMN,
+    SOURCE_ROW_COLUMN,
+    SOURCE_TABLET_COLUMN,
     ColumnSchema,
     WritePlan,
     field_type,
@@ -61,6 +62,9 @@ from yt_exactly_once.codec.yson_scan import scan_rows
 from yt_exactly_once.codec.yson_writer import Shape, fragments
 from yt_exactly_once.errors import ConfigError, EncodingError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 TABLET_INDEX = "$tablet_index"
 ROW_INDEX = "$row_index"
 SEQUENCE_NUMBER = "$sequence_number"
@@ -69,6 +73,13 @@ SEQUENCE_NUMBER = "$sequence_number"
 _HOLDS_YSON = {b"YtType": b"yson"}
 
 _LONGEST_SHOWN = 200
+
+# What error and rejected row tell of a row, from which columns, and of which kind those must be.
+_COORDINATES: dict[str, tuple[str, Callable[[pa.DataType], bool]]] = {
+    SOURCE_QUEUE_COLUMN: ("source_queue", pa.types.is_string),
+    SOURCE_TABLET_COLUMN: ("source_partition", pa.types.is_integer),
+    SOURCE_ROW_COLUMN: ("source_row", pa.types.is_integer),
+}
 
 
 class WireFormat(StrEnum):
@@ -226,9 +237,17 @@ def _plain(array: pa.Array, logical: LogicalType) -> pa.Array:
     return to_plain(array, bare)
 
 
-def _stored(encoded: pa.Array) -> pa.Array:
+def _stored(encoded: pa.Array, column: ColumnSchema) -> pa.Array:
     """Return values as the cluster keeps them; there, null is no value but its absence."""
-    stored = encoded.cast(pa.binary())
+    try:
+        stored = encoded.cast(pa.binary())
+    except pa.ArrowInvalid:
+        # The proxy knows no array with larger offsets.
+        raise EncodingError(
+            "The values of one column of a chunk are larger than 2 GiB",
+            remedy="Lower dyn_batch_size",
+            column=column.name,
+        ) from None
     is_null = pc.equal(stored, scalar(b"#", pa.binary()))
     return pc.if_else(is_null, scalar(None, pa.binary()), stored)
 
@@ -254,7 +273,7 @@ def check_column(
     if not column.nullable:
         # Bytes may be the YSON of null.
         _require_no_entity(encoded)
-    return encoded if wire is WireFormat.YSON else _stored(encoded)
+    return encoded if wire is WireFormat.YSON else _stored(encoded, column)
 
 
 def _require_no_entity(encoded: pa.Array) -> None:
@@ -298,14 +317,18 @@ def _check_key(array: pa.Array, column: ColumnSchema) -> None:
 
 
 def coordinates(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
-    """Name a row by its queue partition and row index there, or by its place in the chunk."""
-    names = batch.schema.names
-    if not all(name in names for name in SOURCE_COLUMNS):
-        return {"row_of_chunk": row}
-    told = {SOURCE_QUEUE_COLUMN: "source_queue"} | dict(
-        zip(SOURCE_COLUMNS, ("source_partition", "source_row"), strict=True)
-    )
-    return {told[name]: batch.column(name)[row].as_py() for name in told if name in names}
+    """Name a row by its queue partition and row index there, or by its place in the chunk.
+
+    Columns of these names that hold something else, or are there twice, say nothing.
+    """
+    found = {}
+    for name, (told, fits) in _COORDINATES.items():
+        place = batch.schema.get_field_index(name)
+        if place >= 0 and fits(batch.schema.field(place).type):
+            found[told] = batch.column(place)[row].as_py()
+    if {"source_partition", "source_row"} <= found.keys():
+        return found
+    return {"row_of_chunk": row}
 
 
 def decode(rows: bytes, schema: pa.Schema) -> pa.RecordBatch:

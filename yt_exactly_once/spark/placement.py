@@ -78,7 +78,7 @@ class Placement:
         """Return the frame with the tablet of every row, unless its Spark partition decides."""
         if self.rule == BY_PARTITION:
             return frame
-        return frame.withColumn(TABLET_COLUMN, self._column().cast("int"))
+        return frame.withColumn(TABLET_COLUMN, self._column().cast("bigint"))
 
     def tablet(self, partition: int) -> int | None:
         """Return the tablet for a Spark partition, the same one for every attempt."""
@@ -103,20 +103,21 @@ class Placement:
         for tablet in sorted(pc.unique(tablets).to_pylist()):
             yield tablet, rows.filter(pc.equal(tablets, tablet))
 
-    def tablets(self, rows: pa.RecordBatch) -> pa.Int32Array | None:
+    def tablets(self, rows: pa.RecordBatch) -> pa.IntegerArray | None:
         """Return the tablet of every row, `None` where the Spark partition decides.
 
         Raises:
             EncodingError: the target has not so many tablets.
         """
-        if self.rule == BY_PARTITION:
+        if self.rule == BY_PARTITION or self.tablet_count is None:
             return None
         tablets = rows.column(TABLET_COLUMN)
         if rows.num_rows == 0:
             return tablets
-        largest = pc.max(tablets).as_py()
-        if tablets.null_count or largest >= self.tablet_count:
-            found = "no queue partition" if tablets.null_count else f"queue partition {largest}"
+        ends = pc.min_max(tablets).as_py()
+        wrong = [end for end in ends.values() if not 0 <= (end or 0) < self.tablet_count]
+        if tablets.null_count or wrong:
+            found = "no queue partition" if tablets.null_count else f"queue partition {wrong[0]}"
             raise EncodingError(
                 f"A row comes from {found}, and the target has {self.tablet_count} tablets",
                 remedy="Give the target as many tablets as the queue has (yt reshard-table), or "
