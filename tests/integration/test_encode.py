@@ -236,3 +236,12 @@ def test_unfit_value_is_refused_with_column_and_source(spark):
     text = str(caught.value)
     assert "A value of column v, int64 in the frame, cannot be written as uint64" in text
     assert "source_partition=3, source_row=900" in text
+
+
+def test_both_zeros_are_placed_alike(spark):
+    """Values that are equal go to one tablet, and bits do not count; also inside a struct."""
+    frame = spark.range(0, 40, 1, 1).selectExpr("cast(if(id % 2 = 0, -0.0D, 0.0D) as double) as d")
+    frame = frame.selectExpr("d", "cast(d as float) as f", "named_struct('d', d) as s")
+    for rule in (("d",), ("f",), ("s",), ("s", "f", "d")):
+        chunks = payloads(frame, placement=Placement(7, rule), size=10)
+        assert len({chunk.tablet for chunk in chunks}) == 1

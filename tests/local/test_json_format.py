@@ -18,6 +18,8 @@ HALF = r"\ud800"
     [
         ("1e999", {}),
         ("[-1e309]", {}),
+        ("NaN", {}),
+        ("[-Infinity]", {}),
         ('{"$value": "1e999", "$type": "double"}', {}),
         (f'"{HALF}"', {}),
         (f'"{HALF}"', AS_TEXT),

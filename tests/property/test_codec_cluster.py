@@ -26,13 +26,14 @@ EXAMPLES = int(os.environ.get("YT_EXACTLY_ONCE_EXAMPLES", "0"))
 PER_ROUND = 1_000
 PER_TABLE = 20
 MAX_DIGITS = 76
+OLD_PROXIES = {"arrow_any_as_string": True, "arrow_wide_decimal_as_text": True}
 LEASE = timedelta(seconds=30)
 numbers = itertools.count()
 
 
 @pytest.fixture(scope="module")
 def connection():
-    with LocalCluster() as cluster:
+    with LocalCluster(features=OLD_PROXIES) as cluster:
         yield Connection(ClusterConfig(proxy=cluster.proxy_urls[0]))
 
 

@@ -38,7 +38,7 @@ def loads(data: bytes, attributes: Mapping[str, Any], what: str) -> Any:
         YtError: malformed JSON, or a number or string that YTsaurus cannot hold.
     """
     try:
-        parsed = json.loads(data, parse_float=_finite)
+        parsed = json.loads(data, parse_float=_finite, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise YtError(f"Error parsing {what} as JSON: {error}") from error
     return _Decoder(attributes, what).decode(parsed)
@@ -53,7 +53,7 @@ def load_rows(data: bytes, attributes: Mapping[str, Any], what: str) -> Iterator
         YtError: as `loads`.
     """
     decoder = _Decoder(attributes, what)
-    parser = json.JSONDecoder(parse_float=_finite)
+    parser = json.JSONDecoder(parse_float=_finite, parse_constant=_no_constant)
     try:
         text = data.decode()
         position = _skip_space(text, 0)
@@ -136,6 +136,10 @@ def _to_bytes(value: Any) -> Any:
     if isinstance(value, list):
         return [_to_bytes(item) for item in value]
     return value
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"JSON has no {name}")
 
 
 def _finite(number: str) -> float:
