@@ -95,6 +95,13 @@ def test_struct_that_is_null_may_have_members_that_must_not_be(spark):
     assert rows == [({b"x": 1}, [None]), (None, [{b"x": {b"y": 2}}])]
 
 
+def test_columns_whose_names_differ_in_case_are_told_apart(spark):
+    """YTsaurus does, and Spark does not; also where a column must be loosened on its way."""
+    frame = spark.range(1).selectExpr("named_struct('x', id) as a", "7 as A", "id as `b.c`")
+    (chunk,) = payloads(frame)
+    assert rows_of(chunk) == [{b"a": {b"x": 0}, b"A": 7, b"b.c": 0}]
+
+
 def test_empty_partitions_yield_nothing(spark):
     """A payload without rows would be a request for nothing."""
     chunks = payloads(spark.range(0, 100, 1, 4).where("id >= 80"))

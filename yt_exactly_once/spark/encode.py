@@ -19,7 +19,7 @@ from yt_exactly_once.codec.rejects import Rejects, find_faults, without
 from yt_exactly_once.codec.reserved import RESERVED_PREFIX
 from yt_exactly_once.codec.rows import WireFormat, encode, joined, row_fragments
 from yt_exactly_once.errors import EncodingError
-from yt_exactly_once.spark.schema import named_column, with_nullable_members
+from yt_exactly_once.spark.schema import with_nullable_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -203,13 +203,17 @@ def encode_frame(frame: DataFrame, encoder: RowEncoder, *, dyn_batch_size: int) 
 
 def _with_nullable_members(frame: DataFrame) -> DataFrame:
     """Let members of structs be null, in the columns where that makes a difference."""
-    loose = {
-        field.name: named_column(field.name).cast(kind)
-        for field in frame.schema
-        if (kind := with_nullable_members(field.dataType)) != field.dataType
-    }
-    # Most frames have none, and every step costs Spark an analysis of its own.
-    return frame.withColumns(loose) if loose else frame
+    kinds = [with_nullable_members(field.dataType) for field in frame.schema]
+    if all(kind == field.dataType for kind, field in zip(kinds, frame.schema, strict=True)):
+        # Most frames are like that, and every step costs Spark an analysis of its own.
+        return frame
+    # By place: names of columns may differ in case alone, which Spark takes for the same.
+    plain = [f"c{place}" for place in range(len(kinds))]
+    loose = [
+        (sf.col(alias) if kind == field.dataType else sf.col(alias).cast(kind)).alias(field.name)
+        for alias, kind, field in zip(plain, kinds, frame.schema, strict=True)
+    ]
+    return frame.toDF(*plain).select(*loose)
 
 
 def _partition(batch: pa.RecordBatch) -> int:
