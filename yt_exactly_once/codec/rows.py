@@ -74,9 +74,14 @@ _HOLDS_YSON = {b"YtType": b"yson"}
 
 _LONGEST_SHOWN = 200
 
-# What error and rejected row tell of a row, from which columns, and of which kind those must be.
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+# What an error and a rejected row say about a row's source: the column, and the kind it must have.
 _COORDINATES: dict[str, tuple[str, Callable[[pa.DataType], bool]]] = {
-    SOURCE_QUEUE_COLUMN: ("source_queue", pa.types.is_string),
+    SOURCE_QUEUE_COLUMN: ("source_queue", _is_text),
     SOURCE_TABLET_COLUMN: ("source_partition", pa.types.is_integer),
     SOURCE_ROW_COLUMN: ("source_row", pa.types.is_integer),
 }
