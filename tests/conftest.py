@@ -12,6 +12,8 @@ from tests.class_archive import missing_archive, use_archive
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+# `--hypothesis-profile=deep`: for tests that know how to use more time.
+settings.register_profile("deep", settings.get_profile("patient"), max_examples=2_000)
 
 _MARKS = {"crash": pytest.mark.crash, "integration": pytest.mark.spark}
 

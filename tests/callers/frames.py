@@ -1,0 +1,259 @@
+"""DataFrames without Spark: Arrow rows in partitions, evaluated when the sink asks for them.
+
+`Frame` has what the sink calls on a DataFrame, and `Functions` what it takes from `pyspark.sql.functions`.
+Every evaluation may lay rows out otherwise, as a shuffle does; tasks run one after the other, and one that
+dies is started again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tests.callers.mishaps import TaskDiedError
+from tests.model.tasks import task_context
+from yt_exactly_once.errors import ExactlyOnceError
+from yt_exactly_once.spark.schema import spark_schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.callers.server import Server
+
+Partitions = list[pa.RecordBatch]
+
+TASK_ATTEMPTS = 2
+PLACE_BITS = 33
+
+
+class JobFailedError(Exception):
+    """Spark gave a job up because of an error of a task, which may be one of the package."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """An expression: gives an array for the rows of one partition."""
+
+    type: pa.DataType
+    values: Callable[[pa.RecordBatch, int], pa.Array]
+
+    def cast(self, name: Any) -> Column:
+        """See `Column.cast`, for the names of integers."""
+        kind = {"int": pa.int32(), "bigint": pa.int64(), "long": pa.int64()}[str(name)]
+        return Column(kind, lambda rows, place: self.values(rows, place).cast(kind))
+
+    def _with(self, other: Column, combine: Callable[[int, int], int]) -> Column:
+        def values(rows: pa.RecordBatch, place: int) -> pa.Array:
+            pairs = zip(
+                self.values(rows, place).to_pylist(),
+                other.values(rows, place).to_pylist(),
+                strict=True,
+            )
+            return pa.array([combine(*pair) for pair in pairs], pa.int64())
+
+        return Column(pa.int64(), values)
+
+    def __add__(self, other: Column) -> Column:
+        return self._with(other, lambda one, two: one + two)
+
+    def __sub__(self, other: Column) -> Column:
+        return self._with(other, lambda one, two: one - two)
+
+
+class Functions:
+    """The functions of Spark that the sink uses."""
+
+    @staticmethod
+    def col(name: str) -> Any:
+        """Return a column; its type is looked up in the rows."""
+        plain = name.strip("`").replace("``", "`")
+        return Column(pa.null(), lambda rows, _: rows.column(plain))
+
+    @staticmethod
+    def lit(value: int) -> Column:
+        """Return a constant."""
+        return Column(pa.int64(), lambda rows, _: pa.array([value] * rows.num_rows, pa.int64()))
+
+    @staticmethod
+    def spark_partition_id() -> Column:
+        """Return the partition."""
+        return Column(pa.int32(), lambda rows, place: pa.array([place] * rows.num_rows, pa.int32()))
+
+    @staticmethod
+    def monotonically_increasing_id() -> Column:
+        """Return the partition and the place in it."""
+        return Column(
+            pa.int64(),
+            lambda rows, place: pa.array(
+                [(place << PLACE_BITS) + number for number in range(rows.num_rows)], pa.int64()
+            ),
+        )
+
+    @staticmethod
+    def pmod(one: Column, two: Column) -> Column:
+        """Return the positive remainder."""
+        return one._with(two, lambda number, by: number % by)
+
+    @staticmethod
+    def shiftright(one: Column, bits: int) -> Column:
+        """Shift to the right."""
+        return one._with(Functions.lit(bits), lambda number, by: number >> by)
+
+    @staticmethod
+    def shiftleft(one: Column, bits: int) -> Column:
+        """Shift to the left."""
+        return one._with(Functions.lit(bits), lambda number, by: number << by)
+
+    @staticmethod
+    def xxhash64(*columns: Column) -> Column:
+        """Return 64 bits of a hash; -0.0 has the hash of 0.0, as in Spark."""
+        return _hashed(columns, 8, pa.int64())
+
+    @staticmethod
+    def hash(*columns: Column) -> Column:
+        """Return 32 bits of a hash."""
+        return _hashed(columns, 4, pa.int32())
+
+
+def _hashed(columns: tuple[Column, ...], width: int, kind: pa.DataType) -> Column:
+    def number(values: tuple[Any, ...]) -> int:
+        told = repr([0.0 if value == 0 else value for value in values]).encode()
+        return int.from_bytes(hashlib.sha256(told).digest()[:width], signed=True)
+
+    def values(rows: pa.RecordBatch, place: int) -> pa.Array:
+        arrays = [column.values(rows, place).to_pylist() for column in columns]
+        return pa.array([number(each) for each in zip(*arrays, strict=True)], kind)
+
+    return Column(kind, values)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What the sink sees of a DataFrame.
+
+    Attributes:
+        server: knows whether a task runs.
+        arrow: schema.
+        evaluate: returns the rows, per partition.
+        sparkSession: the configuration of the session.
+        shuffles: whether its plan shows a shuffle.
+    """
+
+    server: Server
+    arrow: pa.Schema
+    evaluate: Callable[[], Partitions]
+    sparkSession: Any  # noqa: N815 - Spark's name
+    shuffles: bool = False
+    isStreaming: bool = False  # noqa: N815 - Spark's name
+
+    @property
+    def columns(self) -> list[str]:
+        """See `DataFrame.columns`."""
+        return list(self.arrow.names)
+
+    @property
+    def schema(self) -> Any:
+        """See `DataFrame.schema`."""
+        return spark_schema_of(self.arrow)
+
+    def mapped(
+        self, schema: pa.Schema, change: Callable[[pa.RecordBatch, int], pa.RecordBatch]
+    ) -> Frame:
+        """Return a frame with other rows, partition by partition."""
+
+        def evaluate() -> Partitions:
+            return [change(rows, place) for place, rows in enumerate(self.evaluate())]
+
+        return Frame(self.server, schema, evaluate, self.sparkSession, self.shuffles)
+
+    def withColumn(self, name: str, column: Column) -> Frame:  # noqa: N802 - Spark's name
+        """See `DataFrame.withColumn`; one of that name is replaced."""
+        fields = [field for field in self.arrow if field.name != name]
+        kept = [field.name for field in fields]
+        kind = column.type
+        if pa.types.is_null(kind):
+            kind = self.arrow.field(name).type
+        schema = pa.schema([*fields, pa.field(name, kind)])
+
+        def change(rows: pa.RecordBatch, place: int) -> pa.RecordBatch:
+            arrays = [rows.column(each) for each in kept]
+            return pa.RecordBatch.from_arrays([*arrays, column.values(rows, place)], schema=schema)
+
+        return self.mapped(schema, change)
+
+    def withColumns(self, columns: dict[str, Column]) -> Frame:  # noqa: N802 - Spark's name
+        """See `DataFrame.withColumns`."""
+        frame = self
+        for name, column in columns.items():
+            frame = frame.withColumn(name, column)
+        return frame
+
+    def toDF(self, *names: str) -> Frame:  # noqa: N802 - Spark's name
+        """See `DataFrame.toDF`."""
+        fields = [field.with_name(name) for field, name in zip(self.arrow, names, strict=True)]
+        return self.mapped(pa.schema(fields), lambda rows, _: rows.rename_columns(list(names)))
+
+    def select(self, *names: str) -> Frame:
+        """See `DataFrame.select`, for names."""
+        schema = pa.schema([self.arrow.field(name) for name in names])
+        return self.mapped(schema, lambda rows, _: rows.select(list(names)))
+
+    def drop(self, *names: str) -> Frame:
+        """See `DataFrame.drop`."""
+        return self.select(*(name for name in self.columns if name not in names))
+
+    def localCheckpoint(self, eager: bool = True) -> Frame:  # noqa: N802 - Spark's name
+        """See `DataFrame.localCheckpoint`."""
+        assert eager
+        kept = self.evaluate()
+        return Frame(self.server, self.arrow, lambda: kept, self.sparkSession, self.shuffles)
+
+    def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
+        """See `DataFrame.toArrow`."""
+        return pa.Table.from_batches(self.evaluate(), self.arrow)
+
+    def mapInArrow(self, task: Any, _schema: Any) -> _Job:  # noqa: N802 - Spark's name
+        """See `DataFrame.mapInArrow`."""
+        return _Job(self, task)
+
+
+@dataclass(frozen=True)
+class _Job:
+    frame: Frame
+    task: Any
+
+    def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
+        """Run the tasks, one after the other, and return their reports."""
+        count = len(self.frame.evaluate())
+        reports = [report for place in range(count) for report in self._reports(place)]
+        return pa.Table.from_batches(reports) if reports else pa.table({})
+
+    def _reports(self, place: int) -> list[pa.RecordBatch]:
+        for _ in range(TASK_ATTEMPTS - 1):
+            try:
+                return self._attempt(place)
+            except (TaskDiedError, ExactlyOnceError):
+                continue
+        try:
+            return self._attempt(place)
+        except (TaskDiedError, ExactlyOnceError) as error:
+            message = f"The task of partition {place} failed"
+            raise JobFailedError(message) from error
+
+    def _attempt(self, place: int) -> list[pa.RecordBatch]:
+        rows = self.frame.evaluate()[place]
+        with task_context(place), _in_task(self.frame.server):
+            return list(self.task(iter([rows])))
+
+
+@contextmanager
+def _in_task(server: Server) -> Iterator[None]:
+    server.in_task = True
+    try:
+        yield
+    finally:
+        server.in_task = False

@@ -1,0 +1,90 @@
+"""The holes that callers fell into, each as the smallest program that shows it.
+
+They are the first examples of the property test, and tests of their own, so that a hole that opens again is
+called by its name.
+"""
+
+from __future__ import annotations
+
+from tests.callers.mishaps import Death, How, Request
+from tests.callers.program import Call, Function, Layout, OnError, Part, Program, Run, Source
+from yt_exactly_once.config import WriteMode
+
+AT_LEAST_ONCE, IDEMPOTENT = WriteMode.AT_LEAST_ONCE, WriteMode.IDEMPOTENT
+
+HALVES = (Call(Part.EVEN), Call(Part.ODD))
+TWO_SINKS = (Call(Part.EVEN, sink="a"), Call(Part.ODD, sink="b"))
+ONE_BATCH = (("....", "...."),)
+SHUFFLED = Function((Call(layout=Layout.SHUFFLED),))
+COALESCED = Function((Call(layout=Layout.COALESCED),))
+
+
+PUSHED_ONCE = Death(Request.PUSH, 1, How.CRASH_BEFORE)
+PUSHED_TWICE = Death(Request.PUSH, 2, How.CRASH_BEFORE)
+PUSHED_THREE_TIMES = Death(Request.PUSH, 3, How.CRASH_BEFORE)
+TASK_DIES = Death(Request.PUSH, 1, How.TASK_DIES_AFTER)
+
+
+HOLES = {
+    "1: one sink called twice with different rows": Program((Run(function=Function(HALVES)),)),
+    "1: one sink called twice, at-least-once": Program((Run(AT_LEAST_ONCE, Function(HALVES)),)),
+    "1: one sink called twice, idempotent": Program(
+        (Run(IDEMPOTENT, Function(HALVES)),), is_sorted=True
+    ),
+    "1: one sink called from two threads": Program((Run(function=Function(HALVES, threads=1)),)),
+    "2: two sinks on one target, and a restart": Program((Run(function=Function(TWO_SINKS)),)),
+    "2: two sinks on one target, idempotent": Program(
+        (Run(IDEMPOTENT, Function(TWO_SINKS)),), is_sorted=True
+    ),
+    "3: files read with 3 cores instead of 2": Program(
+        (Run(IDEMPOTENT, death=PUSHED_THREE_TIMES), Run(IDEMPOTENT, cores=3)), source=Source.FILES
+    ),
+    "3: coalesce(cores) with other cores": Program(
+        (Run(IDEMPOTENT, COALESCED, 1, death=PUSHED_THREE_TIMES), Run(IDEMPOTENT, COALESCED, 2)),
+    ),
+    "3: a filter deployed in between": Program(
+        (Run(IDEMPOTENT, death=PUSHED_ONCE), Run(IDEMPOTENT, Function((Call(Part.EVEN),)))),
+    ),
+    "3: catch, clean, call again": Program(
+        (Run(IDEMPOTENT, Function((Call(on_error=OnError.GOOD_ODD),))),), rows=(("..x.", "."),)
+    ),
+    "4: a shuffle that the plan hides": Program((Run(IDEMPOTENT, SHUFFLED, death=TASK_DIES),)),
+    "4: a shuffle that is persisted": Program(
+        (
+            Run(IDEMPOTENT, Function((Call(layout=Layout.PERSISTED),)), death=PUSHED_TWICE),
+            Run(IDEMPOTENT, Function((Call(layout=Layout.PERSISTED),))),
+        )
+    ),
+    "5: every row of a chunk is rejected": Program(
+        (Run(),), rows=(("x", ""),), rejects=True, placement="round_robin"
+    ),
+    "6: by source, other cores after a task died": Program(
+        (
+            Run(IDEMPOTENT, COALESCED, 1, death=PUSHED_THREE_TIMES),
+            Run(IDEMPOTENT, COALESCED, 2),
+        ),
+        rows=ONE_BATCH,
+        numbered=True,
+    ),
+    "7: an error is swallowed": Program(
+        (Run(function=Function((Call(on_error=OnError.SWALLOW),))),), rows=((".x",), ("..",))
+    ),
+    "8: a listener that raises": Program((Run(listener="transaction.started"),)),
+    "9: a column of type any on an older proxy": Program((Run(),), has_any=True, old_proxy=True),
+    "10: -0.0 deletes 0.0": Program((Run(),), rows=(("0d",), ("..",)), is_sorted=True, marker=True),
+    "10: 0.0 and -0.0 in two partitions": Program(
+        (Run(),), rows=(("0", "-"),), is_sorted=True, marker=True
+    ),
+    "11: the ledger is removed": Program(
+        (Run(unlogged=1), Run(ledger_removed=True)), source=Source.QUEUE
+    ),
+    "12: a column with an internal name": Program((Run(),), internal="__yt_exactly_once_partition"),
+    "12: the tablet column": Program(
+        (Run(),), internal="__yt_exactly_once_tablet", placement="round_robin"
+    ),
+    "12: a hash column": Program((Run(IDEMPOTENT),), internal="__key_hash_64", is_sorted=True),
+    "12: an internal name among rejected rows": Program(
+        (Run(),), rows=((".x", "."),), rejects=True
+    ),
+}
+"""By number in the list of holes."""

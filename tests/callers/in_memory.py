@@ -1,0 +1,253 @@
+"""Programs on a cluster in memory, without Spark: thousands of them in minutes.
+
+`InMemory` does Spark's part: it logs offsets, calls the function, logs commits, and starts the query again.
+The sink, its tasks, its client and the transactions are the real ones.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pyarrow as pa
+
+from tests.callers.client import Client
+from tests.callers.deployment import Deployment, cut, joined
+from tests.callers.frames import Frame, Functions, Partitions
+from tests.callers.mishaps import CrashedError
+from tests.callers.oracle import ViolationError
+from tests.callers.program import Layout, Source
+from tests.callers.server import CONSUMER_SCHEMA, Server
+from tests.callers.threads import Turns
+from tests.model.continuations import no_waiting
+from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.spark import sessions
+from yt_exactly_once.spark.offset_log import digest_of_others, source_ranges
+from yt_exactly_once.ytsaurus import client as client_module
+from yt_exactly_once.ytsaurus.transaction import TabletTransaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tests.callers.program import Call, Part, Program, Row, Run
+    from yt_exactly_once.commit.batch import SourceRange
+    from yt_exactly_once.spark.sink import TransactionalSink
+
+TARGET, REJECTED, LEDGER = "//target", "//rejected", "//ledger"
+PRODUCER, CONSUMER, QUEUE = "//producer", "//consumer", "//queue"
+
+_ARROW = {
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+}
+
+
+def deploy(program: Program) -> InMemory:
+    """Run a program; see `Deployment.deploy`."""
+    deployment = InMemory(program)
+    with deployment.patches():
+        deployment.deploy()
+    return deployment
+
+
+class InMemory(Deployment):
+    """A program on a cluster in memory.
+
+    Args:
+        program: what is deployed.
+
+    Attributes:
+        server: the cluster.
+        offsets: Spark's offset log.
+        commits: length of Spark's commit log.
+    """
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program)
+        self.server = Server(old=program.old_proxy)
+        self.offsets: list[list[str]] = []
+        self.commits = 0
+        tablets = 1 if program.is_sorted else program.tablets
+        self.server.create("table", TARGET, self.target_schema(), tablets)
+        self.server.create("queue_consumer", CONSUMER, CONSUMER_SCHEMA)
+
+    # Spark's part
+
+    def run(self, run: Run) -> None:
+        """See `Deployment.run`."""
+        self.server.start_process(run.death)
+        if run.ledger_removed:
+            self.server.tables.pop(LEDGER, None)
+        end = len(self.program.rows)
+        if run.batches is not None:
+            end = min(end, self.commits + run.batches)
+        try:
+            while self.commits < end:
+                batch = self.commits
+                if len(self.offsets) == batch:
+                    self.offsets.append(self._logged(batch))
+                self.execute(run, self._laid_out(run, batch), batch)
+                if run.unlogged == batch:
+                    return
+                self.commits += 1
+        except ViolationError:
+            raise
+        except CrashedError:
+            return
+        except Exception as error:  # noqa: BLE001 - whatever the function raises ends the query
+            self.require_typed(error)
+            self.require_reason(run, error)
+
+    def _logged(self, batch: int) -> list[str]:
+        """Return what Spark logs of the offsets of a batch."""
+        program = self.program
+        if program.source is Source.FILES:
+            return [json.dumps({"logOffset": batch})]
+        offset: dict[str, Any] = {
+            "cluster": "model",
+            "queue": QUEUE,
+            "queue_id": "queue-1",
+            "partitions": dict(enumerate(program.ends(batch))),
+            "start": dict(enumerate(program.ends(batch - 1))),
+        }
+        if program.source is Source.CONSUMER:
+            offset["consumer"] = CONSUMER
+        return [json.dumps(offset)]
+
+    def _laid_out(self, run: Run, batch: int) -> list[list[Row]]:
+        """Return the rows of a batch in the partitions in which the source reads them."""
+        rows = self.program.batch(batch)
+        return cut(joined(rows), run.cores) if self.program.source is Source.FILES else rows
+
+    def frame(self, run: Run, given: Any, call: Call, parts: Sequence[Part]) -> Any:
+        """See `Deployment.frame`."""
+        rows: list[list[Row]] = given
+        for part in parts:
+            rows = [self.program.passed(part, partition) for partition in rows]
+        schema = pa.schema([(name, _ARROW[kind]) for name, kind in self.columns().items()])
+        evaluations = [self.started]
+
+        def evaluate() -> Partitions:
+            placed = rows
+            match call.layout:
+                case Layout.COALESCED:
+                    placed = [joined(some) for some in cut(rows, run.cores) if some]
+                case Layout.SHUFFLED:
+                    evaluations[0] += 1
+                    placed = _shuffled(rows, run.cores, evaluations[0])
+                case Layout.PERSISTED:
+                    placed = _shuffled(rows, run.cores, self.started)
+            return [
+                pa.RecordBatch.from_pylist([self.values(row) for row in each], schema=schema)
+                for each in placed or [[]]
+            ]
+
+        conf = SimpleNamespace(get=lambda _name, default=None: default)
+        return Frame(self.server, schema, evaluate, SimpleNamespace(conf=conf, _jvm=None))
+
+    def in_threads(self, jobs: Sequence[Callable[[], None]], period: int) -> None:
+        """See `Deployment.in_threads`."""
+        turns = Turns(jobs, period)
+        with mock.patch.object(self.server, "between", turns.between):
+            turns.run()
+
+    # The cluster
+
+    @property
+    def paths(self) -> dict[str, Any]:
+        """See `Deployment.paths`."""
+        rejects = {"reject_to": REJECTED} if self.program.rejects else {}
+        tables = {"path": TARGET, "ledger_path": LEDGER, "producer_path": PRODUCER}
+        return {"proxy": "model", **tables, **rejects}
+
+    def connect(self, sink: TransactionalSink, run: Run) -> None:
+        """See `Deployment.connect`."""
+        sink._offset_log = Log(self, run)
+
+    def written(self) -> list[dict[str, Any]]:
+        """See `Deployment.written`."""
+        return self.server.tables[TARGET].all_rows()
+
+    def rejected(self) -> list[dict[str, Any]]:
+        """See `Deployment.rejected`."""
+        table = self.server.tables.get(REJECTED)
+        return [json.loads(row["row"]) for row in table.all_rows()] if table else []
+
+    @contextmanager
+    def patches(self) -> Iterator[None]:
+        """Put the cluster and the frames in place of the client and of Spark."""
+        fakes: list[tuple[Any, str, Any]] = [
+            (client_module, "YtClient", lambda config: Client(self.server)),  # noqa: ARG005
+            (client_module, "HeavyProxyProvider", _Provider),
+            (TabletTransaction, "side_by_side", _last_first),
+            (sessions, "moves_rows", lambda frame: frame.shuffles),
+            (logging.getLogger("yt_exactly_once"), "disabled", True),
+        ]
+        fakes += [
+            (module, "sf", Functions)
+            for name, module in list(sys.modules.items())
+            if name.startswith("yt_exactly_once.spark.") and hasattr(module, "sf")
+        ]
+        with ExitStack() as stack:
+            for place, name, fake in fakes:
+                stack.enter_context(mock.patch.object(place, name, fake))
+            stack.enter_context(no_waiting())
+            yield
+
+
+class _Provider:
+    """Chooses among the proxies, if there is only one."""
+
+    def __init__(self, _client: Client) -> None:
+        self.state = SimpleNamespace(banned_proxies={})
+
+    def __call__(self) -> str:
+        return "model"
+
+
+@dataclass(frozen=True)
+class Log:
+    """Spark's offset log, for the sinks of one run."""
+
+    deployment: InMemory
+    run: Run
+
+    def identify(self, frame: Any, batch_id: int) -> MicroBatch:  # noqa: ARG002 - the interface
+        """See `OffsetLog.identify`."""
+        now, before = self._texts(batch_id), self._texts(batch_id - 1)
+        return MicroBatch(
+            query_id="query",
+            batch_id=batch_id,
+            run_id=f"run-{self.deployment.started}",
+            sources=source_ranges(now, before),
+            output_mode="append",
+            others=digest_of_others(now, before),
+        )
+
+    def ranges(self, batch: MicroBatch, number: int) -> tuple[SourceRange, ...]:  # noqa: ARG002 - the interface
+        """See `OffsetLog.ranges`."""
+        return source_ranges(self._texts(number), self._texts(number - 1))
+
+    def _texts(self, number: int) -> list[str]:
+        offsets = self.deployment.offsets
+        return offsets[number] if 0 <= number < len(offsets) else []
+
+
+def _last_first(self: Any, calls: Sequence[Callable[[Any], Any]]) -> list[Any]:
+    """Make the calls of a transaction that do not depend on each other in the order least expected."""
+    made = [call(self) for call in reversed(calls)]
+    return made[::-1]
+
+
+def _shuffled(rows: list[list[Row]], count: int, seed: int) -> list[list[Row]]:
+    """Deal rows to partitions in an order that depends on a seed."""
+    everything = sorted(joined(rows), key=lambda row: (row.id * (seed * 7 + 3) % 11, row.id))
+    return [everything[place::count] for place in range(count)]

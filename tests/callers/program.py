@@ -1,0 +1,289 @@
+"""What a user deploys, as data: a query, and its runs, each with a function, options and a mishap.
+
+A `Program` prints as what one would tell a colleague, and shrinks to what matters. What its function is
+meant to write is said here, too; whether it was written is the oracle's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import Enum, StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from yt_exactly_once.config import WriteMode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.callers.mishaps import Death
+
+INTERNAL_NAMES = (
+    "__yt_exactly_once_partition",
+    "__yt_exactly_once_tablet",
+    "__key_hash_64",
+    "__key_hash_32",
+)
+"""Names of columns that the sink adds to a DataFrame, on the code these tests were written for."""
+
+
+class Told:
+    """Prints as the code that makes it, without what is as usual."""
+
+    def __repr__(self) -> str:
+        """Name the fields that differ from their defaults."""
+        given = [
+            f"{field.name}={_code(getattr(self, field.name))}"
+            for field in fields(cast("Any", self))
+            if getattr(self, field.name) != field.default
+        ]
+        return f"{type(self).__name__}({', '.join(given)})"
+
+
+def _code(value: Any) -> str:
+    match value:
+        case Enum():
+            return f"{type(value).__name__}.{value.name}"
+        case tuple() if hasattr(value, "_fields"):
+            return f"{type(value).__name__}({', '.join(map(_code, value))})"
+        case tuple():
+            return f"({', '.join(map(_code, value))}{',' * (len(value) == 1)})"
+        case _:
+            return repr(value)
+
+
+class Source(StrEnum):
+    """Where the rows come from."""
+
+    CONSUMER = "a queue, with a consumer"
+    QUEUE = "a queue, without a consumer"
+    FILES = "files: as many partitions as cores"
+
+
+class Part(StrEnum):
+    """Which rows of the batch a call passes."""
+
+    ALL = "all"
+    EVEN = "even"
+    ODD = "odd"
+    NONE = "none"
+    GOOD = "those without a fault"
+    GOOD_ODD = "the odd ones without a fault"
+
+
+class Layout(StrEnum):
+    """What becomes of the rows' places on the way to the sink."""
+
+    AS_READ = "as read"
+    COALESCED = "coalesce(cores)"
+    SHUFFLED = "shuffled, in an order of its own at every evaluation"
+    PERSISTED = "shuffled and persisted"
+
+
+class OnError(StrEnum):
+    """What the function does about an error of the sink."""
+
+    RAISE = "raise"
+    SWALLOW = "swallow"
+    GOOD = "call again with the rows without a fault"
+    GOOD_ODD = "call again with the odd rows without a fault"
+
+
+@dataclass(frozen=True, repr=False)
+class Call(Told):
+    """One call of a sink.
+
+    Attributes:
+        part: which rows it passes.
+        layout: how they lie.
+        sink: which sink: `a` and `b` live as long as the run, `new` is made for this call.
+        on_error: what follows from an error.
+    """
+
+    part: Part = Part.ALL
+    layout: Layout = Layout.AS_READ
+    sink: str = "a"
+    on_error: OnError = OnError.RAISE
+
+    @property
+    def second_part(self) -> Part | None:
+        """What is passed after an error."""
+        return {OnError.GOOD: Part.GOOD, OnError.GOOD_ODD: Part.GOOD_ODD}.get(self.on_error)
+
+
+@dataclass(frozen=True, repr=False)
+class Function(Told):
+    """What is given to foreachBatch.
+
+    Attributes:
+        calls: in order.
+        threads: each call in a thread of its own, all joined, the first error raised; after so many
+            requests another thread has its turn. 0 is no threads.
+        skips: batches in which it returns at once.
+    """
+
+    calls: tuple[Call, ...] = (Call(),)
+    threads: int = 0
+    skips: frozenset[int] = frozenset()
+
+    def calls_for(self, batch: int) -> tuple[Call, ...]:
+        """Return the calls in a batch."""
+        return () if batch in self.skips else self.calls
+
+
+class Row(NamedTuple):
+    """One row.
+
+    Attributes:
+        id: its number, different from all others.
+        place: partition and index in the source.
+        kind: `.` plain, `x` with a value that the target cannot take; `0` and `-` have the key 0.0 and
+            -0.0; `D` and `d` delete these keys.
+    """
+
+    id: int
+    place: tuple[int, int]
+    kind: str
+
+    @property
+    def key(self) -> float:
+        """The key, for a sorted target."""
+        return {"0": 0.0, "D": 0.0, "-": -0.0, "d": -0.0}.get(self.kind, self.id + 1.0)
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether the target cannot take it."""
+        return self.kind == "x"
+
+    @property
+    def shares_its_key(self) -> bool:
+        """Whether other rows have its key."""
+        return self.kind in "0-Dd"
+
+    @property
+    def deletes(self) -> bool:
+        """Whether it deletes its key."""
+        return self.kind in "Dd"
+
+
+@dataclass(frozen=True, repr=False)
+class Run(Told):
+    """One run of the query, from a start to an end, a crash or an error.
+
+    Attributes:
+        mode: of all its sinks.
+        function: what is deployed.
+        cores: how many.
+        wire: format of rows on the wire.
+        death: what happens to a request.
+        unlogged: Spark dies before it logs the commit of this batch.
+        batches: how many batches Spark runs before it is stopped; all by default.
+        listener: the event at which the metrics hook raises.
+        ledger_removed: somebody has removed the ledger before.
+    """
+
+    mode: WriteMode = WriteMode.TRANSACTIONAL
+    function: Function = Function()
+    cores: int = 2
+    wire: str = "auto"
+    death: Death | None = None
+    unlogged: int | None = None
+    batches: int | None = None
+    listener: str = ""
+    ledger_removed: bool = False
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether nothing dies in it and nothing was taken away."""
+        return self.death is None and self.unlogged is None and not self.ledger_removed
+
+
+@dataclass(frozen=True, repr=False)
+class Program(Told):
+    """A query, and all its runs.
+
+    Attributes:
+        runs: in order.
+        rows: kinds of the rows, per batch and partition of the source.
+        source: where they come from.
+        numbered: rows carry their source (`include_service_columns`).
+        is_sorted: the target has keys.
+        tablets: of an ordered target.
+        placement: of an ordered target.
+        rejects: whether there is a table of rejected rows.
+        marker: whether a column marks rows that delete their key.
+        has_any: whether the target has a column of type `any`.
+        old_proxy: whether the proxy stores Arrow binaries for `any` as strings.
+        internal: a column of that name is in the DataFrame and in the target.
+    """
+
+    runs: tuple[Run, ...]
+    rows: tuple[tuple[str, ...], ...] = (("....", "...."), ("....", "...."))
+    source: Source = Source.CONSUMER
+    numbered: bool = False
+    is_sorted: bool = False
+    tablets: int = 2
+    placement: str = "partition"
+    rejects: bool = False
+    marker: bool = False
+    has_any: bool = False
+    old_proxy: bool = False
+    internal: str = ""
+
+    def batch(self, number: int) -> list[list[Row]]:
+        """Return the rows of a batch, per partition of the source."""
+        partitions = []
+        for place, kinds in enumerate(self.rows[number]):
+            start = self.ends(number - 1)[place]
+            partitions.append(
+                [
+                    Row(1_000 * place + start + index, (place, start + index), kind)
+                    for index, kind in enumerate(kinds)
+                ]
+            )
+        return partitions
+
+    def ends(self, number: int) -> list[int]:
+        """Return where a batch ends, per partition of the source."""
+        width = len(self.rows[0])
+        return [sum(len(each[place]) for each in self.rows[: number + 1]) for place in range(width)]
+
+    def passed(self, part: Part, rows: Iterable[Row]) -> list[Row]:
+        """Return the rows of a part."""
+        keep = {
+            Part.ALL: lambda _: True,
+            Part.EVEN: lambda row: row.id % 2 == 0,
+            Part.ODD: lambda row: row.id % 2 == 1,
+            Part.NONE: lambda _: False,
+            Part.GOOD: lambda row: not row.is_bad,
+            Part.GOOD_ODD: lambda row: not row.is_bad and row.id % 2 == 1,
+        }[part]
+        return [row for row in rows if keep(row)]
+
+    @property
+    def is_blameless(self) -> bool:
+        """Whether nothing in it gives the sink a reason to refuse a batch.
+
+        One call per batch with all of its rows, nothing changed between runs but what idempotent mode
+        allows, no row that the target cannot take.
+        """
+        modes = {run.mode for run in self.runs}
+        functions = {run.function for run in self.runs}
+        kinds = "".join(kinds for batch in self.rows for kinds in batch)
+        if len(modes) > 1 or len(functions) > 1 or any(run.ledger_removed for run in self.runs):
+            return False
+        (mode,), (function,) = modes, functions
+        calls = function.calls
+        if len(calls) != 1 or function.skips or function.threads or self.internal:
+            return False
+        one = calls[0]
+        if one.part is not Part.ALL or one.sink == "new":
+            return False
+        if (self.is_sorted and set(kinds) & set("0-Dd")) or ("x" in kinds and not self.rejects):
+            return False
+        if mode is WriteMode.IDEMPOTENT and not self.is_sorted:
+            steady = one.layout in {Layout.AS_READ, Layout.COALESCED}
+            laid_out = one.layout is Layout.COALESCED or self.source is Source.FILES
+            one_layout = len({run.cores for run in self.runs}) == 1 or not laid_out
+            by_source = self.numbered and self.source is not Source.FILES
+            return steady and (by_source or one_layout)
+        return True
