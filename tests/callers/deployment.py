@@ -23,7 +23,7 @@ from yt_exactly_once.spark.sink import TransactionalSink
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tests.callers.program import Call
+    from tests.callers.program import Layout
 
 CHUNK = 2
 """Rows per request."""
@@ -71,13 +71,13 @@ class Deployment(ABC):
         """Run the query until it ends, crashes or fails."""
 
     @abstractmethod
-    def frame(self, run: Run, given: Any, call: Call, parts: Sequence[Part]) -> Any:
+    def frame(self, run: Run, given: Any, layout: Layout, parts: Sequence[Part]) -> Any:
         """Return the DataFrame that the function passes.
 
         Args:
             run: the run.
             given: what Spark gives to the function.
-            call: how its rows are to lie.
+            layout: how its rows are to lie.
             parts: which rows are kept, one condition after the other.
         """
 
@@ -128,7 +128,7 @@ class Deployment(ABC):
         batch, call = execution.batch, run.function.calls_for(execution.batch)[number]
         sink = self._sink(run, call.sink, batch)
         try:
-            sink(self.frame(run, given, call, [call.part]), batch)
+            sink(self.frame(run, given, call.layout_in(batch), [call.part]), batch)
         except Exception as error:
             self.require_typed(error)
             self.errors.append(told(error))
@@ -137,7 +137,7 @@ class Deployment(ABC):
             if call.second_part is None:
                 execution.swallowed += 1
                 return
-            sink(self.frame(run, given, call, [call.part, call.second_part]), batch)
+            sink(self.frame(run, given, call.layout_in(batch), [call.part, call.second_part]), batch)
             execution.returned(self.program, call, number, again=True)
             return
         execution.returned(self.program, call, number, again=False)

@@ -1,15 +1,15 @@
 """DataFrames without Spark: Arrow rows in partitions, evaluated when the sink asks for them.
 
 `Frame` has what the sink calls on a DataFrame, and `Functions` what it takes from `pyspark.sql.functions`.
-Every evaluation may lay rows out otherwise, as a shuffle does; tasks run one after the other, and one that
-dies is started again.
+Every job may deal rows otherwise, as a shuffle does, and every attempt of a task may get them in another order.
+Tasks run one after the other; one that dies is started again.
 """
 
 from __future__ import annotations
 
 import hashlib
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -141,6 +141,7 @@ class Frame:
         evaluate: returns the rows, per partition.
         sparkSession: the configuration of the session.
         shuffles: whether its plan shows a shuffle.
+        disorders: whether the attempts of a task get its rows in different orders.
     """
 
     server: Server
@@ -148,6 +149,7 @@ class Frame:
     evaluate: Callable[[], Partitions]
     sparkSession: Any  # noqa: N815 - Spark's name
     shuffles: bool = False
+    disorders: bool = False
     isStreaming: bool = False  # noqa: N815 - Spark's name
 
     @property
@@ -168,7 +170,7 @@ class Frame:
         def evaluate() -> Partitions:
             return [change(rows, place) for place, rows in enumerate(self.evaluate())]
 
-        return Frame(self.server, schema, evaluate, self.sparkSession, self.shuffles)
+        return replace(self, arrow=schema, evaluate=evaluate)
 
     def withColumn(self, name: str, column: Column) -> Frame:  # noqa: N802 - Spark's name
         """See `DataFrame.withColumn`; one of that name is replaced."""
@@ -210,7 +212,7 @@ class Frame:
         """See `DataFrame.localCheckpoint`."""
         assert eager
         kept = self.evaluate()
-        return Frame(self.server, self.arrow, lambda: kept, self.sparkSession, self.shuffles)
+        return replace(self, evaluate=lambda: kept, disorders=False)
 
     def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
         """See `DataFrame.toArrow`."""
@@ -228,26 +230,23 @@ class _Job:
 
     def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
         """Run the tasks, one after the other, and return their reports."""
-        count = len(self.frame.evaluate())
-        reports = [report for place in range(count) for report in self._reports(place)]
+        placed = self.frame.evaluate()
+        reports = [report for place in range(len(placed)) for report in self._run(placed, place)]
         return pa.Table.from_batches(reports) if reports else pa.table({})
 
-    def _reports(self, place: int) -> list[pa.RecordBatch]:
-        for _ in range(TASK_ATTEMPTS - 1):
+    def _run(self, placed: Partitions, place: int) -> list[pa.RecordBatch]:
+        rows = placed[place]
+        for number in range(TASK_ATTEMPTS):
+            if number and self.frame.disorders:
+                rows = rows.take(pa.array(range(rows.num_rows)[::-1], pa.int64()))
             try:
-                return self._attempt(place)
-            except (TaskDiedError, ExactlyOnceError):
-                continue
-        try:
-            return self._attempt(place)
-        except (TaskDiedError, ExactlyOnceError) as error:
-            message = f"The task of partition {place} failed"
-            raise JobFailedError(message) from error
-
-    def _attempt(self, place: int) -> list[pa.RecordBatch]:
-        rows = self.frame.evaluate()[place]
-        with task_context(place), _in_task(self.frame.server):
-            return list(self.task(iter([rows])))
+                with task_context(place), _in_task(self.frame.server):
+                    return list(self.task(iter([rows])))
+            except (TaskDiedError, ExactlyOnceError) as error:
+                if number == TASK_ATTEMPTS - 1:
+                    message = f"The task of partition {place} failed"
+                    raise JobFailedError(message) from error
+        raise AssertionError
 
 
 @contextmanager

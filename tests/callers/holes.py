@@ -22,7 +22,7 @@ COALESCED = Function((Call(layout=Layout.COALESCED),))
 PUSHED_ONCE = Death(Request.PUSH, 1, How.CRASH_BEFORE)
 PUSHED_TWICE = Death(Request.PUSH, 2, How.CRASH_BEFORE)
 PUSHED_THREE_TIMES = Death(Request.PUSH, 3, How.CRASH_BEFORE)
-TASK_DIES = Death(Request.PUSH, 1, How.TASK_DIES_AFTER)
+TASK_DIES = Death(Request.PUSH, 0, How.TASK_DIES_AFTER)
 
 
 HOLES = {
@@ -88,3 +88,37 @@ HOLES = {
     ),
 }
 """By number in the list of holes."""
+
+
+def _laid_out_otherwise(layout: Layout, since: int = 0) -> Program:
+    """A task dies at one of the last rows, and after the restart the rows lie otherwise."""
+    function = Function((Call(layout=layout, since=since),))
+    death = Death(Request.PUSH, 0, How.TASK_DIES_BEFORE)
+    return Program(
+        (Run(IDEMPOTENT, function, 3, death=death), Run(IDEMPOTENT, function, 2)),
+        rows=(("........", "........"), (".", ".")),
+        source=Source.QUEUE,
+    )
+
+
+HOLES_OF_PLANS = {
+    "4: repartition().persist()": _laid_out_otherwise(Layout.PERSISTED),
+    "4: localCheckpoint()": _laid_out_otherwise(Layout.CHECKPOINTED),
+    "4: distinct().persist()": _laid_out_otherwise(Layout.DISTINCT),
+    "4: orderBy().limit()": _laid_out_otherwise(Layout.ORDERED),
+    "4: rdd.toDF()": _laid_out_otherwise(Layout.RDD),
+    "4: a shuffle that appears in a later batch": Program(
+        (
+            Run(
+                IDEMPOTENT,
+                Function((Call(layout=Layout.SHUFFLED, since=1),)),
+                3,
+                death=Death(Request.COMMIT, 1, How.CRASH_BEFORE),
+            ),
+            Run(IDEMPOTENT, Function((Call(layout=Layout.SHUFFLED, since=1),)), 2),
+        ),
+        rows=(("....", "...."), ("....", "....")),
+        source=Source.QUEUE,
+    ),
+}
+"""Those that show in real plans alone."""

@@ -35,7 +35,7 @@ from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from tests.callers.program import Call, Part, Program, Row, Run
+    from tests.callers.program import Part, Program, Row, Run
     from yt_exactly_once.commit.batch import SourceRange
     from yt_exactly_once.spark.sink import TransactionalSink
 
@@ -127,7 +127,7 @@ class InMemory(Deployment):
         rows = self.program.batch(batch)
         return cut(joined(rows), run.cores) if self.program.source is Source.FILES else rows
 
-    def frame(self, run: Run, given: Any, call: Call, parts: Sequence[Part]) -> Any:
+    def frame(self, run: Run, given: Any, layout: Layout, parts: Sequence[Part]) -> Any:
         """See `Deployment.frame`."""
         rows: list[list[Row]] = given
         for part in parts:
@@ -137,7 +137,7 @@ class InMemory(Deployment):
 
         def evaluate() -> Partitions:
             placed = rows
-            match call.layout:
+            match layout:
                 case Layout.COALESCED:
                     placed = [joined(some) for some in cut(rows, run.cores) if some]
                 case Layout.SHUFFLED:
@@ -151,7 +151,9 @@ class InMemory(Deployment):
             ]
 
         conf = SimpleNamespace(get=lambda _name, default=None: default)
-        return Frame(self.server, schema, evaluate, SimpleNamespace(conf=conf, _jvm=None))
+        session = SimpleNamespace(conf=conf, _jvm=None)
+        disorders = layout is Layout.SHUFFLED
+        return Frame(self.server, schema, evaluate, session, disorders=disorders)
 
     def in_threads(self, jobs: Sequence[Callable[[], None]], period: int) -> None:
         """See `Deployment.in_threads`."""

@@ -71,12 +71,23 @@ class Part(StrEnum):
 
 
 class Layout(StrEnum):
-    """What becomes of the rows' places on the way to the sink."""
+    """What becomes of the rows' places on the way to the sink; those from `KEPT` on are for Spark alone."""
 
     AS_READ = "as read"
     COALESCED = "coalesce(cores)"
-    SHUFFLED = "shuffled, in an order of its own at every evaluation"
-    PERSISTED = "shuffled and persisted"
+    SHUFFLED = "repartition(cores); in memory with an order of its own at every evaluation"
+    PERSISTED = "repartition(cores).persist()"
+    KEPT = "persist()"
+    CHECKPOINTED = "repartition(cores).localCheckpoint()"
+    DISTINCT = "distinct().persist()"
+    LIMITED = "limit(all)"
+    ORDERED = "orderBy().limit(all)"
+    RDD = "rdd.repartition(cores).toDF()"
+
+    @property
+    def keeps_places(self) -> bool:
+        """Whether rows stay in the order and, but for coalescing, in the partition they were read in."""
+        return self in {Layout.AS_READ, Layout.COALESCED, Layout.KEPT}
 
 
 class OnError(StrEnum):
@@ -95,14 +106,20 @@ class Call(Told):
     Attributes:
         part: which rows it passes.
         layout: how they lie.
+        since: in batches from this one on; as read before.
         sink: which sink: `a` and `b` live as long as the run, `new` is made for this call.
         on_error: what follows from an error.
     """
 
     part: Part = Part.ALL
     layout: Layout = Layout.AS_READ
+    since: int = 0
     sink: str = "a"
     on_error: OnError = OnError.RAISE
+
+    def layout_in(self, batch: int) -> Layout:
+        """Return how the rows of a batch lie."""
+        return self.layout if batch >= self.since else Layout.AS_READ
 
     @property
     def second_part(self) -> Part | None:
@@ -281,7 +298,7 @@ class Program(Told):
         if (self.is_sorted and set(kinds) & set("0-Dd")) or ("x" in kinds and not self.rejects):
             return False
         if mode is WriteMode.IDEMPOTENT and not self.is_sorted:
-            steady = one.layout in {Layout.AS_READ, Layout.COALESCED}
+            steady = one.layout.keeps_places
             laid_out = one.layout is Layout.COALESCED or self.source is Source.FILES
             one_layout = len({run.cores for run in self.runs}) == 1 or not laid_out
             by_source = self.numbered and self.source is not Source.FILES

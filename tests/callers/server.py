@@ -235,7 +235,7 @@ class Server:
         """Return the rows of a request."""
         payload = body.read()
         if not isinstance(wire, ArrowFormat):
-            return [_bare(row) for row in yson.loads(payload, yson_type="list_fragment")]
+            return [bare(row) for row in yson.loads(payload, yson_type="list_fragment")]
         with pa.ipc.open_stream(payload) as stream:
             table = stream.read_all()
         rows = table.to_pylist()
@@ -252,18 +252,18 @@ class Server:
     def _any_of(self, value: bytes | None) -> Any:
         if value is None or self.old:
             return value
-        return _bare(yson.loads(value))
+        return bare(yson.loads(value))
 
 
-def _bare(value: Any) -> Any:
+def bare(value: Any) -> Any:
     """Return a value of YSON as one of Python; the types of YSON do not equal those of Python."""
     for kind in (bool, int, float, str, bytes):
         if isinstance(value, kind):
             is_flag = isinstance(value, yson.YsonBoolean)
             return bool(value) if is_flag else kind(value)
     if isinstance(value, dict):
-        return {_bare(name): _bare(part) for name, part in value.items()}
+        return {bare(name): bare(part) for name, part in value.items()}
     if isinstance(value, list):
-        return [_bare(part) for part in value]
+        return [bare(part) for part in value]
     assert value is None or isinstance(value, yson.YsonEntity), repr(value)
     return None
