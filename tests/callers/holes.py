@@ -115,7 +115,7 @@ HOLES_OF_PLANS = {
                 3,
                 death=Death(Request.COMMIT, 1, How.CRASH_BEFORE),
             ),
-            Run(IDEMPOTENT, Function((Call(layout=Layout.SHUFFLED, since=1),)), 2),
+            Run(IDEMPOTENT),
         ),
         rows=(("....", "...."), ("....", "....")),
         source=Source.QUEUE,

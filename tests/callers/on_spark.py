@@ -39,6 +39,11 @@ if TYPE_CHECKING:
 
 _PATIENCE_SECONDS = 120
 _TASK_DIES = "The task dies here"
+_AFTER_A_WHILE = (
+    f"concat('{_TASK_DIES}', coalesce(java_method('java.lang.Thread', 'sleep', bigint(200)), ''))"
+)
+"""Meanwhile the rows before are pushed."""
+
 _OURS = "yt_exactly_once.errors."
 _FIRST = 1_700_000_000
 _TYPES = {"bigint": "int64", "double": "double", "string": "utf8", "boolean": "boolean"}
@@ -154,6 +159,8 @@ class OnSpark(Deployment):
         if run.ledger_removed:
             self._client.remove(f"{self._home}/target_ledger", force=True)
         self._spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", CHUNK)
+        # Rows reach the Python worker one small batch after the other, not all at the end.
+        self._spark.conf.set("spark.sql.execution.pandas.udf.buffer.size", 64)
         self._spark.conf.set("spark.sql.files.minPartitionNum", run.cores)
         self._spark.conf.set("spark.sql.files.openCostInBytes", 0)
 
@@ -270,7 +277,7 @@ class OnSpark(Deployment):
             return frame
         rows = joined(self.program.batch(batch))
         chosen = rows[-1 - death.number % len(rows)].id
-        dies = f"if(id = {chosen}, cast(raise_error('{_TASK_DIES}') as bigint), num)"
+        dies = f"if(id = {chosen}, cast(raise_error({_AFTER_A_WHILE}) as bigint), num)"
         names = {name: f"`{name}`" for name in frame.columns} | {"num": f"{dies} as num"}
         return frame.selectExpr(*names.values())
 
