@@ -36,7 +36,7 @@ class Client:
         with self._server.request():
             return path in self._server.tables
 
-    def get(self, path: str, attributes: Any = None) -> Any:  # noqa: ARG002 - the interface
+    def get(self, path: str, attributes: Any = None) -> Any:
         node, _, name = path.partition("/@")
         with self._server.request():
             if node == "//sys":
@@ -52,6 +52,8 @@ class Client:
                 "schema": table.schema,
                 "treat_as_queue_consumer": table.kind == "queue_consumer",
             }
+            if attributes is not None:
+                return SimpleNamespace(attributes={name: described[name] for name in attributes})
             return described[name] if name else described
 
     def create(self, kind: str, path: str, attributes: Any = None, **_options: Any) -> None:

@@ -82,7 +82,7 @@ class Deployment(ABC):
         """
 
     @abstractmethod
-    def connect(self, sink: TransactionalSink, run: Run) -> None:
+    def connect(self, sink: TransactionalSink) -> None:
         """Let a sink find the cluster and the offset log."""
 
     @property
@@ -137,7 +137,9 @@ class Deployment(ABC):
             if call.second_part is None:
                 execution.swallowed += 1
                 return
-            sink(self.frame(run, given, call.layout_in(batch), [call.part, call.second_part]), batch)
+            sink(
+                self.frame(run, given, call.layout_in(batch), [call.part, call.second_part]), batch
+            )
             execution.returned(self.program, call, number, again=True)
             return
         execution.returned(self.program, call, number, again=False)
@@ -164,7 +166,7 @@ class Deployment(ABC):
             listener=listener if run.listener else None,
             **self.paths,
         )
-        self.connect(sink, run)
+        self.connect(sink)
         if name != "new":
             self._sinks[name] = sink
         return sink

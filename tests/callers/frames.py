@@ -1,8 +1,8 @@
 """DataFrames without Spark: Arrow rows in partitions, evaluated when the sink asks for them.
 
 `Frame` has what the sink calls on a DataFrame, and `Functions` what it takes from `pyspark.sql.functions`.
-Every job may deal rows otherwise, as a shuffle does, and every attempt of a task may get them in another order.
-Tasks run one after the other; one that dies is started again.
+Every job may deal rows otherwise, as a shuffle does, and every attempt of a task may get them in another
+order. Tasks run one after the other; one that dies is started again.
 """
 
 from __future__ import annotations
@@ -56,6 +56,10 @@ class Column:
             return pa.array([combine(*pair) for pair in pairs], pa.int64())
 
         return Column(pa.int64(), values)
+
+    def isNull(self) -> Column:  # noqa: N802 - Spark's name
+        """See `Column.isNull`."""
+        return Column(pa.bool_(), lambda rows, place: self.values(rows, place).is_null())
 
     def __add__(self, other: Column) -> Column:
         return self._with(other, lambda one, two: one + two)

@@ -10,12 +10,14 @@ import json
 import logging
 import sys
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from itertools import count
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pyarrow as pa
+from yt_exactly_once.commit.notes import MemoryNotes
+from yt_exactly_once.spark.calls import Place
 
 from tests.callers.client import Client
 from tests.callers.deployment import Deployment, cut, joined
@@ -27,17 +29,21 @@ from tests.callers.server import CONSUMER_SCHEMA, Server
 from tests.callers.threads import Turns
 from tests.model.continuations import no_waiting
 from yt_exactly_once.commit.batch import MicroBatch
-from yt_exactly_once.spark import sessions
-from yt_exactly_once.spark.offset_log import digest_of_others, source_ranges
+from yt_exactly_once.spark.offset_log import digest_of_others, may_have_read, source_ranges
 from yt_exactly_once.ytsaurus import client as client_module
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from yt_exactly_once.commit.notes import Note
+
     from tests.callers.program import Part, Program, Row, Run
     from yt_exactly_once.commit.batch import SourceRange
     from yt_exactly_once.spark.sink import TransactionalSink
+
+_numbers = count()
+"""For ids that no other deployment of this process has: the registry of calls is the process's."""
 
 TARGET, REJECTED, LEDGER = "//target", "//rejected", "//ledger"
 PRODUCER, CONSUMER, QUEUE = "//producer", "//consumer", "//queue"
@@ -68,6 +74,8 @@ class InMemory(Deployment):
         server: the cluster.
         offsets: Spark's offset log.
         commits: length of Spark's commit log.
+        query_id: of the query.
+        notes: in the checkpoint.
     """
 
     def __init__(self, program: Program) -> None:
@@ -75,6 +83,9 @@ class InMemory(Deployment):
         self.server = Server(old=program.old_proxy)
         self.offsets: list[list[str]] = []
         self.commits = 0
+        self.query_id = f"query-{next(_numbers)}"
+        self.notes = Notes(self.server)
+        self._log = Log(self)
         tablets = 1 if program.is_sorted else program.tablets
         self.server.create("table", TARGET, self.target_schema(), tablets)
         self.server.create("queue_consumer", CONSUMER, CONSUMER_SCHEMA)
@@ -84,6 +95,7 @@ class InMemory(Deployment):
     def run(self, run: Run) -> None:
         """See `Deployment.run`."""
         self.server.start_process(run.death)
+        self._log = Log(self)
         if run.ledger_removed:
             self.server.tables.pop(LEDGER, None)
         end = len(self.program.rows)
@@ -170,9 +182,9 @@ class InMemory(Deployment):
         tables = {"path": TARGET, "ledger_path": LEDGER, "producer_path": PRODUCER}
         return {"proxy": "model", **tables, **rejects}
 
-    def connect(self, sink: TransactionalSink, run: Run) -> None:
+    def connect(self, sink: TransactionalSink) -> None:
         """See `Deployment.connect`."""
-        sink._offset_log = Log(self, run)
+        sink._offset_log = self._log
 
     def written(self) -> list[dict[str, Any]]:
         """See `Deployment.written`."""
@@ -190,19 +202,24 @@ class InMemory(Deployment):
             (client_module, "YtClient", lambda config: Client(self.server)),  # noqa: ARG005
             (client_module, "HeavyProxyProvider", _Provider),
             (TabletTransaction, "side_by_side", _last_first),
-            (sessions, "moves_rows", lambda frame: frame.shuffles),
             (logging.getLogger("yt_exactly_once"), "disabled", True),
         ]
         fakes += [
-            (module, "sf", Functions)
-            for name, module in list(sys.modules.items())
-            if name.startswith("yt_exactly_once.spark.") and hasattr(module, "sf")
+            (module, name, fake)
+            for place, module in list(sys.modules.items())
+            if place.startswith("yt_exactly_once.spark.")
+            for name, fake in (("sf", Functions), ("require_straight", _no_plans))
+            if hasattr(module, name)
         ]
         with ExitStack() as stack:
             for place, name, fake in fakes:
                 stack.enter_context(mock.patch.object(place, name, fake))
             stack.enter_context(no_waiting())
             yield
+
+
+def _no_plans(_job: Any, _batch: MicroBatch) -> None:
+    """See nothing: here every shuffle is hidden, and what lies below must notice its effects."""
 
 
 class _Provider:
@@ -215,20 +232,47 @@ class _Provider:
         return "model"
 
 
-@dataclass(frozen=True)
+class Notes(MemoryNotes):
+    """The notes in the checkpoint; a dead process writes none.
+
+    Args:
+        server: knows who is dead.
+    """
+
+    def __init__(self, server: Server) -> None:
+        super().__init__()
+        self._server = server
+
+    def add(self, note: Note, text: str) -> None:
+        """See `Notes.add`."""
+        self._server.require_alive()
+        super().add(note, text)
+
+
 class Log:
-    """Spark's offset log, for the sinks of one run."""
+    """Spark's offset log, for the sinks of one run.
 
-    deployment: InMemory
-    run: Run
+    Args:
+        deployment: what is run.
+    """
 
-    def identify(self, frame: Any, batch_id: int) -> MicroBatch:  # noqa: ARG002 - the interface
+    def __init__(self, deployment: InMemory) -> None:
+        self._deployment = deployment
+        self._run_id = f"run-{next(_numbers)}"
+        self._first = deployment.commits
+
+    def locate(self, frame: Any, batch_id: int) -> Place:  # noqa: ARG002 - the interface
+        """See `OffsetLog.locate`."""
+        deployment = self._deployment
+        return Place(deployment.query_id, self._run_id, batch_id, deployment.notes)
+
+    def identify(self, frame: Any, place: Place) -> MicroBatch:  # noqa: ARG002 - the interface
         """See `OffsetLog.identify`."""
-        now, before = self._texts(batch_id), self._texts(batch_id - 1)
+        now, before = self._texts(place.batch_id), self._texts(place.batch_id - 1)
         return MicroBatch(
-            query_id="query",
-            batch_id=batch_id,
-            run_id=f"run-{self.deployment.started}",
+            query_id=place.query_id,
+            batch_id=place.batch_id,
+            run_id=place.run_id,
             sources=source_ranges(now, before),
             output_mode="append",
             others=digest_of_others(now, before),
@@ -238,8 +282,17 @@ class Log:
         """See `OffsetLog.ranges`."""
         return source_ranges(self._texts(number), self._texts(number - 1))
 
+    def has_ended(self, place: Place) -> bool:  # noqa: ARG002 - the interface
+        """See `OffsetLog.has_ended`: Spark waits for every thread here."""
+        return False
+
+    def may_be_written(self, batch: MicroBatch) -> bool:
+        """See `OffsetLog.may_be_written`."""
+        began_the_query = self._first == 0 < self._deployment.commits
+        return not began_the_query and may_have_read(batch, self.ranges)
+
     def _texts(self, number: int) -> list[str]:
-        offsets = self.deployment.offsets
+        offsets = self._deployment.offsets
         return offsets[number] if 0 <= number < len(offsets) else []
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import os
 import uuid
+from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pyspark
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
 
 from tests.callers.deployment import CHUNK, Deployment, joined
 from tests.callers.mishaps import How, Request
@@ -27,10 +29,10 @@ from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from yt.wrapper import YtClient
 
     from tests.callers.program import Program, Run
@@ -55,6 +57,23 @@ _KEPT = {
     Part.NONE: "false",
     Part.GOOD: "num is not null",
     Part.GOOD_ODD: "num is not null and id % 2 = 1",
+}
+
+_MANY = 1_000
+_LAID_OUT: dict[Layout, Callable[[DataFrame, int], DataFrame]] = {
+    Layout.COALESCED: lambda frame, cores: frame.coalesce(cores),
+    Layout.SHUFFLED: lambda frame, cores: frame.repartition(cores),
+    Layout.PERSISTED: lambda frame, cores: frame.repartition(cores).persist(),
+    Layout.KEPT: lambda frame, _: frame.persist(),
+    Layout.CHECKPOINTED: lambda frame, cores: frame.repartition(cores).localCheckpoint(),
+    Layout.DISTINCT: lambda frame, _: frame.distinct().persist(),
+    Layout.LIMITED: lambda frame, _: frame.limit(_MANY),
+    Layout.ORDERED: lambda frame, cores: frame.orderBy(
+        frame["id"] * (1 if cores % 2 else -1)
+    ).limit(_MANY),
+    Layout.RDD: lambda frame, cores: frame.sparkSession.createDataFrame(
+        frame.rdd.repartition(cores), frame.schema
+    ),
 }
 
 
@@ -246,29 +265,8 @@ class OnSpark(Deployment):
         frame.sparkSession.conf.set("spark.sql.shuffle.partitions", run.cores)
         for part in parts:
             frame = frame.where(_KEPT[part])
-        many = 1_000
-        match layout:
-            case Layout.COALESCED:
-                frame = frame.coalesce(run.cores)
-            case Layout.SHUFFLED:
-                frame = frame.repartition(run.cores)
-            case Layout.PERSISTED:
-                frame = frame.repartition(run.cores).persist()
-            case Layout.KEPT:
-                frame = frame.persist()
-            case Layout.CHECKPOINTED:
-                frame = frame.repartition(run.cores).localCheckpoint()
-            case Layout.DISTINCT:
-                frame = frame.distinct().persist()
-            case Layout.LIMITED:
-                frame = frame.limit(many)
-            case Layout.ORDERED:
-                frame = frame.orderBy(frame["id"] * (1 if run.cores % 2 else -1)).limit(many)
-            case Layout.RDD:
-                frame = frame.sparkSession.createDataFrame(
-                    frame.rdd.repartition(run.cores), frame.schema
-                )
-        return self._dying_at_a_row(frame, run, given[1])
+        laid_out = _LAID_OUT.get(layout, lambda frame, _cores: frame)(frame, run.cores)
+        return self._dying_at_a_row(laid_out, run, given[1])
 
     def _dying_at_a_row(self, frame: DataFrame, run: Run, batch: int) -> DataFrame:
         """Let the task that comes to a row of the batch die, in every attempt."""
@@ -308,7 +306,7 @@ class OnSpark(Deployment):
         proxy = self._cluster.proxy_urls[0]
         return {"path": f"{self._home}/target", "proxy": proxy, **rejects}
 
-    def connect(self, sink: TransactionalSink, run: Run) -> None:
+    def connect(self, sink: TransactionalSink) -> None:
         """See `Deployment.connect`: it finds both by itself."""
 
     def written(self) -> list[dict[str, Any]]:

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 INTERNAL_NAMES = (
     "__yt_exactly_once_partition",
     "__yt_exactly_once_tablet",
+    "__yt_exactly_once_key_hash_64",
+    "__yt_exactly_once_row_hash",
     "__key_hash_64",
     "__key_hash_32",
 )
-"""Names of columns that the sink adds to a DataFrame, on the code these tests were written for."""
+"""Names of columns that the sink adds to a DataFrame, or once did."""
 
 
 class Told:

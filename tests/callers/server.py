@@ -30,6 +30,7 @@ _NO_SUCH_TRANSACTION, _CONFLICT, _UNRESOLVED = 11000, 1700, 500
 
 PRODUCER_SCHEMA = [
     {"name": "session_id", "type": "string", "sort_order": "ascending"},
+    {"name": "sequence_number", "type": "int64"},
     {"name": "user_meta", "type": "any"},
 ]
 CONSUMER_SCHEMA = [
@@ -122,6 +123,15 @@ class Server:
         self.transactions.clear()
         self.in_task = False
 
+    def require_alive(self) -> None:
+        """Check that the process of the driver still runs.
+
+        Raises:
+            CrashedError: it does not.
+        """
+        if self._dead:
+            raise CrashedError
+
     def crash(self) -> None:
         """End the process of the driver.
 
@@ -141,8 +151,7 @@ class Server:
     def request(self, kind: Request | None = None) -> Iterator[None]:
         """Execute one request, or what happens instead; nothing happens to one without a kind."""
         self.between()
-        if self._dead:
-            raise CrashedError
+        self.require_alive()
         how = None
         if kind is not None:
             if self._death is not None and self._death[:2] == (kind, self._requests[kind]):
