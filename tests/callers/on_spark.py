@@ -9,14 +9,12 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pyspark
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame
 
 from tests.callers.deployment import CHUNK, Deployment, joined
 from tests.callers.mishaps import How, Request
@@ -29,10 +27,10 @@ from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from yt.wrapper import YtClient
 
     from tests.callers.program import Program, Run
