@@ -411,3 +411,71 @@ def test_part_of_a_setting_with_a_default_is_set(client, tmp):
     assert client.get(f"{path}/@tablet_balancer_config") == switches
     assert client.get(f"{other}/@tablet_balancer_config/enable_auto_reshard")
     assert client.get(f"{path}/@user_attribute_keys") == []
+
+
+def test_flush_makes_a_chunk_of_what_was_written(client, tmp):
+    """Freezing or unmounting flushes; what was not written since the last time makes none."""
+    path = f"{tmp}/t"
+    schema = [KEY, VALUE]
+    client.create("table", path, attributes={"dynamic": True, "schema": schema})
+    client.reshard_table(path, [[], [5]], sync=True)
+
+    def counts():
+        tablets = client.get(f"{path}/@tablets")
+        per_tablet = [tablet["statistics"]["chunk_count"] for tablet in tablets]
+        assert len(client.get(f"{path}/@chunk_ids")) == client.get(f"{path}/@chunk_count")
+        return client.get(f"{path}/@chunk_count"), per_tablet
+
+    client.mount_table(path, sync=True)
+    client.insert_rows(path, [{"k": 1, "v": "a"}])
+    assert counts() == (0, [0, 0])
+    client.freeze_table(path, sync=True)
+    assert counts() == (1, [1, 0])
+    client.unmount_table(path, sync=True)
+    client.mount_table(path, sync=True)
+    client.unmount_table(path, sync=True)
+    assert counts() == (1, [1, 0])
+    client.mount_table(path, sync=True)
+    client.delete_rows(path, [{"k": 1}, {"k": 7}])
+    client.unmount_table(path, sync=True)
+    assert counts() == (3, [2, 1])
+    client.copy(path, f"{tmp}/copy")
+    client.reshard_table(path, [[]], sync=True)
+    client.mount_table(path, sync=True)
+    client.unmount_table(path, sync=True)
+    path = f"{tmp}/copy"
+    assert counts() == (3, [2, 1])
+
+
+def test_trimmed_chunk_of_an_ordered_table_disappears(client, tmp):
+    """A chunk stays until its last row is trimmed."""
+    path = f"{tmp}/q"
+    client.create("table", path, attributes={"dynamic": True, "schema": [VALUE]})
+    client.mount_table(path, sync=True)
+    for _ in range(2):
+        client.insert_rows(path, [{"v": "a"}] * 2)
+        client.freeze_table(path, sync=True)
+        client.unfreeze_table(path, sync=True)
+    for trimmed, chunks in ((1, 2), (2, 1), (3, 1), (4, 0)):
+        client.trim_rows(path, 0, trimmed)
+        assert client.get(f"{path}/@chunk_count") == chunks
+
+
+def test_tablet_is_in_a_cell_that_exists(client, tmp):
+    """The cell can be looked up by path and by id."""
+    path = f"{tmp}/q"
+    client.create("table", path, attributes={"dynamic": True, "schema": [VALUE]})
+    assert "cell_id" not in client.get(f"{path}/@tablets/0")
+    client.mount_table(path, sync=True)
+    cell = client.get(f"{path}/@tablets/0/cell_id")
+    assert cell in client.list("//sys/tablet_cells")
+    assert client.get(f"//sys/tablet_cells/{cell}/@health") == "good"
+    assert client.get(f"#{cell}/@type") == "tablet_cell"
+
+
+def test_ordered_table_has_no_pivot_keys(client, raw, tmp):
+    """Its tablets differ by their index only."""
+    path = f"{tmp}/q"
+    client.create("table", path, attributes={"dynamic": True, "schema": [VALUE]})
+    answer = raw.command("GET", "get_table_pivot_keys", {"path": path})
+    assert answer.error["message"] == f"Table {path} is not sorted"

@@ -127,12 +127,12 @@ def test_path_leads_to_attributes_of_attribute_values(client, tmp, dynamic):
     client.create("table", f"{tmp}/t", attributes={"dynamic": dynamic, "schema": schema})
     where = f"{tmp}/t/@schema"
     assert client.get(f"{where}/@") == {"strict": True, "unique_keys": dynamic}
-    assert client.get(f"{where}/@strict") is True
-    assert client.get(f"{where}/@unique_keys") is dynamic
+    assert client.get(f"{where}/@strict") == True  # noqa: E712 - a YSON boolean
+    assert client.get(f"{where}/@unique_keys") == dynamic
     assert client.get(f"{where}/0/name") == client.get(f"{where}/-2/name") == "k"
     assert sorted(client.list(f"{where}/@")) == ["strict", "unique_keys"]
     for path, is_there in (("@strict", True), ("@", True), ("0/@", True), ("1/type", True)):
-        assert client.exists(f"{where}/{path}") is is_there
+        assert client.exists(f"{where}/{path}") == is_there
     for path in ("@nothing", "0/@nothing", "2/name", "0/nothing", "@strict/x"):
         assert not client.exists(f"{where}/{path}")
         with pytest.raises(yt.YtResponseError) as caught:

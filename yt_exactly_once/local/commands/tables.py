@@ -162,6 +162,8 @@ def get_tablet_errors(context: Context) -> dict[str, Any]:
 def get_table_pivot_keys(context: Context) -> list[Any]:
     """Return the first key of every tablet."""
     layout = table_of(context)
+    if not layout.sorted:
+        raise YtError(f"Table {layout.path} is not sorted")
     if arguments.flag(context.parameters, "represent_key_as_list"):
         return [list(pivot) for pivot in layout.pivot_keys]
     names = [column.name for column in layout.key_columns]

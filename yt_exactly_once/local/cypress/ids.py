@@ -31,6 +31,9 @@ TYPES = {
     "tablet_cell_bundle": 710,
 }
 CELL_TAG = 1
+CELL_ID = "1-1-102bc-1"
+"""The tablet cell that every new cluster has and every mounted tablet is shown in."""
+
 _ID = re.compile(r"[0-9a-f]{1,8}(-[0-9a-f]{1,8}){3}", re.IGNORECASE)
 
 

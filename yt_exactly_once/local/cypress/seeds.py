@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.cypress import clock, hooks, layout
-from yt_exactly_once.local.cypress.ids import make_id
+from yt_exactly_once.local.cypress.ids import CELL_ID, make_id
 from yt_exactly_once.local.cypress.view import View
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ _OBJECTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("sys/users/guest", "user", {"name": "guest", "banned": False}),
     ("sys/users/root", "user", {"name": "root", "banned": False, "member_of": ["superusers"]}),
 )
+_CELL = {"health": "good", "state": "running", "tablet_cell_bundle": "default", "peers": []}
 
 
 def plant(connection: sqlite3.Connection) -> None:
@@ -46,6 +47,7 @@ def plant(connection: sqlite3.Connection) -> None:
     planted: list[tuple[str, str, str, dict[str, Any]]] = [
         *((path, "map_node", make_id("map_node"), {}) for path in _MAPS),
         *((path, kind, make_id(kind), attributes) for path, kind, attributes in _OBJECTS),
+        (f"sys/tablet_cells/{CELL_ID}", "tablet_cell", CELL_ID, _CELL),
         *(
             (path.removeprefix("//"), "table", node_id, {"dynamic": True})
             for path, node_id in hooks.create_system_tables(connection).items()

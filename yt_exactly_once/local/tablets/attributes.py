@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from yt.yson import YsonUint64
 
+from yt_exactly_once.local.cypress.ids import CELL_ID
 from yt_exactly_once.local.tablets import flushing, queue_status
 from yt_exactly_once.local.tablets.layout import find_layout
 from yt_exactly_once.local.tablets.reads import weight_sql
+from yt_exactly_once.local.tablets.tablet_chunks import chunk_ids
 
 if TYPE_CHECKING:
     import sqlite3
@@ -21,9 +23,6 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.local.cypress.tree import Node
     from yt_exactly_once.local.tablets.layout import TableLayout
-
-CELL_ID = "1-1-102bc-1"
-"""The one tablet cell that every mounted tablet is shown in."""
 
 Attributes = dict[str, "Callable[[], Any]"]
 
@@ -56,8 +55,8 @@ def table_attributes(connection: sqlite3.Connection, node: Node) -> Attributes:
         "tablets": lambda: tablets(connection, layout),
         "row_count": lambda: row_count(connection, layout),
         "chunk_row_count": lambda: row_count(connection, layout),
-        "chunk_count": lambda: 0,
-        "chunk_ids": list,
+        "chunk_count": lambda: len(chunk_ids(connection, layout)),
+        "chunk_ids": lambda: chunk_ids(connection, layout),
         "data_weight": lambda: data_weight(connection, layout),
         "uncompressed_data_size": lambda: data_weight(connection, layout),
         "compressed_data_size": lambda: data_weight(connection, layout),
@@ -116,7 +115,7 @@ def tablets(connection: sqlite3.Connection, layout: TableLayout) -> list[dict[st
                 "uncompressed_data_size": weight - trimmed_weight,
                 "compressed_data_size": weight - trimmed_weight,
                 "tablet_count": 1,
-                "chunk_count": 0,
+                "chunk_count": len(chunk_ids(connection, layout, tablet)),
             },
         }
         if tablet.state != "unmounted":
@@ -136,5 +135,5 @@ def _statistics(connection: sqlite3.Connection, layout: TableLayout) -> dict[str
         "tablet_count": layout.tablet_count,
         "uncompressed_data_size": weight,
         "compressed_data_size": weight,
-        "chunk_count": 0,
+        "chunk_count": len(chunk_ids(connection, layout)),
     }

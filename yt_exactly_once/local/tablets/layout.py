@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.tablets import keys, values
+from yt_exactly_once.local.tablets import keys, tablet_chunks, values
 from yt_exactly_once.local.tablets.schema import Column, TableSchema, parse_schema
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ def quote(name: str) -> str:
 
 def initialize(connection: sqlite3.Connection) -> None:
     """Create the tables of this package; needs a connection of `Store.write`."""
-    for statement in _TABLES.split(";"):
+    for statement in (_TABLES + tablet_chunks.TABLES).split(";"):
         if statement.strip():
             connection.execute(statement)
     for table, column in _ADDED_COLUMNS:

@@ -13,6 +13,7 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.store import next_timestamp
 from yt_exactly_once.local.tablets import flushing
 from yt_exactly_once.local.tablets.layout import save_layout
+from yt_exactly_once.local.tablets.tablet_chunks import add_chunk
 
 if TYPE_CHECKING:
     import sqlite3
@@ -55,12 +56,18 @@ def change_state(
     attributes: dict[str, Any],
     indexes: Sequence[int] | None = None,
 ) -> None:
-    """Bring tablets to a state; a mount replaces the mount revision and takes the settings."""
+    """Bring tablets to a state.
+
+    A mount replaces the mount revision and takes the settings; a tablet that stops being written to is
+    flushed.
+    """
     revision = next_timestamp(connection)
     for index in range(layout.tablet_count) if indexes is None else indexes:
         tablet = layout.tablets[index]
         if tablet.state == state:
             continue
+        if tablet.state == "mounted":
+            add_chunk(connection, layout, tablet)
         mounted_anew = tablet.state == "unmounted"
         # Unmounted rows are all on disk, and the freeze flushes those of a mounted tablet.
         if mounted_anew or state == "frozen":

@@ -37,6 +37,7 @@ from yt_exactly_once.local.tablets.storage import (
     sql_names,
     uniform_pivots,
 )
+from yt_exactly_once.local.tablets.tablet_chunks import copy_chunks
 
 if TYPE_CHECKING:
     import sqlite3
@@ -105,7 +106,14 @@ def drop_table(connection: sqlite3.Connection, node_id: str) -> None:
     connection.execute(f"DROP TABLE {quote(layout.sql_table)}")
     if layout.sorted:
         connection.execute(f"DROP TABLE {quote(layout.history_table)}")
-    for table in ("tablets", "dynamic_tables", "pending_appends", "row_locks", "retention"):
+    for table in (
+        "tablets",
+        "dynamic_tables",
+        "pending_appends",
+        "row_locks",
+        "retention",
+        "tablet_chunks",
+    ):
         connection.execute(f"DELETE FROM {table} WHERE node_id = ?", (node_id,))
 
 
@@ -128,6 +136,7 @@ def copy_table(connection: sqlite3.Connection, source_node_id: str, new_node_id:
     connection.execute(
         f"INSERT INTO {quote(copied.sql_table)} SELECT * FROM {quote(source.sql_table)}"
     )
+    new_ids = {tablet.tablet_id: new_tablet_id() for tablet in source.tablets}
     for tablet in source.tablets:
         connection.execute(
             "INSERT INTO tablets (node_id, tablet_index, tablet_id, state, pivot_key,"
@@ -135,8 +144,9 @@ def copy_table(connection: sqlite3.Connection, source_node_id: str, new_node_id:
             " SELECT ?, tablet_index, ?, 'unmounted', pivot_key, 0, total_rows, trimmed_rows,"
             " total_weight, trimmed_weight, last_write_ts FROM tablets"
             " WHERE node_id = ? AND tablet_index = ?",
-            (new_node_id, new_tablet_id(), source_node_id, tablet.index),
+            (new_node_id, new_ids[tablet.tablet_id], source_node_id, tablet.index),
         )
+    copy_chunks(connection, source, new_node_id, new_ids)
     touch_layout(connection, new_node_id)
 
 
