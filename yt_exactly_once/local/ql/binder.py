@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql import operators, syntax
 from yt_exactly_once.local.ql.arithmetic import RELATIONS
+from yt_exactly_once.local.ql.array_joins import logical_type
 from yt_exactly_once.local.ql.bound import (
     Aggregate,
     AggregateValue,
@@ -30,6 +31,7 @@ from yt_exactly_once.local.ql.casts import cast_function
 from yt_exactly_once.local.ql.functions.aggregates import AGGREGATES
 from yt_exactly_once.local.ql.functions.signatures import infer
 from yt_exactly_once.local.ql.functions.table import SCALARS
+from yt_exactly_once.local.ql.members import bind_member
 from yt_exactly_once.local.ql.naming import (
     column_name,
     expression_text,
@@ -174,6 +176,9 @@ class Binder:
         if column is None:
             name = reference_name(reference.name, reference.table)
             raise YtError(f'Undefined reference "{name}"')
+        if reference.path or reference.item is not None:
+            logical = logical_type(column, self._scope.sources)
+            return Untyped.fixed(bind_member(reference, column, logical, self._bind))
         return Untyped.fixed(column)
 
     @_node.register(syntax.Call)

@@ -6,7 +6,7 @@ saves work where it cannot.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,6 +35,25 @@ class Column:
     nullable: bool
     source: int
     name: str
+
+
+@dataclass(frozen=True)
+class Member:
+    """A part of a composite column.
+
+    Attributes:
+        base: the column.
+        path: fields of structs and indexes of tuples.
+        key: index of a list or key of a dict behind the path.
+        logical: type of the part.
+    """
+
+    type: Type
+    nullable: bool
+    base: Bound
+    path: tuple[str | int, ...]
+    key: Bound | None
+    logical: Any = field(compare=False)
 
 
 @dataclass(frozen=True)
@@ -126,7 +145,17 @@ class Match:
 
 
 Bound = (
-    Constant | Column | GroupKey | AggregateValue | Apply | Unary | Binary | InSet | Case | Match
+    Constant
+    | Column
+    | Member
+    | GroupKey
+    | AggregateValue
+    | Apply
+    | Unary
+    | Binary
+    | InSet
+    | Case
+    | Match
 )
 
 
@@ -136,6 +165,8 @@ def sources_of(bound: Bound) -> frozenset[int]:
         return frozenset((bound.source,))
     parts: list[Bound] = []
     match bound:
+        case Member(base=base, key=key):
+            parts += (base,) if key is None else (base, key)
         case Apply(arguments=arguments):
             parts += arguments
         case Unary(operand=operand):

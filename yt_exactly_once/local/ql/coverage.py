@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from yt_exactly_once.local.ql.array_joins import BoundArrayJoin
 from yt_exactly_once.local.ql.bound import Binary, sources_of
 from yt_exactly_once.local.ql.functions import udf
 from yt_exactly_once.local.ql.ranges import AFTER, KeyRange, KeyRanges
@@ -57,6 +58,8 @@ def check_tables(
     """
     check(query.main.layout, statement.ranges.merged)
     for number, join in enumerate(query.joins):
+        if isinstance(join, BoundArrayJoin):
+            continue
 
         def ranges(number: int = number, join: BoundJoin = join) -> Sequence[KeyRange]:
             return _joined(connection, query, statement, number, join)
@@ -79,7 +82,7 @@ def _joined(
     if join.key_equations and join.source.layout.sorted:
         earlier = {0, *(other.source.index for other in query.joins[:number])}
         wanted = [part for part in _conjuncts(query.where) if sources_of(part) <= earlier]
-        found = udf.execute(connection, statement.join_keys(number, wanted))
+        found = udf.execute(connection, statement.join_keys(number, join, wanted))
         merged.append([KeyRange(low, high, is_point=False) for low, high in found])
     if not merged:
         return KeyRanges(None, join.source).merged()

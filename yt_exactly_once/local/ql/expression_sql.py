@@ -7,11 +7,13 @@ division, documents. Operands are repeated only when that costs nothing.
 
 from __future__ import annotations
 
+import json
 import math
 from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.ql.arithmetic import RELATIONS
+from yt_exactly_once.local.ql.array_joins import ArraySource
 from yt_exactly_once.local.ql.bound import (
     AggregateValue,
     Apply,
@@ -23,6 +25,7 @@ from yt_exactly_once.local.ql.bound import (
     GroupKey,
     InSet,
     Match,
+    Member,
     Unary,
 )
 from yt_exactly_once.local.ql.functions import storage, udf
@@ -31,7 +34,7 @@ from yt_exactly_once.local.ql.value_types import Type
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.ql.scope import Source
+    from yt_exactly_once.local.ql.scope import AnySource
 
 _SIGN_MASK = (1 << 63) - 1
 _INT64_MIN = -(1 << 63)
@@ -68,7 +71,7 @@ class ExpressionSql:
         sources: the tables; columns are written with their SQL aliases, values of groups with `g`.
     """
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(self, sources: Sequence[AnySource]) -> None:
         self._sources = sources
 
     @singledispatchmethod
@@ -82,7 +85,19 @@ class ExpressionSql:
 
     @write.register(Column)
     def _column(self, node: Column) -> str:
-        return self._sources[node.source].sql_column(node.name)
+        source = self._sources[node.source]
+        if isinstance(source, ArraySource):
+            name = udf.part_name("item", node.type, (Type.ANY, Type.INT64))
+            return f"{name}({self.write(source.arrays[node.name])}, {source.position})"
+        return source.sql_column(node.name)
+
+    @write.register(Member)
+    def _member(self, node: Member) -> str:
+        keys = () if node.key is None else (node.key,)
+        kinds = (Type.ANY, Type.STRING, *(key.type for key in keys))
+        path = constant_sql(Type.STRING, json.dumps(node.path).encode())
+        arguments = ", ".join([self.write(node.base), path, *map(self.write, keys)])
+        return f"{udf.part_name('member', node.type, kinds)}({arguments})"
 
     @write.register(GroupKey)
     def _group_key(self, node: GroupKey) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from yt_exactly_once.local.ql import syntax
+    from yt_exactly_once.local.ql.array_joins import BoundArrayJoin
     from yt_exactly_once.local.ql.binder import Binder
     from yt_exactly_once.local.tablets.layout import TableLayout
 
@@ -101,13 +102,15 @@ def bind_join(
     return BoundJoin(source, join.is_left, tuple(equations), predicate, _text(join))
 
 
-def check_index_used(joins: Sequence[BoundJoin]) -> None:
+def check_index_used(joins: Sequence[BoundJoin | BoundArrayJoin]) -> None:
     """Refuse joins that would read the whole joined table.
 
     Raises:
         YtError: the key of a joined table does not occur in its join.
     """
     for join in joins:
+        if not isinstance(join, BoundJoin):
+            continue
         if not join.key_equations and not _key_is_computed(join):
             raise YtError(
                 "Foreign table key is not used in the join clause; "

@@ -7,7 +7,7 @@ becomes the tokens of its value, so a value can never be read as anything else t
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from lark import Token
 
@@ -52,6 +52,8 @@ _SYMBOLS = {
     "&": "AMPERSAND",
     "~": "TILDE",
     "#": "HASH",
+    "[": "LBRACKET",
+    "]": "RBRACKET",
 }
 
 _TOKEN = re.compile(
@@ -66,7 +68,7 @@ _TOKEN = re.compile(
   | (?P<string>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
   | (?P<backtick>`(?:[^`\\]|\\.)*`)
   | (?P<placeholder>\{[A-Za-z_][A-Za-z_0-9]*\})
-  | (?P<symbol><=|>=|!=|<>|<<|>>|\|\||[()*,<=>+\-/%.|&~\#])
+  | (?P<symbol><=|>=|!=|<>|<<|>>|\|\||[()*,<=>+\-/%.|&~\#\[\]])
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -89,6 +91,22 @@ BRACKET_SYNTAX_VERSION = 1
 
 _UINT64_END = 1 << 64
 _INT64_END = 1 << 63
+
+
+class DotNumber(float):
+    """A number with a point; `.5` may also be the index of a tuple element.
+
+    Attributes:
+        text: how it was written.
+    """
+
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        """Keep the text of a number."""
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
 
 
 def tokenize(text: str, placeholders: Mapping[str, Any], syntax_version: int) -> Iterator[Token]:
@@ -114,7 +132,7 @@ def tokenize(text: str, placeholders: Mapping[str, Any], syntax_version: int) ->
             position = end
             continue
         match = _TOKEN.match(text, position)
-        if match is None:
+        if match is None or (text[position] == "]" and syntax_version <= BRACKET_SYNTAX_VERSION):
             yield _token("FAILURE", text[position], position, position + 1)
             return
         end = match.end()
@@ -164,7 +182,7 @@ _READERS: dict[str, Callable[[str], tuple[str, Any]]] = {
     "pair": lambda text: ("_".join(text.upper().split()), text),
     "word": _read_word,
     "uint": lambda text: ("UINT64", _integer(text[:-1])),
-    "double": lambda text: ("DOUBLE", float(text)),
+    "double": lambda text: ("DOUBLE", DotNumber(text)),
     "int": lambda text: ("INT64", _signed(_integer(text))),
     "string": lambda text: ("STRING", unescape(text)),
     "backtick": lambda text: ("IDENTIFIER", unescape(text).decode(errors="surrogateescape")),

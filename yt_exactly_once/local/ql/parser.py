@@ -56,11 +56,12 @@ _TOKEN_NAMES = {
     "COMMA": "`,`",
     "DOT": "`.`",
     "HASH": "`#`",
+    "LBRACKET": "`[`",
+    "RBRACKET": "`]`",
 } | {name: f"`{symbol}`" for name, symbol in _OPERATORS.items()}
 _UNSUPPORTED = {
     "WITH_INDEX": "WITH INDEX",
     "WITH_HINT": "WITH HINT",
-    "ARRAY": "ARRAY JOIN",
     "UNNEST": "UNNEST",
 }
 _MAX_EXPECTED = 4
@@ -210,7 +211,11 @@ class _Builder(Transformer[Token, Any]):
         select, table, joins, where, group_by, order_by, offset, limit = _without_tokens(parts)
         roots: list[Expression] = [*(select or ()), *(where or ())]
         for join in joins:
-            roots += [*join.left, *join.right, *(join.predicate or ())]
+            if isinstance(join, syntax.ArrayJoin):
+                roots += [alias.expression for alias in join.arrays]
+            else:
+                roots += [*join.left, *join.right]
+            roots += join.predicate or ()
         if group_by is not None:
             roots += [*group_by.keys, *(group_by.having or ())]
         for item in order_by:
@@ -246,8 +251,17 @@ class _Builder(Transformer[Token, Any]):
     def no(self) -> bool:
         return False
 
-    def joins(self, *joins: syntax.Join) -> tuple[syntax.Join, ...]:
+    def joins(
+        self, *joins: syntax.Join | syntax.ArrayJoin
+    ) -> tuple[syntax.Join | syntax.ArrayJoin, ...]:
         return joins
+
+    def array_join(self, is_left: bool, *parts: Any) -> syntax.ArrayJoin:
+        arrays, predicate = _without_tokens(parts)
+        return syntax.ArrayJoin(is_left, arrays, predicate)
+
+    def arrays(self, *parts: Any) -> tuple[syntax.Alias, ...]:
+        return tuple(alias for (alias,) in _without_tokens(parts))
 
     def join_using(self, is_left: bool, *parts: Any) -> syntax.Join:
         table, references, predicate = _without_tokens(parts)
@@ -401,6 +415,30 @@ class _Builder(Transformer[Token, Any]):
     def reference(self, *tokens: Token) -> syntax.Reference:
         table = tokens[0].value if len(tokens) > 1 else None
         return syntax.Reference(tokens[-1].value, table)
+
+    def member_reference(self, *parts: Any) -> syntax.Reference:
+        table, _, name, path = parts
+        return syntax.Reference(name.value, table.value, path)
+
+    def item_reference(self, *parts: Any) -> syntax.Reference:
+        table, _, name, item = parts
+        return syntax.Reference(name.value, table.value, (), item)
+
+    def member_item_reference(self, *parts: Any) -> syntax.Reference:
+        table, _, name, path, item = parts
+        return syntax.Reference(name.value, table.value, path, item)
+
+    def members(self, *steps: str | int) -> tuple[str | int, ...]:
+        return steps
+
+    def member_name(self, _dot: Token, name: Token) -> str:
+        return str(name.value)
+
+    def member_index(self, number: Token) -> int:
+        digits = number.value.text.removeprefix(".")
+        if not digits.isdigit():
+            raise YtError(f'Expected the index of a tuple element, got "{number.value.text}"')
+        return int(digits)
 
     def literal(self, token: Token) -> Literal:
         match token.type:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.ql import syntax
+from yt_exactly_once.local.ql.array_joins import BoundArrayJoin, bind_array_join
 from yt_exactly_once.local.ql.binder import Binder, Group
 from yt_exactly_once.local.ql.bound import Aggregate, AggregateValue, Bound, Column, GroupKey
 from yt_exactly_once.local.ql.joins import BoundJoin, bind_join
@@ -20,7 +22,6 @@ from yt_exactly_once.local.ql.syntax import Reference, Totals
 from yt_exactly_once.local.ql.value_types import COMPARABLE
 
 if TYPE_CHECKING:
-    from yt_exactly_once.local.ql import syntax
     from yt_exactly_once.local.tablets.layout import TableLayout
 
 Resolve = Callable[[str], "TableLayout"]
@@ -51,7 +52,7 @@ class BoundQuery:
 
     Attributes:
         main: the table after FROM.
-        joins: joined tables in order.
+        joins: joined tables and lists in order.
         where: condition on rows.
         group_keys: values that make a group; None without GROUP BY.
         aggregates: what is computed per group.
@@ -64,7 +65,7 @@ class BoundQuery:
     """
 
     main: Source
-    joins: tuple[BoundJoin, ...]
+    joins: tuple[BoundJoin | BoundArrayJoin, ...]
     where: Bound | None
     group_keys: tuple[Bound, ...] | None
     aggregates: tuple[Aggregate, ...]
@@ -97,10 +98,15 @@ def bind_query(query: syntax.Query, resolve: Resolve, *, canonical_nulls: bool) 
     binder = Binder(scope, query.aliases, canonical_nulls=canonical_nulls)
     main = Source(0, resolve(query.table.path), query.table.alias)
     scope.add(main)
-    joins = []
+    joins: list[BoundJoin | BoundArrayJoin] = []
     for index, join in enumerate(query.joins, start=1):
         foreign_scope = Scope()
         foreign_binder = Binder(foreign_scope, query.aliases, canonical_nulls=canonical_nulls)
+        if isinstance(join, syntax.ArrayJoin):
+            unrolled = bind_array_join(join, index, binder, foreign_binder, scope, foreign_scope)
+            joins.append(unrolled)
+            scope.add(unrolled.source)
+            continue
         bound = bind_join(
             join, index, resolve(join.table.path), binder, foreign_binder, scope, foreign_scope
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.ql.array_joins import ArraySource, logical_type
 from yt_exactly_once.local.ql.bound import Column
 from yt_exactly_once.local.ql.naming import reference_name
 from yt_exactly_once.local.ql.value_types import Type, of_column
@@ -63,6 +64,10 @@ class Source:
         """Columns that form the key of the table, or the position in an ordered one."""
         return self.layout.key_columns if self.layout.sorted else POSITION_COLUMNS
 
+    def schema_column(self, name: str) -> SchemaColumn | None:
+        """Return how a column is declared."""
+        return self._by_name.get(name)
+
     @property
     def sql_alias(self) -> str:
         """Name of the table inside the SQL statement."""
@@ -77,25 +82,21 @@ class Source:
         nullable = self.optional or not found.required or kind is Type.NULL
         return Column(kind, nullable, self.index, name)
 
-    def is_simple(self, name: str) -> bool:
-        """Tell whether a column has a type of the first generation, possibly optional."""
-        logical = self._by_name[name].type_v3
-        if isinstance(logical, dict) and logical["type_name"] == "optional":
-            logical = logical["item"]
-        return isinstance(logical, str)
-
     def sql_column(self, name: str) -> str:
         """Return the SQL of a column."""
         return f"{self.sql_alias}.{self.layout.sql_column(name)}"
+
+
+AnySource = Source | ArraySource
 
 
 class Scope:
     """The tables that are visible to an expression."""
 
     def __init__(self) -> None:
-        self.sources: list[Source] = []
+        self.sources: list[AnySource] = []
 
-    def add(self, source: Source) -> None:
+    def add(self, source: AnySource) -> None:
         """Make one more table visible."""
         self.sources.append(source)
 
@@ -120,9 +121,8 @@ class Scope:
         return found
 
     def is_simple(self, column: Column) -> bool:
-        """Tell whether a resolved column has a simple type, see `Source.is_simple`."""
-        return any(
-            source.is_simple(column.name)
-            for source in self.sources
-            if source.index == column.source
-        )
+        """Tell whether a resolved column has a type of the first generation, possibly optional."""
+        logical = logical_type(column, self.sources)
+        if isinstance(logical, dict) and logical["type_name"] == "optional":
+            logical = logical["item"]
+        return isinstance(logical, str)

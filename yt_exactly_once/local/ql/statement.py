@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from yt_exactly_once.local.ql.array_joins import BoundArrayJoin
 from yt_exactly_once.local.ql.bound import Constant
 from yt_exactly_once.local.ql.expression_sql import ExpressionSql
 from yt_exactly_once.local.ql.functions import udf
@@ -70,21 +71,22 @@ class Statement:
         outputs = ", ".join(self._rows.write(output.bound) for output in query.outputs)
         tail = self._tail()
         if query.group_keys is None:
-            order = self._order(_position(query.main))
+            order = self._order(self._positions())
             return f"SELECT {outputs} {self._from_where()} {order} {tail}"
         having = "" if query.having is None else f" WHERE {self._rows.write(query.having)}"
         return (
             f"SELECT {outputs} FROM ({self._groups()}) AS g{having} {self._order(['g.p'])} {tail}"
         )
 
-    def join_keys(self, number: int, conditions: Sequence[Bound]) -> str:
+    def join_keys(self, number: int, join: BoundJoin, conditions: Sequence[Bound]) -> str:
         """Return the statement for the key ranges that a join looks into.
 
         Args:
-            number: of the join; the tables before it make the keys.
+            number: how many joins come before it.
+            join: the join.
             conditions: what holds for those tables.
         """
-        own = [equation[0] for equation in self._query.joins[number].key_equations]
+        own = [equation[0] for equation in join.key_equations]
         types = [bound.type for bound in own]
         arguments = ", ".join(self._rows.write(bound) for bound in own)
         joins = "".join(self._join(join) for join in self._query.joins[:number])
@@ -173,7 +175,20 @@ class Statement:
         source = f"{self._access.driver}{main.layout.sql_source} AS {main.sql_alias}"
         return f"{source}{_where(self._access.conditions)}"
 
-    def _join(self, join: BoundJoin) -> str:
+    def _positions(self) -> list[str]:
+        """Return what orders the rows: the main table, and items of lists in their order."""
+        found = _position(self._query.main)
+        if any(isinstance(join, BoundArrayJoin) for join in self._query.joins):
+            for join in self._query.joins:
+                if isinstance(join, BoundArrayJoin):
+                    found.append(join.source.position)
+                else:
+                    found += _position(join.source)
+        return found
+
+    def _join(self, join: BoundJoin | BoundArrayJoin) -> str:
+        if isinstance(join, BoundArrayJoin):
+            return self._array_join(join)
         source = join.source
         conditions = _key_conditions(join, self._rows)
         keyed = join.key_equations if source.layout.sorted else ()
@@ -186,6 +201,12 @@ class Statement:
         kind = "LEFT JOIN" if join.is_left else "CROSS JOIN"
         table = f"{source.layout.sql_source} AS {source.sql_alias}"
         return f" {kind} {table} ON {' AND '.join(conditions) or '1'}"
+
+    def _array_join(self, join: BoundArrayJoin) -> str:
+        lists = ", ".join(map(self._rows.write, join.source.arrays.values()))
+        kind = "LEFT JOIN" if join.is_left else "CROSS JOIN"
+        condition = "1" if join.predicate is None else self._rows.write(join.predicate)
+        return f" {kind} json_each(yt_indexes({lists})) AS {join.source.sql_alias} ON {condition}"
 
     def _order(self, position: Sequence[str]) -> str:
         items = [item for item in self._query.order_by if not isinstance(item.bound, Constant)]

@@ -25,10 +25,19 @@ class Literal:
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """A column or an alias, possibly qualified by the alias of a table."""
+    """A column or an alias, possibly qualified by the alias of a table.
+
+    Attributes:
+        name: of the column.
+        table: alias of its table.
+        path: fields and indexes of nested structs and tuples.
+        item: what stands in brackets after them, for an item of a list or dict.
+    """
 
     name: str
     table: str | None = None
+    path: tuple[str | int, ...] = ()
+    item: Expressions | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +145,15 @@ class Join:
     predicate: Expressions | None
 
 
+@dataclass(frozen=True, eq=False)
+class ArrayJoin:
+    """One ARRAY JOIN: lists with the names of the columns that their items become."""
+
+    is_left: bool
+    arrays: tuple[Alias, ...]
+    predicate: Expressions | None
+
+
 class Totals(Enum):
     """Whether, and from which groups, a row of totals is added."""
 
@@ -172,7 +190,7 @@ class Query:
 
     select: Expressions | None
     table: Table
-    joins: tuple[Join, ...]
+    joins: tuple[Join | ArrayJoin, ...]
     where: Expressions | None
     group_by: GroupBy | None
     order_by: tuple[OrderItem, ...]
@@ -185,6 +203,11 @@ class Query:
 def children(_expression: Expression) -> Expressions:
     """Return the direct subexpressions, constants excluded."""
     return ()
+
+
+@children.register(Reference)
+def _(expression: Reference) -> Expressions:
+    return expression.item or ()
 
 
 @children.register(Alias)

@@ -7,6 +7,7 @@ could still be given, and the smallest one wins when nothing outside decides.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any
 
 from yt_exactly_once.local.tablets import types as column_types
 
@@ -66,6 +67,11 @@ def describe(types: TypeSet) -> str:
     if len(types) == 1:
         return min(types).title
     return f"one of {{{', '.join(kind.title for kind in sorted(types))}}}"
+
+
+def of_logical(logical: Any) -> Type:
+    """Return the type of values of a logical type."""
+    return of_column(column_types.to_v1(logical)[0])
 
 
 def of_column(wire_type: str) -> Type:

@@ -7,6 +7,7 @@ One entry per function: name, signature, and SQL or Python. Entries follow
 from __future__ import annotations
 
 import math
+import time
 from typing import TYPE_CHECKING, Any
 
 from yt import yson
@@ -141,6 +142,11 @@ def _greatest(_types: Sequence[Type], *values: Any) -> Any:
     return max(values)
 
 
+def _sleep(_types: Sequence[Type], milliseconds: int) -> int:
+    time.sleep(max(milliseconds, 0) / 1000)
+    return milliseconds
+
+
 FUNCTIONS = (
     Function("if", (Type.BOOLEAN, "value", "value"), "value", sql=_if),
     Function(
@@ -216,6 +222,7 @@ FUNCTIONS = (
         null_if_any_null=False,
         never_null=True,
     ),
+    Function("sleep", (Type.INT64,), Type.INT64, python=_sleep),
     Function(
         "farm_hash",
         (),

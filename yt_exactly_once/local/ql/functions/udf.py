@@ -3,8 +3,9 @@
 Owns the bridge. The name of an SQL function tells what it is and the types of its arguments as one letter
 each: `yt_call_<function>_<codes>` is a scalar function, `yt_op_<operator>_<code>` an operator,
 `yt_is_<relation>_<codes>` a comparison (`yt_was_` where null gives null), `yt_key_<codes>` an encoded key
-(`yt_after_` its end); a few helpers have fixed names. SQLite itself says which function a statement lacks,
-so nothing has to be remembered per connection.
+(`yt_after_` its end), `yt_item_<type>_<codes>` or `yt_member_…` a part of a composite value; a few helpers
+have fixed names. SQLite itself says which function a statement lacks, so nothing has to be remembered per
+connection.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql import arithmetic
-from yt_exactly_once.local.ql.functions import aggregates, comparison, storage, strings
+from yt_exactly_once.local.ql.functions import aggregates, comparison, composites, storage, strings
 from yt_exactly_once.local.ql.functions.general import runtime_error
 from yt_exactly_once.local.ql.functions.table import SCALARS
 from yt_exactly_once.local.ql.ranges import AFTER
@@ -48,7 +49,7 @@ _OPERATORS = {name: symbol for symbol, name in OPERATOR_NAMES.items()}
 _RELATIONS = {name: symbol for symbol, name in RELATION_NAMES.items()}
 _LACKING = re.compile(r"no such function: (yt_\w+)")
 _TOO_DEEP = "parser stack overflow"
-_SHAPE = re.compile(r"yt_(call|op|is|was|key|after|array_agg)(?:_(\w+))?_([a-z]*)\Z")
+_SHAPE = re.compile(r"yt_(call|op|is|was|key|after|array_agg|item|member)(?:_(\w+))?_([a-z]*)\Z")
 
 _failure = threading.local()
 
@@ -118,6 +119,11 @@ def relation_name(symbol: str, types: Sequence[Type], *, null_safe: bool) -> str
 def key_name(types: Sequence[Type], *, after: bool = False) -> str:
     """Return the SQL name of the encoder of a key prefix, or of what comes after all such keys."""
     return f"yt_{'after' if after else 'key'}_{_codes(types)}"
+
+
+def part_name(family: str, result: Type, types: Sequence[Type]) -> str:
+    """Return the SQL name of the access to a part of a composite value."""
+    return f"yt_{family}_{result.title}_{_codes(types)}"
 
 
 def _codes(types: Sequence[Type]) -> str:
@@ -197,6 +203,8 @@ _FAMILIES: dict[str, Callable[[Any, Sequence[Type]], Callable[..., Any]]] = {
     "was": _nulling_relation,
     "key": _key,
     "after": _after,
+    "item": composites.item,
+    "member": composites.member,
 }
 
 
@@ -232,6 +240,7 @@ def _like(operator: str, text: Any, pattern: Any, *escape: Any) -> int | None:
 
 _HELPERS: dict[str, tuple[int, Callable[..., Any]]] = {
     "yt_flip": (1, storage.flip),
+    "yt_indexes": (-1, composites.indexes),
     "yt_like": (-1, _like),
     "yt_order_double": (1, comparison.order_double),
     "yt_order_document": (1, comparison.order_document),
