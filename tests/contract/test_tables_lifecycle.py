@@ -7,6 +7,11 @@ from yt.wrapper import YtResponseError
 
 KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
 VALUE = {"name": "v", "type": "string"}
+HASH = {**KEY, "name": "h"}
+
+
+def struct(*names):
+    return {"type_name": "struct", "members": [{"name": n, "type": "int64"} for n in names]}
 
 
 def create(client, path, schema=(KEY, VALUE), mount=True, **attributes):
@@ -56,9 +61,21 @@ def test_new_table_is_unmounted_and_describes_itself(client, tmp):
         ([{"name": "$timestamp", "type": "int64"}], "Invalid type of column"),
         ([KEY, {"name": "$timestamp", "type": "uint64"}], "is not allowed here"),
         ([{**KEY, "type": "any"}, VALUE], "cannot have key column of type"),
-        ([{**KEY, "aggregate": "sum"}, VALUE], "Key column cannot be aggregated"),
-        ([{**VALUE, "aggregate": "median"}], "Invalid aggregate function"),
+        ([{**KEY, "aggregate": "sum"}, VALUE], 'Key column "k" cannot be aggregated'),
+        ([{**VALUE, "aggregate": "median"}], 'Unknown aggregate function "median"'),
+        ([KEY, {**VALUE, "aggregate": "avg"}], 'Unknown aggregate function "avg"'),
+        ([KEY, {**VALUE, "aggregate": "sum"}], "Argument type mismatch in aggregate function"),
+        ([KEY, {"name": "v", "type": "any", "aggregate": "max"}], "Argument type mismatch"),
+        ([KEY, {"name": "v", "type": "int32", "aggregate": "sum"}], "forbidden to have logical"),
         ([{**KEY, "sort_order": "descending"}, VALUE], "Descending sort order"),
+        ([HASH | {"expression": "nope(k)"}, KEY, VALUE], 'Undefined function "nope"'),
+        ([HASH | {"expression": "k +"}, KEY, VALUE], "Error while parsing query: syntax error"),
+        ([HASH | {"expression": "z"}, KEY, VALUE], 'Undefined reference "z"'),
+        ([HASH | {"expression": "uint64(k)"}, KEY, VALUE], 'declared type is "int64" but'),
+        ([HASH | {"expression": "length(v)"}, KEY, VALUE], 'depends on a non-key column "v"'),
+        ([HASH | {"expression": "h"}, KEY, VALUE], 'depends on computed column "h"'),
+        ([KEY, {"name": "v", "type_v3": struct("a", "a")}], 'field name "a" is used twice'),
+        ([KEY, {"name": "v", "type_v3": struct("")}], "Name of struct field #0 is empty"),
     ],
 )
 def test_schema_against_the_rules_is_refused(client, tmp, schema, message):
@@ -459,6 +476,24 @@ def test_trimmed_chunk_of_an_ordered_table_disappears(client, tmp):
     for trimmed, chunks in ((1, 2), (2, 1), (3, 1), (4, 0)):
         client.trim_rows(path, 0, trimmed)
         assert client.get(f"{path}/@chunk_count") == chunks
+
+
+def test_statistics_and_mount_config_are_there_from_the_start(client, tmp):
+    """Tools read sizes from three places, and set one mount option without knowing of others."""
+    path = create(client, f"{tmp}/t")
+    client.insert_rows(path, [{"k": 1, "v": "a"}])
+    client.freeze_table(path, sync=True)
+    statistics = client.get(f"{path}/@tablet_statistics")
+    assert statistics["tablet_count_per_memory_mode"]["none"] == statistics["tablet_count"] == 1
+    assert statistics["overlapping_store_count"] == statistics["store_count"] == 1
+    for name in ("chunk_count", "uncompressed_data_size", "compressed_data_size"):
+        assert statistics[name] == client.get(f"{path}/@{name}")
+    usage = client.get(f"{path}/@resource_usage")
+    for name in ("chunk_count", "tablet_count", "disk_space", "disk_space_per_medium"):
+        assert statistics[name] == usage[name]
+    assert client.get(f"{path}/@mount_config") == {}
+    client.set(f"{path}/@mount_config/enable_lookup_hash_table", True)
+    assert client.get(f"{path}/@mount_config") == {"enable_lookup_hash_table": True}
 
 
 def test_tablet_is_in_a_cell_that_exists(client, tmp):

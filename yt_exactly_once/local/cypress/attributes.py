@@ -317,12 +317,21 @@ def _describe_lock(lock: locks.Lock) -> dict[str, Any]:
 
 
 def _resource_usage(view: View, node: Node) -> dict[str, Any]:
-    size = 0
-    count = 0
-    if node.type in {"file", "table"}:
+    size, count, tablets = 0, 0, 0
+    if node.type == "table" and node.attributes.get("dynamic"):
+        statistics = hooks.table_attributes(view.connection, node)["tablet_statistics"]()
+        size, count = statistics["disk_space"], statistics["chunk_count"]
+        tablets = statistics["tablet_count"]
+    elif node.type in {"file", "table"}:
         listed = chunks.chunks(view, node.id)
         size, count = sum(chunk.size for chunk in listed), len(listed)
-    return {"node_count": 1, "chunk_count": count, "disk_space": size, "tablet_count": 0}
+    return {
+        "node_count": 1,
+        "chunk_count": count,
+        "disk_space": size,
+        "disk_space_per_medium": {"default": size} if size else {},
+        "tablet_count": tablets,
+    }
 
 
 def _is_broken(view: View, node: Node) -> bool:

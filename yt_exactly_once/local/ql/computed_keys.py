@@ -6,12 +6,10 @@ them through division and modulo: such a query reads more than it has to.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.ql import syntax
-from yt_exactly_once.local.ql.parser import parse
+from yt_exactly_once.local.ql.expressions import references
 from yt_exactly_once.local.tablets.computed import fill
 from yt_exactly_once.local.tablets.keys import decode_first, encode_prefix
 
@@ -32,7 +30,7 @@ def infer(source: Source, points: Sequence[dict[int, bytes]]) -> list[dict[int, 
     columns = source.key_columns
     numbers = {column.name: number for number, column in enumerate(columns)}
     wanted = {
-        number: {numbers[name] for name in _references(column.expression)}
+        number: {numbers[name] for name in references(column.expression)}
         for number, column in enumerate(columns)
         if column.expression is not None
     }
@@ -56,16 +54,3 @@ def infer(source: Source, points: Sequence[dict[int, bytes]]) -> list[dict[int, 
         }
         for index, determined in enumerate(known)
     ]
-
-
-@cache
-def _references(expression: str) -> frozenset[str]:
-    query = parse(f"({expression}) from [t]")
-    pending = list(query.select or ())
-    names = set()
-    while pending:
-        found = pending.pop()
-        pending.extend(syntax.children(found))
-        if isinstance(found, syntax.Reference):
-            names.add(found.name)
-    return frozenset(names)

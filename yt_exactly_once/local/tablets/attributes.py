@@ -29,6 +29,7 @@ Attributes = dict[str, "Callable[[], Any]"]
 _DEFAULTS: dict[str, Any] = {
     "atomicity": "full",
     "in_memory_mode": "none",
+    "mount_config": {},
     "optimize_for": "lookup",
     "tablet_balancer_config": {"enable_auto_reshard": True, "enable_auto_tablet_move": True},
     "tablet_cell_bundle": "default",
@@ -60,7 +61,9 @@ def table_attributes(connection: sqlite3.Connection, node: Node) -> Attributes:
         "data_weight": lambda: data_weight(connection, layout),
         "uncompressed_data_size": lambda: data_weight(connection, layout),
         "compressed_data_size": lambda: data_weight(connection, layout),
-        "tablet_statistics": lambda: _statistics(connection, layout),
+        "tablet_statistics": lambda: _statistics(
+            connection, layout, str(node.attributes.get("in_memory_mode", "none"))
+        ),
         "tablet_error_count": lambda: 0,
     }
     for name, default in _DEFAULTS.items():
@@ -129,11 +132,22 @@ def tablets(connection: sqlite3.Connection, layout: TableLayout) -> list[dict[st
     return result
 
 
-def _statistics(connection: sqlite3.Connection, layout: TableLayout) -> dict[str, Any]:
+def _statistics(
+    connection: sqlite3.Connection, layout: TableLayout, in_memory_mode: str
+) -> dict[str, Any]:
     weight = data_weight(connection, layout)
+    chunks = len(chunk_ids(connection, layout))
     return {
         "tablet_count": layout.tablet_count,
+        "tablet_count_per_memory_mode": {
+            mode: layout.tablet_count if mode == in_memory_mode else 0
+            for mode in ("none", "compressed", "uncompressed")
+        },
+        "disk_space": weight,
+        "disk_space_per_medium": {"default": weight},
+        "store_count": chunks,
+        "overlapping_store_count": chunks,
         "uncompressed_data_size": weight,
         "compressed_data_size": weight,
-        "chunk_count": len(chunk_ids(connection, layout)),
+        "chunk_count": chunks,
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.tablets.columns import encode_column
 from yt_exactly_once.local.tablets.layout import TableLayout, quote
 from yt_exactly_once.local.tablets.schema import TableSchema
@@ -17,6 +18,40 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.tablets.schema import Column
 
 _PATH = "//computed"
+
+
+def check(schema: TableSchema) -> None:
+    """Check the expressions of computed columns.
+
+    Raises:
+        YtError: an expression does not parse, has another type than its column, or needs a column that
+            is not known before the row is written.
+    """
+    wanted = [column for column in schema.columns if column.expression is not None]
+    if not wanted:
+        return
+    from yt_exactly_once.local.ql import expressions  # noqa: PLC0415
+
+    names = tuple(f"c{index}" for index in range(len(schema.columns)))
+    plain = TableSchema(tuple(map(_as_value, schema.columns)))
+    table = TableLayout("computed", _PATH, plain, names, ())
+    for column in wanted:
+        actual, references = expressions.describe(str(column.expression), table)
+        declared = expressions.wire_type(column)
+        if actual != declared:
+            raise YtError(
+                f'Computed column "{column.name}" type mismatch: declared type is "{declared}" '
+                f'but expression type is "{actual}"'
+            )
+        for other in schema.columns:
+            if other.name in references and not other.is_key:
+                raise YtError(
+                    f'Computed column "{column.name}" depends on a non-key column "{other.name}"'
+                )
+            if other.name in references and other.expression is not None:
+                raise YtError(
+                    f'Computed column "{column.name}" depends on computed column "{other.name}"'
+                )
 
 
 def fill(layout: TableLayout, given: dict[str, list[Any]], count: int) -> dict[str, list[Any]]:

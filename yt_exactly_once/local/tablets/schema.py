@@ -23,7 +23,16 @@ MAX_COLUMN_NAME_LENGTH = 256
 MAX_KEY_COLUMNS = 128
 MAX_LOCK_GROUPS = 32
 
-_AGGREGATES = frozenset(("sum", "min", "max", "first", "xdelta", "dict_sum"))
+_NUMERIC = ("int64", "uint64", "double")
+_PHYSICAL = (*_NUMERIC, "boolean", "string", "any")
+_AGGREGATES = {
+    "sum": _NUMERIC,
+    **dict.fromkeys(("min", "max"), (*_NUMERIC, "boolean", "string")),
+    "first": _PHYSICAL,
+    "dict_sum": ("any",),
+}
+"""Types that each aggregate function takes."""
+
 _UNSUPPORTED_AGGREGATES = frozenset(("xdelta",))
 _SYSTEM_COLUMNS = {
     True: {"$empty": "int64", "$ttl": "uint64"},
@@ -290,13 +299,27 @@ def _validate_roles(column: Column) -> None:
         raise YtError("Non-key column cannot be computed in materializable way")
     if column.expression and column.required:
         raise YtError("Computed column cannot be required")
-    if column.aggregate and column.is_key:
-        raise YtError("Key column cannot be aggregated")
-    if column.aggregate and column.aggregate not in _AGGREGATES:
-        raise YtError(f'Invalid aggregate function "{column.aggregate}"')
-    if column.aggregate in _UNSUPPORTED_AGGREGATES:
+    if column.aggregate:
+        _validate_aggregate(column, column.aggregate)
+
+
+def _validate_aggregate(column: Column, function: str) -> None:
+    if column.is_key:
+        raise YtError(f'Key column "{column.name}" cannot be aggregated')
+    if column.wire_type not in _PHYSICAL or types.is_composite(column.type_v3):
         raise YtError(
-            f'Aggregate function "{column.aggregate}" is not supported by the embedded cluster'
+            f'Aggregated column "{column.name}" is forbidden to have logical type '
+            f'"{types.describe(column.type_v3)}"'
+        )
+    if function in _UNSUPPORTED_AGGREGATES:
+        raise YtError(f'Aggregate function "{function}" is not supported by the embedded cluster')
+    expected = _AGGREGATES.get(function)
+    if expected is None:
+        raise YtError(f'Unknown aggregate function "{function}" at column "{column.name}"')
+    if column.wire_type not in expected:
+        raise YtError(
+            f'Argument type mismatch in aggregate function "{function}" from column '
+            f'"{column.name}": expected one of "{", ".join(expected)}", got "{column.wire_type}"'
         )
 
 

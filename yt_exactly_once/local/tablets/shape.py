@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.tablets import types
+from yt_exactly_once.local.tablets import computed, types
 from yt_exactly_once.local.tablets.keys import NULL_KEY
 from yt_exactly_once.local.tablets.layout import TableLayout, quote, save_layout, touch_layout
 from yt_exactly_once.local.tablets.schema import parse_schema, validate_dynamic
@@ -102,6 +102,7 @@ def alter(connection: sqlite3.Connection, layout: TableLayout, raw_schema: Any) 
     """
     check_unmounted(layout, "Cannot change table schema")
     schema = validate_dynamic(parse_schema(raw_schema))
+    computed.check(schema)
     _check_compatible(layout.schema, schema)
     known = dict(zip((c.name for c in layout.columns), layout.sql_names, strict=True))
     names = sql_names(schema, known)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.tablets import settings
+from yt_exactly_once.local.tablets import computed, settings
 from yt_exactly_once.local.tablets.attributes import table_attributes
 from yt_exactly_once.local.tablets.layout import (
     find_layout,
@@ -86,6 +86,7 @@ def create_table(
         raise YtError('"schema" is mandatory for dynamic tables')
     schema = service if raw is None and service is not None else parse_schema(raw)
     schema = validate_dynamic(schema)
+    computed.check(schema)
     kept = {name: value for name, value in attributes.items() if name not in _SHAPE_ATTRIBUTES}
     for name, value in kept.items():
         settings.check_value(name, value, is_sorted=schema.is_sorted)

@@ -151,12 +151,17 @@ def _parse_decimal(fields: dict[str, Any]) -> LogicalType:
 
 def _parse_members(name: str, fields: dict[str, Any]) -> LogicalType:
     if "members" in fields and name != "tuple":
-        members = []
+        members: list[dict[str, Any]] = []
         for raw in fields["members"]:
             member = {text(key): value for key, value in raw.items()}
+            given = text(_required(member, "name", name))
+            if not given:
+                raise YtError(f"Name of {name} field #{len(members)} is empty")
+            if any(known["name"] == given for known in members):
+                raise YtError(f'{name.capitalize()} field name "{given}" is used twice')
             members.append(
                 {
-                    "name": text(_required(member, "name", name)),
+                    "name": given,
                     "type": parse_type_v3(_required(member, "type", name)),
                 }
             )
