@@ -37,13 +37,11 @@ class _ReadsOrderedTable(Exception):  # noqa: N818 - a signal, not a failure
     output_type="tabular",
     heavy=True,
     partial="query statistics tell how long the query took and what was returned, not what was"
-    " read; no UDFs, no subqueries, no secondary indexes or hints, no timestamp columns",
+    " read; no UDFs, no subqueries, no secondary indexes or hints; timestamp columns are those of rows",
 )
 def select_rows(context: Context) -> Rows:
     """Run a query; a table that is younger than the transaction is not found."""
     arguments.text(context.parameters.get("query"), "query")
-    if wants_timestamps(context.parameters):
-        raise YtError("The embedded cluster has timestamp columns in lookup_rows only")
     apply_due(context.proxy.store)
     try:
         with reading(context) as connection:
@@ -88,6 +86,7 @@ def _execute(context: Context, connection: sqlite3.Connection, *, snapshot: bool
         fail_on_incomplete_result=arguments.flag(parameters, "fail_on_incomplete_result", True),
         allow_full_scan=arguments.flag(parameters, "allow_full_scan", True),
         allow_join_without_index=arguments.flag(parameters, "allow_join_without_index"),
+        with_timestamps=wants_timestamps(parameters),
         use_canonical_null_relations=arguments.flag(parameters, "use_canonical_null_relations"),
         syntax_version=arguments.integer(parameters, "syntax_version", 1),
     )

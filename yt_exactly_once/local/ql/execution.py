@@ -63,6 +63,7 @@ def execute(
     allow_full_scan: bool = True,
     allow_join_without_index: bool = False,
     use_canonical_null_relations: bool = False,
+    with_timestamps: bool = False,
     syntax_version: int = 1,
 ) -> Answer:
     """Run a query.
@@ -79,6 +80,7 @@ def execute(
         allow_full_scan: whether a query may ignore the key of the table.
         allow_join_without_index: whether a join may ignore the key of the joined table.
         use_canonical_null_relations: whether a comparison with null is null.
+        with_timestamps: whether sorted tables have a column `$timestamp:x` for every value column `x`.
         syntax_version: from 2 on only backticks quote identifiers.
 
     Raises:
@@ -89,7 +91,12 @@ def execute(
         _limit("output", output_row_limit),
     )
     syntax = parse(query, placeholders, syntax_version)
-    bound = bind_query(syntax, resolve, canonical_nulls=use_canonical_null_relations)
+    bound = bind_query(
+        syntax,
+        resolve,
+        canonical_nulls=use_canonical_null_relations,
+        stamped=with_timestamps,
+    )
     if not allow_join_without_index:
         check_index_used(bound.joins)
     ranges = KeyRanges(bound.where, bound.main)

@@ -1,6 +1,6 @@
 """From query text to a syntax tree.
 
-Owns the parse and the texts of syntax errors. It resolves no names and knows no tables; the only checks
+Owns the parse. It resolves no names and knows no tables; the only checks
 are the ones the server's grammar makes itself (`yt/yt/library/query/base/parser.ypp`).
 """
 
@@ -19,53 +19,11 @@ from yt_exactly_once.local.ql import syntax
 from yt_exactly_once.local.ql.lexer import tokenize
 from yt_exactly_once.local.ql.naming import expressions_text
 from yt_exactly_once.local.ql.syntax import Constants, Expression, Expressions, Literal
+from yt_exactly_once.local.ql.syntax_errors import OPERATORS, syntax_error
 from yt_exactly_once.local.ql.value_types import Type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-
-_OPERATORS = {
-    "PLUS": "+",
-    "MINUS": "-",
-    "TILDE": "~",
-    "STAR": "*",
-    "SLASH": "/",
-    "PERCENT": "%",
-    "SHIFT_LEFT": "<<",
-    "SHIFT_RIGHT": ">>",
-    "BAR": "|",
-    "AMPERSAND": "&",
-    "CONCATENATE": "||",
-    "EQUAL": "=",
-    "NOT_EQUAL": "!=",
-    "LESS": "<",
-    "LESS_OR_EQUAL": "<=",
-    "GREATER": ">",
-    "GREATER_OR_EQUAL": ">=",
-}
-_TOKEN_NAMES = {
-    "$END": "end of stream",
-    "FAILURE": "lexer failure",
-    "IDENTIFIER": "identifier",
-    "INT64": "int64 literal",
-    "UINT64": "uint64 literal",
-    "DOUBLE": "double or dot int token",
-    "STRING": "string literal",
-    "LPAR": "`(`",
-    "RPAR": "`)`",
-    "COMMA": "`,`",
-    "DOT": "`.`",
-    "HASH": "`#`",
-    "LBRACKET": "`[`",
-    "RBRACKET": "`]`",
-} | {name: f"`{symbol}`" for name, symbol in _OPERATORS.items()}
-_UNSUPPORTED = {
-    "WITH_INDEX": "WITH INDEX",
-    "WITH_HINT": "WITH HINT",
-    "UNNEST": "UNNEST",
-}
-_MAX_EXPECTED = 4
-_CONTEXT = 16
 
 _SIGNS = frozenset(("+", "-", "~"))
 
@@ -87,7 +45,7 @@ def parse(
         tokens = tokenize(text, placeholders or {}, syntax_version)
         return _grammar().parse(tokens)  # type: ignore[return-value]
     except UnexpectedToken as error:
-        raise _syntax_error(text, error) from None
+        raise syntax_error(text, error) from None
 
 
 def scalar(expressions: Expressions) -> Expression:
@@ -119,37 +77,6 @@ def _grammar() -> Lark:
         transformer=_Builder(),
         maybe_placeholders=False,
     )
-
-
-def _syntax_error(text: str, error: UnexpectedToken) -> YtError:
-    token = error.token
-    start, end = token.start_pos, token.end_pos
-    if token.type == "$END" or start is None or end is None:
-        start = end = len(text)
-    in_from = token.type == "LPAR" and text[:start].rstrip().upper().endswith("FROM")
-    if token.type in _UNSUPPORTED or in_from or (token.type == "SELECT" and start > 0):
-        name = _UNSUPPORTED.get(token.type, "Subquery")
-        return YtError(
-            f"{name} is not supported by the embedded cluster; rewrite the query without it",
-            attributes={"position": f"{start}-{end}"},
-        )
-    message = f"syntax error, unexpected {_token_name(token.type)}"
-    expected = sorted(map(_token_name, error.accepts or ()))
-    if 0 < len(expected) <= _MAX_EXPECTED:
-        message += f", expecting {' or '.join(expected)}"
-    before = text[max(start - _CONTEXT, 0) : start]
-    after = text[end : end + _CONTEXT]
-    return YtError(
-        f"Error while parsing query: {message}",
-        attributes={
-            "position": f"{start}-{end}",
-            "query": f"{before} >>>>> {text[start:end]} <<<<< {after}",
-        },
-    )
-
-
-def _token_name(name: str) -> str:
-    return _TOKEN_NAMES.get(name) or f"keyword `{name.replace('_', ' ')}`"
 
 
 def _aliases(roots: Iterable[Expression]) -> dict[str, Expression]:
@@ -303,11 +230,11 @@ class _Builder(Transformer[Token, Any]):
         return (syntax.Alias(expressions[0], name.value),)
 
     def binary(self, left: Expressions, operator: Token, right: Expressions) -> Expressions:
-        name = _OPERATORS.get(operator.type, operator.type)
+        name = OPERATORS.get(operator.type, operator.type)
         return (syntax.Binary(name, left, right),)
 
     def unary(self, operator: Token, operand: Expressions) -> Expressions:
-        return (syntax.Unary(_OPERATORS.get(operator.type, operator.type), operand),)
+        return (syntax.Unary(OPERATORS.get(operator.type, operator.type), operand),)
 
     def is_null(self, operand: Expressions, *_tokens: Token) -> Expressions:
         return (syntax.Call("is_null", operand),)
@@ -454,7 +381,7 @@ class _Builder(Transformer[Token, Any]):
         return literal
 
     def constant_sign(self, operator: Token, literal: Literal) -> Literal:
-        return _signed(_OPERATORS[operator.type], literal)
+        return _signed(OPERATORS[operator.type], literal)
 
     def constant_tuple(self, *parts: Any) -> Constants:
         return _without_tokens(parts)

@@ -83,20 +83,23 @@ class BoundQuery:
         return is_plain and self.limit is not None and self.offset + self.limit <= count
 
 
-def bind_query(query: syntax.Query, resolve: Resolve, *, canonical_nulls: bool) -> BoundQuery:
+def bind_query(
+    query: syntax.Query, resolve: Resolve, *, canonical_nulls: bool, stamped: bool = False
+) -> BoundQuery:
     """Bind a parsed query.
 
     Args:
         query: the syntax tree.
         resolve: finds tables.
         canonical_nulls: whether a comparison with null is null.
+        stamped: whether sorted tables show the timestamps of their values.
 
     Raises:
         YtError: the query does not fit the tables or breaks a rule between clauses.
     """
     scope = Scope()
     binder = Binder(scope, query.aliases, canonical_nulls=canonical_nulls)
-    main = Source(0, resolve(query.table.path), query.table.alias)
+    main = Source(0, resolve(query.table.path), query.table.alias, stamped=stamped)
     scope.add(main)
     joins: list[BoundJoin | BoundArrayJoin] = []
     for index, join in enumerate(query.joins, start=1):
@@ -108,7 +111,14 @@ def bind_query(query: syntax.Query, resolve: Resolve, *, canonical_nulls: bool) 
             scope.add(unrolled.source)
             continue
         bound = bind_join(
-            join, index, resolve(join.table.path), binder, foreign_binder, scope, foreign_scope
+            join,
+            index,
+            resolve(join.table.path),
+            binder,
+            foreign_binder,
+            scope,
+            foreign_scope,
+            stamped=stamped,
         )
         joins.append(bound)
         scope.add(bound.source)

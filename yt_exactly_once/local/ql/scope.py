@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 TABLET_INDEX = "$tablet_index"
 ROW_INDEX = "$row_index"
+STAMP_PREFIX = "$timestamp:"
 
 POSITION_COLUMNS = tuple(
     SchemaColumn(name, "int64", "int64", required=True, sort_order="ascending")
@@ -39,6 +40,7 @@ class Source:
         alias: its alias in the query.
         optional: whether a row may be absent (right side of a left join).
         shared: names of columns that are the same in an earlier table (USING).
+        stamped: whether every value column has a timestamp column beside it.
     """
 
     index: int
@@ -46,6 +48,7 @@ class Source:
     alias: str | None
     optional: bool = False
     shared: frozenset[str] = frozenset()
+    stamped: bool = False
     _by_name: dict[str, SchemaColumn] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -56,8 +59,14 @@ class Source:
     def columns(self) -> tuple[SchemaColumn, ...]:
         """Columns that a query sees; an ordered table has its position in front."""
         if self.layout.sorted:
-            return self.layout.columns
+            return self.layout.columns + (self._stamps() if self.stamped else ())
         return POSITION_COLUMNS + self.layout.columns
+
+    def _stamps(self) -> tuple[SchemaColumn, ...]:
+        return tuple(
+            SchemaColumn(f"{STAMP_PREFIX}{column.name}", "uint64", "uint64", required=True)
+            for column in self.layout.value_columns
+        )
 
     @property
     def key_columns(self) -> tuple[SchemaColumn, ...]:
@@ -84,6 +93,8 @@ class Source:
 
     def sql_column(self, name: str) -> str:
         """Return the SQL of a column."""
+        if self.stamped and name.startswith(STAMP_PREFIX):
+            return f'{self.sql_alias}."$ts"'
         return f"{self.sql_alias}.{self.layout.sql_column(name)}"
 
 
