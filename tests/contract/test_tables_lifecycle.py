@@ -8,6 +8,7 @@ from yt.wrapper import YtResponseError
 KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
 VALUE = {"name": "v", "type": "string"}
 HASH = {**KEY, "name": "h"}
+WIDE = {"name": "w", "type": "int64"}
 
 
 def struct(*names):
@@ -262,8 +263,11 @@ def test_alter_adds_columns_that_are_null_in_old_rows(client, tmp):
     [
         ([KEY, {"name": "w", "type": "string"}], "Cannot remove column"),
         ([KEY, {"name": "v", "type": "int64"}], "Type mismatch"),
-        ([KEY, {**VALUE, "required": True}], "cannot become required"),
+        ([KEY, {**VALUE, "required": True}], 'Optional column "v" cannot be changed to required'),
         ([KEY, VALUE, {"name": "w", "type": "int64", "required": True}], "new required column"),
+        ([KEY, {**HASH, "expression": "k"}, VALUE], 'New computed column "h"'),
+        ([{**KEY, "expression": "1"}, VALUE], 'Expression mismatch for column "k": old "<null>"'),
+        ([KEY, {**VALUE, "sort_order": "ascending"}, WIDE], 'Sort order mismatch for column "v"'),
         ([VALUE], "sorted table into an ordered one"),
     ],
 )

@@ -75,11 +75,16 @@ def test_offset_beyond_64_bits_is_refused(client, tables, offset):
 
 
 def test_timestamp_is_unsigned(client, tables):
-    """Timestamps are uint64: the largest one means the newest state, a negative one nothing."""
+    """Timestamps are uint64: two large ones name the newest state, others beyond the range nothing."""
     client.insert_rows(f"{tables}/t", [{"key": 1, "value": "a"}])
-    newest = client.select_rows(f"* from [{tables}/t]", timestamp=2**64 - 1)
-    assert list(newest) == [{"key": 1, "value": "a"}]
+    for name in (0x3FFFFFFFFFFFFF01, 0x3FFFFFFFFFFFFF04):
+        newest = client.select_rows(f"* from [{tables}/t]", timestamp=name)
+        assert list(newest) == [{"key": 1, "value": "a"}]
+    assert list(client.select_rows(f"* from [{tables}/t]", timestamp=1)) == []
     refused(lambda: client.select_rows(f"* from [{tables}/t]", timestamp=-1), "timestamp")
+    for wrong in (0, 0x3FFFFFFFFFFFFF02, 2**64 - 1):
+        with pytest.raises(errors.YtResponseError, match=f"Invalid read timestamp {wrong:x}"):
+            client.lookup_rows(f"{tables}/t", [{"key": 1}], timestamp=wrong)
 
 
 @pytest.mark.parametrize("kind", ["table", "queue_consumer", "queue_producer"])

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.tablets.layout import TableLayout
     from yt_exactly_once.local.tablets.transactions import TabletTransaction
 
+_MIN_TIMESTAMP = 1
+_MAX_TIMESTAMP = 0x3FFFFFFFFFFFFF00
+_LATEST = (0x3FFFFFFFFFFFFF01, 0x3FFFFFFFFFFFFF04)
+"""Names of the newest moment: synchronously or asynchronously committed."""
+
 
 def table_of(context: Context, parameter: str = "path") -> TableLayout:
     """Return the dynamic table that a parameter names, as it is now."""
@@ -66,6 +71,9 @@ def read_timestamp(context: Context) -> int | None:
     if arguments.identifier(context.parameters, "transaction_id") is not None:
         return None
     timestamp: int | None = arguments.integer(context.parameters, "timestamp", None, unsigned=True)
+    is_moment = timestamp is None or _MIN_TIMESTAMP <= timestamp <= _MAX_TIMESTAMP
+    if not is_moment and timestamp not in _LATEST:
+        raise YtError(f"Invalid read timestamp {timestamp:x}")
     return timestamp
 
 

@@ -212,17 +212,19 @@ def _check_compatible(old: TableSchema, new: TableSchema) -> None:
     for column in new.columns:
         if column.name not in old_names and column.required:
             raise YtError(
-                f'Cannot insert a new required column "{column.name}" into a non-empty schema'
+                f'Cannot insert a new required column "{column.name}" into a non-empty table'
             )
+        if column.name not in old_names and column.expression is not None:
+            raise YtError(f'New computed column "{column.name}"')
 
 
 def _check_column(old: Column, new: Column) -> None:
-    if (old.sort_order, old.expression) != (new.sort_order, new.expression):
-        raise YtError(f'Key or expression of column "{old.name}" cannot be changed')
+    _check_same("Sort order", old.name, old.sort_order, new.sort_order)
+    _check_same("Expression", old.name, old.expression, new.expression)
     if new.required and not old.required:
-        raise YtError(f'Column "{old.name}" cannot become required')
-    if old.aggregate is not None and old.aggregate != new.aggregate:
-        raise YtError(f'Aggregate of column "{old.name}" cannot be changed')
+        raise YtError(f'Optional column "{old.name}" cannot be changed to required')
+    if old.aggregate is not None:
+        _check_same("Aggregate mode", old.name, old.aggregate, new.aggregate)
     before, after = types.value_type(old.type_v3), types.value_type(new.type_v3)
     if before == after:
         return
@@ -233,6 +235,12 @@ def _check_column(old: Column, new: Column) -> None:
         f'Type mismatch for column "{old.name}": cannot change '
         f'"{types.describe(old.type_v3)}" to "{types.describe(new.type_v3)}"'
     )
+
+
+def _check_same(what: str, column: str, old: str | None, new: str | None) -> None:
+    if old != new:
+        shown = ['"<null>"' if value is None else f'"{value}"' for value in (old, new)]
+        raise YtError(f'{what} mismatch for column "{column}": old {shown[0]}, new {shown[1]}')
 
 
 def _extend_keys(connection: sqlite3.Connection, tables: list[str], added: int) -> None:
