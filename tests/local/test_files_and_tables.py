@@ -373,3 +373,49 @@ def test_file_that_did_not_change_is_not_sent_again(client, raw, tmp, version):
     client.write_file(f"{tmp}/f", b"second")
     changed = raw("GET", url, {"If-None-Match": tag})
     assert (changed.status, changed.body) == (200, b"second")
+
+
+@pytest.fixture
+def sorted_table(client, tmp):
+    """A dynamic table with two key columns and rows under (0, null) and (1, 5)."""
+    schema = [
+        {"name": "k", "type": "int64", "sort_order": "ascending"},
+        {"name": "k2", "type": "int64", "sort_order": "ascending"},
+        {"name": "v", "type": "string"},
+    ]
+    client.create("table", f"{tmp}/d", attributes={"dynamic": True, "schema": schema})
+    client.mount_table(f"{tmp}/d", sync=True)
+    client.insert_rows(f"{tmp}/d", [{"k": 0, "v": "a"}, {"k": 1, "k2": 5, "v": "b"}])
+    return f"{tmp}/d"
+
+
+@pytest.mark.parametrize(
+    ("key", "found"),
+    [
+        ("0", [0, 1]),
+        ("0; <type=min>#", [0, 1]),
+        ("0; #", [0, 1]),
+        ("<type=min>#; <type=max>#", [0, 1]),
+        ("0; <type=max>#", [1]),
+        ("0; #; <type=max>#", [1]),
+        ("0; #; #; #", [1]),
+        ("1; 5; #", []),
+    ],
+)
+def test_limit_key_may_be_longer_than_the_keys(client, sorted_table, key, found):
+    """A row is before every longer key that begins with its own."""
+    path = f"<ranges=[{{lower_limit={{key=[{key}]}}}}]>{sorted_table}"
+    assert [row["k"] for row in client.read_table(path)] == found
+
+
+def test_table_can_be_read_without_rows_written_before_a_timestamp(client, sorted_table):
+    """The path carries both ends of the time that counts."""
+    since = client.generate_timestamp()
+    client.insert_rows(sorted_table, [{"k": 2, "v": "c"}])
+    until = client.generate_timestamp()
+    client.insert_rows(sorted_table, [{"k": 3, "v": "d"}])
+    wanted = {"retention_timestamp": since}
+    for more, found in (({}, [2, 3]), ({"timestamp": until}, [2])):
+        attributes = "; ".join(f"{name}={value}u" for name, value in (wanted | more).items())
+        rows = client.read_table(f"<{attributes}>{sorted_table}")
+        assert [row["k"] for row in rows] == found

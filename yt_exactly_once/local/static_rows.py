@@ -190,16 +190,18 @@ def _index(
 def _key_index(key: Any, schema: TableSchema, encoded_keys: Sequence[bytes], *, after: bool) -> int:
     if not schema.is_sorted:
         raise YtError("Cannot use key selectors: the table is not sorted")
-    if not isinstance(key, list) or len(key) > len(schema.key_columns):
-        raise YtError("Error parsing a limit of a range: key does not fit the key columns")
+    if not isinstance(key, list):
+        raise YtError("Error parsing a limit of a range: key must be a list")
     prefix = b""
-    beyond = after
+    # A key that is longer than those of the rows comes after every row that it begins with.
+    beyond = after or len(key) > len(schema.key_columns)
     for column, value in zip(schema.key_columns, key, strict=False):
         kind = (getattr(value, "attributes", None) or {}).get("type")
         if kind == "max":
             beyond = True
             break
         if kind == "min":
+            beyond = after
             break
         plain = None if isinstance(value, yson.YsonEntity) else value
         stored, error = encode_column(column, [plain])

@@ -171,12 +171,15 @@ def _upload(view: View, node: Node, path: YPath) -> uploads.Upload:
 def _layout(connection: sqlite3.Connection, node: Node, path: YPath) -> TableLayout:
     """Return a dynamic table as it is, or as it was at the timestamp that the path names."""
     layout = load_layout(connection, node.id, node.path)
-    timestamp = arguments.integer(dict(path.attributes), "timestamp", None, unsigned=True)
-    if timestamp is None:
+    timestamp, retention = (
+        arguments.integer(dict(path.attributes), name, None, unsigned=True)
+        for name in ("timestamp", "retention_timestamp")
+    )
+    if timestamp is None and retention is None:
         return layout
     if not layout.sorted:
         raise YtError(f"Cannot read ordered table {node.path} at a timestamp")
-    return reads.layout_at(connection, layout, timestamp) or layout
+    return reads.layout_at(connection, layout, timestamp, retention) or layout
 
 
 class _Source(Protocol):
