@@ -8,6 +8,8 @@ import pytest
 
 from tests.local.ql_tables import Tables, columns, key_columns
 from yt_exactly_once.local.errors import Code
+from yt_exactly_once.local.tablets.keys import decode_first, encode_prefix
+from yt_exactly_once.local.tablets.schema import parse_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -189,3 +191,28 @@ def test_negative_limit_is_refused(tables: Tables) -> None:
     """A limit is a number of rows."""
     error = tables.refusal("v from [//ordered]", output_row_limit=-1)
     assert error.message == "Negative output row limit is forbidden"
+
+
+@pytest.mark.parametrize(
+    ("kind", "stored"),
+    [
+        ("int64", [None, -(2**63), -1, 0, 2**63 - 1]),
+        ("uint64", [None, 0, 1, -1, -(2**63)]),
+        ("double", [None, -1.5, 0.0, 2.0**-1074, float("inf"), float("-inf")]),
+        ("boolean", [None, 0, 1]),
+        ("string", [None, b"", b"\0", b"a\0b", b"\0\xff", b"\xff\0", b"ab"]),
+    ],
+)
+def test_first_value_of_an_encoded_key_comes_back(kind: str, stored: list[object]) -> None:
+    """Computed columns are worked out from the values that a condition fixes."""
+    (column,) = parse_schema(key_columns(k=kind)).columns
+    for value in stored:
+        assert decode_first(encode_prefix((column,), (value,))) == value
+
+
+def test_computed_column_is_fixed_by_its_arguments(tables: Tables) -> None:
+    """A point of the arguments is a point of the key, so that one row is read."""
+    query = "v from [//hashed] where k in (1, 2) and v > 0"
+    assert tables.column(query, input_row_limit=2) == [1]
+    *_, plan = tables.plans(lambda: tables.select(query))
+    assert "SCAN s_" not in plan

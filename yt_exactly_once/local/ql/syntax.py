@@ -31,7 +31,7 @@ class Reference:
         name: of the column.
         table: alias of its table.
         path: fields and indexes of nested structs and tuples.
-        item: what stands in brackets after them, for an item of a list or dict.
+        item: the expression in brackets after them: an index of a list or a key of a dict.
     """
 
     name: str
