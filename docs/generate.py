@@ -7,6 +7,7 @@ exits with 1 when one is out of date.
 from __future__ import annotations
 
 import inspect
+import json
 import sys
 from pathlib import Path
 
@@ -41,6 +42,7 @@ from yt_exactly_once.codec.types import (
 from yt_exactly_once.commit.crash_points import CrashPoint
 from yt_exactly_once.config import RetryPolicy, WriteMode
 from yt_exactly_once.local import commands as _commands  # noqa: F401 - fills the registry
+from yt_exactly_once.local.features import FEATURES
 from yt_exactly_once.local.registry import REGISTRY
 from yt_exactly_once.spark.schema import arrow_of_spark, spark_schema_of
 from yt_exactly_once.ytsaurus.failures import FAILURES, Failure
@@ -53,6 +55,7 @@ def pages() -> dict[Path, str]:
     """Return every generated page."""
     return {
         DOCS / "reference/local-commands.md": NOTE + local_commands(),
+        DOCS / "reference/local-features.md": NOTE + local_features(),
         DOCS / "reference/errors.md": NOTE + error_tree(),
         DOCS / "reference/configuration.md": NOTE + configuration(),
         DOCS / "reference/retries.md": NOTE + retries(),
@@ -76,6 +79,28 @@ def local_commands() -> str:
             "",
             "| command | input | output | support | what is missing |",
             "|---|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def local_features() -> str:
+    """One row per feature of the embedded cluster."""
+    rows = [
+        f"| `{feature.name}` | `{json.dumps(feature.default)}` | {feature.meaning} |"
+        for feature in FEATURES.values()
+    ]
+    return "\n".join(
+        [
+            "# Features of the embedded cluster",
+            "",
+            "Versions of YTsaurus differ, and a busy cluster is slower than a local one. Choose what the",
+            "embedded cluster does: `LocalCluster(features={...})`, or `--feature NAME=VALUE` on the command",
+            "line. `yt-exactly-once local --list-features` prints this list.",
+            "",
+            "| feature | default | meaning |",
+            "|---|---|---|",
             *rows,
             "",
         ]

@@ -22,6 +22,8 @@ from yt_exactly_once.config import WriteMode
 from yt_exactly_once.errors import ConfigError, ExactlyOnceError
 from yt_exactly_once.local import LocalClusterError
 from yt_exactly_once.local.fault_text import parse as fault_rule
+from yt_exactly_once.local.features import FEATURES
+from yt_exactly_once.local.features import parse as parse_features
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -178,6 +180,19 @@ def _add_local(commands: Any) -> None:
         metavar="S",
         help="trim what vital consumers have read every S seconds (never)",
     )
+    local.add_argument(
+        "--feature",
+        action="append",
+        default=[],
+        metavar="NAME[=VALUE]",
+        help="choose a behaviour that differs between versions of YTsaurus; may be repeated",
+    )
+    local.add_argument(
+        "--list-features",
+        action=_ListFeatures,
+        nargs=0,
+        help="list the features with their defaults, and exit",
+    )
     faults = local.add_argument_group(
         "faults",
         "Rules that make commands fail. They replace those that the data directory holds from an "
@@ -206,6 +221,16 @@ def _add_local(commands: Any) -> None:
         help="at the end, write which request met which fault",
     )
     local.set_defaults(command=_local)
+
+
+class _ListFeatures(argparse.Action):
+    """An option that prints the features and ends the program."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_given: Any) -> None:
+        for feature in FEATURES.values():
+            print(f"{feature.name}={json.dumps(feature.default)}")
+            print(f"    {feature.meaning}")
+        parser.exit()
 
 
 def _create_table(options: argparse.Namespace) -> int:
@@ -279,6 +304,12 @@ def _local(options: argparse.Namespace) -> int:
     require_extra("local")
     from yt_exactly_once.local import LocalCluster  # noqa: PLC0415 - needs the extra
 
+    try:
+        features = parse_features(options.feature)
+    except ValueError as error:
+        raise ConfigError(
+            str(error), remedy="List them with: yt-exactly-once local --list-features"
+        ) from error
     rules = [*options.fault, *_recorded_faults(options.replay_faults)]
     record: Path | None = options.record_faults
     if record is not None and not record.parent.is_dir():
@@ -295,6 +326,7 @@ def _local(options: argparse.Namespace) -> int:
         proxies=options.proxies,
         port=options.port,
         token=options.token,
+        features=features,
         trim_every=options.trim_every,
     ) as cluster:
         if rules:

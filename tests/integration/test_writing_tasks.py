@@ -48,7 +48,7 @@ QUICK = RetryPolicy(first_wait=timedelta(milliseconds=10), max_wait=timedelta(mi
 
 @pytest.fixture(scope="module")
 def cluster():
-    with LocalCluster(proxies=2, features={"producer_regress_on_skipped": True}) as running:
+    with LocalCluster(proxies=2) as running:
         yield running
 
 

@@ -103,6 +103,30 @@ def test_transaction_older_than_the_kept_past_cannot_commit(run, wait):
     assert caught.value.contains(1729)
 
 
+@pytest.mark.parametrize(("age", "fits"), [(KEPT_SECONDS - 2, True), (KEPT_SECONDS + 2, False)])
+def test_old_transaction_cannot_write(run, wait, age, fits):
+    """Pings keep it alive, and yet it is too old to be checked for conflicts, with or without one."""
+    transaction_id = run("start_transaction", type="tablet")["transaction_id"]
+    wait(age)
+    run("insert_rows", [{"k": 1, "v": 1}], path=TABLE, transaction_id=transaction_id)
+    if fits:
+        run("commit_transaction", transaction_id=transaction_id)
+        return
+    with pytest.raises(YtError) as caught:
+        run("commit_transaction", transaction_id=transaction_id)
+    assert caught.value.contains(1729)
+
+
+def test_idle_cluster_does_not_age_new_transactions(run, wait):
+    """The last commit may be long ago when a transaction starts; that is not its own age."""
+    write(run, 1, 1)
+    wait(KEPT_SECONDS * 2)
+    transaction_id = run("start_transaction", type="tablet")["transaction_id"]
+    write(run, 2, 2)
+    run("insert_rows", [{"k": 3, "v": 3}], path=TABLE, transaction_id=transaction_id)
+    run("commit_transaction", transaction_id=transaction_id)
+
+
 def test_retention_timestamp_hides_rows_written_before_it(run):
     """A reader may ask for what is new since a moment, now or at a later one."""
     write(run, 1, 10)

@@ -58,3 +58,14 @@ def test_lease_ends_without_commands_and_is_renewed_by_any(tmp_path):
     assert caught.value.code == 11000
     assert pool.ids() == []
     pool.close()
+
+
+def test_lease_is_cut_to_the_longest_one(tmp_path):
+    """A client that asks for an hour gets what tablet nodes grant."""
+    now = [0.0]
+    pool = TransactionPool(Store(tmp_path / "store"), max_timeout=60, clock=lambda: now[0])
+    long, short = pool.start(timeout=3600), pool.start(timeout=5)
+    assert (long.timeout, short.timeout) == (60, 5)
+    now[0] += 60
+    assert pool.ids() == []
+    pool.close()

@@ -22,6 +22,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from yt_exactly_once.local import features as feature_table
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
@@ -51,7 +53,8 @@ class LocalCluster:
         proxies: number of proxy processes, each with sticky transactions of its own.
         port: port of the first proxy, the next ones count up; 0 lets the system choose.
         token: the only token that is let in; `None` lets everybody in.
-        features: behaviours that differ between versions of YTsaurus, by name.
+        features: behaviours that differ between versions of YTsaurus, by name; see
+            `yt_exactly_once.local.features.FEATURES`.
         trim_every: seconds between two steps of the queue agent; `None` leaves them to `trim_queues`.
 
     Raises:
@@ -76,7 +79,10 @@ class LocalCluster:
         self._given_dir = None if data_dir is None else Path(data_dir)
         self._count = proxies
         self._port = port
-        self._features = dict(features or {})
+        try:
+            self._features = feature_table.check(features or {})
+        except ValueError as error:
+            raise LocalClusterError(str(error)) from error
         self._trim_every = trim_every
         self._data_dir: Path | None = None
         self._guard: IO[str] | None = None

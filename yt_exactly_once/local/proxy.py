@@ -7,6 +7,7 @@ proxies are alive. It never handles a request itself.
 from __future__ import annotations
 
 import fcntl
+import random
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,9 @@ from yt_exactly_once.local.cypress.master_transactions import MASTER_TYPES
 from yt_exactly_once.local.cypress.tree import Cypress
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.faults import Faults
+from yt_exactly_once.local.features import FEATURES
 from yt_exactly_once.local.store import Store
+from yt_exactly_once.local.tablets import commit
 from yt_exactly_once.local.tablets.transactions import TransactionPool
 
 if TYPE_CHECKING:
@@ -33,11 +36,15 @@ class Settings:
 
     Attributes:
         token: the only token that is let in; `None` lets everybody in as `root`.
-        features: behaviours that differ between versions of YTsaurus, by name.
+        features: behaviours that differ between versions of YTsaurus, by name; see `features`.
     """
 
     token: str | None = None
     features: dict[str, Any] = field(default_factory=dict)
+
+    def feature(self, name: str) -> Any:
+        """Return what was chosen for a feature, or its default."""
+        return self.features.get(name, FEATURES[name].default)
 
 
 class Proxy:
@@ -64,7 +71,15 @@ class Proxy:
         self.cluster_name = CLUSTER_NAME
         self.store = Store(data_dir / "store.sqlite3")
         self.cypress = Cypress(self.store)
-        self.transactions = TransactionPool(self.store, self.settings.features)
+        feature = self.settings.feature
+        manner = commit.Manner(
+            random.Random(feature("random_tablet_seed")),  # noqa: S311 - no secret
+            feature("visibility_delay_seconds"),
+            feature("max_transaction_duration_seconds"),
+        )
+        self.transactions = TransactionPool(
+            self.store, manner, max_timeout=feature("max_transaction_timeout_seconds")
+        )
         self.faults = Faults(self.store, address)
         self.requests: Counter[str] = Counter()
         self._beacon: IO[str] | None = None

@@ -33,6 +33,7 @@ def start(context: Context) -> dict[str, Any]:
                 connection,
                 parent_id=arguments.identifier(parameters, "transaction_id"),
                 timeout_ms=timeout,
+                max_timeout_ms=_longest(context),
                 deadline=deadline,
                 depends_on=wanted,
                 attributes=given,
@@ -82,6 +83,12 @@ def abort(context: Context) -> dict[str, Any]:
 
     answer: dict[str, Any] = run_once(context, change)
     return answer
+
+
+def _longest(context: Context) -> int:
+    """Return the longest lease in milliseconds."""
+    seconds: float = context.proxy.settings.feature("max_master_transaction_timeout_seconds")
+    return int(seconds * 1000)
 
 
 def _required(context: Context) -> str:

@@ -10,7 +10,6 @@ from yt.yson import YsonUnicode
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands.sessions import (
     conversions_of,
-    feature,
     table_of,
     transaction_of,
 )
@@ -139,7 +138,7 @@ def create_queue_producer_session(context: Context) -> dict[str, Any]:
     parameters = context.parameters
     with _session(context) as session, context.proxy.transactions.own() as transaction:
         mutation_id = arguments.identifier(parameters, "mutation_id")
-        remembers = feature(context, "producer_session_mutation_dedup", True)
+        remembers = context.proxy.settings.feature("producer_session_mutation_dedup")
         return producers.create_session(
             transaction,
             session,
@@ -178,7 +177,7 @@ def push_queue_producer(context: Context) -> dict[str, Any]:
             queue,
             request,
             conversions_of(context),
-            regress=bool(feature(context, "producer_regress_on_skipped", False)),
+            regress=context.proxy.settings.feature("producer_regress_on_skipped"),
         )
 
 
@@ -221,7 +220,8 @@ def _check_registered(context: Context, connection: sqlite3.Connection) -> None:
 
 
 def _registration_lag(context: Context) -> float:
-    return float(feature(context, "registration_lag_seconds", 0.0))
+    lag: float = context.proxy.settings.feature("registration_lag_seconds")
+    return lag
 
 
 def _pull(

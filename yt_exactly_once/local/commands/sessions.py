@@ -108,8 +108,3 @@ def conversions_of(context: Context, *, null_to_entity: bool = False) -> Convers
     return Conversions.of_format(
         {"enable_null_to_yson_entity_conversion": null_to_entity, **attributes}
     )
-
-
-def feature(context: Context, name: str, default: Any) -> Any:
-    """Return a behaviour that the user of the cluster may switch."""
-    return context.proxy.settings.features.get(name, default)

@@ -67,6 +67,7 @@ def start(
     *,
     parent_id: str | None,
     timeout_ms: int | None,
+    max_timeout_ms: int = MAX_TIMEOUT_MS,
     deadline: datetime | None = None,
     depends_on: Sequence[str] = (),
     attributes: dict[str, Any],
@@ -78,6 +79,7 @@ def start(
         connection: from `Store.write`.
         parent_id: the enclosing transaction, if any.
         timeout_ms: lease; a ping renews it.
+        max_timeout_ms: the longest lease; a longer one is cut.
         deadline: when the transaction ends at the latest, whatever pings it.
         depends_on: transactions that this one does not outlive.
         attributes: of the user.
@@ -91,6 +93,7 @@ def start(
         raise YtError(
             f'Error parsing parameter "timeout": it must be between 1 and {MAX_TIMEOUT_MS}'
         )
+    lease = min(lease, max_timeout_ms)
     transaction_id = make_id("transaction" if parent_id is None else "nested_transaction")
     for builtin in {_DEADLINE, _DEPENDS_ON} & attributes.keys():
         raise YtError(f'Builtin attribute "{builtin}" cannot be set; give it as a parameter')

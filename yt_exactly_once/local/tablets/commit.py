@@ -7,6 +7,9 @@ are nested as the real client library nests them, so that code that searches the
 
 from __future__ import annotations
 
+import math
+import random
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,12 +17,11 @@ from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.cypress import prerequisites
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.store import last_timestamp, next_timestamp
+from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, last_timestamp, next_timestamp
 from yt_exactly_once.local.tablets import appends, retention, sorted_writes
 from yt_exactly_once.local.tablets.layout import find_layout
 
 if TYPE_CHECKING:
-    import random
     import sqlite3
     from collections.abc import Callable, Sequence
 
@@ -31,6 +33,21 @@ INVALID_ATOMICITY = 11008
 
 
 @dataclass(frozen=True)
+class Manner:
+    """How a cluster commits.
+
+    Attributes:
+        chooser: picks tablets for rows that name none.
+        visibility_delay: seconds until appended rows appear.
+        max_duration: age in seconds at which a transaction can no longer write to sorted tables.
+    """
+
+    chooser: random.Random = field(default_factory=random.Random)
+    visibility_delay: float = 0.0
+    max_duration: float = math.inf
+
+
+@dataclass(frozen=True)
 class Terms:
     """Who commits, and how.
 
@@ -39,16 +56,17 @@ class Terms:
         start_timestamp: the moment the transaction has read at; None when it has not read anything,
             so that nothing can have changed under it.
         atomicity: `full`, or `none` for a transaction without conflicts.
-        chooser: picks tablets for rows that name none.
-        visibility_delay: seconds until appended rows appear.
+        started: unix time at which the transaction started; the last commit before that, which
+            `start_timestamp` is, may be much older.
+        manner: how the cluster commits.
         prerequisites: master transactions that must be alive.
     """
 
     transaction_id: str
     start_timestamp: int | None
     atomicity: str
-    chooser: random.Random
-    visibility_delay: float = 0.0
+    started: float = field(default_factory=time.time)
+    manner: Manner = field(default_factory=Manner)
     prerequisites: tuple[str, ...] = ()
 
 
@@ -87,7 +105,7 @@ def apply(connection: sqlite3.Connection, batches: Sequence[Batch], terms: Terms
             write = partial(_write_sorted, connection, target, terms, start, timestamp)
         else:
             rows = list(zip(target.batches, target.tablets, strict=True))
-            delay = terms.visibility_delay
+            delay = terms.manner.visibility_delay
             write = partial(appends.append, connection, target.layout, rows, timestamp, delay)
         _send(connection, target, terms, write)
         if target.layout.sorted:
@@ -141,7 +159,7 @@ def _choose_tablets(target: _Target, terms: Terms) -> None:
                 _check_mounted(layout, tablet)
             target.tablets.append(None)
         else:
-            target.tablets.append(_choose(layout, batch, mounted, terms.chooser))
+            target.tablets.append(_choose(layout, batch, mounted, terms.manner.chooser))
 
 
 def _choose(
@@ -248,7 +266,11 @@ def _write_sorted(
     layout = target.layout
     keys = [key for batch in target.batches for key in batch.keys]
     tablets = layout.tablets_of(keys)
-    retention.check_start(connection, layout, tablets, start)
+    age = time.time() - terms.started if terms.atomicity == "full" else 0
+    began = max(start, (int(terms.started) << TIMESTAMP_COUNTER_BITS) - 1)
+    retention.check_start(
+        connection, layout, tablets, began, too_old=age > terms.manner.max_duration
+    )
     writer.write(target.batches)
     connection.executemany(
         "UPDATE tablets SET last_write_ts = ? WHERE node_id = ? AND tablet_index = ?",

@@ -6,7 +6,6 @@ decides what a missing one means. It never looks at queues or consumers.
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -169,5 +168,4 @@ def _table(connection: sqlite3.Connection) -> TableLayout:
 
 
 def _commit(connection: sqlite3.Connection, batches: list[modifications.Batch]) -> None:
-    terms = commit.Terms(TABLE_ID, None, "full", random.Random())  # noqa: S311 - no secret
-    commit.apply(connection, batches, terms)
+    commit.apply(connection, batches, commit.Terms(TABLE_ID, None, "full"))

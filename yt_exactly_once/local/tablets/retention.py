@@ -43,17 +43,29 @@ def retained_from(connection: sqlite3.Connection, node_id: str) -> int:
 
 
 def check_start(
-    connection: sqlite3.Connection, layout: TableLayout, tablets: Sequence[Tablet], start: int
+    connection: sqlite3.Connection,
+    layout: TableLayout,
+    tablets: Sequence[Tablet],
+    start: int,
+    *,
+    too_old: bool,
 ) -> None:
     """Refuse a transaction that started before what is known of conflicts in a tablet.
 
+    Args:
+        connection: from `Store.write`.
+        layout: the table.
+        tablets: those that the transaction writes to.
+        start: when it started.
+        too_old: whether it has lived too long, however short the history.
+
     Raises:
-        YtError: 1729 when the table's history is not kept so long, or a tablet that was written after
-            the start has been unmounted since.
+        YtError: 1729 when the transaction or the table's history is too long, or a tablet that was
+            written after the start has been unmounted since.
     """
     kept = retained_from(connection, layout.node_id)
     for tablet in tablets:
-        if start < max(kept, tablet.chunk_timestamp):
+        if too_old or start < max(kept, tablet.chunk_timestamp):
             raise YtError(
                 "Checking for transaction conflicts against chunk stores is not supported; consider"
                 " reducing transaction duration or increasing store retention time",

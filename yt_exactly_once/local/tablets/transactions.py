@@ -6,22 +6,23 @@ What was never started here, has ended, or belongs to another proxy is the same 
 
 from __future__ import annotations
 
-import random
+import math
 import secrets
 import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.cypress.ids import CELL_TAG
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import last_timestamp
 from yt_exactly_once.local.tablets import commit, layout, retention
+from yt_exactly_once.local.tablets.commit import Manner
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from yt_exactly_once.local.store import Snapshot, Store
     from yt_exactly_once.local.tablets.modifications import Batch
@@ -63,6 +64,7 @@ class TabletTransaction:
         self.progress: dict[tuple[str, str, str], int] = {}
         self.lock = threading.Lock()
         self.state = _ACTIVE
+        self._started = time.time()
         self._store = store
         self._snapshot = snapshot
         self._batches: list[Batch] = []
@@ -95,14 +97,11 @@ class TabletTransaction:
                 raise not_found(self.id)
             yield snapshot.connection
 
-    def commit(
-        self, chooser: random.Random, visibility_delay: float, prerequisites: Sequence[str] = ()
-    ) -> int:
+    def commit(self, manner: Manner, prerequisites: Sequence[str] = ()) -> int:
         """Commit what is buffered and return the commit timestamp.
 
         Args:
-            chooser: picks tablets for rows that name none.
-            visibility_delay: seconds until appended rows appear.
+            manner: how this cluster commits.
             prerequisites: master transactions that must be alive.
 
         Raises:
@@ -112,7 +111,7 @@ class TabletTransaction:
             self._check_active("Cannot commit since")
             self.state = _COMMITTING
         try:
-            timestamp = self._apply(chooser, visibility_delay, prerequisites)
+            timestamp = self._apply(manner, prerequisites)
         except YtError as error:
             self.state = _ABORTED
             raise YtError(f"Error committing transaction {self.id}", inner=[error]) from error
@@ -135,9 +134,7 @@ class TabletTransaction:
             self.state = _ABORTED
         self._release()
 
-    def _apply(
-        self, chooser: random.Random, visibility_delay: float, prerequisites: Sequence[str]
-    ) -> int:
+    def _apply(self, manner: Manner, prerequisites: Sequence[str]) -> int:
         if not self._batches:
             with self._store.read() as connection:
                 return last_timestamp(connection)
@@ -145,8 +142,8 @@ class TabletTransaction:
             self.id,
             self.start_timestamp,
             self.atomicity,
-            chooser,
-            visibility_delay,
+            self._started,
+            manner,
             tuple(prerequisites),
         )
         with self._store.write() as connection:
@@ -176,24 +173,25 @@ class TransactionPool:
 
     Args:
         store: the store of the cluster.
-        features: hazards that are switched on: `random_tablet_seed` makes the choice of tablets
-            repeatable, `visibility_delay_seconds` lets appended rows appear late.
+        manner: how transactions are committed.
+        max_timeout: longest lease in seconds; a longer one is cut.
         clock: monotonic seconds.
     """
 
     def __init__(
         self,
         store: Store,
-        features: Mapping[str, Any] | None = None,
+        manner: Manner | None = None,
+        *,
+        max_timeout: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        features = features or {}
         with store.write() as connection:
             layout.initialize(connection)
             retention.initialize(connection)
         self._store = store
-        self._chooser = random.Random(features.get("random_tablet_seed"))  # noqa: S311 - no secret
-        self._visibility_delay = float(features.get("visibility_delay_seconds", 0.0))
+        self._manner = manner or Manner()
+        self._max_timeout = max_timeout
         self._clock = clock
         self._entries: dict[str, _Entry] = {}
         self._changed = threading.Condition()
@@ -210,7 +208,8 @@ class TransactionPool:
         """Start a transaction that reads the newest committed state.
 
         Args:
-            timeout: seconds that the transaction lives without a command that names it.
+            timeout: seconds that the transaction lives without a command that names it; no more than
+                the limit.
             atomicity: `full` or `none`.
             transaction_id: id to use instead of a new one.
 
@@ -218,6 +217,7 @@ class TransactionPool:
             YtError: 11003 when the id is taken.
         """
         chosen = transaction_id or new_transaction_id(atomicity)
+        timeout = min(timeout, self._max_timeout)
         transaction = TabletTransaction(
             self._store, chosen, self._store.snapshot(), atomicity=atomicity, timeout=timeout
         )
@@ -259,7 +259,7 @@ class TransactionPool:
         """
         transaction = self.get(transaction_id)
         try:
-            timestamp = transaction.commit(self._chooser, self._visibility_delay, prerequisites)
+            timestamp = transaction.commit(self._manner, prerequisites)
         finally:
             if transaction.state in (_COMMITTED, _ABORTED):
                 self._forget(transaction_id)
@@ -280,7 +280,7 @@ class TransactionPool:
         except BaseException:
             transaction.abort()
             raise
-        transaction.commit(self._chooser, self._visibility_delay)
+        transaction.commit(self._manner)
 
     def ids(self) -> list[str]:
         """Return the ids of the transactions that are alive here."""
