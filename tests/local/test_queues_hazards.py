@@ -336,3 +336,13 @@ def test_old_rows_survive_a_forced_unmount(start, monkeypatch):
     run("unmount_table", path=QUEUE, force=True)
     run("mount_table", path=QUEUE)
     assert run.pull() == [0, 1]
+
+
+@pytest.mark.parametrize("action", ["unmount_table", "freeze_table"])
+def test_committed_rows_appear_before_their_tablet_changes(start, action):
+    """An orderly unmount waits for them, so that a reshard cannot take their tablet away."""
+    run = start(visibility_delay_seconds=30)
+    run.append(2)
+    run(action, path=QUEUE)
+    run("freeze_table" if action == "freeze_table" else "mount_table", path=QUEUE)
+    assert run.pull() == [0, 1]

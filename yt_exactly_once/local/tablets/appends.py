@@ -62,6 +62,16 @@ def apply_due(store: Store, now: float | None = None) -> None:
             connection.execute("DELETE FROM pending_appends WHERE id = ?", (number,))
 
 
+def apply_pending(connection: sqlite3.Connection, layout: TableLayout) -> None:
+    """Let all rows of a table appear; a tablet is only unmounted when its transactions are through."""
+    pending = connection.execute(
+        "SELECT id, ts, body FROM pending_appends WHERE node_id = ? ORDER BY id", (layout.node_id,)
+    ).fetchall()
+    for number, timestamp, body in pending:
+        _apply(connection, layout, _load_parts(body), timestamp)
+        connection.execute("DELETE FROM pending_appends WHERE id = ?", (number,))
+
+
 def forget_pending(connection: sqlite3.Connection, layout: TableLayout, index: int) -> None:
     """Drop the rows of a tablet that have been committed and have not appeared."""
     pending = connection.execute(

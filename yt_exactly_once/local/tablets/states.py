@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.store import next_timestamp
-from yt_exactly_once.local.tablets import flushing
+from yt_exactly_once.local.tablets import appends, flushing
 from yt_exactly_once.local.tablets.layout import save_layout
 from yt_exactly_once.local.tablets.tablet_chunks import add_chunk
 
@@ -61,6 +61,8 @@ def change_state(
     A mount replaces the mount revision and takes the settings; a tablet that stops being written to is
     flushed.
     """
+    if state in {"frozen", "unmounted"}:
+        appends.apply_pending(connection, layout)
     revision = next_timestamp(connection)
     for index in range(layout.tablet_count) if indexes is None else indexes:
         tablet = layout.tablets[index]
