@@ -78,7 +78,7 @@ def create(context: Context) -> Any:
     )
 
 
-@command("get")
+@command("get", partial="rates of queues and consumers are zero")
 def get(context: Context) -> Any:
     """Read a node, an attribute or a part of a document."""
     path = path_of(context)

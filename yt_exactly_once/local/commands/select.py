@@ -16,7 +16,7 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.coverage import tablets_in
 from yt_exactly_once.local.registry import Rows, command
 from yt_exactly_once.local.tablets import reads
-from yt_exactly_once.local.tablets.access import check_readable, is_readable, open_table
+from yt_exactly_once.local.tablets.access import check_readable, open_table
 from yt_exactly_once.local.tablets.appends import apply_due
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _execute(context: Context, connection: sqlite3.Connection, *, snapshot: bool
 
     def check(seen: TableLayout, ranges: Callable[[], Sequence[KeyRange]]) -> None:
         layout = newest[seen.node_id]
-        if not all(map(is_readable, layout.tablets)):
+        if not all(tablet.is_readable for tablet in layout.tablets):
             check_readable(layout, tablets_in(layout, ranges()))
 
     started = time.monotonic()

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.local.cypress import ypath
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.proxy import CLUSTER_NAME
-from yt_exactly_once.local.tablets.layout import READABLE_STATES, find_layout
-from yt_exactly_once.local.tablets.registrations import CONSUMER_NAME, Place
+from yt_exactly_once.local.tablets.consumer_tables import CONSUMER_NAME
+from yt_exactly_once.local.tablets.layout import find_layout
+from yt_exactly_once.local.tablets.registrations import Place
 
 if TYPE_CHECKING:
     import sqlite3
@@ -106,15 +107,10 @@ def check_has_cell(tablets: Iterable[Tablet]) -> None:
         raise YtError("Unknown cell 0-0-0-0")
 
 
-def is_readable(tablet: Tablet) -> bool:
-    """Tell whether a tablet answers reads."""
-    return tablet.state in READABLE_STATES
-
-
 def check_readable(layout: TableLayout, tablets: Iterable[Tablet]) -> None:
     """Refuse reads from tablets of a table that are not mounted."""
     for tablet in tablets:
-        if not is_readable(tablet):
+        if not tablet.is_readable:
             raise YtError(
                 f"Cannot read from tablet {tablet.tablet_id} of table {layout.path} "
                 f'while it is in "{tablet.state}" state',

@@ -14,6 +14,7 @@ from yt_exactly_once.local.cypress import tree, ypath
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.tablets import queue_rates, registrations, values
+from yt_exactly_once.local.tablets.consumer_tables import CONSUMER_NAME, check_consumer
 from yt_exactly_once.local.tablets.layout import TableLayout, find_layout, quote
 from yt_exactly_once.local.tablets.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from yt_exactly_once.local.cypress.tree import Node
+    from yt_exactly_once.local.tablets.layout import Tablet
 
 _MILLISECONDS = 1000
 
@@ -45,8 +47,11 @@ class _Partition:
     trimmed_weight: int
 
 
-def status(connection: sqlite3.Connection, node: Node) -> dict[str, Any]:
+def status(connection: sqlite3.Connection, node: Node, layout: TableLayout) -> dict[str, Any]:
     """Return the registrations of a consumer, and for every queue its size or why it has none."""
+    trouble = _error(layout)
+    if trouble is not None:
+        return {"error": trouble.to_dict()}
     found = _registered(connection, node)
     queues: dict[str, Any] = {}
     for item in found:
@@ -69,6 +74,8 @@ def partitions(
     connection: sqlite3.Connection, node: Node, layout: TableLayout
 ) -> dict[str, list[dict[str, Any]]]:
     """Return for every queue of a consumer where it stands in each partition."""
+    if _error(layout) is not None:
+        return {}
     positions = _positions(connection, layout)
     result: dict[str, list[dict[str, Any]]] = {}
     for item in _registered(connection, node):
@@ -80,12 +87,28 @@ def partitions(
             continue
         place = item.queue.cluster, item.queue.path
         result[str(item.queue)] = [
-            _describe(
+            {"error": not_mounted(tablet).to_dict()}
+            if not tablet.is_readable
+            else _describe(
                 connection, queue, partition, positions.get((*place, partition.index), _Position())
             )
-            for partition in _partitions(connection, queue)
+            for tablet, partition in zip(queue.tablets, _partitions(connection, queue), strict=True)
         ]
     return result
+
+
+def not_mounted(tablet: Tablet) -> YtError:
+    """Return what is said of a partition that cannot be read."""
+    return YtError(f"Tablet {tablet.tablet_id} is not mounted", attributes={"state": tablet.state})
+
+
+def _error(layout: TableLayout) -> YtError | None:
+    """Return why a consumer cannot be read."""
+    try:
+        check_consumer(layout)
+    except YtError as error:
+        return error
+    return next((not_mounted(tablet) for tablet in layout.tablets if not tablet.is_readable), None)
 
 
 def _registered(connection: sqlite3.Connection, node: Node) -> list[registrations.Registration]:
@@ -117,7 +140,7 @@ def _positions(
 ) -> dict[tuple[str, str, int], _Position]:
     """Return the rows of a consumer by cluster, path and partition."""
     names = ["queue_cluster", "queue_path", "partition_index", "offset"]
-    if layout.column(registrations.CONSUMER_NAME) is not None:
+    if layout.column(CONSUMER_NAME) is not None:
         # Consumers that share a table have no position in common.
         return {}
     if not all(layout.column(name) for name in names):
@@ -145,7 +168,7 @@ def _describe(
     connection: sqlite3.Connection, queue: TableLayout, partition: _Partition, position: _Position
 ) -> dict[str, Any]:
     unread_weight = _unread_weight(connection, queue, partition, position)
-    next_time = _cell(connection, queue, partition.index, position.offset, TIMESTAMP_COLUMN)
+    next_time = cell(connection, queue, partition.index, position.offset, TIMESTAMP_COLUMN)
     lag = 0
     if position.offset < partition.upper and next_time is not None:
         lag = max(int((time.time() - queue_rates.seconds(next_time)) * _MILLISECONDS), 1)
@@ -179,7 +202,7 @@ def _unread_weight(
         return 0
     weight = position.weight
     if weight is None and position.offset > 0:
-        weight = _cell(
+        weight = cell(
             connection, queue, partition.index, position.offset - 1, CUMULATIVE_WEIGHT_COLUMN
         )
     if weight is None and 0 < position.offset == partition.lower:
@@ -187,9 +210,10 @@ def _unread_weight(
     return None if weight is None else partition.weight - int(weight)
 
 
-def _cell(
+def cell(
     connection: sqlite3.Connection, queue: TableLayout, index: int, row_index: int, name: str
 ) -> int | None:
+    """Return a number of a row of a queue; None without the column, the row or the number."""
     if queue.column(name) is None:
         return None
     found = connection.execute(

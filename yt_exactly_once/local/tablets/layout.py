@@ -98,6 +98,11 @@ class Tablet:
     mount_revision: int
     chunk_timestamp: int = 0
 
+    @property
+    def is_readable(self) -> bool:
+        """Whether it answers reads."""
+        return self.state in READABLE_STATES
+
 
 @dataclass(frozen=True, eq=False)
 class TableLayout:

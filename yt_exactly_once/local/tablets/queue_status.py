@@ -6,8 +6,10 @@ measurements (rates) are zero here.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.tablets import consumer_status, queue_rates, registrations
 from yt_exactly_once.local.tablets.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.cypress.tree import Node
     from yt_exactly_once.local.tablets.layout import TableLayout
 
+_BANNED = "queue_agent_banned"
+
 
 def queue_attributes(
     connection: sqlite3.Connection, node: Node, layout: TableLayout
@@ -26,11 +30,11 @@ def queue_attributes(
     if not layout.sorted:
         return {
             "queue_status": lambda: _queue_status(connection, node, layout),
-            "queue_partitions": lambda: _queue_partitions(connection, layout),
+            "queue_partitions": lambda: _queue_partitions(connection, node, layout),
         }
     if node.attributes.get("treat_as_queue_consumer"):
         return {
-            "queue_consumer_status": lambda: consumer_status.status(connection, node),
+            "queue_consumer_status": lambda: consumer_status.status(connection, node, layout),
             "queue_consumer_partitions": lambda: consumer_status.partitions(
                 connection, node, layout
             ),
@@ -43,6 +47,8 @@ def queue_attributes(
 def _queue_status(
     connection: sqlite3.Connection, node: Node, layout: TableLayout
 ) -> dict[str, Any]:
+    if node.attributes.get(_BANNED):
+        return {"error": YtError("Queue is banned").to_dict()}
     found = [item for item in registrations.listing(connection) if item.queue.path == node.path]
     return {
         "family": "ordered_dynamic_table",
@@ -56,25 +62,46 @@ def _queue_status(
     }
 
 
-def _queue_partitions(connection: sqlite3.Connection, layout: TableLayout) -> list[dict[str, Any]]:
+def _queue_partitions(
+    connection: sqlite3.Connection, node: Node, layout: TableLayout
+) -> list[dict[str, Any]]:
+    if node.attributes.get(_BANNED):
+        return []
     rows = connection.execute(
         "SELECT total_rows, trimmed_rows, total_weight, trimmed_weight, last_write_ts FROM tablets"
         " WHERE node_id = ? ORDER BY tablet_index",
         (layout.node_id,),
     )
-    return [
-        {
-            "lower_row_index": trimmed,
-            "upper_row_index": total,
-            "available_row_count": total - trimmed,
-            "cumulative_data_weight": weight,
-            "available_data_weight": weight - trimmed_weight,
-            "trimmed_data_weight": trimmed_weight,
-            "last_row_commit_time": queue_rates.iso(last_write),
-            "commit_idle_time": 0,
-            "write_row_count_rate": queue_rates.none(),
-            "write_data_weight_rate": queue_rates.none(),
-            "meta": {},
-        }
-        for total, trimmed, weight, trimmed_weight, last_write in rows
-    ]
+    partitions: list[dict[str, Any]] = []
+    for tablet, (total, trimmed, *weights, last_write) in zip(layout.tablets, rows, strict=True):
+        if not tablet.is_readable:
+            partitions.append({"error": consumer_status.not_mounted(tablet).to_dict()})
+            continue
+        idle = time.time() - queue_rates.seconds(last_write)
+        partitions.append(
+            {
+                "lower_row_index": trimmed,
+                "upper_row_index": total,
+                "available_row_count": total - trimmed,
+                **_weights(connection, layout, tablet.index, total, weights),
+                "last_row_commit_time": queue_rates.iso(last_write),
+                "commit_idle_time": max(int(idle * 1000), 0),
+                "write_row_count_rate": queue_rates.none(),
+                "write_data_weight_rate": queue_rates.none(),
+                "meta": {},
+            }
+        )
+    return partitions
+
+
+def _weights(
+    connection: sqlite3.Connection, layout: TableLayout, index: int, total: int, weights: list[int]
+) -> dict[str, int | None]:
+    """Return weights where the last row tells of them; the queue agent knows no other source."""
+    known = consumer_status.cell(connection, layout, index, total - 1, CUMULATIVE_WEIGHT_COLUMN)
+    weight, trimmed = weights if known is not None else (None, None)
+    return {
+        "cumulative_data_weight": weight,
+        "available_data_weight": None if weight is None or trimmed is None else weight - trimmed,
+        "trimmed_data_weight": trimmed,
+    }

@@ -23,37 +23,25 @@ from yt_exactly_once.local.tablets.access import (
     tablet_at,
 )
 from yt_exactly_once.local.tablets.appends import apply_due
+from yt_exactly_once.local.tablets.consumer_tables import CONSUMER_NAME, check_consumer
 from yt_exactly_once.local.tablets.layout import find_layout, quote
-from yt_exactly_once.local.tablets.registrations import CONSUMER_NAME
 from yt_exactly_once.local.tablets.schema import (
-    CONSUMER_SCHEMA,
     CUMULATIVE_WEIGHT_COLUMN,
     TIMESTAMP_COLUMN,
 )
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable
 
     from yt_exactly_once.local.cypress.tree import Cypress
     from yt_exactly_once.local.proxy import Proxy
     from yt_exactly_once.local.store import Store
     from yt_exactly_once.local.tablets.layout import TableLayout
     from yt_exactly_once.local.tablets.registrations import Place
-    from yt_exactly_once.local.tablets.schema import Column
     from yt_exactly_once.local.tablets.transactions import TabletTransaction
 
 
 _LOGGER = logging.getLogger(__name__)
-
-
-def _shape(columns: Iterable[Column]) -> tuple[tuple[Any, ...], ...]:
-    return tuple((c.name, c.wire_type, c.required, c.sort_order) for c in columns)
-
-
-_SHAPE = _shape(CONSUMER_SCHEMA.columns)
-_NAME = (CONSUMER_NAME, "string", True, "ascending")
-_SHAPES = (_SHAPE, _SHAPE[:-1], (_NAME, *_SHAPE))
 
 
 @dataclass(frozen=True)
@@ -94,10 +82,8 @@ def partition_of(
     Raises:
         YtError: the table is no consumer, or its kind does not fit the name.
     """
-    shape = _shape(consumer.columns)
-    if shape not in _SHAPES:
-        raise YtError("Table schema is not recognized as a valid consumer schema")
-    shared = shape[0][0] == CONSUMER_NAME
+    check_consumer(consumer)
+    shared = consumer.columns[0].name == CONSUMER_NAME
     if shared and consumer_name is None:
         raise YtError("Queue consumer name is required for multi-consumer schema")
     if not shared and consumer_name is not None:

@@ -14,6 +14,7 @@ from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats import dump_yson
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
 from yt_exactly_once.local.tablets import commit, modifications, values
+from yt_exactly_once.local.tablets.consumer_tables import CONSUMER_NAME
 from yt_exactly_once.local.tablets.layout import find_layout
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 TABLE_PATH = "//sys/queue_agents/consumer_registrations"
 TABLE_ID = "1-1-10191-1"
-CONSUMER_NAME = "queue_consumer_name"
 
 
 @dataclass(frozen=True)

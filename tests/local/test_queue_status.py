@@ -1,0 +1,89 @@
+"""What the queue agent would publish about queues and consumers that are not as they should be."""
+
+from __future__ import annotations
+
+import pytest
+from yt import yson
+
+VALUE = {"name": "data", "type": "string"}
+WEIGHT = {"name": "$cumulative_data_weight", "type": "int64"}
+TIME = {"name": "$timestamp", "type": "uint64"}
+
+
+@pytest.fixture
+def queue(client, tmp):
+    """A queue of two partitions with a registered consumer beside it."""
+    attributes = {"dynamic": True, "schema": [VALUE, TIME], "tablet_count": 2}
+    client.create("table", f"{tmp}/q", attributes=attributes)
+    client.mount_table(f"{tmp}/q", sync=True)
+    client.create("queue_consumer", f"{tmp}/c")
+    client.register_queue_consumer(f"{tmp}/q", f"{tmp}/c", vital=False)
+    return f"{tmp}/q"
+
+
+def partitions(client, path, role="queue"):
+    found = client.get(f"{path}/@{role}_partitions")
+    return found if role == "queue" else next(iter(found.values()))
+
+
+def test_weights_are_told_by_the_last_row(client, queue):
+    """Without the column, or where the last row is older than it, nothing is known."""
+    client.insert_rows(queue, [{"data": "foo", "$tablet_index": 0}])
+    assert partitions(client, queue)[0]["cumulative_data_weight"] == yson.YsonEntity()
+    client.unmount_table(queue, sync=True)
+    client.alter_table(queue, schema=[VALUE, TIME, WEIGHT])
+    client.mount_table(queue, sync=True)
+    assert partitions(client, queue)[0]["cumulative_data_weight"] == yson.YsonEntity()
+    client.trim_rows(queue, 0, 1)
+    client.insert_rows(queue, [{"data": "foo", "$tablet_index": 0}] * 100)
+    client.trim_rows(queue, 0, 91)
+    first, second = partitions(client, queue)
+    assert first["cumulative_data_weight"] == 12 + 100 * 20
+    assert (first["trimmed_data_weight"], first["available_data_weight"]) == (1812, 200)
+    assert second["cumulative_data_weight"] == yson.YsonEntity()
+
+
+def test_time_since_the_last_commit_is_told(client, queue):
+    """Of a partition that was never written to, it is the time since 1970."""
+    client.insert_rows(queue, [{"data": "foo", "$tablet_index": 0}])
+    first, second = partitions(client, queue)
+    assert 0 <= first["commit_idle_time"] < 600_000
+    assert second["last_row_commit_time"] == "1970-01-01T00:00:00.000000Z"
+    assert second["commit_idle_time"] > 10**12
+
+
+def test_unmounted_partition_is_an_error_of_its_own(client, queue, tmp):
+    """The others are described as ever, for the queue and for its consumers."""
+    client.unmount_table(queue, first_tablet_index=1, last_tablet_index=1, sync=True)
+    for path, role in ((queue, "queue"), (f"{tmp}/c", "queue_consumer")):
+        first, second = partitions(client, path, role)
+        assert "error" not in first
+        assert list(second) == ["error"]
+        assert "is not mounted" in second["error"]["message"]
+        assert second["error"]["attributes"]["state"] == "unmounted"
+    assert client.get(f"{queue}/@queue_status/partition_count") == 2
+
+
+def test_banned_queue_is_not_described(client, queue):
+    """The queue agent leaves it alone until the ban is lifted."""
+    client.set(f"{queue}/@queue_agent_banned", True)
+    assert "Queue is banned" in client.get(f"{queue}/@queue_status/error/message")
+    assert partitions(client, queue) == []
+    client.set(f"{queue}/@queue_agent_banned", False)
+    assert "error" not in client.get(f"{queue}/@queue_status")
+
+
+@pytest.mark.usefixtures("queue")
+@pytest.mark.parametrize("trouble", ["unmounted", "schema"])
+def test_consumer_that_cannot_be_read_says_why(client, tmp, trouble):
+    """Nothing is guessed."""
+    if trouble == "unmounted":
+        consumer, message = f"{tmp}/c", "is not mounted"
+        client.unmount_table(consumer, sync=True)
+    else:
+        consumer, message = f"{tmp}/bad", "not recognized as a valid consumer schema"
+        key = {"name": "k", "type": "int64", "sort_order": "ascending"}
+        attributes = {"dynamic": True, "schema": [key, VALUE], "treat_as_queue_consumer": True}
+        client.create("table", consumer, attributes=attributes)
+    assert message in client.get(f"{consumer}/@queue_consumer_status/error/message")
+    assert client.get(f"{consumer}/@queue_consumer_partitions") == {}
