@@ -354,8 +354,10 @@ def test_name_of_a_consumer_fits_its_table(client, tmp, queue, consumer):
 
 
 def test_what_does_not_exist_is_not_registered(client, tmp, queue, consumer):
-    """Only a registration that is there may outlive its objects."""
-    for places in ((f"{tmp}/none", consumer), (queue, f"{tmp}/none")):
+    """Only a registration that is there may outlive its objects, and only tables are objects."""
+    client.create("map_node", f"{tmp}/folder")
+    wrong = (f"{tmp}/none", f"{tmp}/folder")
+    for places in [(path, consumer) for path in wrong] + [(queue, path) for path in wrong]:
         with pytest.raises(YtResponseError, match="Failed to get table mount info") as caught:
             client.register_queue_consumer(*places, vital=False)
         assert caught.value.contains_code(500)

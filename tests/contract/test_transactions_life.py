@@ -136,6 +136,15 @@ def test_impossible_start_is_refused(raw, parameters, message):
     assert message in answer.error["message"]
 
 
+@pytest.mark.parametrize("command", ["insert_rows", "delete_rows"])
+def test_write_of_its_own_transaction_takes_the_same_options(client, tmp, raw, command):
+    """What `start_transaction` refuses, a write without a transaction refuses too."""
+    table = create(client, f"{tmp}/t")
+    parameters = {"path": table, "durability": "async", "input_format": "json"}
+    answer = raw.command("PUT", command, parameters, b'{"k": 1}')
+    assert "Durability must be" in answer.error["message"]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

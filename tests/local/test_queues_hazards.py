@@ -305,7 +305,7 @@ def test_registration_of_a_removed_queue_does_not_stop_the_others(start):
     run.append(1)
     run.register()
     run.advance(1)
-    run("create", type="map_node", path="//tmp/gone")
+    run("create", type="table", path="//tmp/gone")
     run("register_queue_consumer", queue_path="//tmp/gone", consumer_path=CONSUMER, vital=True)
     run("remove", path="//tmp/gone")
     gone, trimmed = queues.trim_all(run.proxy)

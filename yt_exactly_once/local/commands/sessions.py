@@ -45,10 +45,15 @@ def transaction_of(context: Context) -> Iterator[TabletTransaction]:
 
 
 def atomicity_of(context: Context) -> str:
-    """Return the atomicity that a command asks for."""
+    """Return the atomicity that a command asks for, for the tablet transaction that it starts."""
     atomicity = str(context.parameters.get("atomicity") or "full")
     if atomicity not in ("full", "none"):
         raise YtError(f'Error parsing parameter "atomicity": "{atomicity}" is not full or none')
+    durability = str(context.parameters.get("durability") or "sync")
+    if durability not in ("sync", "async"):
+        raise YtError(f'Error parsing parameter "durability": "{durability}" is not sync or async')
+    if durability != "sync" and atomicity == "full":
+        raise YtError('Durability must be "sync" for tablet transactions with "full" atomicity')
     return atomicity
 
 

@@ -130,6 +130,3 @@ def _check_tablet_options(parameters: dict[str, Any]) -> None:
             '"start_timestamp_override" is not supported by the embedded cluster; '
             "start the transaction without it"
         )
-    durability = str(parameters.get("durability") or "sync")
-    if durability != "sync" and str(parameters.get("atomicity") or "full") == "full":
-        raise YtError('Durability must be "sync" for tablet transactions with "full" atomicity')

@@ -81,7 +81,10 @@ def locate(
     if cluster != CLUSTER_NAME:
         return Place(cluster, parsed.text, name)
     try:
-        return Place(cluster, cypress.resolve(connection, parsed.text).path, name)
+        node = cypress.resolve(connection, parsed.text)
+        if must_exist:
+            _check_table(node)
+        return Place(cluster, node.path, name)
     except YtError as error:
         if not error.contains(Code.RESOLVE):
             raise
@@ -92,6 +95,11 @@ def locate(
                 inner=[error],
             ) from error
         return Place(cluster, parsed.text, name)
+
+
+def _check_table(node: Node) -> None:
+    if node.type != "table":
+        raise YtError(f"Object {node.path} is a {node.type} and not a table", Code.RESOLVE)
 
 
 def _cluster(path: YPath) -> str:
