@@ -370,3 +370,16 @@ def test_deadline_that_is_no_time_is_refused(client, deadline):
     """The error names the parameter."""
     with pytest.raises(yt.YtResponseError, match='"deadline"'):
         client.start_transaction(deadline=deadline)
+
+
+def test_lease_can_be_changed(client):
+    """It starts again with the change, and is cut like that of a start."""
+    transaction_id = client.start_transaction(timeout=30_000)
+    for asked, granted in ((60_000, 60_000), (7_200_000, 3_600_000)):
+        client.set(f"#{transaction_id}/@timeout", asked)
+        assert client.get(f"#{transaction_id}/@timeout") == granted
+    with pytest.raises(yt.YtResponseError, match="must be positive"):
+        client.set(f"#{transaction_id}/@timeout", 0)
+    client.abort_transaction(transaction_id)
+    with pytest.raises(yt.YtResponseError, match="No such transaction"):
+        client.set(f"#{transaction_id}/@timeout", 1000)

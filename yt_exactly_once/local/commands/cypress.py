@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
 from yt_exactly_once.local import arguments
+from yt_exactly_once.local.commands import master_transactions
 from yt_exactly_once.local.commands.objects import create_object
 from yt_exactly_once.local.cypress import (
     attributes,
@@ -19,6 +21,8 @@ from yt_exactly_once.local.cypress import (
     virtual,
     ypath,
 )
+from yt_exactly_once.local.cypress.ids import is_id, type_number
+from yt_exactly_once.local.cypress.master_transactions import MASTER_TYPES
 from yt_exactly_once.local.cypress.mutations import run_once
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.registry import Context, command
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 
 
 _PLAIN = "names of attributes are UTF-8"
+_LEASE = re.compile("#([^/]+)/@timeout")
 
 
 def view_of(context: Context, connection: sqlite3.Connection) -> View:
@@ -132,6 +137,10 @@ def set_(context: Context) -> Any:
     force = arguments.flag(context.parameters, "force")
 
     def change(connection: sqlite3.Connection) -> dict[str, Any]:
+        lease = _LEASE.fullmatch(path.text)
+        if lease is not None and is_id(lease[1]) and type_number(lease[1]) in MASTER_TYPES:
+            master_transactions.set_timeout(context, connection, lease[1], value)
+            return {}
         view = view_of(context, connection)
         nodes.set_(view, path, value, recursive=recursive, force=force, owner=context.user)
         return {}

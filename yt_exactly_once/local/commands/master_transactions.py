@@ -85,6 +85,16 @@ def abort(context: Context) -> dict[str, Any]:
     return answer
 
 
+def set_timeout(
+    context: Context, connection: sqlite3.Connection, transaction_id: str, value: Any
+) -> None:
+    """Change the lease of a master transaction, as far as the longest one."""
+    timeout = arguments.integer({"timeout": value}, "timeout")
+    if timeout <= 0:
+        raise YtError('Error setting builtin attribute "timeout": it must be positive')
+    master_transactions.set_timeout(connection, transaction_id, min(timeout, _longest(context)))
+
+
 def _longest(context: Context) -> int:
     """Return the longest lease in milliseconds."""
     seconds: float = context.proxy.settings.feature("max_master_transaction_timeout_seconds")
