@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pyarrow as pa
-from yt_exactly_once.commit.notes import MemoryNotes
-from yt_exactly_once.spark.calls import Place
 
 from tests.callers.client import Client
 from tests.callers.deployment import Deployment, cut, joined
@@ -29,6 +27,8 @@ from tests.callers.server import CONSUMER_SCHEMA, Server
 from tests.callers.threads import Turns
 from tests.model.continuations import no_waiting
 from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.commit.notes import MemoryNotes
+from yt_exactly_once.spark.calls import Place
 from yt_exactly_once.spark.offset_log import digest_of_others, may_have_read, source_ranges
 from yt_exactly_once.ytsaurus import client as client_module
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
@@ -36,10 +36,9 @@ from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from yt_exactly_once.commit.notes import Note
-
     from tests.callers.program import Part, Program, Row, Run
     from yt_exactly_once.commit.batch import SourceRange
+    from yt_exactly_once.commit.notes import Note
     from yt_exactly_once.spark.sink import TransactionalSink
 
 _numbers = count()

@@ -120,3 +120,28 @@ def test_resharded_rows_stay(client, create):
     client.mount_table(table, sync=True)
     force(client, table)
     assert [k for k, _ in rows_of(client, table)] == [1, 11]
+
+
+def test_rows_that_were_trimmed_before_their_flush_are_lost_with_the_others(client, tmp):
+    """A trimmed row count never passes what is flushed; a trimmed chunk keeps its numbers."""
+    path = f"{tmp}/q"
+    schema = [{"name": "v", "type": "int64"}]
+    client.create("table", path, attributes={"dynamic": True, "schema": schema})
+    client.mount_table(path, sync=True)
+    client.insert_rows(path, [{"v": 1}, {"v": 2}])
+    client.trim_rows(path, 0, 1)
+    client.unmount_table(path, force=True, sync=True)
+    (tablet,) = client.get(f"{path}/@tablets")
+    assert (tablet["flushed_row_count"], tablet["trimmed_row_count"]) == (0, 0)
+    assert client.get(f"{path}/@chunk_count") == 0
+    client.mount_table(path, sync=True)
+    client.insert_rows(path, [{"v": 3}, {"v": 4}])
+    client.freeze_table(path, sync=True)
+    client.unfreeze_table(path, sync=True)
+    client.trim_rows(path, 0, 1)
+    client.unmount_table(path, force=True, sync=True)
+    (tablet,) = client.get(f"{path}/@tablets")
+    assert (tablet["flushed_row_count"], tablet["trimmed_row_count"]) == (2, 1)
+    assert client.get(f"{path}/@chunk_count") == 1
+    client.mount_table(path, sync=True)
+    assert [row["v"] for row in client.select_rows(f"v from [{path}]")] == [4]

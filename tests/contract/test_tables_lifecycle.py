@@ -224,18 +224,89 @@ def test_queue_grows_by_empty_tablets_at_the_end(client, tmp):
     assert [info["total_row_count"] for info in infos] == [0, 1, 0, 0]
 
 
-def test_queue_shrinks_only_over_trimmed_tablets(client, tmp):
-    """Rows that nobody has trimmed are in the way of joining tablets."""
-    path = create(client, f"{tmp}/q", [VALUE], tablet_count=3)
-    client.insert_rows(path, [{"v": "x", "$tablet_index": 2}])
+def _queue_of_three(client, path):
+    create(client, path, [VALUE], tablet_count=3)
+    client.insert_rows(
+        path,
+        [{"v": f"{number}", "$tablet_index": index} for index in range(3) for number in range(2)],
+    )
+    return path
+
+
+def _rows(client, path):
+    found = client.select_rows(f"[$tablet_index] as t, [$row_index] as r, v from [{path}]")
+    return [(row["t"], row["r"], row["v"]) for row in found]
+
+
+def test_untrimmed_tablets_of_a_queue_join_the_last_one_that_stays(client, tmp):
+    """A queue that shrinks keeps its rows: they go to the end of the last remaining tablet."""
+    path = _queue_of_three(client, f"{tmp}/q")
+    client.trim_rows(path, 0, 1)
+    before = [tablet["tablet_id"] for tablet in client.get(f"{path}/@tablets")]
+    client.unmount_table(path, sync=True)
+    client.reshard_table(path, tablet_count=1, first_tablet_index=1, last_tablet_index=2)
+    tablets = client.get(f"{path}/@tablets")
+    assert [tablet["flushed_row_count"] for tablet in tablets] == [2, 4]
+    assert [tablet["trimmed_row_count"] for tablet in tablets] == [1, 0]
+    assert tablets[0]["tablet_id"] == before[0]
+    assert tablets[1]["tablet_id"] not in before
+    client.mount_table(path, sync=True)
+    assert _rows(client, path) == [
+        (0, 1, "1"),
+        *((1, index, value) for index, value in enumerate("0101")),
+    ]
+    client.insert_rows(path, [{"v": "new", "$tablet_index": 1}])
+    assert _rows(client, path)[-1] == (1, 4, "new")
+
+
+def test_queue_does_not_shrink_over_a_chunk_that_is_trimmed_in_part(client, tmp):
+    """Rows of such a chunk have no numbers in another tablet; whole trimmed chunks are gone."""
+    path = _queue_of_three(client, f"{tmp}/q")
+    client.unmount_table(path, sync=True)
+    client.mount_table(path, sync=True)
+    client.trim_rows(path, 2, 1)
+    client.unmount_table(path, sync=True)
+    with pytest.raises(YtResponseError, match=r"Some chunks of tablet .* are not fully trimmed"):
+        client.reshard_table(path, tablet_count=2)
+    client.mount_table(path, sync=True)
+    client.trim_rows(path, 2, 2)
+    client.unmount_table(path, sync=True)
+    client.reshard_table(path, tablet_count=2)
+    tablets = client.get(f"{path}/@tablets")
+    assert [tablet["flushed_row_count"] for tablet in tablets] == [2, 2]
+
+
+def test_queue_does_not_shrink_over_rows_that_were_trimmed_before_their_flush(client, tmp):
+    """The unmount flushes trimmed rows too; the next mount drops the chunk."""
+    path = _queue_of_three(client, f"{tmp}/q")
+    client.trim_rows(path, 2, 2)
     client.unmount_table(path, sync=True)
     with pytest.raises(YtResponseError, match="not fully trimmed"):
         client.reshard_table(path, tablet_count=1)
     client.mount_table(path, sync=True)
-    client.trim_rows(path, 2, 1)
     client.unmount_table(path, sync=True)
     client.reshard_table(path, tablet_count=1)
-    assert client.get(f"{path}/@tablet_count") == 1
+    client.mount_table(path, sync=True)
+    assert [value for *_, value in _rows(client, path)] == list("0101")
+
+
+def test_chunks_come_with_flushes(client, tmp):
+    """A freeze or an unmount writes one chunk for each tablet with new rows; a copy shares them."""
+    path = create(client, f"{tmp}/t")
+    client.insert_rows(path, [{"k": 1, "v": "x"}])
+    assert client.get(f"{path}/@chunk_count") == 0
+    client.freeze_table(path, sync=True)
+    assert client.get(f"{path}/@chunk_count") == 1
+    client.unfreeze_table(path, sync=True)
+    client.unmount_table(path, sync=True)
+    assert client.get(f"{path}/@chunk_count") == 1
+    client.copy(path, f"{tmp}/copy")
+    assert client.get(f"{tmp}/copy/@chunk_ids") == client.get(f"{path}/@chunk_ids")
+    queue = _queue_of_three(client, f"{tmp}/q")
+    assert [each["flushed_row_count"] for each in client.get(f"{queue}/@tablets")] == [0, 0, 0]
+    client.unmount_table(queue, sync=True)
+    assert client.get(f"{queue}/@chunk_count") == 3
+    assert [each["flushed_row_count"] for each in client.get(f"{queue}/@tablets")] == [2, 2, 2]
 
 
 def test_alter_adds_columns_that_are_null_in_old_rows(client, tmp):

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from yt.yson import YsonUint64
 
 from yt_exactly_once.local.cypress.ids import CELL_ID
-from yt_exactly_once.local.tablets import flushing, queue_status
+from yt_exactly_once.local.tablets import chunk_lists, queue_status
 from yt_exactly_once.local.tablets.layout import find_layout
 from yt_exactly_once.local.tablets.reads import weight_sql
-from yt_exactly_once.local.tablets.tablet_chunks import chunk_ids
 
 if TYPE_CHECKING:
     import sqlite3
@@ -56,8 +55,8 @@ def table_attributes(connection: sqlite3.Connection, node: Node) -> Attributes:
         "tablets": lambda: tablets(connection, layout),
         "row_count": lambda: row_count(connection, layout),
         "chunk_row_count": lambda: row_count(connection, layout),
-        "chunk_count": lambda: len(chunk_ids(connection, layout)),
-        "chunk_ids": lambda: chunk_ids(connection, layout),
+        "chunk_count": lambda: len(_chunk_ids(connection, layout)),
+        "chunk_ids": lambda: _chunk_ids(connection, layout),
         "data_weight": lambda: data_weight(connection, layout),
         "uncompressed_data_size": lambda: data_weight(connection, layout),
         "compressed_data_size": lambda: data_weight(connection, layout),
@@ -118,7 +117,7 @@ def tablets(connection: sqlite3.Connection, layout: TableLayout) -> list[dict[st
                 "uncompressed_data_size": weight - trimmed_weight,
                 "compressed_data_size": weight - trimmed_weight,
                 "tablet_count": 1,
-                "chunk_count": len(chunk_ids(connection, layout, tablet)),
+                "chunk_count": len(chunk_lists.chunks(connection, tablet.tablet_id)),
             },
         }
         if tablet.state != "unmounted":
@@ -127,7 +126,7 @@ def tablets(connection: sqlite3.Connection, layout: TableLayout) -> list[dict[st
             item["pivot_key"] = list(tablet.pivot_values)
             del item["trimmed_row_count"]
         else:
-            item["flushed_row_count"] = flushing.flushed_row_count(connection, layout, index)
+            item["flushed_row_count"] = chunk_lists.flushed_until(connection, tablet.tablet_id)
         result.append(item)
     return result
 
@@ -136,7 +135,7 @@ def _statistics(
     connection: sqlite3.Connection, layout: TableLayout, in_memory_mode: str
 ) -> dict[str, Any]:
     weight = data_weight(connection, layout)
-    chunks = len(chunk_ids(connection, layout))
+    chunks = len(_chunk_ids(connection, layout))
     return {
         "tablet_count": layout.tablet_count,
         "tablet_count_per_memory_mode": {
@@ -151,3 +150,8 @@ def _statistics(
         "compressed_data_size": weight,
         "chunk_count": chunks,
     }
+
+
+def _chunk_ids(connection: sqlite3.Connection, layout: TableLayout) -> list[str]:
+    held = (chunk_lists.chunks(connection, tablet.tablet_id) for tablet in layout.tablets)
+    return list(dict.fromkeys(chunk.chunk_id for each in held for chunk in each))

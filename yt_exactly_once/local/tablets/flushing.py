@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
-from yt_exactly_once.local.tablets import appends, reads, retention
+from yt_exactly_once.local.tablets import appends, chunk_lists, reads, retention
 from yt_exactly_once.local.tablets.layout import quote
 
 if TYPE_CHECKING:
@@ -37,15 +37,6 @@ def forget_conflicts(connection: sqlite3.Connection, layout: TableLayout, index:
         "UPDATE tablets SET chunk_ts = last_write_ts WHERE node_id = ? AND tablet_index = ?",
         (layout.node_id, index),
     )
-
-
-def flushed_row_count(connection: sqlite3.Connection, layout: TableLayout, index: int) -> int:
-    """Return how many rows of a tablet of an ordered table are flushed, trimmed ones included."""
-    flushed, trimmed = connection.execute(
-        "SELECT flushed_ts, trimmed_rows FROM tablets WHERE node_id = ? AND tablet_index = ?",
-        (layout.node_id, index),
-    ).fetchone()
-    return _rows_until(connection, layout, index, flushed, trimmed)
 
 
 def drop_unflushed(
@@ -74,11 +65,14 @@ def drop_unflushed(
             _drop_sorted(connection, layout, layout.tablets[index], kept)
         else:
             appends.forget_pending(connection, layout, index)
-            _drop_ordered(connection, layout, index, moment)
+            _drop_ordered(connection, layout, index, horizon)
+        # Of a sorted table the last chunk tells of the last write that was flushed.
+        flushed = chunk_lists.flushed_until(connection, layout.tablets[index].tablet_id)
+        written = max(flushed, horizon) if layout.sorted else moment
         connection.execute(
             "UPDATE tablets SET last_write_ts = min(last_write_ts, ?)"
             " WHERE node_id = ? AND tablet_index = ?",
-            (moment, layout.node_id, index),
+            (written, layout.node_id, index),
         )
 
 
@@ -118,13 +112,15 @@ def _drop_sorted(
 
 
 def _drop_ordered(
-    connection: sqlite3.Connection, layout: TableLayout, index: int, moment: int
+    connection: sqlite3.Connection, layout: TableLayout, index: int, horizon: int
 ) -> None:
-    trimmed, total_weight = connection.execute(
-        "SELECT trimmed_rows, total_weight FROM tablets WHERE node_id = ? AND tablet_index = ?",
+    trimmed, total_weight, trimmed_weight = connection.execute(
+        "SELECT trimmed_rows, total_weight, trimmed_weight FROM tablets"
+        " WHERE node_id = ? AND tablet_index = ?",
         (layout.node_id, index),
     ).fetchone()
-    kept = _rows_until(connection, layout, index, moment, trimmed)
+    flushed = chunk_lists.flushed_until(connection, layout.tablets[index].tablet_id)
+    kept = max(flushed, _rows_until(connection, layout, index, horizon))
     gone = '"$tablet_index" = ? AND "$row_index" >= ?'
     (weight,) = connection.execute(
         f"SELECT coalesce(sum({reads.weight_sql(layout)}), 0) FROM {quote(layout.sql_table)}"
@@ -132,14 +128,24 @@ def _drop_ordered(
         (index, kept),
     ).fetchone()
     connection.execute(f"DELETE FROM {quote(layout.sql_table)} WHERE {gone}", (index, kept))
+    total_weight -= int(weight)
+    # Rows that were trimmed before their flush are not trimmed any more: there are none.
     connection.execute(
-        "UPDATE tablets SET total_rows = ?, total_weight = ? WHERE node_id = ? AND tablet_index = ?",
-        (kept, total_weight - int(weight), layout.node_id, index),
+        "UPDATE tablets SET total_rows = ?, total_weight = ?, trimmed_rows = ?, trimmed_weight = ?"
+        " WHERE node_id = ? AND tablet_index = ?",
+        (
+            kept,
+            total_weight,
+            min(trimmed, kept),
+            min(trimmed_weight, total_weight),
+            layout.node_id,
+            index,
+        ),
     )
 
 
 def _rows_until(
-    connection: sqlite3.Connection, layout: TableLayout, index: int, moment: int, trimmed: int
+    connection: sqlite3.Connection, layout: TableLayout, index: int, moment: int
 ) -> int:
     """Return the index after the last row that was written until a moment."""
     found = connection.execute(
@@ -147,4 +153,4 @@ def _rows_until(
         ' AND "$ts" <= ? ORDER BY "$row_index" DESC LIMIT 1',
         (index, moment),
     ).fetchone()
-    return trimmed if found is None else int(found[0]) + 1
+    return 0 if found is None else int(found[0]) + 1

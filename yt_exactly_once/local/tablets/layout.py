@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.tablets import keys, tablet_chunks, values
+from yt_exactly_once.local.tablets import keys, values
 from yt_exactly_once.local.tablets.schema import Column, TableSchema, parse_schema
 
 if TYPE_CHECKING:
@@ -54,6 +54,11 @@ CREATE TABLE IF NOT EXISTS tablets (
     last_write_ts INTEGER NOT NULL DEFAULT 0, flushed_ts INTEGER NOT NULL DEFAULT 0,
     chunk_ts INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (node_id, tablet_index)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS chunk_lists (
+    tablet_id TEXT NOT NULL, position INTEGER NOT NULL, chunk_id TEXT NOT NULL,
+    first INTEGER NOT NULL, past INTEGER NOT NULL, dropped INTEGER NOT NULL,
+    PRIMARY KEY (tablet_id, position)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS pending_appends (
     id INTEGER PRIMARY KEY, due REAL NOT NULL, node_id TEXT NOT NULL, ts INTEGER NOT NULL,
@@ -252,7 +257,7 @@ def quote(name: str) -> str:
 
 def initialize(connection: sqlite3.Connection) -> None:
     """Create the tables of this package; needs a connection of `Store.write`."""
-    for statement in (_TABLES + tablet_chunks.TABLES).split(";"):
+    for statement in _TABLES.split(";"):
         if statement.strip():
             connection.execute(statement)
     for table, column in _ADDED_COLUMNS:

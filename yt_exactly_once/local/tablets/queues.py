@@ -15,7 +15,14 @@ from yt.yson import YsonUint64
 
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
-from yt_exactly_once.local.tablets import modifications, reads, registrations, validation, values
+from yt_exactly_once.local.tablets import (
+    chunk_lists,
+    modifications,
+    reads,
+    registrations,
+    validation,
+    values,
+)
 from yt_exactly_once.local.tablets.access import (
     check_has_cell,
     check_readable,
@@ -253,6 +260,7 @@ def trim(
         " WHERE node_id = ? AND tablet_index = ?",
         (trimmed_row_count, weight, layout.node_id, index),
     )
+    chunk_lists.drop_trimmed(connection, tablet.tablet_id, trimmed_row_count)
 
 
 def trim_consumed(store: Store, cypress: Cypress, queue_path: str) -> dict[int, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.tablets import computed, types
+from yt_exactly_once.local.tablets import chunk_lists, computed, types
 from yt_exactly_once.local.tablets.keys import NULL_KEY
 from yt_exactly_once.local.tablets.layout import TableLayout, quote, save_layout, touch_layout
 from yt_exactly_once.local.tablets.schema import parse_schema, validate_dynamic
@@ -17,6 +17,7 @@ from yt_exactly_once.local.tablets.storage import (
     check_pivots,
     create_history_trigger,
     insert_tablet,
+    new_tablet_id,
     parse_pivots,
     parse_trimmed,
     sql_names,
@@ -144,8 +145,13 @@ def _reshard_sorted(
     everything = [*map(list, before), *map(list, pivots), *map(list, after)]
     check_pivots(layout.schema, everything, 0)
     _forget_tablets(connection, layout, affected, len(pivots))
-    for offset, pivot in enumerate(pivots):
+    created = [
         insert_tablet(connection, layout.node_id, affected.start + offset, pivot, layout.schema)
+        for offset, pivot in enumerate(pivots)
+    ]
+    # Which keys a chunk holds is not known here: the first new tablet counts the chunks of all.
+    for index in affected:
+        chunk_lists.join(connection, layout.tablets[index].tablet_id, created[0], 0)
 
 
 def _reshard_ordered(
@@ -158,20 +164,64 @@ def _reshard_ordered(
     check_tablet_count(layout.tablet_count - len(affected) + count)
     kept = min(len(affected), count)
     joined = range(affected.start + kept, affected.stop)
-    for index in joined:
-        total, trimmed = connection.execute(
-            "SELECT total_rows, trimmed_rows FROM tablets WHERE node_id = ? AND tablet_index = ?",
-            (layout.node_id, index),
-        ).fetchone()
-        if total > trimmed:
-            raise YtError(
-                f"Some chunks of tablet {layout.tablets[index].tablet_id} are not fully trimmed; "
-                "such a tablet cannot participate in resharding"
-            )
     trimmed = parse_trimmed(parameters, count - kept)
+    for index in joined:
+        _check_joinable(connection, layout, index)
+    for index in joined:
+        _join(connection, layout, index, joined.start - 1)
+    for index in range(affected.start, joined.start):
+        _replace_tablet(connection, layout, index)
     _forget_tablets(connection, layout, joined, count - kept)
-    for index, state in enumerate(trimmed, affected.start + kept):
+    for index, state in enumerate(trimmed, joined.start):
         insert_tablet(connection, layout.node_id, index, (), layout.schema, state)
+
+
+def _check_joinable(connection: sqlite3.Connection, layout: TableLayout, index: int) -> None:
+    """Refuse to join a tablet that is trimmed into a chunk: its rows could not be numbered."""
+    tablet = layout.tablets[index]
+    (trimmed,) = connection.execute(
+        "SELECT trimmed_rows FROM tablets WHERE node_id = ? AND tablet_index = ?",
+        (layout.node_id, index),
+    ).fetchone()
+    if trimmed != chunk_lists.first_kept(connection, tablet.tablet_id):
+        raise YtError(
+            f"Some chunks of tablet {tablet.tablet_id} are not fully trimmed; such a tablet"
+            " cannot participate in resharding; mount the table, trim whole chunks, unmount it"
+        )
+
+
+def _join(connection: sqlite3.Connection, layout: TableLayout, source: int, target: int) -> None:
+    """Append the rows of one tablet to another one, which must be before it."""
+    numbers = (
+        "SELECT total_rows, trimmed_rows, total_weight, trimmed_weight FROM tablets"
+        " WHERE node_id = ? AND tablet_index = ?"
+    )
+    total, trimmed, weight, trimmed_weight = connection.execute(
+        numbers, (layout.node_id, source)
+    ).fetchone()
+    (past, *_) = connection.execute(numbers, (layout.node_id, target)).fetchone()
+    connection.execute(
+        f'UPDATE {quote(layout.sql_table)} SET "$tablet_index" = ?, "$row_index" = "$row_index" + ?'
+        ' WHERE "$tablet_index" = ?',
+        (target, past - trimmed, source),
+    )
+    connection.execute(
+        "UPDATE tablets SET total_rows = total_rows + ?, total_weight = total_weight + ?"
+        " WHERE node_id = ? AND tablet_index = ?",
+        (total - trimmed, weight - trimmed_weight, layout.node_id, target),
+    )
+    source_id, target_id = (layout.tablets[index].tablet_id for index in (source, target))
+    chunk_lists.join(connection, source_id, target_id, past - trimmed)
+
+
+def _replace_tablet(connection: sqlite3.Connection, layout: TableLayout, index: int) -> None:
+    """Give a tablet that keeps its rows a new id, as everything in a resharded range gets."""
+    tablet_id = new_tablet_id()
+    connection.execute(
+        "UPDATE tablets SET tablet_id = ? WHERE node_id = ? AND tablet_index = ?",
+        (tablet_id, layout.node_id, index),
+    )
+    chunk_lists.rename(connection, layout.tablets[index].tablet_id, tablet_id)
 
 
 def _forget_tablets(

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.store import next_timestamp
-from yt_exactly_once.local.tablets import appends, flushing
+from yt_exactly_once.local.tablets import appends, chunk_lists, flushing
 from yt_exactly_once.local.tablets.layout import save_layout
-from yt_exactly_once.local.tablets.tablet_chunks import add_chunk
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tablets.layout import TableLayout, Tablet
 
 Action = Literal["mount", "mount_frozen", "unmount", "freeze", "unfreeze"]
 
@@ -56,32 +55,41 @@ def change_state(
     attributes: dict[str, Any],
     indexes: Sequence[int] | None = None,
 ) -> None:
-    """Bring tablets to a state.
+    """Bring tablets to a state; a mount replaces the mount revision and takes the settings.
 
-    A mount replaces the mount revision and takes the settings; a tablet that stops being written to is
-    flushed.
+    Tablets that stop taking writes flush them into a chunk; those that start drop trimmed chunks.
     """
-    if state in {"frozen", "unmounted"}:
-        appends.apply_pending(connection, layout)
     revision = next_timestamp(connection)
+    if state != "mounted":
+        appends.apply_pending(connection, layout)
     for index in range(layout.tablet_count) if indexes is None else indexes:
         tablet = layout.tablets[index]
         if tablet.state == state:
             continue
-        if tablet.state == "mounted":
-            add_chunk(connection, layout, tablet)
         mounted_anew = tablet.state == "unmounted"
         # Unmounted rows are all on disk, and the freeze flushes those of a mounted tablet.
         if mounted_anew or state == "frozen":
             flushing.mark(connection, layout, index, revision)
         if mounted_anew:
             flushing.forget_conflicts(connection, layout, index)
+        if tablet.state == "mounted":
+            chunk_lists.flush(connection, layout, tablet)
+        elif state == "mounted" and not layout.sorted:
+            _drop_trimmed(connection, layout, tablet)
         connection.execute(
             "UPDATE tablets SET state = ?, mount_revision = ? WHERE node_id = ?"
             " AND tablet_index = ?",
             (state, revision if mounted_anew else tablet.mount_revision, layout.node_id, index),
         )
     remount(connection, layout, attributes)
+
+
+def _drop_trimmed(connection: sqlite3.Connection, layout: TableLayout, tablet: Tablet) -> None:
+    (trimmed,) = connection.execute(
+        "SELECT trimmed_rows FROM tablets WHERE node_id = ? AND tablet_index = ?",
+        (layout.node_id, tablet.index),
+    ).fetchone()
+    chunk_lists.drop_trimmed(connection, tablet.tablet_id, trimmed)
 
 
 def remount(

@@ -14,7 +14,7 @@ from yt.yson import YsonUint64
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.cypress.ids import CELL_TAG
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.tablets import keys, values
+from yt_exactly_once.local.tablets import chunk_lists, keys, values
 from yt_exactly_once.local.tablets.columns import encode_column
 from yt_exactly_once.local.tablets.layout import TableLayout, quote
 
@@ -109,9 +109,11 @@ def insert_tablet(
     pivot: Sequence[Any],
     schema: TableSchema,
     trimmed: tuple[int, int] = (0, 0),
-) -> None:
-    """Add an unmounted tablet; `trimmed` is its trimmed row count and data weight."""
+) -> str:
+    """Add an unmounted tablet and return its id; `trimmed` is its trimmed row count and weight."""
     rows, weight = trimmed
+    tablet_id = new_tablet_id()
+    chunk_lists.begin_at(connection, tablet_id, rows)
     connection.execute(
         "INSERT INTO tablets (node_id, tablet_index, tablet_id, state, pivot_key, mount_revision,"
         " total_rows, trimmed_rows, total_weight, trimmed_weight)"
@@ -119,7 +121,7 @@ def insert_tablet(
         (
             node_id,
             index,
-            new_tablet_id(),
+            tablet_id,
             values.dump_yson([encode_pivot(schema, pivot), list(pivot)]),
             rows,
             rows,
@@ -127,6 +129,7 @@ def insert_tablet(
             weight,
         ),
     )
+    return tablet_id
 
 
 def new_tablet_id() -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.tablets import computed, settings
+from yt_exactly_once.local.tablets import chunk_lists, computed, settings
 from yt_exactly_once.local.tablets.attributes import table_attributes
 from yt_exactly_once.local.tablets.layout import (
     find_layout,
@@ -37,7 +37,6 @@ from yt_exactly_once.local.tablets.storage import (
     sql_names,
     uniform_pivots,
 )
-from yt_exactly_once.local.tablets.tablet_chunks import copy_chunks
 
 if TYPE_CHECKING:
     import sqlite3
@@ -107,14 +106,8 @@ def drop_table(connection: sqlite3.Connection, node_id: str) -> None:
     connection.execute(f"DROP TABLE {quote(layout.sql_table)}")
     if layout.sorted:
         connection.execute(f"DROP TABLE {quote(layout.history_table)}")
-    for table in (
-        "tablets",
-        "dynamic_tables",
-        "pending_appends",
-        "row_locks",
-        "retention",
-        "tablet_chunks",
-    ):
+    chunk_lists.forget(connection, [tablet.tablet_id for tablet in layout.tablets])
+    for table in ("tablets", "dynamic_tables", "pending_appends", "row_locks", "retention"):
         connection.execute(f"DELETE FROM {table} WHERE node_id = ?", (node_id,))
 
 
@@ -137,17 +130,17 @@ def copy_table(connection: sqlite3.Connection, source_node_id: str, new_node_id:
     connection.execute(
         f"INSERT INTO {quote(copied.sql_table)} SELECT * FROM {quote(source.sql_table)}"
     )
-    new_ids = {tablet.tablet_id: new_tablet_id() for tablet in source.tablets}
     for tablet in source.tablets:
+        tablet_id = new_tablet_id()
+        chunk_lists.copy(connection, tablet.tablet_id, tablet_id)
         connection.execute(
             "INSERT INTO tablets (node_id, tablet_index, tablet_id, state, pivot_key,"
             " mount_revision, total_rows, trimmed_rows, total_weight, trimmed_weight, last_write_ts)"
             " SELECT ?, tablet_index, ?, 'unmounted', pivot_key, 0, total_rows, trimmed_rows,"
             " total_weight, trimmed_weight, last_write_ts FROM tablets"
             " WHERE node_id = ? AND tablet_index = ?",
-            (new_node_id, new_ids[tablet.tablet_id], source_node_id, tablet.index),
+            (new_node_id, tablet_id, source_node_id, tablet.index),
         )
-    copy_chunks(connection, source, new_node_id, new_ids)
     touch_layout(connection, new_node_id)
 
 

@@ -1,0 +1,117 @@
+"""Chunks that tablets have flushed: what a freeze or an unmount leaves, and what a trim drops.
+
+Rows stay where they are; only the bounds of chunks are kept here, because resharding and the counters
+of a table depend on them. A chunk of an ordered tablet ends at a row index, one of a sorted tablet at
+the timestamp of its last write. Chunks are dropped whole, and only while their tablet is mounted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from yt_exactly_once.local.cypress.ids import make_id
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable
+
+    from yt_exactly_once.local.tablets.layout import TableLayout, Tablet
+
+
+class Chunk(NamedTuple):
+    """One chunk: its id, where it begins, and where the next one does."""
+
+    chunk_id: str
+    first: int
+    past: int
+
+
+def flush(connection: sqlite3.Connection, layout: TableLayout, tablet: Tablet) -> None:
+    """Write what a tablet got since its last flush into a chunk; without rows there is none."""
+    total, last_write = connection.execute(
+        "SELECT total_rows, last_write_ts FROM tablets WHERE node_id = ? AND tablet_index = ?",
+        (layout.node_id, tablet.index),
+    ).fetchone()
+    past = last_write if layout.sorted else total
+    first = flushed_until(connection, tablet.tablet_id)
+    if past > first:
+        _add(connection, tablet.tablet_id, Chunk(make_id("chunk"), first, past))
+
+
+def begin_at(connection: sqlite3.Connection, tablet_id: str, row_index: int) -> None:
+    """Let a new tablet of an ordered table begin at a row."""
+    if row_index:
+        _add(connection, tablet_id, Chunk("", 0, row_index), dropped=True)
+
+
+def drop_trimmed(connection: sqlite3.Connection, tablet_id: str, trimmed_rows: int) -> None:
+    """Drop the chunks whose rows are all trimmed."""
+    connection.execute(
+        "UPDATE chunk_lists SET dropped = 1 WHERE tablet_id = ? AND past <= ?",
+        (tablet_id, trimmed_rows),
+    )
+
+
+def flushed_until(connection: sqlite3.Connection, tablet_id: str) -> int:
+    """Return where the next chunk of a tablet begins, dropped chunks included."""
+    (past,) = connection.execute(
+        "SELECT coalesce(max(past), 0) FROM chunk_lists WHERE tablet_id = ?", (tablet_id,)
+    ).fetchone()
+    return int(past)
+
+
+def chunks(connection: sqlite3.Connection, tablet_id: str) -> list[Chunk]:
+    """Return the chunks that a tablet holds, in order."""
+    return [
+        Chunk(*found)
+        for found in connection.execute(
+            "SELECT chunk_id, first, past FROM chunk_lists"
+            " WHERE tablet_id = ? AND dropped = 0 ORDER BY position",
+            (tablet_id,),
+        )
+    ]
+
+
+def first_kept(connection: sqlite3.Connection, tablet_id: str) -> int:
+    """Return where the first chunk begins that is not dropped, or else where the next one will."""
+    held = chunks(connection, tablet_id)
+    return held[0].first if held else flushed_until(connection, tablet_id)
+
+
+def rename(connection: sqlite3.Connection, old_id: str, new_id: str) -> None:
+    """Give the chunks of a tablet to its successor."""
+    connection.execute("UPDATE chunk_lists SET tablet_id = ? WHERE tablet_id = ?", (new_id, old_id))
+
+
+def copy(connection: sqlite3.Connection, source_id: str, target_id: str) -> None:
+    """Let a copied tablet share the chunks of its source."""
+    connection.execute(
+        "INSERT INTO chunk_lists SELECT ?, position, chunk_id, first, past, dropped"
+        " FROM chunk_lists WHERE tablet_id = ?",
+        (target_id, source_id),
+    )
+
+
+def join(connection: sqlite3.Connection, source_id: str, target_id: str, shift: int) -> None:
+    """Append the chunks of one tablet to those of another, `shift` further on."""
+    for chunk in chunks(connection, source_id):
+        moved = chunk._replace(first=chunk.first + shift, past=chunk.past + shift)
+        _add(connection, target_id, moved)
+    forget(connection, [source_id])
+
+
+def forget(connection: sqlite3.Connection, tablet_ids: Iterable[str]) -> None:
+    """Remove every trace of tablets."""
+    connection.executemany(
+        "DELETE FROM chunk_lists WHERE tablet_id = ?", [(each,) for each in tablet_ids]
+    )
+
+
+def _add(
+    connection: sqlite3.Connection, tablet_id: str, chunk: Chunk, *, dropped: bool = False
+) -> None:
+    connection.execute(
+        "INSERT INTO chunk_lists SELECT ?, coalesce(max(position), -1) + 1, ?, ?, ?, ?"
+        " FROM chunk_lists WHERE tablet_id = ?",
+        (tablet_id, *chunk, int(dropped), tablet_id),
+    )
