@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from yt import yson
 
+from yt_exactly_once.local import row_checks
 from yt_exactly_once.local.columnar import ColumnarRows
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.tablets.simple_values import RANGES
@@ -79,6 +80,7 @@ def loads(
     """
     table = _read(data)
     known = None if schema is None else {str(column["name"]): column for column in schema}
+    row_checks.check_names(name for name in table.schema.names if known is None or name in known)
     columns: dict[str, Values] = {}
     for field, column in zip(table.schema, table.columns, strict=True):
         if known is not None and field.name not in known:

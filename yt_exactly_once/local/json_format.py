@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
+from yt_exactly_once.local import row_checks
 from yt_exactly_once.local.errors import Code, YtError
 
 if TYPE_CHECKING:
@@ -45,15 +46,19 @@ def loads(data: bytes, attributes: Mapping[str, Any], what: str) -> Any:
 
 
 def load_rows(data: bytes, attributes: Mapping[str, Any], what: str) -> Iterator[Any]:
-    """Yield the values of a sequence, which may have white space between them or nothing.
+    """Yield the rows of a sequence, which may have white space between them or nothing.
+
+    What is no row is yielded too: something else than a map, or a map with attributes.
 
     Names of columns are `str`, and every other string inside a row is `bytes`.
 
     Raises:
-        YtError: as `loads`.
+        YtError: as `loads`; 322 when a row names a column twice; a value of a column has attributes.
     """
     decoder = _Decoder(attributes, what)
-    parser = json.JSONDecoder(parse_float=_finite, parse_constant=_no_constant)
+    parser = json.JSONDecoder(
+        object_pairs_hook=_map_of, parse_float=_finite, parse_constant=_no_constant
+    )
     try:
         text = data.decode()
         position = _skip_space(text, 0)
@@ -88,6 +93,19 @@ def dump_rows(rows: Iterable[Any], attributes: Mapping[str, Any]) -> Iterator[by
     write = _writer(attributes).encode
     for row in rows:
         yield write(encoder.encode_row(row)).encode() + b"\n"
+
+
+class _RepeatedMap(dict[str, Any]):
+    """A map that named a key twice."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.names = [name for name, _ in pairs]
+
+
+def _map_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    return made if len(made) == len(pairs) else _RepeatedMap(pairs)
 
 
 def _writer(attributes: Mapping[str, Any]) -> json.JSONEncoder:
@@ -178,10 +196,14 @@ class _Decoder:
 
     def decode_row(self, value: Any) -> Any:
         """Return a row, with less work for its plain values."""
-        if type(value) is not dict or (not self._plain and "$value" in value):
+        if isinstance(value, _RepeatedMap):
+            row_checks.check_names(map(str, map(self._key, value.names)))
+        if not isinstance(value, dict) or (not self._plain and "$value" in value):
             decoded = self.decode(value)
-            if not isinstance(decoded, dict):
+            if not isinstance(decoded, dict) or getattr(decoded, "attributes", None):
                 return decoded
+            for item in decoded.values():
+                row_checks.check_value(item)
             return {str(name): _to_bytes(item) for name, item in decoded.items()}
         row = {}
         for name, item in value.items():
@@ -191,7 +213,9 @@ class _Decoder:
             elif kind in _ALWAYS_PLAIN:
                 shown = item
             else:
-                shown = _to_bytes(self.decode(item, 1))
+                decoded = self.decode(item, 1)
+                row_checks.check_value(decoded)
+                shown = _to_bytes(decoded)
             row[name if name.isascii() and name[:1] != "$" else str(self._key(name))] = shown
         return row
 

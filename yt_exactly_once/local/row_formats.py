@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
-from yt_exactly_once.local import json_format
+from yt_exactly_once.local import json_format, row_checks
 from yt_exactly_once.local.columnar import ColumnarRows
 from yt_exactly_once.local.errors import Code, YtError
 
@@ -77,15 +77,34 @@ def dumps(rows: Iterable[dict[str, Any] | None], target: Format) -> bytes:
     raise YtError(f'Unsupported output format "{target.name}"', Code.INVALID_FORMAT)
 
 
+def load_stored(data: bytes) -> Sequence[dict[str, Any]]:
+    """Parse rows of binary YSON that this cluster has written itself."""
+    return _by_columns(_parse_yson(data))
+
+
 def _loads_yson(data: bytes) -> Sequence[dict[str, Any]]:
+    parsed = _parse_yson(data)
+    for index, row in enumerate(parsed):
+        if type(row) is not dict:
+            raise row_checks.no_row(row, index)
+    row_checks.check_yson(data, parsed)
+    rows = _by_columns(parsed)
+    row_checks.check_values(rows)
+    return rows
+
+
+def _parse_yson(data: bytes) -> list[Any]:
     try:
-        parsed = list(
+        return list(
             yson.loads(
                 data, yson_type="list_fragment", encoding=None, always_create_attributes=False
             )
         )
     except (yson.YsonError, ValueError, TypeError, RecursionError) as error:
         raise YtError(f"Error parsing rows as YSON: {error}", Code.YSON_PARSE) from error
+
+
+def _by_columns(parsed: list[Any]) -> Sequence[dict[str, Any]]:
     if set(map(type, parsed)) == {dict} and len(set(map(tuple, parsed))) == 1:
         try:
             columns = {name.decode(): [row[name] for row in parsed] for name in parsed[0]}
@@ -100,8 +119,6 @@ def _rename(rows: list[Any]) -> list[dict[str, Any]]:
     names: dict[bytes, str] = {}
     renamed = []
     for row in rows:
-        if not isinstance(row, dict):
-            raise YtError("Invalid row format, map expected")
         try:
             renamed.append({_name(name, names): value for name, value in row.items()})
         except UnicodeDecodeError as error:
@@ -119,8 +136,8 @@ def _name(raw: bytes, names: dict[bytes, str]) -> str:
 def _loads_json(data: bytes, attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = []
     for number, row in enumerate(json_format.load_rows(data, attributes, "rows")):
-        if not isinstance(row, dict):
-            raise YtError(f"Invalid row format, map expected in row {number}")
+        if not isinstance(row, dict) or getattr(row, "attributes", None):
+            raise row_checks.no_row(row, number)
         rows.append(row)
     return rows
 
@@ -173,6 +190,7 @@ def _loads_dsv(data: bytes, source: Format) -> list[dict[str, Any]]:
     columns = source.attributes.get("columns")
     if not isinstance(columns, list) or not columns:
         raise YtError('Format "schemaful_dsv" needs the attribute "columns"', Code.INVALID_FORMAT)
+    row_checks.check_names(map(str, columns))
     rows = []
     for line in lines:
         values = _split(line, field)
@@ -185,12 +203,15 @@ def _loads_dsv(data: bytes, source: Format) -> list[dict[str, Any]]:
 
 
 def _dsv_row(line: str, field: str, key_value: str) -> dict[str, Any]:
-    row = {}
+    row: dict[str, Any] = {}
     for item in _split(line, field) if line else []:
-        name, *rest = _split(item, key_value, 1)
+        raw, *rest = _split(item, key_value, 1)
         if not rest:
             raise YtError("Value of a DSV field is missing", Code.INVALID_FORMAT)
-        row[_unescape(name).decode()] = _unescape(rest[0])
+        name = _unescape(raw).decode()
+        if name in row:
+            raise row_checks.duplicate_column(name)
+        row[name] = _unescape(rest[0])
     return row
 
 

@@ -102,7 +102,7 @@ def read(
     for chunk in listed:
         start, end = max(wanted.start - passed, 0), wanted.end - passed
         if start < chunk.row_count and end > 0:
-            rows = row_formats.loads(chunks.read(connection, chunk), formats.YSON_BINARY)
+            rows = row_formats.load_stored(chunks.read(connection, chunk))
             yield list(rows[start:end])
         passed += chunk.row_count
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands.sessions import (
     conversions_of,
-    read_timestamp,
+    read_moments,
     reading,
-    retention_timestamp,
     table_of,
     transaction_of,
     wants_timestamps,
@@ -90,6 +89,11 @@ def lookup_rows(context: Context) -> Rows:
     """Read rows of a sorted table by key, at the start of the transaction if there is one."""
     parameters = context.parameters
     _check_plain_path(parameters.get("path"))
+    keep = arguments.flag(parameters, "keep_missing_rows")
+    if keep and arguments.flag(parameters, "enable_partial_result"):
+        raise YtError(
+            'Options "enable_partial_result" and "keep_missing_rows" cannot be used together'
+        )
     layout = _sorted_table(context)
     rows = context.read_rows(validation.input_schema(layout, keys_only=True))
     encoded = validation.encode_keys(layout, rows, conversions=conversions_of(context))
@@ -100,13 +104,12 @@ def lookup_rows(context: Context) -> Rows:
     check_readable(layout, layout.tablets_of(keys))
     columns = _chosen_columns(layout, parameters.get("column_names"))
     read = _reader(parameters)
+    moments = read_moments(context)
     found: Sequence[Any] = [None] * len(keys)
     with reading(context) as connection:
-        moments = read_timestamp(context), retention_timestamp(context)
         seen = reads.layout_at(connection, layout, *moments)
         if seen is not None:
             found = read(connection, seen, keys, columns)
-    keep = arguments.flag(parameters, "keep_missing_rows")
     return Rows(list(found) if keep else [row for row in found if row is not None])
 
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from yt_exactly_once.local import arguments, ql
 from yt_exactly_once.local.commands.sessions import (
-    read_timestamp,
+    read_moments,
     reading,
-    retention_timestamp,
     wants_timestamps,
 )
 from yt_exactly_once.local.errors import YtError
@@ -54,7 +53,7 @@ def select_rows(context: Context) -> Rows:
 
 def _execute(context: Context, connection: sqlite3.Connection, *, snapshot: bool) -> Rows:
     parameters = context.parameters
-    moments = read_timestamp(context), retention_timestamp(context)
+    moments = read_moments(context)
 
     newest: dict[str, TableLayout] = {}
 

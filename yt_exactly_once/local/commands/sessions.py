@@ -90,6 +90,21 @@ def retention_timestamp(context: Context) -> int | None:
     return timestamp
 
 
+def read_moments(context: Context) -> tuple[int | None, int | None]:
+    """Return the moments to read at and since when rows must have been written.
+
+    Raises:
+        YtError: the second is after the first, so that no row could be read.
+    """
+    at, since = read_timestamp(context), retention_timestamp(context)
+    if at is not None and since is not None and since > at:
+        raise YtError(
+            "Retention timestamp cannot be greater than read timestamp",
+            attributes={"timestamp": at, "retention_timestamp": since},
+        )
+    return at, since
+
+
 def wants_timestamps(parameters: dict[str, Any]) -> bool:
     """Tell whether `versioned_read_options` ask for a timestamp beside every value."""
     options = arguments.mapping(

@@ -21,7 +21,7 @@ from yt_exactly_once.local.cypress import (
     ypath,
 )
 from yt_exactly_once.local.cypress.mutations import run_once
-from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.registry import Context, Rows, command
 from yt_exactly_once.local.tablets import reads, values
 from yt_exactly_once.local.tablets.layout import load_layout
@@ -54,7 +54,7 @@ def write_table(context: Context) -> Any:
         view = view_of(context, connection)
         upload = _upload(view, _static(view, path), path)
     columns = [column.to_yson() for column in upload.schema.columns]
-    rows = list(context.read_rows(columns or None))
+    rows = _rows_to_write(context, columns)
     with context.proxy.store.write() as connection:
         master_transactions.expire(connection)
         view = view_of(context, connection)
@@ -68,6 +68,17 @@ def write_table(context: Context) -> Any:
             view.put_attribute(node.id, "schema_mode", upload.schema_mode)
         clock.touch(view, node.id, "content")
     return {}
+
+
+def _rows_to_write(context: Context, columns: list[Any]) -> list[Any]:
+    try:
+        return list(context.read_rows(columns or None))
+    except YtError as error:
+        if error.code != Code.DUPLICATE_COLUMN:
+            raise
+        # Chunk writers find it, and say it in their own way.
+        name = error.attributes["column_name"]
+        raise YtError(f'Duplicate "{name}" column in unversioned row') from error
 
 
 @command(
