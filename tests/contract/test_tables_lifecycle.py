@@ -491,8 +491,37 @@ def test_new_tablets_of_a_queue_begin_at_a_row_of_choice(client, tmp):
     last = {"first_tablet_index": 1, "last_tablet_index": 1, "tablet_count": 3}
     client.reshard_table(path, trimmed_row_counts=[30, 40], sync=True, **last)
     assert trimmed() == [10, 20, 30, 40]
-    with pytest.raises(YtResponseError, match="trimmed_row_counts"):
-        client.reshard_table(path, tablet_count=6, trimmed_row_counts=[1], sync=True)
+    for counts, message in (([1], "has invalid size: expected 0 or 2"), ([1, -1], "nonnegative")):
+        with pytest.raises(YtResponseError, match=message):
+            client.reshard_table(path, tablet_count=6, trimmed_row_counts=counts, sync=True)
+
+
+@pytest.mark.parametrize("name", ["trimmed_row_counts", "cumulative_data_weights"])
+def test_new_tablets_begin_at_a_row_where_they_are_counted(client, tmp, name):
+    """Only an ordered table has such numbers, and only beside a number of tablets."""
+    for attributes, message in (
+        ({name: [1]}, f'"{name}" cannot be specified without "tablet_count"'),
+        ({name: [1, 2], "tablet_count": 4}, "has invalid size: expected 0 or 4"),
+        ({name: [-1], "tablet_count": 1}, "must be nonnegative"),
+        ({name: [1], "tablet_count": 1, "schema": [KEY, VALUE]}, "only be set for ordered tables"),
+    ):
+        with pytest.raises(YtResponseError, match=message):
+            create(client, f"{tmp}/q", **{"schema": [VALUE], "mount": False, **attributes})
+    path = create(client, f"{tmp}/t", mount=False)
+    with pytest.raises(YtResponseError, match=f'Cannot reshard sorted table with "{name}"'):
+        client.reshard_table(path, [[], [1]], **{name: [1]})
+
+
+@pytest.mark.parametrize(
+    ("count", "message"), [(0, "must be positive"), (10_001, "limit of 10000")]
+)
+def test_number_of_tablets_is_bounded(client, tmp, count, message):
+    """At creation and when a table is cut anew."""
+    path = create(client, f"{tmp}/q", [VALUE], mount=False)
+    with pytest.raises(YtResponseError, match=f"Tablet count .*{message}"):
+        create(client, f"{tmp}/r", [VALUE], mount=False, tablet_count=count)
+    with pytest.raises(YtResponseError, match=f"Tablet count .*{message}"):
+        client.reshard_table(path, tablet_count=count)
 
 
 def test_part_of_a_setting_with_a_default_is_set(client, tmp):

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import pytest
+from yt.yson import to_yson_type
 
 from yt_exactly_once.local import commands, store
 from yt_exactly_once.local.errors import YtError
@@ -147,3 +148,26 @@ def test_retention_timestamp_hides_rows_written_before_it(run):
             run("select_rows", query=query, **moments),
         ):
             assert [(row["k"], row["v"]) for row in rows] == expected
+
+
+def test_retention_timestamp_after_the_read_timestamp_is_refused(run):
+    """No row could be both; equal ones are fine."""
+    first, second = (run("generate_timestamp")["timestamp"] for _ in range(2))
+    for command, parameters in (
+        ("lookup_rows", {"path": TABLE}),
+        ("select_rows", {"query": f"* from [{TABLE}]"}),
+    ):
+        wrong = {"timestamp": first, "retention_timestamp": second}
+        with pytest.raises(YtError, match="Retention timestamp cannot be greater than read"):
+            run(command, [{"k": 1}], **wrong, **parameters)
+        equal = {"timestamp": second, "retention_timestamp": second}
+        assert run(command, [{"k": 1}], **equal, **parameters) == []
+    path = to_yson_type(TABLE, {"timestamp": first, "retention_timestamp": second})
+    with pytest.raises(YtError, match="Retention timestamp cannot be greater than read"):
+        list(run("read_table", path=path))
+
+
+def test_missing_rows_are_not_kept_in_a_partial_result(run):
+    """A missing row and one that could not be read would look alike."""
+    with pytest.raises(YtError, match="cannot be used together"):
+        run("lookup_rows", path=TABLE, keep_missing_rows=True, enable_partial_result=True)

@@ -97,12 +97,17 @@ def read_moments(context: Context) -> tuple[int | None, int | None]:
         YtError: the second is after the first, so that no row could be read.
     """
     at, since = read_timestamp(context), retention_timestamp(context)
+    check_moments(at, since)
+    return at, since
+
+
+def check_moments(at: int | None, since: int | None) -> None:
+    """Refuse a retention timestamp that is after the moment to read at."""
     if at is not None and since is not None and since > at:
         raise YtError(
             "Retention timestamp cannot be greater than read timestamp",
             attributes={"timestamp": at, "retention_timestamp": since},
         )
-    return at, since
 
 
 def wants_timestamps(parameters: dict[str, Any]) -> bool:

@@ -11,6 +11,7 @@ from yt import yson
 
 from yt_exactly_once.local import arguments, static_rows, streams, uploads
 from yt_exactly_once.local.commands.cypress import path_of, view_of
+from yt_exactly_once.local.commands.sessions import check_moments
 from yt_exactly_once.local.cypress import (
     chunks,
     clock,
@@ -180,17 +181,18 @@ def _upload(view: View, node: Node, path: YPath) -> uploads.Upload:
 
 
 def _layout(connection: sqlite3.Connection, node: Node, path: YPath) -> TableLayout:
-    """Return a dynamic table as it is, or as it was at the timestamp that the path names."""
+    """Return a dynamic table as it is, or as it was at the timestamps that the path names."""
     layout = load_layout(connection, node.id, node.path)
-    timestamp, retention = (
+    timestamp, since = (
         arguments.integer(dict(path.attributes), name, None, unsigned=True)
         for name in ("timestamp", "retention_timestamp")
     )
-    if timestamp is None and retention is None:
+    check_moments(timestamp, since)
+    if timestamp is None and since is None:
         return layout
     if not layout.sorted:
         raise YtError(f"Cannot read ordered table {node.path} at a timestamp")
-    return reads.layout_at(connection, layout, timestamp, retention) or layout
+    return reads.layout_at(connection, layout, timestamp, since) or layout
 
 
 class _Source(Protocol):

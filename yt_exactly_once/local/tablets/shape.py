@@ -14,6 +14,7 @@ from yt_exactly_once.local.tablets.layout import TableLayout, quote, save_layout
 from yt_exactly_once.local.tablets.schema import parse_schema, validate_dynamic
 from yt_exactly_once.local.tablets.settings import check_unmounted
 from yt_exactly_once.local.tablets.storage import (
+    TRIMMED,
     check_pivots,
     create_history_trigger,
     insert_tablet,
@@ -84,6 +85,9 @@ def reshard(
                 attributes={"tablet_id": tablet.tablet_id, "state": tablet.state},
             )
     if layout.sorted:
+        for name in TRIMMED:
+            if parameters.get(name):
+                raise YtError(f'Cannot reshard sorted table with "{name}"')
         pivots = None if raw_pivots is None else parse_pivots(raw_pivots)
         _reshard_sorted(connection, layout, affected, count, pivots)
     elif raw_pivots is not None:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 TABLET_TYPE = 702
 
+TRIMMED = ("trimmed_row_counts", "cumulative_data_weights")
+"""What new tablets of an ordered table begin with; one number for each."""
+
 _MAX_COLUMNS = 1_900
 """SQLite takes 2 000 (`SQLITE_MAX_COLUMN`), and some are ours."""
 
@@ -171,18 +174,23 @@ def parse_trimmed(given: dict[str, Any], count: int) -> list[tuple[int, int]]:
         given: attributes or parameters, with `trimmed_row_counts` and `cumulative_data_weights`.
         count: how many tablets there will be.
     """
-    rows, weights = (
-        arguments.integers(given.get(name) or [0] * count, name)
-        for name in ("trimmed_row_counts", "cumulative_data_weights")
-    )
-    if any(number < 0 for number in (*rows, *weights)):
-        raise YtError('"trimmed_row_counts" and "cumulative_data_weights" must not be negative')
-    if not len(rows) == len(weights) == count:
-        raise YtError(
-            f'There are {count} new tablets: "trimmed_row_counts" and "cumulative_data_weights"'
-            " need one item for each"
-        )
+    rows, weights = (_numbers(given, name, count) for name in TRIMMED)
     return list(zip(rows, weights, strict=True))
+
+
+def _numbers(given: dict[str, Any], name: str, count: int) -> list[int]:
+    """Read one number for each new tablet; none at all are zeros."""
+    raw = given.get(name)
+    numbers = arguments.integers(raw, name) if raw else []
+    if len(numbers) not in {0, count}:
+        raise YtError(
+            f'"{name}" has invalid size: expected 0 or {count}, the number of new tablets,'
+            f" got {len(numbers)}"
+        )
+    for number in numbers:
+        if number < 0:
+            raise YtError(f'Numbers of "{name}" must be nonnegative, got {number}')
+    return numbers or [0] * count
 
 
 def check_pivots(schema: TableSchema, pivots: Sequence[Sequence[Any]], first_index: int) -> None:

@@ -28,6 +28,7 @@ from yt_exactly_once.local.tablets.schema import (
 )
 from yt_exactly_once.local.tablets.states import change_state, options_of
 from yt_exactly_once.local.tablets.storage import (
+    TRIMMED,
     check_pivots,
     create_storage,
     insert_tablet,
@@ -182,6 +183,11 @@ def _create_tablets(
         raise YtError('Cannot specify both "tablet_count" and "pivot_keys"')
     if pivots is not None and not schema.is_sorted:
         raise YtError("Table is ordered; must provide tablet count")
+    for name in TRIMMED:
+        if attributes.get(name) and schema.is_sorted:
+            raise YtError(f'"{name}" can only be set for ordered tables')
+        if attributes.get(name) and count is None:
+            raise YtError(f'"{name}" cannot be specified without "tablet_count"')
     total = len(pivots) if pivots is not None else 1 if count is None else count
     check_tablet_count(total)
     if schema.is_sorted:
@@ -196,8 +202,10 @@ def _create_tablets(
 
 def check_tablet_count(count: int) -> None:
     """Refuse a number of tablets that no table may have."""
-    if not 1 <= count <= MAX_TABLET_COUNT:
-        raise YtError(f"Tablet count must be between 1 and {MAX_TABLET_COUNT}, got {count}")
+    if count < 1:
+        raise YtError(f"Tablet count must be positive, got {count}")
+    if count > MAX_TABLET_COUNT:
+        raise YtError(f"Tablet count cannot exceed the limit of {MAX_TABLET_COUNT}")
 
 
 def _service_schema(attributes: dict[str, Any]) -> TableSchema | None:
