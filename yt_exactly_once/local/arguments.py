@@ -6,9 +6,12 @@ As in the real driver, a number or a flag may arrive as a string, since query st
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _MISSING: Any = object()
 NULL_ID = "0-0-0-0"
@@ -34,7 +37,7 @@ def mapping(value: Any, name: str) -> dict[str, Any]:
     return {str(key): item for key, item in value.items()}
 
 
-def flag(parameters: dict[str, Any], name: str, default: bool = False) -> bool:
+def flag(parameters: Mapping[str, Any], name: str, default: bool = False) -> bool:
     """Return a boolean parameter."""
     value = parameters.get(name)
     if value is None:
@@ -48,7 +51,7 @@ def flag(parameters: dict[str, Any], name: str, default: bool = False) -> bool:
 
 
 def integer(
-    parameters: dict[str, Any], name: str, default: Any = _MISSING, *, unsigned: bool = False
+    parameters: Mapping[str, Any], name: str, default: Any = _MISSING, *, unsigned: bool = False
 ) -> Any:
     """Return a parameter of type int64, or uint64, or the default when it is absent."""
     value = parameters.get(name)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
-from yt_exactly_once.local import row_checks
+from yt_exactly_once.local import arguments, row_checks
+from yt_exactly_once.local.arguments import flag
 from yt_exactly_once.local.errors import Code, YtError
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _writer(attributes: Mapping[str, Any]) -> json.JSONEncoder:
     return json.JSONEncoder(
         separators=(",", ":"),
         ensure_ascii=False,
-        allow_nan=bool(attributes.get("support_infinity", False)),
+        allow_nan=flag(attributes, "support_infinity"),
     )
 
 
@@ -175,8 +176,8 @@ def _skip_space(text: str, position: int) -> int:
 
 class _Decoder:
     def __init__(self, attributes: Mapping[str, Any], what: str) -> None:
-        self._encode_utf8 = bool(attributes.get("encode_utf8", True))
-        self._plain = bool(attributes.get("plain", False))
+        self._encode_utf8 = flag(attributes, "encode_utf8", True)
+        self._plain = flag(attributes, "plain")
         self._what = what
 
     def decode(self, value: Any, depth: int = 0) -> Any:
@@ -287,14 +288,22 @@ class _Decoder:
 
 class _Encoder:
     def __init__(self, attributes: Mapping[str, Any]) -> None:
-        self._encode_utf8 = bool(attributes.get("encode_utf8", True))
-        self._plain = bool(attributes.get("plain", False))
-        self._stringify = bool(attributes.get("stringify", False))
-        self._annotate = bool(attributes.get("annotate_with_types", False))
+        self._encode_utf8 = flag(attributes, "encode_utf8", True)
+        self._plain = flag(attributes, "plain")
+        self._stringify = flag(attributes, "stringify")
+        self._annotate = flag(attributes, "annotate_with_types")
         self._attributes_mode = str(attributes.get("attributes_mode", "on_demand"))
-        self._support_infinity = bool(attributes.get("support_infinity", False))
+        self._support_infinity = flag(attributes, "support_infinity")
+        self._quote_infinity = flag(attributes, "stringify_nan_and_infinity")
+        limit = arguments.integer(attributes, "string_length_limit", None)
+        self._limit = None if self._attributes_mode == "never" else limit
         # Scalars without attributes are then what they look like.
-        self._direct = not (self._stringify or self._annotate or self._attributes_mode == "always")
+        self._direct = not (
+            self._stringify
+            or self._annotate
+            or self._limit is not None
+            or self._attributes_mode == "always"
+        )
         self._keys: dict[str, str] = {}
 
     def encode_row(self, row: Any) -> Any:
@@ -316,9 +325,13 @@ class _Encoder:
         return shown
 
     def encode(self, value: Any) -> Any:
-        body, name = self._body(value)
         attributes = getattr(value, "attributes", None)
         shown: dict[str, Any] = {}
+        if self._limit is not None and isinstance(value, str | bytes | yson.YsonStringProxy):
+            raw = yson.get_bytes(value)
+            if len(raw) > self._limit:
+                value, shown["$incomplete"] = raw[: self._limit], True
+        body, name = self._body(value)
         if name and self._annotate:
             shown["$type"] = name
         if self._attributes_mode == "always" or (attributes and self._attributes_mode != "never"):
@@ -352,6 +365,8 @@ class _Encoder:
     def _double(self, value: float) -> Any:
         if self._stringify:
             return repr(value)
+        if not math.isfinite(value) and self._quote_infinity:
+            return str(value)
         if not math.isfinite(value) and not self._support_infinity:
             raise YtError(
                 "JSON cannot hold NaN and infinity; use stringify or support_infinity",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from yt import yson
 
+from yt_exactly_once.local.arguments import flag
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tablets import simple_values, types, values
 from yt_exactly_once.local.tablets.composites import check_composite
@@ -80,16 +81,14 @@ class Conversions:
     @classmethod
     def of_format(cls, attributes: Mapping[str, Any]) -> Conversions:
         """Read the switches from the attributes of an input format."""
-        everything = bool(attributes.get("enable_type_conversion", False))
+        everything = flag(attributes, "enable_type_conversion")
         return cls(
-            integral=bool(attributes.get("enable_integral_type_conversion", True)),
+            integral=flag(attributes, "enable_integral_type_conversion", True),
             integral_to_double=everything
-            or bool(attributes.get("enable_integral_to_double_conversion", False)),
-            all_to_string=everything
-            or bool(attributes.get("enable_all_to_string_conversion", False)),
-            string_to_all=everything
-            or bool(attributes.get("enable_string_to_all_conversion", False)),
-            null_to_entity=bool(attributes.get("enable_null_to_yson_entity_conversion", False)),
+            or flag(attributes, "enable_integral_to_double_conversion"),
+            all_to_string=everything or flag(attributes, "enable_all_to_string_conversion"),
+            string_to_all=everything or flag(attributes, "enable_string_to_all_conversion"),
+            null_to_entity=flag(attributes, "enable_null_to_yson_entity_conversion"),
         )
 
 
