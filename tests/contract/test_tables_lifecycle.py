@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from yt.wrapper import YtResponseError
+from yt.yson import YsonUint64
 
 KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
 VALUE = {"name": "v", "type": "string"}
@@ -81,8 +82,9 @@ def test_new_table_is_unmounted_and_describes_itself(client, tmp):
 )
 def test_schema_against_the_rules_is_refused(client, tmp, schema, message):
     """A table whose schema a real cluster would refuse cannot be created."""
-    with pytest.raises(YtResponseError, match=message):
+    with pytest.raises(YtResponseError, match=message) as caught:
         create(client, f"{tmp}/t", schema)
+    assert "New table schema is not valid" in str(caught.value)
     assert not client.exists(f"{tmp}/t")
 
 
@@ -202,11 +204,12 @@ def test_reshard_by_pivot_keys_keeps_rows(client, tmp):
         ([[1], [2]], "First pivot key must be empty"),
         ([[], [2], [2]], "strictly increasing"),
         ([[], ["x"]], "Invalid type"),
+        ([[], [YsonUint64(1)]], "Invalid type"),
         ([[], [1, 2]], "prefix of key"),
     ],
 )
 def test_reshard_by_bad_pivot_keys_is_refused(client, tmp, pivots, message):
-    """Pivot keys are keys of the table in order."""
+    """Pivot keys are keys of the table in order, and of its types."""
     path = create(client, f"{tmp}/t", mount=False)
     with pytest.raises(YtResponseError, match=message):
         client.reshard_table(path, pivots)
@@ -618,3 +621,73 @@ def test_ordered_table_has_no_pivot_keys(client, raw, tmp):
     client.create("table", path, attributes={"dynamic": True, "schema": [VALUE]})
     answer = raw.command("GET", "get_table_pivot_keys", {"path": path})
     assert answer.error["message"] == f"Table {path} is not sorted"
+
+
+def test_mounted_table_does_not_move(client, tmp):
+    """Neither by itself nor inside of a folder; nothing of the folder moves then."""
+    client.create("map_node", f"{tmp}/folder")
+    path = create(client, f"{tmp}/folder/t")
+    for freeze in (False, True):
+        for source in (path, f"{tmp}/folder"):
+            with pytest.raises(YtResponseError, match="Cannot move dynamic table since") as caught:
+                client.move(source, f"{tmp}/moved")
+            assert caught.value.contains_code(1706)
+        if not freeze:
+            client.freeze_table(path, sync=True)
+    client.unmount_table(path, sync=True)
+    client.move(f"{tmp}/folder", f"{tmp}/moved")
+    assert client.get(f"{tmp}/moved/t/@tablet_state") == "unmounted"
+
+
+@pytest.mark.parametrize("action", ["mount", "unmount", "freeze", "unfreeze", "reshard", "alter"])
+def test_tablets_of_a_locked_table_stay_as_they_are(client, tmp, action):
+    """Changes of tablets and schemas need the table for themselves."""
+    path = create(client, f"{tmp}/t", mount=action in {"unmount", "freeze"})
+    arguments = {"reshard": ([[], [1]],), "alter": ([KEY, VALUE],)}
+    transaction = client.start_transaction()
+    with client.Transaction(transaction_id=transaction, ping=False):
+        client.lock(path, mode="exclusive")
+    with pytest.raises(YtResponseError) as caught:
+        getattr(client, f"{action}_table")(path, *arguments.get(action, ()))
+    assert caught.value.contains_code(402)
+    client.abort_transaction(transaction)
+
+
+def test_table_counts_its_tablets_by_state(client, tmp):
+    """Monitoring asks for these; every state is there."""
+    path = create(client, f"{tmp}/t", mount=False, pivot_keys=[[], [0], [1]])
+    client.mount_table(path, first_tablet_index=1, last_tablet_index=1, freeze=True, sync=True)
+    client.mount_table(path, first_tablet_index=2, last_tablet_index=2, sync=True)
+    counts = client.get(f"{path}/@tablet_count_by_state")
+    assert {name: count for name, count in counts.items() if count} == {
+        "unmounted": 1,
+        "frozen": 1,
+        "mounted": 1,
+    }
+    assert counts["mounting"] == 0
+
+
+def test_sorted_table_shows_its_timestamps(client, tmp):
+    """What is not flushed is newer than what is kept."""
+    path = create(client, f"{tmp}/t")
+    assert client.get(f"{path}/@retained_timestamp") == 1
+    before = client.get(f"{path}/@unflushed_timestamp")
+    client.insert_rows(path, [{"k": 1, "v": "x"}])
+    assert client.get(f"{path}/@unflushed_timestamp") > before > 1
+    assert client.get(f"{path}/@last_commit_timestamp") >= before
+    assert client.get(f"{path}/@unmerged_row_count") == 1
+    assert client.get(f"{path}/@preload_state") == "complete"
+
+
+def test_last_pivot_key_stays_before_the_next_tablet(client, tmp):
+    """Cutting a range again may not reach over its end."""
+    path = create(client, f"{tmp}/t", mount=False, pivot_keys=[[], [100], [200]])
+    with pytest.raises(YtResponseError, match="Last pivot key must be strictly less"):
+        client.reshard_table(path, [[100], [200]], first_tablet_index=1, last_tablet_index=1)
+
+
+def test_narrow_integer_keys_are_cut_evenly_too(client, tmp):
+    """The bounds of the type are cut, rounded down."""
+    path = create(client, f"{tmp}/t", [{**KEY, "type": "int16"}, VALUE], mount=False)
+    client.reshard_table(path, tablet_count=5, uniform=True)
+    assert client.get(f"{path}/@pivot_keys") == [[], [-19661], [-6554], [6553], [19660]]

@@ -8,7 +8,7 @@ from yt.yson import YsonUint64
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands.sessions import table_of
-from yt_exactly_once.local.cypress import ypath
+from yt_exactly_once.local.cypress import locks, ypath
 from yt_exactly_once.local.cypress.mutations import run_once
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.registry import command
@@ -200,6 +200,8 @@ def _run(
         if find_layout(connection, node.id, node.path) is None:
             raise YtError(static_table)
         node, layout = open_node(context.proxy.cypress, connection, path)
+        # Nobody else may hold the table; a change of tablets itself belongs to no transaction.
+        locks.acquire(context.proxy.cypress.view(connection, None), node.id)
         change(connection, node, layout)
         return {}
 

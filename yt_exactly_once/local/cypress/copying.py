@@ -78,6 +78,7 @@ def move(view: View, source: YPath, target: YPath, options: Options) -> str:
     found = view.place(position.id)
     if found is None:
         raise YtError(f"Cannot move {position.path}: no path leads to it")
+    _check_movable(view, position.id)
     nodes.lock_subtree(view, position.id)
     parent_id, name = found
     # Placed first, so that the node never lacks a path and its storage is never dropped.
@@ -85,6 +86,13 @@ def move(view: View, source: YPath, target: YPath, options: Options) -> str:
     nodes.detach(view, parent_id, name)
     _renew(view, position.id, options)
     return position.id
+
+
+def _check_movable(view: View, node_id: str) -> None:
+    """Refuse to move a mounted table, or a folder with one."""
+    hooks.check_movable(view.connection, node_id)
+    for child_id in view.children(node_id).values():
+        _check_movable(view, child_id)
 
 
 def _renew(view: View, node_id: str, options: Options) -> None:

@@ -52,6 +52,11 @@ def copy_table(connection: sqlite3.Connection, source_id: str, target_id: str) -
     tables.copy_table(connection, source_id, target_id)
 
 
+def check_movable(connection: sqlite3.Connection, node_id: str) -> None:
+    """Refuse to move a dynamic table that is not unmounted; other nodes may move."""
+    tables.check_movable(connection, node_id)
+
+
 def table_attributes(connection: sqlite3.Connection, node: Node) -> dict[str, Callable[[], Any]]:
     """Return the computed attributes of a dynamic table."""
     return tables.table_attributes(connection, node)

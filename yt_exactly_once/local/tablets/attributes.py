@@ -5,6 +5,7 @@ Every attribute is computed when it is asked for, from the store alone. It never
 
 from __future__ import annotations
 
+from collections import Counter
 from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from yt.yson import YsonUint64
 
 from yt_exactly_once.local.cypress.ids import CELL_ID
-from yt_exactly_once.local.tablets import chunk_lists, queue_status
+from yt_exactly_once.local.store import last_timestamp
+from yt_exactly_once.local.tablets import chunk_lists, queue_status, retention
 from yt_exactly_once.local.tablets.layout import find_layout
 from yt_exactly_once.local.tablets.reads import weight_sql
 
@@ -23,11 +25,15 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.cypress.tree import Node
     from yt_exactly_once.local.tablets.layout import TableLayout
 
+_STATES = ("mounted", "unmounted", "frozen", "mounting", "unmounting", "freezing", "unfreezing")
+
 Attributes = dict[str, "Callable[[], Any]"]
 
 _DEFAULTS: dict[str, Any] = {
     "atomicity": "full",
     "in_memory_mode": "none",
+    "enable_detailed_profiling": False,
+    "enable_dynamic_store_read": False,
     "mount_config": {},
     "optimize_for": "lookup",
     "tablet_balancer_config": {"enable_auto_reshard": True, "enable_auto_tablet_move": True},
@@ -64,12 +70,25 @@ def table_attributes(connection: sqlite3.Connection, node: Node) -> Attributes:
             connection, layout, str(node.attributes.get("in_memory_mode", "none"))
         ),
         "tablet_error_count": lambda: 0,
+        "tablet_count_by_state": lambda: _count_by_state(layout),
+        "tablet_count_by_expected_state": lambda: _count_by_state(layout),
+        "preload_state": lambda: "complete",
+        "upstream_replica_id": lambda: "0-0-0-0",
+        "effective_mount_config": lambda: deepcopy(node.attributes.get("mount_config", {})),
     }
     for name, default in _DEFAULTS.items():
         # A copy, since a part of it may be set in place.
         attributes[name] = partial(deepcopy, node.attributes.get(name, default))
     if layout.sorted:
         attributes["sorted_by"] = attributes["key_columns"]
+        attributes |= {
+            "unmerged_row_count": lambda: row_count(connection, layout),
+            "last_commit_timestamp": lambda: YsonUint64(_last_commit(connection, layout)),
+            "retained_timestamp": lambda: YsonUint64(
+                max(1, retention.retained_from(connection, layout.node_id))
+            ),
+            "unflushed_timestamp": lambda: YsonUint64(last_timestamp(connection) + 1),
+        }
         attributes["pivot_keys"] = lambda: [list(pivot) for pivot in layout.pivot_keys]
     else:
         attributes["commit_ordering"] = lambda: node.attributes.get("commit_ordering", "weak")
@@ -150,6 +169,17 @@ def _statistics(
         "compressed_data_size": weight,
         "chunk_count": chunks,
     }
+
+
+def _count_by_state(layout: TableLayout) -> dict[str, int]:
+    return dict.fromkeys(_STATES, 0) | Counter(tablet.state for tablet in layout.tablets)
+
+
+def _last_commit(connection: sqlite3.Connection, layout: TableLayout) -> int:
+    (last,) = connection.execute(
+        "SELECT max(last_write_ts) FROM tablets WHERE node_id = ?", (layout.node_id,)
+    ).fetchone()
+    return int(last)
 
 
 def _chunk_ids(connection: sqlite3.Connection, layout: TableLayout) -> list[str]:

@@ -57,6 +57,17 @@ _READ_ONLY = frozenset(
         "queue_consumer_status",
         "queue_consumer_partitions",
         "tablet_statistics",
+        "tablet_count_by_state",
+        "tablet_count_by_expected_state",
+        "preload_state",
+        "effective_mount_config",
+        "unmerged_row_count",
+        "last_commit_timestamp",
+        "retained_timestamp",
+        "unflushed_timestamp",
+        "chunk_count",
+        "chunk_ids",
+        "chunk_row_count",
     )
 )
 

@@ -17,6 +17,7 @@ from yt_exactly_once.local.tablets.storage import (
     TRIMMED,
     check_pivots,
     create_history_trigger,
+    encode_pivot,
     insert_tablet,
     new_tablet_id,
     parse_pivots,
@@ -146,6 +147,11 @@ def _reshard_sorted(
     after = layout.pivot_keys[affected.stop :]
     if affected.start and list(pivots[0]) != list(layout.pivot_keys[affected.start]):
         raise YtError("First pivot key must match that of the first tablet in the resharded range")
+    if after and encode_pivot(layout.schema, pivots[-1]) >= encode_pivot(layout.schema, after[0]):
+        raise YtError(
+            "Last pivot key must be strictly less than that of the tablet which follows the"
+            " resharded range"
+        )
     everything = [*map(list, before), *map(list, pivots), *map(list, after)]
     check_pivots(layout.schema, everything, 0)
     _forget_tablets(connection, layout, affected, len(pivots))

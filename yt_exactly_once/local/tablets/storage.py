@@ -15,7 +15,7 @@ from yt_exactly_once.local import arguments
 from yt_exactly_once.local.cypress.ids import CELL_TAG
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tablets import chunk_lists, keys, values
-from yt_exactly_once.local.tablets.columns import encode_column
+from yt_exactly_once.local.tablets.columns import Conversions, encode_column
 from yt_exactly_once.local.tablets.layout import TableLayout, quote
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ TABLET_TYPE = 702
 
 TRIMMED = ("trimmed_row_counts", "cumulative_data_weights")
 """What new tablets of an ordered table begin with; one number for each."""
+
+_INTEGERS = {f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 _MAX_COLUMNS = 1_900
 """SQLite takes 2 000 (`SQLITE_MAX_COLUMN`), and some are ours."""
@@ -151,7 +153,8 @@ def encode_pivot(schema: TableSchema, pivot: Sequence[Any]) -> bytes:
         raise YtError("Pivot key must form a prefix of key", Code.SCHEMA_VIOLATION)
     stored = []
     for column, value in zip(schema.key_columns, pivot, strict=False):
-        encoded, error = encode_column(column, [value])
+        # A pivot key has the types of the schema: an int64 is no uint64 here.
+        encoded, error = encode_column(column, [value], Conversions(integral=False))
         if error is not None:
             raise error
         stored.append(encoded[0])
@@ -207,11 +210,12 @@ def uniform_pivots(schema: TableSchema, count: int) -> list[list[Any]]:
     if count == 1:
         return [[]]
     first = schema.key_columns[0]
-    if first.wire_type not in ("int64", "uint64"):
+    bits = _INTEGERS.get(first.wire_type)
+    if bits is None:
         raise YtError(
             "Pivot keys must be provided: tablets can only be cut evenly when the first key column "
-            f'is int64 or uint64, "{first.name}" is {first.wire_type}'
+            f'is an integer, "{first.name}" is {first.wire_type}'
         )
-    if first.wire_type == "uint64":
-        return [[], *([YsonUint64((index << 64) // count)] for index in range(1, count))]
-    return [[], *([(index << 64) // count - (1 << 63)] for index in range(1, count))]
+    if first.wire_type.startswith("u"):
+        return [[], *([YsonUint64((index << bits) // count)] for index in range(1, count))]
+    return [[], *([(index << bits) // count - (1 << (bits - 1))] for index in range(1, count))]

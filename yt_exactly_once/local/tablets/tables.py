@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.tablets.schema import TableSchema
 
 __all__ = [
+    "check_movable",
     "check_removal",
     "copy_table",
     "create_table",
@@ -84,9 +85,12 @@ def create_table(
     raw = attributes.get("schema")
     if raw is None and service is None:
         raise YtError('"schema" is mandatory for dynamic tables')
-    schema = service if raw is None and service is not None else parse_schema(raw)
-    schema = validate_dynamic(schema)
-    computed.check(schema)
+    try:
+        schema = service if raw is None and service is not None else parse_schema(raw)
+        schema = validate_dynamic(schema)
+        computed.check(schema)
+    except YtError as error:
+        raise YtError("New table schema is not valid", inner=[error]) from error
     kept = {name: value for name, value in attributes.items() if name not in _SHAPE_ATTRIBUTES}
     for name, value in kept.items():
         settings.check_value(name, value, is_sorted=schema.is_sorted)
@@ -143,6 +147,17 @@ def copy_table(connection: sqlite3.Connection, source_node_id: str, new_node_id:
             (new_node_id, tablet_id, source_node_id, tablet.index),
         )
     touch_layout(connection, new_node_id)
+
+
+def check_movable(connection: sqlite3.Connection, node_id: str) -> None:
+    """Refuse to move a dynamic table of which a tablet is mounted or frozen.
+
+    Raises:
+        YtError: 1706.
+    """
+    layout = find_layout(connection, node_id, node_id)
+    if layout is not None:
+        settings.check_unmounted(layout, "Cannot move dynamic table")
 
 
 def set_table_attribute(
