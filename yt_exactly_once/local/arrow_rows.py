@@ -17,6 +17,7 @@ from yt import yson
 from yt_exactly_once.local import row_checks
 from yt_exactly_once.local.columnar import ColumnarRows
 from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.features import value_of
 from yt_exactly_once.local.tablets.simple_values import RANGES
 from yt_exactly_once.local.tablets.types import TZ_TYPES, UNSIGNED
 
@@ -57,8 +58,8 @@ class Dialect:
     def of_features(cls, features: Mapping[str, Any]) -> Dialect:
         """Read the switches `arrow_any_as_string` and `arrow_wide_decimal_as_text` of a cluster."""
         return cls(
-            any_as_string=bool(features.get("arrow_any_as_string", False)),
-            wide_decimal_as_text=bool(features.get("arrow_wide_decimal_as_text", False)),
+            any_as_string=value_of(features, "arrow_any_as_string"),
+            wide_decimal_as_text=value_of(features, "arrow_wide_decimal_as_text"),
         )
 
 

@@ -106,8 +106,25 @@ FEATURES: dict[str, Feature] = {
             "Longest lease of a master transaction; longer ones are cut (`max_transaction_timeout` of"
             " masters).",
         ),
+        Feature(
+            "arrow_any_as_string",
+            "flag",
+            False,
+            "Arrow rows: bytes for an `any` column are stored as a string of YSON, as older proxies do.",
+        ),
+        Feature(
+            "arrow_wide_decimal_as_text",
+            "flag",
+            False,
+            "Arrow rows: a decimal of more than 35 digits is stored as its text, as older proxies do.",
+        ),
     )
 }
+
+
+def value_of(features: Mapping[str, Any], name: str) -> Any:
+    """Return what was chosen for a feature, or its default."""
+    return features.get(name, FEATURES[name].default)
 
 
 def check(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from yt_exactly_once.local.cypress.master_transactions import MASTER_TYPES
 from yt_exactly_once.local.cypress.tree import Cypress
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.faults import Faults
-from yt_exactly_once.local.features import FEATURES
+from yt_exactly_once.local.features import value_of
 from yt_exactly_once.local.store import Store
 from yt_exactly_once.local.tablets import commit
 from yt_exactly_once.local.tablets.transactions import TransactionPool
@@ -44,7 +44,7 @@ class Settings:
 
     def feature(self, name: str) -> Any:
         """Return what was chosen for a feature, or its default."""
-        return self.features.get(name, FEATURES[name].default)
+        return value_of(self.features, name)
 
 
 class Proxy:
