@@ -623,6 +623,20 @@ def test_ordered_table_has_no_pivot_keys(client, raw, tmp):
     assert answer.error["message"] == f"Table {path} is not sorted"
 
 
+def test_tablet_is_looked_up_by_its_id(client, tmp):
+    """It names its table, also after the table has moved; a tablet that is gone has no object."""
+    path = create(client, f"{tmp}/t", mount=False)
+    (tablet,) = client.get(f"{path}/@tablets")
+    name = f"#{tablet['tablet_id']}"
+    assert client.get(f"{name}/@type") == "tablet"
+    assert client.get(f"{name}/@table_id") == client.get(f"{path}/@id")
+    client.move(path, f"{tmp}/moved")
+    assert client.get(f"{name}/@table_path") == client.get(f"{name}/@owner_path") == f"{tmp}/moved"
+    assert client.get(f"{name}/@state") == "unmounted"
+    client.reshard_table(f"{tmp}/moved", [[]], sync=True)
+    assert not client.exists(name)
+
+
 def test_mounted_table_does_not_move(client, tmp):
     """Neither by itself nor inside of a folder; nothing of the folder moves then."""
     client.create("map_node", f"{tmp}/folder")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.tablets import layout, registrations, states, tables
+from yt_exactly_once.local.tablets import attributes, layout, registrations, states, tables
 from yt_exactly_once.local.tablets.schema import REGISTRATIONS_SCHEMA, TableSchema, parse_schema
 
 if TYPE_CHECKING:
@@ -50,6 +50,11 @@ def drop_table(connection: sqlite3.Connection, node_id: str) -> None:
 def copy_table(connection: sqlite3.Connection, source_id: str, target_id: str) -> None:
     """Copy the storage of a dynamic table."""
     tables.copy_table(connection, source_id, target_id)
+
+
+def describe_tablet(connection: sqlite3.Connection, tablet_id: str) -> dict[str, Any] | None:
+    """Return the attributes of a tablet, `table_id` with them; None when there is none."""
+    return attributes.describe_tablet(connection, tablet_id)
 
 
 def check_movable(connection: sqlite3.Connection, node_id: str) -> None:

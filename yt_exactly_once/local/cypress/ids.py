@@ -28,6 +28,7 @@ TYPES = {
     "user": 501,
     "group": 502,
     "tablet_cell": 700,
+    "tablet": 702,
     "tablet_cell_bundle": 710,
 }
 CELL_TAG = 1

@@ -171,6 +171,19 @@ def _statistics(
     }
 
 
+def describe_tablet(connection: sqlite3.Connection, tablet_id: str) -> dict[str, Any] | None:
+    """Return the attributes of a tablet by its id; None when there is none."""
+    found = connection.execute(
+        "SELECT node_id, tablet_index FROM tablets WHERE tablet_id = ?", (tablet_id,)
+    ).fetchone()
+    layout = None if found is None else find_layout(connection, found[0], found[0])
+    if found is None or layout is None:
+        return None
+    shown = tablets(connection, layout)[found[1]]
+    del shown["tablet_id"]
+    return {"id": tablet_id, "type": "tablet", "table_id": found[0], "owner_id": found[0], **shown}
+
+
 def _count_by_state(layout: TableLayout) -> dict[str, int]:
     return dict.fromkeys(_STATES, 0) | Counter(tablet.state for tablet in layout.tablets)
 
