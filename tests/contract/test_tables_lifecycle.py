@@ -700,6 +700,17 @@ def test_last_pivot_key_stays_before_the_next_tablet(client, tmp):
         client.reshard_table(path, [[100], [200]], first_tablet_index=1, last_tablet_index=1)
 
 
+def test_pivot_keys_of_unsigned_columns_are_unsigned(client, tmp):
+    """A number without a sign of its type is an int64; keys that are there already fit."""
+    path = create(client, f"{tmp}/t", [{**KEY, "type": "uint64"}, VALUE], mount=False)
+    with pytest.raises(YtResponseError, match="Invalid type"):
+        client.reshard_table(path, [[], [100]])
+    client.reshard_table(path, [[], [YsonUint64(100)], [YsonUint64(200)]])
+    first, last = {"first_tablet_index": 1, "last_tablet_index": 1}, YsonUint64(150)
+    client.reshard_table(path, [[YsonUint64(100)], [last]], **first)
+    assert client.get(f"{path}/@pivot_keys") == [[], [100], [150], [200]]
+
+
 def test_narrow_integer_keys_are_cut_evenly_too(client, tmp):
     """The bounds of the type are cut, rounded down."""
     path = create(client, f"{tmp}/t", [{**KEY, "type": "int16"}, VALUE], mount=False)

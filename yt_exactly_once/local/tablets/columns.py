@@ -119,7 +119,9 @@ def encode_column(
     if column.wire_type == "any":
         return _encode_any(column, given, null_to_entity=conversions.null_to_entity)
     expected = _EXPECTED[column.wire_type]
-    if not seen <= _PLAIN[expected]:
+    # A plain integer is an int64, which an uint64 column takes by conversion only.
+    strict = expected == "uint64" and int in seen and not conversions.integral
+    if strict or not seen <= _PLAIN[expected]:
         given, error = _normalise(column, expected, given, conversions)
         if error is not None:
             return given, error
