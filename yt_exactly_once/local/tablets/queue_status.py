@@ -97,7 +97,7 @@ def _queue_partitions(
 def _weights(
     connection: sqlite3.Connection, layout: TableLayout, index: int, total: int, weights: list[int]
 ) -> dict[str, int | None]:
-    """Return weights where the last row tells of them; the queue agent knows no other source."""
+    """Return weights if the last row has one; the queue agent has no other source."""
     known = consumer_status.cell(connection, layout, index, total - 1, CUMULATIVE_WEIGHT_COLUMN)
     weight, trimmed = weights if known is not None else (None, None)
     return {

@@ -171,7 +171,7 @@ class RowLocks:
     def remember_writes(self, masks: Mapping[bytes, Mask]) -> None:
         """Keep the last exclusive lock of rows that a shared write is about to change.
 
-        With one lock group the timestamp of the row stands for its lock, and the write replaces it.
+        With one lock group the timestamp of the row is that of its lock, and the write replaces it.
         """
         if self._layout.lock_columns:
             return
