@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import time
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,9 +13,72 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from yt import yson
+from yt.wrapper import YtResponseError
+
+from yt_exactly_once.local import LocalCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+STRICT: dict[str, Any] = {
+    "producer_regress_on_skipped": True,
+    "max_transaction_duration_seconds": 60.0,
+}
+"""What servers do, where some are kinder."""
+
+HAZARDS: dict[str, Any] = {
+    **STRICT,
+    "registration_lag_seconds": 0.1,
+    "visibility_delay_seconds": 0.05,
+}
+"""What a busy cluster does besides: others learn of commits and registrations a moment later."""
+
+_NOT_REGISTERED = 901
+_REGISTRATION_TRIES = 20
+"""Registrations are known at the end of a second, and a lag later."""
+
+
+class HazardousCluster(LocalCluster):
+    """A cluster with every hazard, whose own clients wait until what was committed can be seen.
+
+    So a test judges the final state, and what is tested, with clients of its own, meets the hazards.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, features=HAZARDS, **options)
+
+    def client(self, proxy_index: int = 0, **config: Any) -> Any:
+        """Return a client whose reads come after the delay of all earlier commits."""
+        client = super().client(proxy_index, **config)
+        for name in ("select_rows", "pull_queue", "get_tablet_infos", "get"):
+            setattr(client, name, _after_delay(getattr(client, name)))
+        for name in ("advance_queue_consumer", "pull_queue_consumer"):
+            setattr(client, name, _once_registered(getattr(client, name)))
+        return client
+
+
+def _once_registered(act: Callable[..., Any]) -> Callable[..., Any]:
+    """Repeat what a consumer may not do until its registration is known."""
+
+    def wait_and_act(*args: Any, **options: Any) -> Any:
+        for _ in range(_REGISTRATION_TRIES):
+            try:
+                return act(*args, **options)
+            except YtResponseError as error:
+                if not error.contains_code(_NOT_REGISTERED):
+                    raise
+            time.sleep(HAZARDS["registration_lag_seconds"])
+        return act(*args, **options)
+
+    return wait_and_act
+
+
+def _after_delay(read: Callable[..., Any]) -> Callable[..., Any]:
+    def wait_and_read(*args: Any, **options: Any) -> Any:
+        time.sleep(HAZARDS["visibility_delay_seconds"])
+        return read(*args, **options)
+
+    return wait_and_read
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster_fixtures import RawHttp, client, raw, sticky, tmp
+from tests.cluster_fixtures import STRICT, RawHttp, client, raw, sticky, tmp
 from yt_exactly_once.local import LocalCluster
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def cluster() -> Iterator[Any]:
     if proxy:
         yield RealCluster(proxy, os.environ.get("YT_TOKEN"))
         return
-    with LocalCluster(proxies=2) as running:
+    with LocalCluster(proxies=2, features=STRICT) as running:
         yield running
 
 

@@ -7,6 +7,8 @@ import uuid
 
 import pytest
 
+from tests.cluster_fixtures import HazardousCluster
+
 
 @pytest.fixture(scope="session")
 def interpreter(tmp_path_factory):
@@ -48,9 +50,7 @@ def spark(interpreter):
 @pytest.fixture(scope="session")
 def cluster():
     """One embedded cluster of two proxies for all tests; each test keeps to a folder of its own."""
-    from yt_exactly_once.local import LocalCluster
-
-    with LocalCluster(proxies=2) as running:
+    with HazardousCluster(proxies=2) as running:
         yield running
 
 
