@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cluster_fixtures import HazardousCluster
 from tests.crash.harness.lives import Cell, Lineage, Subject
 from tests.flows import Queue
-from yt_exactly_once.local import LocalCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from yt.wrapper import YtClient
 
+    from yt_exactly_once.local import LocalCluster
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     """Two proxies on one store, for one module: its faults hold for every client."""
-    with LocalCluster(proxies=2) as running:
+    with HazardousCluster(proxies=2) as running:
         yield running
 
 
