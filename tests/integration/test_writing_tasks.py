@@ -103,11 +103,12 @@ class Writing:
         *,
         run: str = "run",
         by_source: bool = True,
+        attempt: int = 0,
     ) -> Iterator[object]:
         """Begin an attempt; every step of it is one push."""
         numbering = self.numbering(batch_id, run, by_source=by_source)
         task = PushTask(self.settings(PUSHED, chunk), numbering, self.producer)
-        with task_context(partition):
+        with task_context(partition, attempt):
             yield from task(pushed(rows))
 
     def rehearse(
@@ -333,6 +334,15 @@ def test_replay_with_other_rows_is_refused_until_the_old_ones_are_back(writing, 
     writing.rehearse({0: ALL})
     list(writing.push(chunk=chunk, run="fourth", by_source=False))
     assert writing.found() == ALL
+
+
+def test_repeated_task_without_rows_is_refused_where_the_first_attempt_had_some(writing):
+    """A function that gives other rows each time may give none."""
+    steps(writing.push(by_source=False), 1)
+    with pytest.raises(NotOneToOneError, match="pushed before"):
+        list(writing.push([], by_source=False, attempt=1))
+    list(writing.push([], by_source=False, attempt=1, partition=1))
+    assert writing.found() == ALL[:2]
 
 
 @pytest.mark.usefixtures("without_digest")

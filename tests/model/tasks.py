@@ -216,10 +216,11 @@ def _frame(names: tuple[str, ...], rows: tuple[dict[str, int], ...]) -> list[pa.
 
 
 @contextmanager
-def task_context(partition: int) -> Iterator[None]:
-    """Let a task find out its partition, as a Python worker does."""
+def task_context(partition: int, attempt: int = 0) -> Iterator[None]:
+    """Let a task find out its partition and its attempt, as a Python worker does."""
     context = TaskContext()
     context._partitionId = partition
+    context._attemptNumber = attempt
     try:
         yield
     finally:

@@ -14,6 +14,7 @@ import numpy as np
 import pyspark.sql.functions as sf
 from pyspark.sql.types import ArrayType, MapType, StructType
 
+from yt_exactly_once.codec.reserved import RESERVED_PREFIX
 from yt_exactly_once.spark.schema import named_column
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     Numbers = np.ndarray[Any, Any]
 
-ROW_HASH_COLUMN = "__yt_exactly_once_row_hash"
+ROW_HASH_COLUMN = f"{RESERVED_PREFIX}row_hash"
 """DataFrame column with the hash of what is written of a row."""
 
 _BITS = 64

@@ -82,7 +82,10 @@ class TransactionalSink:
     Args:
         path: the target, a mounted dynamic table, ordered or sorted; or several `Target`s that are
             written together, all or nothing.
-        mode: `transactional` (default), `at-least-once` or `idempotent`.
+        mode: `transactional` (default), `at-least-once` or `idempotent`. In idempotent mode a batch that was
+            begun on an ordered target must be finished with the same rows. Where rows are numbered by their
+            position in a task, that takes the same code and as many cores; where they carry their source,
+            the code alone counts. A replay that differs stops with `NotOneToOneError`, and nothing is lost.
         proxy: `host:port` or URL of a proxy; default: `YT_PROXY`.
         token: OAuth token; default: `YT_TOKEN`.
         dyn_batch_size: rows per insert request; default: the Spark conf

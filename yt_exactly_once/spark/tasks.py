@@ -23,7 +23,7 @@ from yt_exactly_once.observability import Event, emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.encode import chunks
 from yt_exactly_once.spark.row_digest import added, spelled
-from yt_exactly_once.spark.sessions import REPEAT, other_rows, session_prefix
+from yt_exactly_once.spark.sessions import REPEAT, other_rows, position_session, session_prefix
 from yt_exactly_once.ytsaurus.rows import ProducerSession, insert_payload
 
 if TYPE_CHECKING:
@@ -142,6 +142,11 @@ class PushTask:
                     )
                 sessions[part.session].push(part)
             yield _report(sum(len(part.numbers) for part in parts), None)
+        if not (sessions or self.numbering.by_source) and _is_repeated():
+            # The attempt before this one may have had rows.
+            name = position_session(partition)
+            sessions[name] = _NumberedSession(self, name, partition, partition)
+            sessions[name].open()
         for session in sessions.values():
             session.close()
 
@@ -160,6 +165,10 @@ class _NumberedSession:
         self._session: ProducerSession | None = None
         self._last_seen = -1
         self._digest = 0
+
+    def open(self) -> None:
+        """Take the session over."""
+        run_attempts(lambda _: self._open(), self._task.settings.retry, self._emit)
 
     def push(self, part: NumberedRows) -> None:
         numbers = part.numbers
@@ -198,13 +207,8 @@ class _NumberedSession:
     def _attempt(self, part: NumberedRows, *, fresh: bool) -> None:
         """Push the rows that the session has not seen; after a lost answer ask it which they are."""
         connection, numbers = self._task.settings.connection, part.numbers
-        if self._session is None or fresh:
-            self._session = ProducerSession.create(
-                connection, self._task.producer, self._target.path, self._session_id
-            )
-            self._require_no_later_batch(self._session.state)
-            self._require_sole_writer(self._session.state)
-        state = self._session.state
+        session = self._open() if self._session is None or fresh else self._session
+        state = session.state
         skip = int(np.searchsorted(numbers, state.sequence_number, side="right"))
         if skip:
             self._require_later_numbers(state, int(numbers[0]))
@@ -220,7 +224,7 @@ class _NumberedSession:
             tablet_index=self._tablet if placed is None else placed,
             sequence_numbers=pa.array(numbers[skip:]),
         )
-        self._session = self._session.push(
+        self._session = session.push(
             connection,
             payload,
             self._target.wire.value,
@@ -232,6 +236,17 @@ class _NumberedSession:
                 "digest": spelled(added(self._digest, part.parts)),
             },
         )
+
+    def _open(self) -> ProducerSession:
+        self._session = ProducerSession.create(
+            self._task.settings.connection,
+            self._task.producer,
+            self._target.path,
+            self._session_id,
+        )
+        self._require_no_later_batch(self._session.state)
+        self._require_sole_writer(self._session.state)
+        return self._session
 
     @property
     def _batch(self) -> MicroBatch:
@@ -328,6 +343,11 @@ def partition_id() -> int:
     context = TaskContext.get()
     assert context is not None, "runs inside a Spark task"
     return context.partitionId()
+
+
+def _is_repeated() -> bool:
+    context = TaskContext.get()
+    return context is not None and bool(context.attemptNumber())
 
 
 def _report(row_count: int, hashes: np.ndarray[Any, Any] | None) -> pa.RecordBatch:
