@@ -182,7 +182,15 @@ def test_rate_source_is_delivered_once(spark, cluster, client, tmp, tmp_path):
 
     def run():
         committed = threading.Event()
-        heard = Heard(act=lambda event, _: event == Event.BATCH_COMMITTED and committed.set())
+
+        def act(event, _fields):
+            # Spark has logged a batch with rows once the next one begins.
+            if event == Event.BATCH_STARTED and any(
+                fields["rows"] for fields in heard.of(Event.BATCH_COMMITTED)
+            ):
+                committed.set()
+
+        heard = Heard(act=act)
         sink = TransactionalSink(target, proxy=cluster.proxy_urls[0], listener=heard, retry=QUICK)
         query = (
             spark.readStream.format("rate")
