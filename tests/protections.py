@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once import observability
 from yt_exactly_once.commit import transactional
 from yt_exactly_once.commit.ledger import CommitLedger, Verdict
-from yt_exactly_once.spark import calls, offset_log, sink
+from yt_exactly_once.spark import calls, delivery, offset_log, sink
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _producer_sessions() -> list[Patch]:
         del given["producer"], given["begun"]
         return insert_from_tasks(frame, target, update=False, **given)
 
-    return [(sink, "push_from_tasks", plainly)]
+    return [(delivery, "push_from_tasks", plainly)]
 
 
 def _push_look_up() -> list[Patch]:

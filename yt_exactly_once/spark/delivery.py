@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyspark.sql.functions as sf
 
+from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS
 from yt_exactly_once.commit.parts import Payload, TargetRows
@@ -42,13 +43,67 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from yt_exactly_once.codec.rejects import Rejects
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.config import RetryPolicy
     from yt_exactly_once.spark.sink_options import SinkOptions, Target
     from yt_exactly_once.spark.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.client import Connection
     from yt_exactly_once.ytsaurus.rows import SessionState
+
+
+def deliver(
+    frame: DataFrame,
+    batch: MicroBatch,
+    target: PreparedTarget,
+    options: SinkOptions,
+    *,
+    connection: Connection,
+    begun: Mapping[str, SessionState],
+) -> list[TargetRows]:
+    """Evaluate the rows of one target, as the mode of the sink wants it.
+
+    Args:
+        frame: the batch.
+        batch: who it is.
+        target: where to.
+        options: of the sink.
+        connection: for the tasks.
+        begun: see `push_from_tasks`.
+    """
+    size = options.request_size(frame)
+    frame = target.transformed(frame)
+    if options.mode is WriteMode.TRANSACTIONAL:
+        return collect_rows(
+            frame,
+            target,
+            dyn_batch_size=size,
+            may_split=options.split_oversized,
+            rejects=Rejects(options.reject_to, batch.query_id, batch.batch_id)
+            if options.reject_to
+            else None,
+        )
+    if options.mode is WriteMode.IDEMPOTENT and not target.is_sorted:
+        pushed = push_from_tasks(
+            frame,
+            batch,
+            target,
+            connection=connection,
+            dyn_batch_size=size,
+            retry=options.retry,
+            producer=options.producer_path,
+            begun=begun,
+        )
+        return [pushed]
+    inserted = insert_from_tasks(
+        frame,
+        target,
+        connection=connection,
+        dyn_batch_size=size,
+        retry=options.retry,
+        update=target.options.update_columns,
+        unique_keys=options.mode is WriteMode.IDEMPOTENT,
+    )
+    return [inserted]
 
 
 def collect_rows(

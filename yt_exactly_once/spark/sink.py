@@ -10,7 +10,6 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.commit.ledger import CommitLedger, Verdict, judge, require_one_sink
 from yt_exactly_once.commit.parts import split, whole
 from yt_exactly_once.commit.transactional import BatchCommit
@@ -23,12 +22,10 @@ from yt_exactly_once.config import (
 from yt_exactly_once.errors import TransientError
 from yt_exactly_once.observability import Clock, Event, GuardedListener, emitter, reported
 from yt_exactly_once.retrying import run_attempts
-from yt_exactly_once.spark.calls import PROCESS_CALLS, LedgerRow
+from yt_exactly_once.spark.calls import PROCESS_CALLS
 from yt_exactly_once.spark.checkpoint_files import CheckpointFiles
 from yt_exactly_once.spark.delivery import (
-    collect_rows,
-    insert_from_tasks,
-    push_from_tasks,
+    deliver,
     require_splitting,
 )
 from yt_exactly_once.spark.history import compare_history, require_waiting
@@ -233,7 +230,7 @@ class TransactionalSink:
         """
         place = self._offset_log.locate(frame, batch_id)
         emit = self._emitter(place)
-        with reported(emit), self._calls.begun(place, self._keys, emit) as call:
+        with reported(emit), self._calls.begun(place, self.options.ledger_rows, emit) as call:
             self._write(call, frame, emit)
 
     def _write(self, call: Call, frame: DataFrame, emit: Emitter) -> None:
@@ -301,14 +298,6 @@ class TransactionalSink:
         if run is None or run.id != batch.run_id:
             run = self._runs[batch.query_id] = QueryRun(batch.run_id)
         return run
-
-    @property
-    def _keys(self) -> list[LedgerRow]:
-        options = self.options
-        return [
-            LedgerRow(options.cluster.proxy, options.ledger_path, target.path)
-            for target in options.targets
-        ]
 
     def _emitter(self, batch: MicroBatch | Place) -> Emitter:
         return emitter(
@@ -412,8 +401,8 @@ class TransactionalSink:
     def _skip(self, frame: DataFrame, batch: MicroBatch, emit: Emitter) -> None:
         """Let a replay pass without writing.
 
-        The frame of a stateful query is evaluated all the same: Spark must build its state anew, and
-        refuses to go on when a batch leaves none behind.
+        The DataFrame of a stateful query is evaluated all the same: Spark must build its state again, and
+        refuses to continue when a batch leaves none behind.
         """
         if batch.stateful:
             frame.write.format("noop").mode("overwrite").save()
@@ -426,50 +415,23 @@ class TransactionalSink:
         if len(run.targets) > 1:
             # Several frames are made of it, and each evaluation of a stateful one would commit state.
             frame = frame.localCheckpoint(eager=True)
-        rows = [part for target in run.targets for part in self._deliver(run, frame, batch, target)]
+        rows = [
+            part
+            for target in run.targets
+            for part in deliver(
+                frame,
+                batch,
+                target,
+                self.options,
+                connection=self._connection,
+                begun=run.begun.get(target.path, {}),
+            )
+        ]
         emit(Event.BATCH_COMPUTED, rows=sum(target.row_count for target in rows))
         rejected = sum(part.row_count for part in rows if part.path == self.options.reject_to)
         if rejected:
             emit(Event.ROWS_REJECTED, path=self.options.reject_to, rows=rejected)
         return rows
-
-    def _deliver(
-        self, run: QueryRun, frame: DataFrame, batch: MicroBatch, target: PreparedTarget
-    ) -> list[TargetRows]:
-        options, size = self.options, self.options.request_size(frame)
-        frame = target.transformed(frame)
-        if options.mode is WriteMode.TRANSACTIONAL:
-            return collect_rows(
-                frame,
-                target,
-                dyn_batch_size=size,
-                may_split=options.split_oversized,
-                rejects=Rejects(options.reject_to, batch.query_id, batch.batch_id)
-                if options.reject_to
-                else None,
-            )
-        if options.mode is WriteMode.IDEMPOTENT and not target.is_sorted:
-            pushed = push_from_tasks(
-                frame,
-                batch,
-                target,
-                connection=self._connection,
-                dyn_batch_size=size,
-                retry=options.retry,
-                producer=options.producer_path,
-                begun=run.begun.get(target.path, {}),
-            )
-            return [pushed]
-        inserted = insert_from_tasks(
-            frame,
-            target,
-            connection=self._connection,
-            dyn_batch_size=size,
-            retry=options.retry,
-            update=target.options.update_columns,
-            unique_keys=options.mode is WriteMode.IDEMPOTENT,
-        )
-        return [inserted]
 
     def _committer(self, call: Call, batch: MicroBatch, emit: Emitter) -> BatchCommit:
         return BatchCommit(

@@ -17,6 +17,7 @@ from yt_exactly_once.config import (
     check_transaction_timeout,
 )
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.calls import LedgerRow
 from yt_exactly_once.spark.placement import BY_PARTITION, PLACEMENTS
 
 if TYPE_CHECKING:
@@ -182,6 +183,13 @@ class SinkOptions:
             return range(0)
         first, last = given if isinstance(given, tuple) else (given, given)
         return range(first, last + 1)
+
+    @property
+    def ledger_rows(self) -> list[LedgerRow]:
+        """What the sink writes in the ledger, one for each target."""
+        return [
+            LedgerRow(self.cluster.proxy, self.ledger_path, target.path) for target in self.targets
+        ]
 
     def request_size(self, frame: DataFrame) -> int:
         """Return how many rows a request carries at most.
