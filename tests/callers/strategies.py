@@ -1,4 +1,4 @@
-"""Generated programs: everything that a user may deploy, mostly with one thing out of the ordinary.
+"""Generated programs: everything that a user may deploy, with one or two things out of the ordinary.
 
 Plain choices come first everywhere, so that an example shrinks to what matters.
 """
@@ -6,7 +6,8 @@ Plain choices come first everywhere, so that an example shrinks to what matters.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
@@ -26,39 +27,65 @@ from yt_exactly_once.config import WriteMode
 from yt_exactly_once.observability import Event
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from hypothesis.strategies import DrawFn, SearchStrategy
 
 MOST_BATCHES, MOST_ROWS = 3, 5
+IN_MEMORY = [Layout.AS_READ, Layout.COALESCED, Layout.SHUFFLED, Layout.PERSISTED]
 
 
-def rarely(choices: SearchStrategy[object], usual: object, *, one_in: int = 4) -> SearchStrategy:
+class Theme(StrEnum):
+    """What is out of the ordinary in a program; all of it at once would show nothing but errors."""
+
+    CALLS = "how often and from where the sinks are called"
+    ERRORS = "what the function does about errors"
+    LAYOUT = "where the rows lie, and in which order"
+    REJECTS = "rows that go to a table of their own"
+    ZEROS = "keys that are equal and look different"
+    ANY = "what an older proxy makes of a column"
+    NAMES = "names of columns"
+    LEDGER = "a ledger that is gone"
+    LISTENER = "a metrics hook that raises"
+
+
+def rarely(choices: SearchStrategy[Any], usual: Any, *, one_in: int = 4) -> SearchStrategy[Any]:
     """Return the usual choice, and another one now and then."""
     return st.integers(0, one_in - 1).flatmap(
         lambda number: choices if number == one_in - 1 else st.just(usual)
     )
 
 
-IN_MEMORY = [Layout.AS_READ, Layout.COALESCED, Layout.SHUFFLED, Layout.PERSISTED]
+def calls_of(themes: Collection[Theme]) -> SearchStrategy[Call]:
+    """Return calls in which nothing but the themes is out of the ordinary."""
+    parts = [Part.EVEN, Part.ODD, Part.NONE]
+    choices: dict[str, SearchStrategy[Any]] = {}
+    if Theme.CALLS in themes:
+        choices["part"] = rarely(st.sampled_from(parts), Part.ALL, one_in=2)
+        choices["sink"] = rarely(st.sampled_from(["b", "new"]), "a", one_in=2)
+    if Theme.LAYOUT in themes:
+        choices["part"] = rarely(st.sampled_from(parts), Part.ALL)
+        choices["layout"] = st.sampled_from(IN_MEMORY)
+        choices["since"] = rarely(st.integers(1, MOST_BATCHES - 1), 0)
+    if Theme.ERRORS in themes:
+        choices["on_error"] = st.sampled_from(OnError)
+    return st.builds(Call, **choices)
 
-calls = st.builds(
-    Call,
-    part=rarely(st.sampled_from([Part.EVEN, Part.ODD, Part.NONE]), Part.ALL, one_in=2),
-    layout=rarely(st.sampled_from(IN_MEMORY), Layout.AS_READ, one_in=2),
-    since=rarely(st.integers(1, MOST_BATCHES - 1), 0),
-    sink=rarely(st.sampled_from(["b", "new"]), "a"),
-    on_error=rarely(st.sampled_from(OnError), OnError.RAISE, one_in=2),
-)
 
-functions = st.one_of(
-    st.just(Function()),
-    st.builds(lambda call: Function((call,)), calls),
-    st.builds(
+def functions_of(themes: Collection[Theme]) -> SearchStrategy[Function]:
+    """Return functions in which nothing but the themes is out of the ordinary."""
+    calls = calls_of(themes)
+    one = st.builds(lambda call: Function((call,)), calls)
+    if Theme.CALLS not in themes:
+        return one
+    several = st.builds(
         Function,
         calls=st.lists(calls, max_size=2).map(tuple),
         threads=rarely(st.sampled_from([1, 2, 3, 100]), 0, one_in=2),
         skips=rarely(st.frozensets(st.integers(0, MOST_BATCHES - 1), max_size=1), frozenset()),
-    ),
-)
+    )
+    return st.one_of(one, several)
+
 
 deaths = st.builds(
     Death,
@@ -67,39 +94,47 @@ deaths = st.builds(
     how=st.sampled_from(How),
 )
 
-runs = st.builds(
-    Run,
-    cores=st.integers(1, 3),
-    wire=rarely(st.just("yson"), "auto"),
-    death=st.one_of(st.none(), deaths),
-    unlogged=rarely(st.integers(0, MOST_BATCHES - 1), None),
-    batches=rarely(st.integers(1, MOST_BATCHES), None),
-    listener=rarely(st.sampled_from([event.value for event in Event]), "", one_in=8),
-    ledger_removed=rarely(st.just(True), False, one_in=8),
-)  # fmt: skip
+
+def runs_of(themes: Collection[Theme]) -> SearchStrategy[Run]:
+    """Return runs, without mode and function."""
+    events = [event.value for event in Event]
+    listener = rarely(st.sampled_from(events), "", one_in=2)
+    return st.builds(
+        Run,
+        cores=st.integers(1, 3),
+        wire=rarely(st.just("yson"), "auto"),
+        death=st.one_of(st.none(), deaths),
+        unlogged=rarely(st.integers(0, MOST_BATCHES - 1), None),
+        batches=rarely(st.integers(1, MOST_BATCHES), None),
+        listener=listener if Theme.LISTENER in themes else st.just(""),
+        ledger_removed=st.booleans() if Theme.LEDGER in themes else st.just(value=False),
+    )
 
 
 @st.composite
 def programs(draw: DrawFn) -> Program:
     """Draw a program whose options go together."""
-    mode = draw(st.sampled_from(WriteMode))
+    themes = draw(st.sets(st.sampled_from(Theme), min_size=1, max_size=2))
+    transactional = not themes.isdisjoint({Theme.REJECTS, Theme.ZEROS})
+    modes = st.just(WriteMode.TRANSACTIONAL) if transactional else st.sampled_from(WriteMode)
+    mode, functions = draw(modes), functions_of(themes)
     function = draw(functions)
     several = tuple(
         replace(
             run,
-            mode=draw(rarely(st.sampled_from(WriteMode), mode, one_in=8)),
+            mode=draw(rarely(modes, mode, one_in=8)),
             function=draw(rarely(functions, function)),
         )
-        for run in draw(st.lists(runs, min_size=1, max_size=3))
+        for run in draw(st.lists(runs_of(themes), min_size=1, max_size=3))
     )
-    transactional = {run.mode for run in several} == {WriteMode.TRANSACTIONAL}
-    is_sorted = draw(st.booleans())
-    marker = is_sorted and transactional and draw(st.booleans())
+    is_sorted = Theme.ZEROS in themes or draw(st.booleans())
     numbered = draw(st.booleans())
     placements = ["partition", "round_robin", *["preserve"] * numbered]
+    kinds = "." if themes.isdisjoint({Theme.REJECTS, Theme.ERRORS}) else ".x"
+    texts = st.text(
+        st.sampled_from(".0-Dd" if Theme.ZEROS in themes else kinds), max_size=MOST_ROWS
+    )
     width = draw(st.integers(1, 2))
-    kinds = draw(st.sampled_from([".", ".x"])) if not marker else ".0-Dd"
-    texts = st.text(st.sampled_from(kinds), max_size=MOST_ROWS)
     batches = st.lists(st.tuples(*[texts] * width), min_size=1, max_size=MOST_BATCHES)
     return Program(
         runs=several,
@@ -107,13 +142,12 @@ def programs(draw: DrawFn) -> Program:
         source=draw(st.sampled_from(Source)),
         numbered=numbered,
         is_sorted=is_sorted,
-        tablets=2,
         placement=draw(rarely(st.sampled_from(placements), "partition", one_in=2)),
-        rejects=transactional and not is_sorted and draw(st.booleans()),
-        marker=marker,
-        has_any=draw(rarely(st.just(True), False)),
-        old_proxy=draw(st.booleans()),
-        internal=draw(rarely(st.sampled_from(INTERNAL_NAMES), "", one_in=8)),
+        rejects=Theme.REJECTS in themes and Theme.ZEROS not in themes,
+        marker=Theme.ZEROS in themes,
+        has_any=Theme.ANY in themes,
+        old_proxy=Theme.ANY in themes and draw(st.booleans()),
+        internal=draw(st.sampled_from(INTERNAL_NAMES)) if Theme.NAMES in themes else "",
     )
 
 
@@ -128,10 +162,11 @@ def programs_on_spark(draw: DrawFn) -> Program:
         since=st.integers(0, 1),
         on_error=rarely(st.sampled_from(OnError), OnError.RAISE),
     )
+    called = calls_of({Theme.CALLS, Theme.ERRORS})
     function = draw(
         st.one_of(
             st.builds(lambda call: Function((call,)), laid_out),
-            st.builds(Function, st.lists(calls, max_size=2).map(tuple), st.sampled_from([0, 1])),
+            st.builds(Function, st.lists(called, max_size=2).map(tuple), st.sampled_from([0, 1])),
         )
     )
     dying = st.builds(

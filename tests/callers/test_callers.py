@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given, note, settings
 
 from tests.callers.holes import HOLES
 from tests.callers.in_memory import deploy
@@ -33,6 +33,7 @@ def test_a_known_hole_stays_closed(name: str) -> None:
 @given(programs())
 def test_the_target_is_exact_or_an_error_was_raised(program: Program) -> None:
     """Whatever a function does, in whatever deployment, nobody loses or repeats rows unknowingly."""
+    note(repr(program))
     deployment = deploy(program)
     event("all batches are done" if deployment.commits == len(program.rows) else "refused")
 

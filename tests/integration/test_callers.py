@@ -7,7 +7,7 @@ The holes that show in real plans alone, and some generated programs; thousands 
 from __future__ import annotations
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given, note, settings
 
 from tests.callers.holes import HOLES, HOLES_OF_PLANS
 from tests.callers.on_spark import OnSpark
@@ -51,6 +51,7 @@ def test_the_target_is_exact_or_an_error_was_raised(deploy):
     @settings(max_examples=EXAMPLES, derandomize=not IS_DEEP, database=None, phases=once)
     @given(programs_on_spark())
     def check(program):
+        note(repr(program))
         deploy(program)
 
     check()
