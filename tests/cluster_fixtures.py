@@ -50,7 +50,7 @@ class HazardousCluster(LocalCluster):
     def client(self, proxy_index: int = 0, **config: Any) -> Any:
         """Return a client whose reads come after the delay of all earlier commits."""
         client = super().client(proxy_index, **config)
-        for name in ("select_rows", "pull_queue", "get_tablet_infos", "get"):
+        for name in ("select_rows", "pull_queue", "get_tablet_infos", "get", "trim_rows"):
             setattr(client, name, _after_delay(getattr(client, name)))
         for name in ("advance_queue_consumer", "pull_queue_consumer"):
             setattr(client, name, _once_registered(getattr(client, name)))
