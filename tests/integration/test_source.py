@@ -62,6 +62,9 @@ class Queue:
         self.client.trim_rows(self.path, partition, rows)
 
     def reshard(self, partitions):
+        # The first unmount flushes, and only a mounted tablet drops the chunks that are trimmed.
+        self.client.unmount_table(self.path, sync=True)
+        self.client.mount_table(self.path, sync=True)
         self.client.unmount_table(self.path, sync=True)
         self.client.reshard_table(self.path, tablet_count=partitions, sync=True)
         self.client.mount_table(self.path, sync=True)
