@@ -336,13 +336,14 @@ def test_query_whose_first_batches_write_nothing_goes_on_after_a_restart(
     target = create_table(client, f"{tmp}/values", columns({"value": "int64?"}))
     frame = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
 
-    def run(condition):
+    def run(condition, until):
         stop = threading.Event()
         sink = TransactionalSink(target, proxy=cluster.proxy_urls[0])
 
         def write(frame, batch_id):
             sink(frame.select("value").where(condition), batch_id)
-            stop.set()
+            if batch_id >= until:
+                stop.set()
 
         checkpoint = str(tmp_path / "checkpoint")
         writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
@@ -351,10 +352,10 @@ def test_query_whose_first_batches_write_nothing_goes_on_after_a_restart(
         query.stop()
         assert query.exception() is None
 
-    run("value < 0")
+    run("value < 0", until=0)
     (entry,) = client.select_rows(f"batch_id, row_count from [{target}_ledger]")
     assert entry["row_count"] == 0
-    run("true")
+    run("true", until=entry["batch_id"] + 1)
     assert list(client.select_rows(f"value from [{target}]")) != []
 
 
