@@ -43,6 +43,7 @@ class Deployment(ABC):
         executions: of all batches, in order.
         errors: of all calls of all runs, as text.
         started: number of runs.
+        is_done: whether the newest run has come to the end of the source.
     """
 
     def __init__(self, program: Program) -> None:
@@ -50,10 +51,11 @@ class Deployment(ABC):
         self.executions: list[Execution] = []
         self.errors: list[str] = []
         self.started = 0
+        self.is_done = False
         self._sinks: dict[str, TransactionalSink] = {}
 
     def deploy(self) -> None:
-        """Run the program, and at its end start the query once more, with nothing in the way.
+        """Run the program; unless it ends well, start the query once more, with nothing in the way.
 
         Raises:
             ViolationError: rows are lost, repeated or wrong without an error, or a batch is refused for
@@ -62,6 +64,8 @@ class Deployment(ABC):
         last = self.program.runs[-1]
         calm = Run(last.mode, last.function, last.cores, last.wire)
         for run in (*self.program.runs, calm):
+            if run is calm and self.is_done:
+                return
             self.started += 1
             self._sinks.clear()
             self.run(run)

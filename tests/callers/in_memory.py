@@ -95,6 +95,7 @@ class InMemory(Deployment):
         """See `Deployment.run`."""
         self.server.start_process(run.death)
         self._log = Log(self)
+        self.is_done = False
         if run.ledger_removed:
             self.server.tables.pop(LEDGER, None)
         end = len(self.program.rows)
@@ -109,6 +110,7 @@ class InMemory(Deployment):
                 if run.unlogged == batch:
                     return
                 self.commits += 1
+            self.is_done = self.commits == len(self.program.rows)
         except ViolationError:
             raise
         except CrashedError:

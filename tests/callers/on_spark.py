@@ -172,7 +172,7 @@ class OnSpark(Deployment):
 
     def run(self, run: Run) -> None:
         """See `Deployment.run`."""
-        self._is_dead, self._raised = False, None
+        self._is_dead, self._raised, self.is_done = False, None, False
         if run.ledger_removed:
             self._client.remove(f"{self._home}/target_ledger", force=True)
         self._spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", CHUNK)
@@ -203,6 +203,7 @@ class OnSpark(Deployment):
         )
         try:
             assert query.awaitTermination(_PATIENCE_SECONDS), "The query does not end"
+            self.is_done = run.unlogged is None
         except StreamingQueryException:
             error = self._raised
             if error is None or isinstance(error, ViolationError):

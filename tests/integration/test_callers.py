@@ -14,7 +14,7 @@ from tests.callers.on_spark import OnSpark
 from tests.callers.strategies import programs_on_spark
 
 IS_DEEP = settings.get_current_profile_name() == "deep"
-EXAMPLES = 200 if IS_DEEP else 8
+EXAMPLES = 200 if IS_DEEP else 6
 
 
 @pytest.fixture(scope="module")
