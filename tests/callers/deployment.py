@@ -62,7 +62,7 @@ class Deployment(ABC):
                 ever without a reason.
         """
         last = self.program.runs[-1]
-        calm = Run(last.mode, last.function, last.cores, last.wire)
+        calm = Run(last.mode, last.function, last.cores, last.wire, accepts=last.accepts)
         for run in (*self.program.runs, calm):
             if run is calm and self.is_done:
                 return
@@ -168,6 +168,7 @@ class Deployment(ABC):
             connections=2,
             retry=RetryPolicy(attempts=3, deadline=timedelta(days=1)),
             listener=listener if run.listener else None,
+            accept_incomplete=run.accepts,
             **self.paths,
         )
         self.connect(sink)

@@ -198,6 +198,7 @@ class Run(Told):
         batches: how many batches Spark runs before it is stopped; all by default.
         listener: the event at which the metrics hook raises.
         ledger_removed: somebody has removed the ledger before.
+        accepts: the batch whose missing rows are given up, `accept_incomplete` of the sink.
     """
 
     mode: WriteMode = WriteMode.TRANSACTIONAL
@@ -209,6 +210,7 @@ class Run(Told):
     batches: int | None = None
     listener: str = ""
     ledger_removed: bool = False
+    accepts: int | None = None
 
     @property
     def is_calm(self) -> bool:

@@ -108,6 +108,7 @@ def runs_of(themes: Collection[Theme]) -> SearchStrategy[Run]:
         batches=rarely(st.integers(1, MOST_BATCHES), None),
         listener=listener if Theme.LISTENER in themes else st.just(""),
         ledger_removed=st.booleans() if Theme.LEDGER in themes else st.just(value=False),
+        accepts=rarely(st.integers(0, MOST_BATCHES - 1), None),
     )
 
 
