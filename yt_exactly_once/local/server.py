@@ -1,7 +1,8 @@
 """One proxy process: `python -m yt_exactly_once.local.server --data-dir D --port P`.
 
-It serves until SIGTERM, or until its standard input closes, which is how it learns that its parent is
-gone. The first line on standard output says that it is ready and where.
+It listens for HTTP and for RPC. It serves until SIGTERM, or until its standard input closes, which is how
+it learns that its parent is gone. The first line on standard output says that it is ready and on which
+ports.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from yt_exactly_once.local import messages
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.proxy import Proxy, Settings
 from yt_exactly_once.local.queue_agent import QueueAgent
+from yt_exactly_once.local.rpc.front import Front
 from yt_exactly_once.local.wire import Application
 
 _BACKLOG = 512
@@ -61,16 +63,25 @@ class _Protocol(HttpToolsProtocol):
 class _Server(uvicorn.Server):
     """Uvicorn's server, announcing itself once it listens."""
 
-    def __init__(self, config: uvicorn.Config, proxy: Proxy, port: int) -> None:
+    def __init__(self, config: uvicorn.Config, proxy: Proxy, rpc_listener: socket.socket) -> None:
         super().__init__(config)
         self._proxy = proxy
-        self._port = port
+        self._rpc_listener = rpc_listener
+        self._rpc = Front(proxy)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._proxy.announce()
-        sys.stdout.write(json.dumps({"port": self._port, "pid": os.getpid()}) + "\n")
+        await self._rpc.start(self._rpc_listener)
+        host, rpc_port = self._rpc_listener.getsockname()[:2]
+        self._proxy.announce(f"{host}:{rpc_port}")
+        port = int(self._proxy.address.rpartition(":")[2])
+        ready = {"port": port, "rpc_port": rpc_port, "pid": os.getpid()}
+        sys.stdout.write(json.dumps(ready) + "\n")
         sys.stdout.flush()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._rpc.close()
+        await super().shutdown(sockets)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -79,11 +90,14 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(
         stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level="INFO"
     )
-    try:
-        listener = _listen(options.host, options.port)
-    except OSError as error:
-        sys.stderr.write(f"Cannot listen on {options.host}:{options.port}: {error}\n")
-        return PORT_IN_USE
+    listeners = []
+    for port in (options.port, options.rpc_port):
+        try:
+            listeners.append(_listen(options.host, port))
+        except OSError as error:
+            sys.stderr.write(f"Cannot listen on {options.host}:{port}: {error}\n")
+            return PORT_IN_USE
+    listener, rpc_listener = listeners
     port = listener.getsockname()[1]
     settings = Settings(
         token=os.environ.get(_TOKEN_VARIABLE) or None, features=json.loads(options.features)
@@ -105,7 +119,7 @@ def main(arguments: list[str] | None = None) -> int:
     # Requests bring many small objects and few cycles; the default thresholds scan far too often.
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD)
-    server = _Server(config, proxy, port)
+    server = _Server(config, proxy, rpc_listener)
     agent = None if options.trim_every is None else QueueAgent(proxy, options.trim_every)
     if agent is not None:
         agent.start()
@@ -125,6 +139,7 @@ def _parse(arguments: list[str] | None) -> Any:
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--rpc-port", type=int, default=0)
     parser.add_argument("--features", default="{}", help="JSON map")
     parser.add_argument("--trim-every", type=float, help="seconds between steps of the queue agent")
     parser.add_argument("--foreground", action="store_true", help="ignore standard input")

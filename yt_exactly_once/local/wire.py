@@ -7,18 +7,15 @@ slow one never holds up the others; what they mean is decided elsewhere.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hmac
 import logging
 import os
 import re
-import socket
-import struct
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
-from yt_exactly_once.local import commands, dispatch, formats, legacy, messages, refused
+from yt_exactly_once.local import commands, dispatch, formats, legacy, messages, refused, sockets
 from yt_exactly_once.local.admin import PREFIX, AdminPages
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.messages import Answer, Request, json_answer, not_found
@@ -177,7 +174,7 @@ class Application:
         if fault.action == "kill_proxy" and fault.when == "before":
             os._exit(_KILLED)
         if fault.action in {"lose_request", "hold"}:
-            _reset(transport)
+            sockets.reset(transport)
         if fault.action == "hold":
             await asyncio.sleep(fault.seconds)
         if fault.action != "lose_request":
@@ -185,7 +182,7 @@ class Application:
         if fault.action == "kill_proxy":
             os._exit(_KILLED)
         if fault.action == "lose_answer":
-            _reset(transport)
+            sockets.reset(transport)
         return None
 
     async def _send(self, send: Send, request: Request, answer: Answer, transport: Any) -> None:
@@ -332,13 +329,3 @@ def _come_back(error: YtError, error_format: Format = formats.JSON) -> Answer:
     answer = messages.error_answer(error, error_format)
     answer.headers["Retry-After"] = "60"
     return answer
-
-
-def _reset(transport: Any) -> None:
-    """Close a connection so that the client sees a reset, not an end."""
-    if transport is None:
-        return
-    connection = transport.get_extra_info("socket")
-    with contextlib.suppress(OSError, AttributeError):
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    transport.abort()

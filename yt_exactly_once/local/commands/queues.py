@@ -15,7 +15,7 @@ from yt_exactly_once.local.commands.sessions import (
 )
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.registry import Rows, command
-from yt_exactly_once.local.tablets import producers, queues, registrations, validation
+from yt_exactly_once.local.tablets import producers, queues, reads, registrations, validation
 from yt_exactly_once.local.tablets.access import locate, open_table
 from yt_exactly_once.local.tablets.appends import apply_due
 
@@ -237,7 +237,7 @@ def _pull(
         max_weight=arguments.integer(parameters, "max_data_weight", DEFAULT_MAX_DATA_WEIGHT),
     )
     context.response_parameters["start_offset"] = rows[0]["$row_index"] if rows else offset
-    return Rows(rows)
+    return Rows(rows, (*reads.INDEX_COLUMNS, *queue.columns))
 
 
 def _valid(context: Context, parameter: str, role: str) -> TableLayout:

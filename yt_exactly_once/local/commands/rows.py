@@ -110,7 +110,8 @@ def lookup_rows(context: Context) -> Rows:
         seen = reads.layout_at(connection, layout, *moments)
         if seen is not None:
             found = read(connection, seen, keys, columns)
-    return Rows(list(found) if keep else [row for row in found if row is not None])
+    rows = list(found) if keep else [row for row in found if row is not None]
+    return Rows(rows, columns)
 
 
 def _reader(parameters: dict[str, Any]) -> Any:

@@ -98,4 +98,4 @@ def _execute(context: Context, connection: sqlite3.Connection, *, snapshot: bool
             "incomplete_input": answer.incomplete_input,
             "incomplete_output": answer.incomplete_output,
         }
-    return Rows(answer.rows)
+    return Rows(answer.rows, answer.columns)

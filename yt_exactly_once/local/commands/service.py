@@ -92,12 +92,13 @@ def check_cluster_liveness(context: Context) -> Any:
     return {}
 
 
-@command("discover_proxies", partial="there are only HTTP proxies")
+@command("discover_proxies", partial="there are HTTP and RPC proxies, of one role")
 def discover_proxies(context: Context) -> Any:
     """Return the addresses of the live proxies of a type."""
     parameters = context.parameters
     kind = arguments.text(parameters.get("type", parameters.get("kind", "rpc")), "type")
-    return {"proxies": context.proxy.live_proxies() if kind == "http" else []}
+    found = {"http": context.proxy.live_proxies, "rpc": context.proxy.live_rpc_proxies}
+    return {"proxies": found[kind]() if kind in found else []}
 
 
 @command("execute_batch", volatile=True)

@@ -20,6 +20,8 @@ from yt_exactly_once.local.ql.statement import Limits, Statement
 from yt_exactly_once.local.ql.syntax import Totals
 from yt_exactly_once.local.ql.value_types import Type
 from yt_exactly_once.local.tablets import values
+from yt_exactly_once.local.tablets.schema import Column
+from yt_exactly_once.local.tablets.types import type_v3_from_v1
 
 if TYPE_CHECKING:
     import sqlite3
@@ -34,6 +36,8 @@ _DECODERS: dict[Type, Callable[[Any], Any]] = {
     Type.ANY: values.load_yson,
 }
 
+_TYPES_V3 = {kind: type_v3_from_v1(kind.title, required=False) for kind in Type}
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -43,11 +47,13 @@ class Answer:
         rows: complete: nothing is read later.
         incomplete_input: whether the input limit cut them.
         incomplete_output: whether the output limit cut them.
+        columns: names and types of what was selected.
     """
 
     rows: list[dict[str, Any]]
     incomplete_input: bool
     incomplete_output: bool
+    columns: tuple[Column, ...] = ()
 
 
 def execute(
@@ -146,7 +152,7 @@ def _run(
     output_limit: int,
 ) -> Answer:
     if query.limit == 0:
-        return Answer([], incomplete_input=False, incomplete_output=False)
+        return Answer([], False, False, _columns(query))
     statement = Statement(query, ranges, Limits(None, output_limit))
     is_cut = not query.reads_at_most(input_limit) and bool(
         udf.execute(connection, statement.probe(input_limit))
@@ -160,7 +166,16 @@ def _run(
     rows = found[:output_limit]
     if query.totals is not Totals.NONE and rows:
         rows += udf.execute(connection, statement.totals())
-    return Answer(_decode(query, rows), is_cut and not is_satisfied, incomplete_output)
+    return Answer(
+        _decode(query, rows), is_cut and not is_satisfied, incomplete_output, _columns(query)
+    )
+
+
+def _columns(query: BoundQuery) -> tuple[Column, ...]:
+    return tuple(
+        Column(output.name, output.bound.type.title, _TYPES_V3[output.bound.type], required=False)
+        for output in query.outputs
+    )
 
 
 def _decode(query: BoundQuery, rows: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:

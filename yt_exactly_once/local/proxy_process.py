@@ -1,0 +1,141 @@
+"""One proxy process, seen from its parent: started, waited for, stopped or killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+HOST = "127.0.0.1"
+START_SECONDS = 60.0
+_STOP_SECONDS = 15.0
+_LOG_TAIL = 4000
+_PORT_IN_USE = 98
+_TOKEN_VARIABLE = "YT_LOCAL_TOKEN"  # noqa: S105 - the name of a variable
+
+
+class LocalClusterError(Exception):
+    """The embedded cluster cannot start or do what was asked; the text names the remedy."""
+
+
+class ProxyProcess:
+    """One proxy as a child process.
+
+    Args:
+        data_dir: of the cluster.
+        number: of the proxy.
+        port: for HTTP, 0 for any.
+        rpc_port: for RPC, likewise.
+        token: the only token that is let in.
+        options: further words of the command line.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        number: int,
+        port: int,
+        rpc_port: int,
+        token: str | None,
+        options: Sequence[str],
+    ) -> None:
+        self.port = port
+        self.rpc_port = rpc_port
+        self._log_path = data_dir / f"proxy-{number}.log"
+        # Otherwise every worker thread has a heap of its own, which keeps what it once needed.
+        environment = {"MALLOC_ARENA_MAX": "2", **os.environ, _TOKEN_VARIABLE: token or ""}
+        command = [
+            sys.executable,
+            "-m",
+            "yt_exactly_once.local.server",
+            "--data-dir",
+            str(data_dir),
+            "--port",
+            str(port),
+            "--rpc-port",
+            str(rpc_port),
+            *options,
+        ]
+        with self._log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=environment,
+                # Ctrl-C in a terminal is for the parent, which then ends its children.
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+
+    @property
+    def url(self) -> str:
+        """Address for HTTP clients."""
+        return f"http://{HOST}:{self.port}"
+
+    def wait_ready(self) -> None:
+        """Wait for the line that says where the proxy listens."""
+        output = self._process.stdout
+        assert output is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(output, selectors.EVENT_READ)
+            line = output.readline() if selector.select(START_SECONDS) else b""
+        if line:
+            ready = json.loads(line)
+            self.port, self.rpc_port = ready["port"], ready["rpc_port"]
+            return
+        self._process.kill()
+        code = self._process.wait()
+        log = self._log_path.read_text(errors="replace")[-_LOG_TAIL:]
+        if code == _PORT_IN_USE:
+            raise LocalClusterError(
+                f"Port {_taken_port(log)} is in use; choose another one, or 0 for any. {log.strip()}"
+            )
+        raise LocalClusterError(
+            f"A proxy of the embedded cluster did not start (exit code {code}). Its log"
+            f" {self._log_path} ends with:\n{log}"
+        )
+
+    def is_alive(self) -> bool:
+        """Tell whether the process runs."""
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._process.kill()
+        self._process.wait()
+        self._close_pipes()
+
+    def ask_to_stop(self) -> None:
+        """Tell the process to finish what it does and end."""
+        if self.is_alive():
+            self._process.send_signal(signal.SIGTERM)
+
+    def wait_stopped(self) -> None:
+        """Wait for the end, and enforce it after a while."""
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+def _taken_port(log: str) -> str:
+    """Return the port that a proxy could not have, from the last line of its log."""
+    return log.rpartition("Cannot listen on ")[2].partition(": ")[0].rpartition(":")[2]

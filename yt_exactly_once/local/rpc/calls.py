@@ -1,0 +1,142 @@
+"""The registry of RPC methods: which command does the work, with what parameters, and what is answered.
+
+A method reads its request into the parameters that the command has over HTTP. Fault rules, handlers and
+errors are therefore the same on both fronts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from yt_exactly_once.local import dispatch
+from yt_exactly_once.local.registry import REGISTRY
+
+if TYPE_CHECKING:
+    from yt_exactly_once.local.registry import Context
+    from yt_exactly_once.local.rpc.front_state import FrontState
+    from yt_exactly_once.local.rpc.packets import Parts
+
+Attachments = Sequence[bytes | None]
+Direction = Literal["none", "read", "write"]
+
+
+@dataclass
+class Call:
+    """One request on its way through its method; everything here runs on a worker thread.
+
+    Attributes:
+        context: of the command.
+        state: what the front remembers between requests.
+        request: the message that came.
+        attachments: what came with it; of a stream that the client writes, all its blocks.
+        response: the message to fill.
+        output: attachments of the answer.
+    """
+
+    context: Context
+    state: FrontState
+    request: Any
+    attachments: Parts
+    response: Any
+    output: list[bytes | None] = field(default_factory=list)
+
+    def execute(self) -> Any:
+        """Run the handler of the command."""
+        return dispatch.execute(REGISTRY[self.context.command], self.context)
+
+    @property
+    def rowset(self) -> bytes:
+        """The attachments as the one rowset that they are the pieces of."""
+        pieces = [part for part in self.attachments if part]
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+Run = Callable[[Call], None]
+StreamRead = Callable[[Call], Iterator[bytes]]
+Opening = Callable[[Call], list[bytes]]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of the service.
+
+    Attributes:
+        name: on the wire.
+        command: name of the command, or what tells it from the request.
+        commands: every command that it may be.
+        partial: what is missing compared to the real method.
+        parameters: reads the parameters of the command out of the request.
+        request: name of the request message.
+        response: name of the response message.
+        run: executes; of a method that streams its answer it returns the blocks.
+        direction: whether a stream belongs to it, and who sends.
+        opening: of a stream that the client writes: blocks that go to it first.
+    """
+
+    name: str
+    command: str | Callable[[Any], str]
+    commands: tuple[str, ...]
+    partial: str
+    parameters: Callable[[Any], dict[str, Any]]
+    request: str
+    response: str
+    run: Callable[[Call], Any]
+    direction: Direction = "none"
+    opening: Opening | None = None
+
+    def command_name(self, request: Any) -> str:
+        """Return the name of the command that a request asks for."""
+        return self.command if isinstance(self.command, str) else self.command(request)
+
+
+METHODS: dict[str, Method] = {}
+
+
+def method(
+    name: str,
+    command: str | Callable[[Any], str],
+    parameters: Callable[[Any], dict[str, Any]],
+    *,
+    messages: str | None = None,
+    direction: Direction = "none",
+    opening: Opening | None = None,
+    commands: tuple[str, ...] = (),
+    partial: str = "",
+) -> Callable[[Callable[[Call], Any]], Callable[[Call], Any]]:
+    """Register a method.
+
+    Args:
+        name: on the wire.
+        command: the command, or what tells it from the request.
+        parameters: reads its parameters out of the request.
+        messages: what follows `TReq` and `TRsp`, where that is not the name.
+        direction: see `Method`.
+        opening: see `Method`.
+        commands: those that `command` may tell, where it is a function.
+        partial: see `Method`.
+    """
+
+    def register(run: Callable[[Call], Any]) -> Callable[[Call], Any]:
+        base = messages or name
+        METHODS[name] = Method(
+            name,
+            command,
+            (command,) if isinstance(command, str) else commands,
+            partial,
+            parameters,
+            f"TReq{base}",
+            f"TRsp{base}",
+            run,
+            direction,
+            opening,
+        )
+        return run
+
+    return register
+
+
+def only_execute(call: Call) -> None:
+    """Run the command; the answer says no more than that it worked."""
+    call.execute()

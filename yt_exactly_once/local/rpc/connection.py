@@ -1,0 +1,167 @@
+"""One connection of the bus: packets in, acknowledgements in their order, messages to the front.
+
+It owns the socket. A peer that stops in the middle of a packet, sends what is none, or does not read its
+answers loses the connection; one that is merely silent keeps it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import socket
+from typing import TYPE_CHECKING, Any, Protocol
+
+from yt_exactly_once.local import sockets
+from yt_exactly_once.local.rpc import envelopes, packets
+from yt_exactly_once.local.rpc.exchange import Exchange
+from yt_exactly_once.local.rpc.packets import BadPacketError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from yt_exactly_once.local.rpc.envelopes import Envelope
+    from yt_exactly_once.local.rpc.packets import Parts
+
+_LOGGER = logging.getLogger(__name__)
+_STALL_SECONDS = 30.0
+"""How long a peer may be silent in the middle of a packet."""
+
+_IN_THREAD_BYTES = 1 << 18
+"""Bodies from this size on are checked on a worker thread: their checksums take a while."""
+
+
+class Server(Protocol):
+    """What serves the requests."""
+
+    async def serve(self, exchange: Exchange) -> None:
+        """Serve one request to its end; failures are answered, not raised."""
+
+
+class Connection:
+    """A connection to one client.
+
+    Args:
+        server: serves its requests.
+        reader: bytes from the client.
+        writer: bytes to it.
+    """
+
+    def __init__(
+        self, server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._server = server
+        self._reader = reader
+        self._writer = writer
+        self._exchanges: dict[bytes, Exchange] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Serve until the client leaves or breaks the protocol."""
+        _keep_alive(self._writer)
+        try:
+            while (parts := await self._next_message()) is not None:
+                self._dispatch(envelopes.parse(parts))
+        except BadPacketError as error:
+            _LOGGER.warning("RPC connection closed: %s", error)
+        except (OSError, asyncio.IncompleteReadError, TimeoutError):
+            pass
+        finally:
+            self.reset()
+
+    async def send(self, parts: Parts, packet_id: bytes | None = None) -> None:
+        """Send a message; what goes to a closed connection is lost."""
+        if self._writer.is_closing():
+            return
+        pieces = packets.message(packet_id or secrets.token_bytes(16), parts)
+        self._writer.writelines(pieces)
+        try:
+            await self._writer.drain()
+        except OSError:
+            self.reset()
+
+    def reset(self) -> None:
+        """Close the connection so that the client sees a reset, and wake who waits for it."""
+        sockets.reset(self._writer.transport)
+        exchanges, self._exchanges = list(self._exchanges.values()), {}
+        for exchange in exchanges:
+            exchange.abandon()
+
+    async def _next_message(self) -> Parts | None:
+        """Return the next message, or `None` at the end; acknowledge it if that is wanted."""
+        while True:
+            start = await self._reader.read(packets.HEAD_BYTES)
+            if not start:
+                return None
+            rest = await self._exactly(packets.HEAD_BYTES - len(start))
+            head = packets.parse_head(start + rest)
+            sizes, checksums = packets.parse_sizes(
+                head, await self._exactly(head.variable_bytes) or bytes(8)
+            )
+            body = await self._exactly(sum(size or 0 for size in sizes))
+            if len(body) < _IN_THREAD_BYTES:
+                parts = packets.split(body, sizes, checksums)
+            else:
+                parts = await asyncio.to_thread(packets.split, body, sizes, checksums)
+            if head.kind == packets.ACK:
+                continue
+            if head.flags & packets.WANTS_ACK:
+                self._writer.write(packets.ack(head.id))
+                await self._writer.drain()
+            return parts
+
+    async def _exactly(self, count: int) -> bytes:
+        """Read so many bytes; each piece of them must come in time."""
+        pieces: list[bytes] = []
+        while count:
+            async with asyncio.timeout(_STALL_SECONDS):
+                piece = await self._reader.read(count)
+            if not piece:
+                raise asyncio.IncompleteReadError(b"".join(pieces), None)
+            pieces.append(piece)
+            count -= len(piece)
+        return b"".join(pieces)
+
+    def _dispatch(self, envelope: Envelope) -> None:
+        if envelope.kind == envelopes.HANDSHAKE:
+            answer = envelopes.handshake(envelope.header)
+            self._start(self.send(answer, packets.HANDSHAKE_ID))
+            return
+        key = envelope.request_id
+        if envelope.kind == envelopes.REQUEST:
+            if key in self._exchanges:
+                raise BadPacketError("Two requests with one id")
+            exchange = self._exchanges[key] = Exchange(self, envelope)
+            self._start(self._serve(key, exchange))
+            return
+        found = self._exchanges.get(key)
+        if found is None:
+            # It has been answered in the meantime.
+            return
+        if envelope.kind == envelopes.PAYLOAD:
+            found.accept_payload(envelope)
+        elif envelope.kind == envelopes.FEEDBACK:
+            found.accept_feedback(envelope)
+        else:
+            found.abandon()
+
+    async def _serve(self, key: bytes, exchange: Exchange) -> None:
+        try:
+            await self._server.serve(exchange)
+        finally:
+            self._exchanges.pop(key, None)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _keep_alive(writer: asyncio.StreamWriter) -> None:
+    """Let the kernel find out about peers that vanished without a word."""
+    connection = writer.get_extra_info("socket")
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        milliseconds = int(_STALL_SECONDS * 1000)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)

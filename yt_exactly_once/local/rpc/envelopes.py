@@ -1,0 +1,163 @@
+"""Requests, responses and stream packets: what the parts of a bus message mean.
+
+Part 0 is a kind and a header, part 1 a body, the others are attachments. A body has a small envelope of
+its own unless the header names codecs. Codecs other than "none" are refused.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.rpc import error_messages, message_types
+from yt_exactly_once.local.rpc.packets import BadPacketError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from yt_exactly_once.local.rpc.packets import Parts
+
+REQUEST, CANCEL, RESPONSE = 0x69637072, 0x63637072, 0x6F637072
+PAYLOAD, FEEDBACK = 0x70637072, 0x66637072
+HANDSHAKE = 0x68737562
+_HEADERS = {
+    REQUEST: "TRequestHeader",
+    CANCEL: "TRequestCancelationHeader",
+    PAYLOAD: "TStreamingPayloadHeader",
+    FEEDBACK: "TStreamingFeedbackHeader",
+    HANDSHAKE: "THandshake",
+}
+_KIND = struct.Struct("<I")
+_SIZES = struct.Struct("<II")
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """A message that came in.
+
+    Attributes:
+        kind: `REQUEST`, `CANCEL`, `PAYLOAD`, `FEEDBACK` or `HANDSHAKE`.
+        header: the header message of that kind.
+        parts: what follows the header.
+    """
+
+    kind: int
+    header: Any
+    parts: Parts
+
+    @property
+    def request_id(self) -> bytes:
+        """What ties the packets of a request together."""
+        encoded: bytes = self.header.request_id.SerializePartialToString()
+        return encoded
+
+
+def parse(parts: Parts) -> Envelope:
+    """Read what a message is.
+
+    Raises:
+        BadPacketError: it is nothing that a client may send; there is nobody to answer.
+    """
+    head = parts[0] if parts else None
+    if head is None or len(head) < _KIND.size:
+        raise BadPacketError("A message without a header")
+    (kind,) = _KIND.unpack_from(head)
+    name = _HEADERS.get(kind)
+    if name is None:
+        raise BadPacketError(f"Unknown kind of message {kind:#x}")
+    try:
+        header = message_types.parse(name, head[_KIND.size :])
+    except YtError as error:
+        raise BadPacketError(error.message) from error
+    return Envelope(kind, header, parts[1:])
+
+
+def body(header: Any, parts: Parts, name: str) -> Any:
+    """Parse the body of a request.
+
+    Raises:
+        YtError: there is none, it is compressed, or it is not that message.
+    """
+    raw = parts[0] if parts else None
+    if raw is None:
+        raise YtError("Error deserializing a request: it has no body")
+    codec = 0
+    if header.HasField("request_codec"):
+        codec = header.request_codec
+    else:
+        if len(raw) < _SIZES.size:
+            raise YtError("Error deserializing a request: its body is too short")
+        envelope_size, size = _SIZES.unpack_from(raw)
+        end = _SIZES.size + envelope_size
+        if end + size > len(raw):
+            raise YtError("Error deserializing a request: its body is too short")
+        envelope = message_types.parse("TSerializedMessageEnvelope", raw[_SIZES.size : end])
+        codec, raw = envelope.codec, raw[end : end + size]
+    if codec:
+        raise YtError(
+            f"Compression codec {codec} is not supported by the embedded cluster; set"
+            ' "request_codec" of the client to "none"'
+        )
+    return message_types.parse(name, raw)
+
+
+def response(request: Any, message: Any, attachments: Sequence[bytes | None]) -> Parts:
+    """Return the parts of an answer to a request with that header."""
+    header = _response_header(request)
+    encoded = message_types.dump(message)
+    if request.HasField("request_codec") or request.HasField("response_codec"):
+        header.codec = 0
+    else:
+        # The envelope of a message without a codec is empty.
+        encoded = _SIZES.pack(0, len(encoded)) + encoded
+    return [_pack(RESPONSE, header), encoded, *attachments]
+
+
+def failure(request: Any, error: YtError) -> Parts:
+    """Return the parts of an answer that is an error."""
+    header = _response_header(request)
+    error_messages.fill(header.error, error)
+    return [_pack(RESPONSE, header)]
+
+
+def payload(request: Any, number: int, attachments: Sequence[bytes | None]) -> Parts:
+    """Return a packet of the stream that an answer sends."""
+    header = message_types.new("TStreamingPayloadHeader")
+    _copy_address(header, request)
+    header.sequence_number = number
+    header.codec = 0
+    return [_pack(PAYLOAD, header), *attachments]
+
+
+def feedback(request: Any, position: int) -> Parts:
+    """Return the packet that says how much of the client's stream has been read."""
+    header = message_types.new("TStreamingFeedbackHeader")
+    _copy_address(header, request)
+    header.read_position = position
+    return [_pack(FEEDBACK, header)]
+
+
+def handshake(given: Any) -> Parts:
+    """Return the answer to a handshake: the connection stays as it is, unencrypted."""
+    header = message_types.new("THandshake")
+    header.connection_id.CopyFrom(given.connection_id)
+    header.encryption_mode = 0
+    return [_pack(HANDSHAKE, header)]
+
+
+def _response_header(request: Any) -> Any:
+    header = message_types.new("TResponseHeader")
+    header.request_id.CopyFrom(request.request_id)
+    return header
+
+
+def _copy_address(header: Any, request: Any) -> None:
+    header.request_id.CopyFrom(request.request_id)
+    header.service = request.service
+    header.method = request.method
+
+
+def _pack(kind: int, header: Any) -> bytes:
+    return _KIND.pack(kind) + message_types.dump(header)

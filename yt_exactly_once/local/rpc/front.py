@@ -1,0 +1,238 @@
+"""The RPC front of one proxy: tokens, faults and worker threads between connections and methods."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+
+from yt_exactly_once.local import dispatch
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.registry import Context
+from yt_exactly_once.local.rpc import envelopes, error_messages, message_types
+from yt_exactly_once.local.rpc.calls import Call, Method
+from yt_exactly_once.local.rpc.connection import Connection
+from yt_exactly_once.local.rpc.exchange import Exchange, GoneError, too_many
+from yt_exactly_once.local.rpc.front_state import FrontState
+from yt_exactly_once.local.rpc.message_types import text
+from yt_exactly_once.local.rpc.methods import METHODS
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Iterator
+
+    from yt_exactly_once.local.faults import Fault
+    from yt_exactly_once.local.proxy import Proxy
+
+Arguments = TypeVarTuple("Arguments")
+Result = TypeVar("Result")
+
+_LOGGER = logging.getLogger(__name__)
+_SERVICE = b"ApiService"
+_DISCOVER = b"Discover"
+_WORKERS = 64
+_KILLED = 137
+_MAX_IN_FLIGHT = 1000
+_READ_LIMIT = 1 << 20
+
+
+class Front:
+    """Serves RPC requests on a listening socket.
+
+    Args:
+        proxy: whose commands they are for.
+    """
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+        self._state = FrontState()
+        self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="rpc")
+        self._in_flight = 0
+        self._server: asyncio.Server | None = None
+        self._connections: set[Connection] = set()
+
+    async def start(self, listener: socket.socket) -> None:
+        """Begin to accept connections."""
+        self._server = await asyncio.start_server(self._accept, sock=listener, limit=_READ_LIMIT)
+
+    def close(self) -> None:
+        """Accept no more connections and end those that are there."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.reset()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = Connection(self, reader, writer)
+        self._connections.add(connection)
+        try:
+            await connection.run()
+        finally:
+            self._connections.discard(connection)
+
+    async def serve(self, exchange: Exchange) -> None:
+        """Serve one request; every failure is an answer."""
+        self._in_flight += 1
+        try:
+            await self._serve(exchange)
+        except GoneError:
+            pass
+        except YtError as error:
+            await exchange.fail(error)
+        except Exception as raised:  # noqa: BLE001 - as_error logs what it does not know
+            await exchange.fail(error_messages.of_call(dispatch.as_error(raised)))
+        finally:
+            self._in_flight -= 1
+
+    async def _serve(self, exchange: Exchange) -> None:
+        if self._in_flight > _MAX_IN_FLIGHT:
+            raise too_many()
+        header = exchange.header
+        if header.method == _DISCOVER:
+            discovered = message_types.new("TRspDiscover")
+            discovered.up = True
+            await exchange.answer(discovered, [])
+            return
+        name = text(header.method, "method")
+        if header.service != _SERVICE:
+            raise error_messages.not_supported(f"{text(header.service, 'service')}.{name}")
+        method = METHODS.get(name)
+        if method is None:
+            raise error_messages.not_supported(name)
+        self._proxy.requests[f"/rpc/{name}"] += 1
+        call, faults = await self._in_thread(self._prepare, method, exchange)
+        for fault in faults:
+            if fault.action == "delay":
+                await asyncio.sleep(fault.seconds)
+            elif fault.action == "expire_transaction":
+                await self._in_thread(self._expire, call)
+            else:
+                await self._end_with_fault(method, call, fault, exchange)
+                return
+        await self._run(method, call, exchange)
+
+    def _prepare(self, method: Method, exchange: Exchange) -> tuple[Call, list[Fault]]:
+        """Read a request, and find the faults that it meets."""
+        user = self._authenticate(exchange.header)
+        request = envelopes.body(exchange.header, exchange.parts, method.request)
+        try:
+            parameters = method.parameters(request)
+            command = method.command_name(request)
+        except YtError as error:
+            raise error_messages.of_call(error) from error
+        context = Context(self._proxy, command, parameters, user)
+        response = message_types.new(method.response)
+        call = Call(context, self._state, request, exchange.parts[1:], response)
+        return call, self._proxy.faults.take(command, parameters)
+
+    async def _run(self, method: Method, call: Call, exchange: Exchange) -> None:
+        if method.direction == "write":
+            await self._read_stream(method, call, exchange)
+        result = await self._in_thread(self._execute, method, call)
+        if method.direction == "read":
+            await self._send_stream(result, exchange)
+        await exchange.answer(call.response, call.output)
+
+    def _execute(self, method: Method, call: Call) -> Any:
+        try:
+            return method.run(call)
+        except Exception as raised:
+            error = dispatch.as_error(raised, call.context)
+            raise error_messages.of_call(error) from raised
+
+    async def _read_stream(self, method: Method, call: Call, exchange: Exchange) -> None:
+        """Tell the client that it may write, and take what it writes."""
+        opening = [] if method.opening is None else await self._in_thread(self._open, method, call)
+        for block in opening:
+            await exchange.send_block(block)
+        await exchange.send_block(None)
+        call.attachments = []
+        while (part := await exchange.receive()) is not None:
+            call.attachments.append(part)
+
+    def _open(self, method: Method, call: Call) -> list[bytes]:
+        try:
+            return [] if method.opening is None else method.opening(call)
+        except Exception as raised:
+            error = dispatch.as_error(raised, call.context)
+            raise error_messages.of_call(error) from raised
+
+    async def _send_stream(self, blocks: Iterator[bytes], exchange: Exchange) -> None:
+        """Send what a method yields, as fast as the client reads."""
+        while await exchange.receive() is not None:
+            # Requests of this kind have an empty stream.
+            pass
+        try:
+            while (block := await self._in_thread(_next, blocks)) is not None:
+                await exchange.send_block(block)
+        finally:
+            await self._in_thread(_close, blocks)
+        await exchange.send_block(None)
+
+    async def _end_with_fault(
+        self, method: Method, call: Call, fault: Fault, exchange: Exchange
+    ) -> None:
+        if fault.action in {"error", "unavailable"}:
+            if fault.action == "error" and method.name == "CommitTransaction":
+                # A commit that failed has lost its transaction.
+                await self._in_thread(self._expire, call)
+            raise error_messages.of_call(fault.error())
+        if fault.action == "kill_proxy" and fault.when == "before":
+            os._exit(_KILLED)
+        if fault.action == "lose_request":
+            exchange.reset()
+            return
+        if fault.action == "hold":
+            if method.direction == "write":
+                # What the client writes must be here before its connection goes.
+                await self._read_stream(method, call, exchange)
+            exchange.reset()
+            await asyncio.sleep(fault.seconds)
+        elif method.direction == "write":
+            await self._read_stream(method, call, exchange)
+        try:
+            result = await self._in_thread(self._execute, method, call)
+        except YtError:
+            # Nobody will hear of it.
+            result = None
+        _close(result)
+        if fault.action == "kill_proxy":
+            os._exit(_KILLED)
+        exchange.reset()
+
+    def _expire(self, call: Call) -> None:
+        self._proxy.expire_transaction(str(call.context.parameters.get("transaction_id")))
+
+    def _authenticate(self, header: Any) -> str:
+        token = self._proxy.settings.token
+        if token is None:
+            return text(header.user, "user") or "root"
+        if not header.credentials_ext.HasField("token"):
+            raise _unauthenticated("Client is missing credentials")
+        if not hmac.compare_digest(bytes(header.credentials_ext.token), token.encode()):
+            raise _unauthenticated("Token is invalid or expired")
+        return "root"
+
+    async def _in_thread(
+        self, function: Callable[[*Arguments], Result], *arguments: *Arguments
+    ) -> Result:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._workers, function, *arguments)
+
+
+def _unauthenticated(message: str) -> YtError:
+    cause = YtError(message, Code.INVALID_CREDENTIALS)
+    return YtError("Request authentication failed", Code.RPC_AUTHENTICATION, inner=[cause])
+
+
+def _next(blocks: Iterator[bytes]) -> bytes | None:
+    return next(blocks, None)
+
+
+def _close(blocks: Any) -> None:
+    close = getattr(blocks, "close", None)
+    if close is not None:
+        close()

@@ -1,0 +1,149 @@
+"""Classes for the messages of `message_table`, built when this module is imported.
+
+Strings are fields of bytes here: clients put binary YSON into paths, and what is no UTF-8 must reach the
+code that can answer it. `text` decodes where text is expected.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError, EncodeError
+
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.rpc.message_table import MESSAGES
+
+_Field = descriptor_pb2.FieldDescriptorProto
+_PACKAGE = "yt_exactly_once.rpc"
+_FIELD = re.compile(r"(\w+)=(\d+) ([\w.]+)([!*]?)(?:=(\w+))?")
+_LABELS = {
+    "": _Field.LABEL_OPTIONAL,
+    "!": _Field.LABEL_REQUIRED,
+    "*": _Field.LABEL_REPEATED,
+}
+_TYPES = {
+    "int32": _Field.TYPE_INT32,
+    "int64": _Field.TYPE_INT64,
+    "uint32": _Field.TYPE_UINT32,
+    "uint64": _Field.TYPE_UINT64,
+    "fixed64": _Field.TYPE_FIXED64,
+    "bool": _Field.TYPE_BOOL,
+    "bytes": _Field.TYPE_BYTES,
+    "string": _Field.TYPE_BYTES,
+    # Numbers that have no name yet must not vanish.
+    "enum": _Field.TYPE_INT32,
+}
+
+
+@dataclass(frozen=True)
+class FieldEntry:
+    """One field of the table: `kind` is a type of protobuf, `enum`, or the name of a message."""
+
+    name: str
+    number: int
+    kind: str
+    label: str
+    default: str
+
+
+@dataclass(frozen=True)
+class MessageEntry:
+    """One message of the table; `name` has the names of the messages around it in front."""
+
+    package: str
+    name: str
+    fields: tuple[FieldEntry, ...]
+
+
+def entries() -> list[MessageEntry]:
+    """Return the table, parsed."""
+    found: list[MessageEntry] = []
+    package = ""
+    for line in filter(None, MESSAGES.splitlines()):
+        if line.startswith("["):
+            package = line.strip("[]")
+            continue
+        name, _, listed = line.partition(":")
+        fields = tuple(
+            FieldEntry(field, int(number), kind, label, default or "")
+            for field, number, kind, label, default in _FIELD.findall(listed)
+        )
+        found.append(MessageEntry(package, name, fields))
+    return found
+
+
+def _build() -> dict[str, type[Any]]:
+    file = descriptor_pb2.FileDescriptorProto(name="rpc.proto", package=_PACKAGE, syntax="proto2")
+    built: dict[str, Any] = {}
+    listed = entries()
+    for entry in listed:
+        outer, _, name = entry.name.rpartition(".")
+        message = built[outer].nested_type.add() if outer else file.message_type.add()
+        message.name = name
+        built[entry.name] = message
+    for entry in listed:
+        for item in entry.fields:
+            field = built[entry.name].field.add(
+                name=item.name, number=item.number, label=_LABELS[item.label]
+            )
+            if item.kind in _TYPES:
+                field.type = _TYPES[item.kind]
+            else:
+                field.type = _Field.TYPE_MESSAGE
+                field.type_name = f".{_PACKAGE}.{item.kind}"
+            if item.default:
+                field.default_value = item.default
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+        for name in built
+    }
+
+
+_CLASSES = _build()
+
+
+def new(name: str) -> Any:
+    """Return an empty message."""
+    return _CLASSES[name]()
+
+
+def parse(name: str, data: bytes) -> Any:
+    """Parse a message.
+
+    Raises:
+        YtError: the bytes are not a message, or a required field is missing.
+    """
+    try:
+        return _CLASSES[name].FromString(data)
+    except DecodeError as error:
+        raise YtError(f"Error deserializing a message of type {name}: {error}") from error
+
+
+def dump(message: Any) -> bytes:
+    """Serialize a message.
+
+    Raises:
+        YtError: a required field is missing.
+    """
+    try:
+        encoded: bytes = message.SerializeToString()
+    except EncodeError as error:
+        raise YtError(f"Error serializing a response: {error}") from error
+    return encoded
+
+
+def text(value: bytes, what: str) -> str:
+    """Return a field of text.
+
+    Raises:
+        YtError: it is no UTF-8.
+    """
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise YtError(f"Error parsing {what}: it is not UTF-8") from error

@@ -1,0 +1,206 @@
+"""Methods of the tree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.cypress.ids import TYPES
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.formats import dump_yson, load_yson
+from yt_exactly_once.local.rpc import identifiers, options, paths
+from yt_exactly_once.local.rpc.calls import method, only_execute
+from yt_exactly_once.local.rpc.message_types import text
+
+if TYPE_CHECKING:
+    from yt_exactly_once.local.rpc.calls import Call
+
+_TYPE_NAMES = {
+    **{number: name for name, number in TYPES.items()},
+    425: "replicated_table",
+    424: "journal",
+    1700: "queue_consumer",
+    1701: "queue_producer",
+}
+_LOCK_MODES = {1: "snapshot", 2: "shared", 3: "exclusive"}
+_PERMISSIONS = {
+    1: "read",
+    2: "write",
+    4: "use",
+    8: "administer",
+    16: "create",
+    32: "remove",
+    64: "mount",
+    128: "manage",
+    256: "modify_children",
+}
+_ALLOW = 1
+_NULL_ID = "0-0-0-0"
+
+
+def _reading(request: Any) -> dict[str, Any]:
+    parameters = options.at_path(request, "max_size")
+    chosen = request.attributes if request.HasField("attributes") else request.legacy_attributes
+    if chosen.keys:
+        parameters["attributes"] = [text(key, "attributes") for key in chosen.keys]
+    return parameters
+
+
+@method("ExistsNode", "exists", options.at_path)
+def exists_node(call: Call) -> None:
+    """Tell whether a path leads to something."""
+    call.response.exists = bool(call.execute()["value"])
+
+
+@method("GetNode", "get", _reading)
+def get_node(call: Call) -> None:
+    """Read a node, an attribute or a part of a document."""
+    call.response.value = dump_yson(call.execute()["value"])
+
+
+@method("ListNode", "list", _reading)
+def list_node(call: Call) -> None:
+    """List the children of a map."""
+    call.response.value = dump_yson(call.execute()["value"])
+
+
+def _setting(request: Any) -> dict[str, Any]:
+    return options.at_path(request, "recursive", "force")
+
+
+@method("SetNode", "set", _setting)
+def set_node(call: Call) -> None:
+    """Write a value."""
+    raw = call.request.value
+    call.context.read_value = lambda: load_yson(raw, "value")
+    call.execute()
+
+
+@method("MultisetAttributesNode", "multiset_attributes", options.at_path)
+def multiset_attributes_node(call: Call) -> None:
+    """Write several attributes."""
+    given = {
+        text(part.attribute, "attribute"): load_yson(part.value, "value")
+        for part in call.request.subrequests
+    }
+    call.context.read_value = lambda: given
+    call.execute()
+
+
+def _creation(request: Any) -> dict[str, Any]:
+    flags = ("recursive", "force", "ignore_existing", "ignore_type_mismatch")
+    return options.at_path(request, *flags) | _object(request)
+
+
+def _object(request: Any) -> dict[str, Any]:
+    name = _TYPE_NAMES.get(request.type)
+    if name is None:
+        raise YtError(f"Objects of type {request.type} are not supported by the embedded cluster")
+    return {"type": name, "attributes": options.attributes(request.attributes)}
+
+
+@method("CreateNode", "create", _creation)
+def create_node(call: Call) -> None:
+    """Create a node."""
+    identifiers.fill(call.response.node_id, call.execute()["node_id"])
+
+
+def _object_creation(request: Any) -> dict[str, Any]:
+    return (
+        options.common(request) | options.scalars(request, ["ignore_existing"]) | _object(request)
+    )
+
+
+@method("CreateObject", "create", _object_creation)
+def create_object(call: Call) -> None:
+    """Create an object that has no path."""
+    identifiers.fill(call.response.object_id, call.execute()["object_id"])
+
+
+method("RemoveNode", "remove", lambda request: options.at_path(request, "recursive", "force"))(
+    only_execute
+)
+
+
+def _locking(request: Any) -> dict[str, Any]:
+    mode = _LOCK_MODES.get(request.mode)
+    if mode is None:
+        raise YtError(f"Unknown lock mode {request.mode}")
+    wanted = ("waitable", "child_key", "attribute_key")
+    return options.at_path(request, *wanted) | {"mode": mode}
+
+
+@method("LockNode", "lock", _locking)
+def lock_node(call: Call) -> None:
+    """Lock a node in a transaction."""
+    answer = call.execute()
+    identifiers.fill(call.response.node_id, answer["node_id"])
+    identifiers.fill(call.response.lock_id, answer["lock_id"])
+    call.response.revision = int(answer["revision"])
+
+
+method("UnlockNode", "unlock", options.at_path)(only_execute)
+
+
+def _transfer(request: Any) -> dict[str, Any]:
+    flags = [
+        name
+        for name in request.DESCRIPTOR.fields_by_name
+        if name in {"recursive", "force", "ignore_existing"} or name.startswith("preserve_")
+    ]
+    return {
+        "source_path": paths.load(request.src_path, "source_path"),
+        "destination_path": paths.load(request.dst_path, "destination_path"),
+        **options.common(request),
+        **options.scalars(request, flags),
+    }
+
+
+@method("MoveNode", "move", _transfer)
+@method("CopyNode", "copy", _transfer)
+def transfer_node(call: Call) -> None:
+    """Copy or move a node with everything below."""
+    identifiers.fill(call.response.node_id, call.execute()["node_id"])
+
+
+def _linking(request: Any) -> dict[str, Any]:
+    return {
+        "target_path": paths.load(request.src_path, "target_path"),
+        "link_path": paths.load(request.dst_path, "link_path"),
+        **options.common(request),
+        **options.scalars(request, ("recursive", "force", "ignore_existing")),
+    }
+
+
+@method("LinkNode", "link", _linking)
+def link_node(call: Call) -> None:
+    """Create a link."""
+    identifiers.fill(call.response.node_id, call.execute()["node_id"])
+
+
+def _concatenation(request: Any) -> dict[str, Any]:
+    return {
+        "source_paths": [paths.load(path, "source_paths") for path in request.src_paths],
+        "destination_path": paths.load(request.dst_path, "destination_path"),
+        **options.common(request),
+    }
+
+
+method("ConcatenateNodes", "concatenate", _concatenation)(only_execute)
+
+
+def _permission(request: Any) -> dict[str, Any]:
+    named = _PERMISSIONS.get(request.permission, str(request.permission))
+    return options.at_path(request, "user") | {"permission": named}
+
+
+@method("CheckPermission", "check_permission", _permission)
+def check_permission(call: Call) -> None:
+    """Check a permission on an existing path."""
+    call.execute()
+    result = call.response.result
+    result.action = _ALLOW
+    identifiers.fill(result.object_id, _NULL_ID)
+    identifiers.fill(result.subject_id, _NULL_ID)
+
+
+method("CheckClusterLiveness", "check_cluster_liveness", lambda _: {})(only_execute)

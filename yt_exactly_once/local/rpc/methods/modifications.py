@@ -1,0 +1,159 @@
+"""Methods that write rows of dynamic tables inside a transaction."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.columnar import ColumnarRows
+from yt_exactly_once.local.commands.sessions import table_of
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.rpc import (
+    identifiers,
+    lock_masks,
+    message_types,
+    options,
+    paths,
+    rowsets,
+    schemas,
+)
+from yt_exactly_once.local.rpc.calls import Call, method
+from yt_exactly_once.local.tablets import modifications, validation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from yt_exactly_once.local.rpc.rowsets import Rowset
+    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tablets.modifications import Batch
+    from yt_exactly_once.local.tablets.transactions import TabletTransaction
+
+_WRITE, _DELETE, _WRITE_AND_LOCK = 0, 1, 3
+
+
+def _command(request: Any) -> str:
+    """Return the command that a client ran; one request has modifications of one."""
+    first = request.row_modification_types[0] if request.row_modification_types else _WRITE
+    if first == _DELETE:
+        return "delete_rows"
+    taken = any(request.row_legacy_read_locks) or any(request.row_legacy_locks) or request.row_locks
+    return "lock_rows" if first == _WRITE_AND_LOCK and taken else "insert_rows"
+
+
+def _target(request: Any) -> dict[str, Any]:
+    return {
+        "transaction_id": identifiers.required(request, "transaction_id"),
+        "path": paths.load(request.path),
+    }
+
+
+@method(
+    "ModifyRows",
+    _command,
+    _target,
+    commands=("delete_rows", "insert_rows", "lock_rows"),
+    partial="rows that are written under locks of several types at once are refused",
+)
+def modify_rows(call: Call) -> None:
+    """Buffer writes, deletes and locks of rows, in the order of the client's numbers."""
+    transaction_id = call.context.parameters["transaction_id"]
+    transaction = call.context.proxy.transactions.get(transaction_id)
+    _modify(call, transaction)
+
+
+def _modify(call: Call, transaction: TabletTransaction) -> None:
+    layout = table_of(call.context)
+    names = schemas.names(call.request.rowset_descriptor)
+    rowset = rowsets.decode(call.rowset, names)
+    kinds = list(call.request.row_modification_types)
+    if len(kinds) != len(rowset.rows):
+        raise YtError(
+            f"There are {len(kinds)} modification types for {len(rowset.rows)} rows; their numbers"
+            " must agree"
+        )
+    locks = lock_masks.of_request(call.request, layout, len(kinds))
+    batches: list[Batch] = []
+    for start, end in _runs(kinds, locks):
+        part = rowset if end - start == len(kinds) else rowset[start:end]
+        batches += _batches(layout, kinds[start], part, locks[start] if locks else {})
+    request = call.request
+    if request.HasField("sequence_number"):
+        source, number = request.sequence_number_source_id, request.sequence_number
+        call.state.sequences.put(transaction, source, number, batches)
+    else:
+        transaction.buffer(batches)
+
+
+def _runs(kinds: list[int], locks: list[dict[str, str]]) -> Iterator[tuple[int, int]]:
+    """Yield ranges of neighbours that are modified in the same way."""
+    if not locks and len(set(kinds)) <= 1:
+        if kinds:
+            yield 0, len(kinds)
+        return
+    marks = list(zip(kinds, locks, strict=True)) if locks else kinds
+    start = 0
+    for _, members in groupby(marks):
+        end = start + len(list(members))
+        yield start, end
+        start = end
+
+
+def _batches(layout: TableLayout, kind: int, part: Rowset, locks: dict[str, str]) -> list[Batch]:
+    if kind == _DELETE:
+        return [modifications.delete_batch(layout, part.rows)]
+    if kind == _WRITE:
+        return _writes(layout, part, "exclusive")
+    if kind != _WRITE_AND_LOCK:
+        raise YtError(f"Unknown row modification type {kind}")
+    taken = sorted(set(locks.values()) - {"none"})
+    keys = {column.name for column in layout.key_columns}
+    if all(row.keys() <= keys for row in part.rows):
+        return [
+            modifications.lock_batch(
+                layout, part.rows, [name for name, lock in locks.items() if lock == each], each
+            )
+            for each in taken
+        ]
+    if len(taken) > 1:
+        raise YtError(
+            "Rows that are written with locks of several types are not supported by the embedded"
+            " cluster; write them one lock type at a time"
+        )
+    return _writes(layout, part, taken[0] if taken else "exclusive")
+
+
+def _writes(layout: TableLayout, part: Rowset, lock_type: str) -> list[Batch]:
+    """Encode written rows: a column that a row does not mention stays as it is."""
+    update = layout.sorted and not _mentions_all(layout, part)
+    return modifications.write_batches(
+        layout, part.rows, update=update, aggregate=part.aggregated, lock_type=lock_type
+    )
+
+
+def _mentions_all(layout: TableLayout, part: Rowset) -> bool:
+    """Tell whether rows mention every column, so that they may be encoded as whole ones."""
+    if not isinstance(part.rows, ColumnarRows):
+        return False
+    return all(column.name in part.rows.columns for column in validation.writable_columns(layout))
+
+
+def _batch_target(request: Any) -> dict[str, Any]:
+    return {"transaction_id": identifiers.required(request, "transaction_id")}
+
+
+@method("BatchModifyRows", "insert_rows", _batch_target)
+def batch_modify_rows(call: Call) -> None:
+    """Execute several modifications that came in one request."""
+    transaction_id = call.context.parameters["transaction_id"]
+    transaction = call.context.proxy.transactions.get(transaction_id)
+    position = 0
+    for count in call.request.part_counts:
+        body = call.attachments[position : position + 1]
+        rows = call.attachments[position + 1 : position + 1 + count]
+        position += 1 + count
+        if not body or body[0] is None or len(rows) != count:
+            raise YtError("Attachments of a batch of modifications do not agree with their counts")
+        request = message_types.parse("TReqModifyRows", body[0])
+        context = call.context
+        context.parameters = {**context.parameters, **options.at_path(request)}
+        _modify(Call(context, call.state, request, rows, call.response), transaction)

@@ -1,0 +1,210 @@
+"""Methods whose rows or bytes travel as a stream: whole tables and files.
+
+A stream consists of blocks. Blocks of rows are packed: a count, and each part with its length; the names of
+columns come with the first block that uses them.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from yt import yson
+
+from yt_exactly_once.local import dispatch
+from yt_exactly_once.local.cypress import ypath
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.registry import REGISTRY, Context
+from yt_exactly_once.local.rpc import (
+    identifiers,
+    message_types,
+    options,
+    rowset_writer,
+    rowsets,
+    schemas,
+)
+from yt_exactly_once.local.rpc.calls import method
+from yt_exactly_once.local.tablets.schema import TableSchema, parse_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from yt_exactly_once.local.registry import Rows
+    from yt_exactly_once.local.rpc.calls import Call
+
+_ROWS_PER_BLOCK = 5000
+_WIRE_FORMAT = 0
+_INDEXES = ("range_index", "row_index")
+
+
+def _table_read(request: Any) -> dict[str, Any]:
+    if request.desired_rowset_format != _WIRE_FORMAT:
+        raise YtError("Tables are read in the wire format only in the embedded cluster")
+    control = {f"enable_{name}": True for name in _INDEXES if getattr(request, f"enable_{name}")}
+    parameters = options.at_path(request)
+    return parameters | {"control_attributes": control} if control else parameters
+
+
+@method("ReadTable", "read_table", _table_read, direction="read", partial="in the wire format only")
+def read_table(call: Call) -> Iterator[bytes]:
+    """Read a table, or the part that the path selects."""
+    schema = _schema(call)
+    result: Rows = call.execute()
+    return _table_blocks(call, schema, result)
+
+
+def _table_blocks(call: Call, schema: TableSchema, result: Rows) -> Iterator[bytes]:
+    said = call.context.response_parameters
+    total = said["approximate_row_count"]
+    meta = message_types.new("TRspReadTableMeta")
+    meta.start_row_index = said.get("start_row_index", 0)
+    schemas.fill_schema(meta.schema, schema)
+    _fill_statistics(meta.statistics, total)
+    yield message_types.dump(meta)
+    writer = rowset_writer.LooseWriter(schema.columns)
+    rows = _with_indexes(iter(result.rows))
+    try:
+        while batch := list(islice(rows, _ROWS_PER_BLOCK)):
+            yield _block(writer, batch, total)
+        yield _block(writer, [], total)
+    finally:
+        close = getattr(result.rows, "close", None)
+        if close is not None:
+            close()
+
+
+def _with_indexes(items: Iterator[Any]) -> Iterator[dict[str, Any]]:
+    """Turn the marks between rows into columns of the rows, as RPC has them."""
+    indexes: dict[str, int] = {}
+    for item in items:
+        if isinstance(item, yson.YsonEntity):
+            indexes |= {f"${name}": int(value) for name, value in item.attributes.items()}
+            continue
+        yield {**item, **indexes} if indexes else item
+        if "$row_index" in indexes:
+            indexes["$row_index"] += 1
+
+
+def _block(writer: rowset_writer.LooseWriter, rows: Sequence[dict[str, Any]], total: int) -> bytes:
+    encoded, names = writer.encode(rows)
+    descriptor = message_types.new("TRowsetDescriptor")
+    descriptor.wire_format_version = 1
+    for name in names:
+        descriptor.name_table_entries.add(name=name.encode(errors="surrogateescape"))
+    statistics = message_types.new("TRowsetStatistics")
+    _fill_statistics(statistics, total)
+    body = _pack([message_types.dump(descriptor), encoded])
+    return _pack([body, message_types.dump(statistics)])
+
+
+def _fill_statistics(statistics: Any, total: int) -> None:
+    statistics.total_row_count = total
+    statistics.data_statistics.row_count = total
+
+
+def _pack(parts: Sequence[bytes]) -> bytes:
+    pieces = [struct.pack("<i", len(parts))]
+    for part in parts:
+        pieces += [struct.pack("<q", len(part)), part]
+    return b"".join(pieces)
+
+
+def _unpack(block: bytes) -> list[bytes]:
+    try:
+        (count,) = struct.unpack_from("<i", block)
+        position, parts = 4, []
+        for _ in range(count):
+            (length,) = struct.unpack_from("<q", block, position)
+            position += 8
+            if not 0 <= length <= len(block) - position:
+                raise YtError("A block of rows ends in the middle of a part")
+            parts.append(block[position : position + length])
+            position += length
+    except struct.error as error:
+        raise YtError("A block of rows ends in the middle of a part") from error
+    return parts
+
+
+def _write_opening(call: Call) -> list[bytes]:
+    """Return what a writer must know before it sends rows."""
+    meta = message_types.new("TWriteTableMeta")
+    schemas.fill_schema(meta.schema, _schema(call))
+    return [message_types.dump(meta)]
+
+
+@method("WriteTable", "write_table", options.at_path, direction="write", opening=_write_opening)
+def write_table(call: Call) -> None:
+    """Write the rows that have come as a stream."""
+    names: list[str] = []
+    rows: list[dict[str, Any]] = []
+    for block in filter(None, call.attachments):
+        parts = _unpack(block)
+        if len(parts) != 2:  # noqa: PLR2004 - a descriptor and rows
+            raise YtError("A block of rows must have two parts")
+        descriptor = message_types.parse("TRowsetDescriptor", parts[0])
+        names += schemas.names(descriptor)
+        rows += rowsets.decode(parts[1], names).rows
+    call.context.read_rows = lambda _schema=None: rows
+    call.execute()
+
+
+def _schema(call: Call) -> TableSchema:
+    """Return the schema of the table, with the columns that the path chooses."""
+    given = call.context
+    path = ypath.parse(given.parameters["path"])
+    wanted = {
+        name: given.parameters[name] for name in ("transaction_id",) if name in given.parameters
+    }
+    context = Context(given.proxy, "get", {**wanted, "path": f"{path.text}/@schema"}, given.user)
+    schema = parse_schema(dispatch.execute(REGISTRY["get"], context)["value"])
+    chosen = path.attributes.get("columns")
+    if chosen is None or not isinstance(chosen, list):
+        return schema
+    names = {str(name) for name in chosen}
+    columns = tuple(column for column in schema.columns if column.name in names)
+    return TableSchema(columns, strict=schema.strict)
+
+
+def _file_part(request: Any) -> dict[str, Any]:
+    return options.at_path(request, "offset", "length")
+
+
+@method("ReadFile", "read_file", _file_part, direction="read")
+def read_file(call: Call) -> Iterator[bytes]:
+    """Read a file, or a part of it."""
+    return _file_blocks(call, call.execute())
+
+
+def _file_blocks(call: Call, pieces: Any) -> Iterator[bytes]:
+    node_id, _, revision = str(call.context.etag).partition(":")
+    meta = message_types.new("TReadFileMeta")
+    identifiers.fill(meta.id, node_id)
+    meta.revision = int(revision)
+    yield message_types.dump(meta)
+    try:
+        for piece in pieces:
+            if piece:
+                yield piece
+    finally:
+        pieces.close()
+
+
+def _file_write(request: Any) -> dict[str, Any]:
+    return options.at_path(request, "compute_md5")
+
+
+def _check_file(call: Call) -> list[bytes]:
+    """Refuse a path that leads nowhere before the client sends its bytes."""
+    given = call.context
+    parameters = {**given.parameters, "path": f"{ypath.parse(given.parameters['path']).text}/@id"}
+    dispatch.execute(REGISTRY["get"], Context(given.proxy, "get", parameters, given.user))
+    return []
+
+
+@method("WriteFile", "write_file", _file_write, direction="write", opening=_check_file)
+def write_file(call: Call) -> None:
+    """Write the bytes that have come as a stream."""
+    pieces = [block for block in call.attachments if block]
+    call.context.read_bytes = lambda: iter(pieces)
+    call.execute()

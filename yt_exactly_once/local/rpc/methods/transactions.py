@@ -1,0 +1,157 @@
+"""Methods of transactions, of tables and of the tree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.cypress import master_transactions
+from yt_exactly_once.local.cypress.ids import TYPES, type_number
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.rpc import identifiers, options
+from yt_exactly_once.local.rpc.calls import method, only_execute
+from yt_exactly_once.local.store import last_timestamp
+
+if TYPE_CHECKING:
+    from yt_exactly_once.local.rpc.calls import Call
+
+_MASTER, _TABLET = 0, 1
+_ATOMICITIES = {0: "full", 1: "none"}
+_DURABILITIES = {0: "sync", 1: "async"}
+_MICROSECONDS = 1_000_000
+_MASTER_TYPES = (TYPES["transaction"], TYPES["nested_transaction"])
+
+
+def _starting(request: Any) -> dict[str, Any]:
+    parameters: dict[str, Any] = options.common(request)
+    if request.type == _TABLET:
+        if not request.sticky:
+            raise YtError("Tablet transactions must be sticky")
+        parameters["type"] = "tablet"
+        parameters["atomicity"] = _named(_ATOMICITIES, request.atomicity, "atomicity")
+        parameters["durability"] = _named(_DURABILITIES, request.durability, "durability")
+        _put(parameters, "transaction_id_override", identifiers.given(request, "id"))
+        if request.start_timestamp:
+            parameters["start_timestamp_override"] = request.start_timestamp
+    elif request.type != _MASTER:
+        raise YtError(f"Unknown transaction type {request.type}")
+    if request.HasField("timeout"):
+        parameters["timeout"] = options.milliseconds(request.timeout)
+    if request.HasField("deadline"):
+        parameters["deadline"] = options.milliseconds(request.deadline)
+    _put(parameters, "transaction_id", identifiers.given(request, "parent_id"))
+    if request.prerequisite_transaction_ids:
+        parameters["prerequisite_transaction_ids"] = [
+            text
+            for guid in request.prerequisite_transaction_ids
+            if (text := identifiers.to_text(guid))
+        ]
+    given = options.attributes(request.attributes)
+    if given:
+        parameters["attributes"] = given
+    return parameters
+
+
+@method("StartTransaction", "start_transaction", _starting)
+def start_transaction(call: Call) -> None:
+    """Start a transaction; a tablet transaction reads at its start timestamp."""
+    transaction_id = call.execute()["transaction_id"]
+    identifiers.fill(call.response.id, transaction_id)
+    if call.request.type == _TABLET:
+        transaction = call.context.proxy.transactions.get(transaction_id)
+        call.response.start_timestamp = transaction.start_timestamp or 0
+        call.response.sequence_number_source_id = call.state.sequences.new_source(transaction)
+    else:
+        call.response.start_timestamp = _now(call)
+
+
+def _named_transaction(request: Any) -> dict[str, Any]:
+    return {
+        "transaction_id": identifiers.required(request, "transaction_id"),
+        **options.common(request),
+    }
+
+
+def _pinging(request: Any) -> dict[str, Any]:
+    parameters = _named_transaction(request)
+    return parameters | {"ping_ancestor_transactions": request.ping_ancestors}
+
+
+method("PingTransaction", "ping_transaction", _pinging)(only_execute)
+method("AbortTransaction", "abort_transaction", _named_transaction)(only_execute)
+
+
+@method("CommitTransaction", "commit_transaction", _named_transaction)
+def commit_transaction(call: Call) -> None:
+    """Commit a transaction; modifications with a gap before them are refused."""
+    transaction_id = call.context.parameters["transaction_id"]
+    if not _is_master(transaction_id):
+        call.state.sequences.check_complete(call.context.proxy.transactions.get(transaction_id))
+    answer = call.execute()
+    call.response.primary_commit_timestamp = answer["primary_commit_timestamp"]
+    for cell_tag, timestamp in answer["commit_timestamps"].items():
+        call.response.commit_timestamps.cell_tags.append(int(cell_tag))
+        call.response.commit_timestamps.timestamps.append(timestamp)
+
+
+@method("AttachTransaction", "ping_transaction", _named_transaction)
+def attach_transaction(call: Call) -> None:
+    """Let another client take part in a transaction; its lease is renewed."""
+    transaction_id = call.context.parameters["transaction_id"]
+    call.execute()
+    response = call.response
+    response.durability = 0
+    if _is_master(transaction_id):
+        response.type, response.atomicity = _MASTER, 0
+        response.start_timestamp, response.timeout = _now(call), _lease(call, transaction_id)
+        return
+    transaction = call.context.proxy.transactions.get(transaction_id)
+    response.type = _TABLET
+    response.atomicity = int(transaction.atomicity == "none")
+    response.start_timestamp = transaction.start_timestamp or 0
+    response.timeout = int(transaction.timeout * _MICROSECONDS)
+    response.sequence_number_source_id = call.state.sequences.new_source(transaction)
+
+
+@method("DetachTransaction", "ping_transaction", _named_transaction)
+def detach_transaction(_call: Call) -> None:
+    """End the part of a client that had attached itself; the transaction lives on by itself."""
+
+
+@method("GenerateTimestamps", "generate_timestamp", lambda _: {})
+def generate_timestamps(call: Call) -> None:
+    """Take timestamps; the first one is returned."""
+    if call.request.count < 1:
+        raise YtError("Number of timestamps must be positive")
+    first = None
+    for _ in range(min(call.request.count, 1000)):
+        timestamp = call.execute()["timestamp"]
+        first = timestamp if first is None else first
+    call.response.timestamp = first
+
+
+def _is_master(transaction_id: str) -> bool:
+    return type_number(transaction_id) in _MASTER_TYPES
+
+
+def _lease(call: Call, transaction_id: str) -> int:
+    with call.context.proxy.store.read() as connection:
+        described = master_transactions.describe(connection, transaction_id)
+    if described is None:
+        raise master_transactions.no_such(transaction_id)
+    return int(described["timeout"]) * 1000
+
+
+def _now(call: Call) -> int:
+    with call.context.proxy.store.read() as connection:
+        return last_timestamp(connection)
+
+
+def _named(names: dict[int, str], number: int, what: str) -> str:
+    if number not in names:
+        raise YtError(f"Unknown {what} {number}")
+    return names[number]
+
+
+def _put(parameters: dict[str, Any], name: str, value: Any) -> None:
+    if value is not None:
+        parameters[name] = value

@@ -1,0 +1,278 @@
+"""Rowsets from the wire: a count of rows, and of each row a count of values and the values.
+
+A value is a header (id, kind, flags, length) and, unless it is null, eight bytes or padded bytes. Rows that
+all have the same columns, which is what clients send, are taken apart by numpy, column by column.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from yt import yson
+
+from yt_exactly_once.local.columnar import ColumnarRows
+from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.rpc import value_kinds as kinds
+from yt_exactly_once.local.tablets.values import PlainUint64
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_FEW_ROWS = 32
+"""Up to so many rows a loop is as fast as numpy."""
+
+_MISSING_ROW = (1 << 64) - 1
+_AGGREGATE = 1
+_WORD = 8
+_MAX_ROWS = 15 << 20
+_HEADER = struct.Struct("<HBBI")
+_LIMITED = "A rowset ends in the middle of a row"
+
+Words = Any
+"""An array of unsigned 64-bit words."""
+
+
+@dataclass(frozen=True)
+class Rowset:
+    """Rows as they came.
+
+    Attributes:
+        rows: by name of column.
+        aggregated: whether a value asks to be combined with what is there.
+    """
+
+    rows: ColumnarRows | list[dict[str, Any]]
+    aggregated: bool = False
+
+    def __getitem__(self, chosen: slice) -> Rowset:
+        """Return some of the rows."""
+        return Rowset(self.rows[chosen], self.aggregated)
+
+
+def decode(data: bytes, names: Sequence[str]) -> Rowset:
+    """Parse a rowset.
+
+    Args:
+        data: the attachments, joined.
+        names: of the ids in it.
+
+    Raises:
+        YtError: the bytes are no rowset, or an id has no name.
+    """
+    if not data or len(data) % _WORD:
+        raise YtError(f"A rowset has {len(data)} bytes, which is no positive multiple of {_WORD}")
+    words = np.frombuffer(data, "<u8")
+    count = int(words[0])
+    if count > min(_MAX_ROWS, len(words) - 1):
+        if count > _MAX_ROWS:
+            raise YtError(
+                f"Too many rows in rowset: actual {count}, limit {_MAX_ROWS}",
+                Code.TOO_MANY_ROWS_IN_ROWSET,
+            )
+        raise YtError(_LIMITED)
+    if count > _FEW_ROWS:
+        uniform = _uniform(data, words, count, names)
+        if uniform is not None:
+            return uniform
+    return _row_by_row(data, count, names)
+
+
+def _uniform(data: bytes, words: Words, count: int, names: Sequence[str]) -> Rowset | None:
+    """Take rows apart by columns; `None` when their columns differ."""
+    values = int(words[1])
+    if not 0 < values <= len(names):
+        return None
+    starts = _row_starts(words, count, values)
+    if starts is None or (words[starts] != values).any():
+        return None
+    columns: dict[str, list[Any]] = {}
+    aggregated = False
+    at = starts + 1
+    for _ in range(values):
+        headers = words[at]
+        shared = _shared_header(headers)
+        if shared is None:
+            return None
+        identifier, kind, flags = shared
+        if identifier >= len(names) or names[identifier] in columns:
+            return None
+        aggregated |= bool(flags & _AGGREGATE)
+        columns[names[identifier]] = _column(data, words, at + 1, kind, headers)
+        at += _sizes(headers).astype(np.int64)
+    if int(at[-1]) != len(words):
+        raise YtError("A rowset has bytes behind its last row")
+    return Rowset(ColumnarRows(columns, count), aggregated)
+
+
+def _shared_header(headers: Words) -> tuple[int, int, int] | None:
+    """Return id, kind and flags of a column; kinds may alternate between null and one other."""
+    marks = headers & np.uint64(0xFF00FFFF)
+    kind = _kinds(headers)
+    others = kind[kind != kinds.NULL]
+    if (marks != marks[0]).any() or (len(others) and (others != others[0]).any()):
+        return None
+    found = int(others[0]) if len(others) else kinds.NULL
+    if found not in kinds.KNOWN:
+        return None
+    return int(marks[0]) & 0xFFFF, found, int(marks[0]) >> 24
+
+
+def _kinds(headers: Words) -> Words:
+    return (headers >> np.uint64(16)) & np.uint64(0xFF)
+
+
+def _row_starts(words: Words, count: int, values: int) -> Words | None:
+    """Return where rows begin, as if every row had that many values; `None` when they do not."""
+    total = len(words)
+    # Rows of fixed length need no search.
+    if (total - 1) % count == 0:
+        length = (total - 1) // count
+        starts = np.arange(1, total, length)
+        ends = starts + 1
+        for _ in range(values):
+            if (ends >= total).any():
+                break
+            ends = ends + _sizes(words[ends]).astype(np.int64)
+        if (ends == starts + length).all() and (words[starts] == values).all():
+            return starts
+    # Where a row would end if it began at each word; the chain from the first row leads over all.
+    following = np.minimum(
+        np.arange(total + 1, dtype=np.int64)
+        + np.append(np.minimum(_sizes(words), total).astype(np.int64), 0),
+        total,
+    )
+    ends = np.minimum(np.arange(1, total + 2), total)
+    for _ in range(values):
+        ends = following[ends]
+    jumps = ends.tolist()
+    starts_found = []
+    position = 1
+    for _ in range(count):
+        if position >= total:
+            return None
+        starts_found.append(position)
+        position = jumps[position]
+    if position != total:
+        return None
+    return np.array(starts_found, dtype=np.int64)
+
+
+def _sizes(headers: Words) -> Words:
+    """Return how many words values with these headers take."""
+    kind = _kinds(headers)
+    lengths = headers >> np.uint64(32)
+    padded = (lengths + np.uint64(_WORD - 1)) >> np.uint64(3)
+    is_text = (kind & np.uint64(0xF0)) == np.uint64(0x10)
+    return np.where(is_text, padded, (kind != kinds.NULL).astype(np.uint64)) + np.uint64(1)
+
+
+def _column(data: bytes, words: Words, at: Words, kind: int, headers: Words) -> list[Any]:
+    """Return the values of a column; `at` is where they lie behind their headers."""
+    if kind == kinds.NULL:
+        return [None] * len(at)
+    is_null = _kinds(headers) == kinds.NULL
+    lengths = headers >> np.uint64(32)
+    if kind in kinds.STRING_LIKE:
+        begins = at * _WORD
+        ends = begins + lengths.astype(np.int64)
+        values: list[Any] = [
+            data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
+        ]
+        if kind != kinds.STRING:
+            values = [
+                None if null else load_any(value)
+                for value, null in zip(values, is_null.tolist(), strict=True)
+            ]
+    else:
+        raw = words[np.minimum(at, len(words) - 1)]
+        values = _scalars(kind, raw)
+    if is_null.any():
+        return [
+            None if null else value for value, null in zip(values, is_null.tolist(), strict=True)
+        ]
+    return values
+
+
+def _scalars(kind: int, raw: Words) -> list[Any]:
+    if kind == kinds.INT64:
+        return list(raw.view("<i8").tolist())
+    if kind == kinds.DOUBLE:
+        return list(raw.view("<f8").tolist())
+    if kind == kinds.BOOLEAN:
+        return list(((raw & np.uint64(0xFF)) != 0).tolist())
+    return list(map(PlainUint64, raw.tolist()))
+
+
+def load_any(raw: bytes) -> Any:
+    """Parse a value of type `any`, which is YSON; strings in it are bytes."""
+    try:
+        value = yson.loads(raw, encoding=None, always_create_attributes=False)
+    except (yson.YsonError, ValueError, TypeError, RecursionError) as error:
+        raise YtError(f"A value of type any is no YSON: {error}", Code.YSON_PARSE) from error
+    return value
+
+
+def _row_by_row(data: bytes, count: int, names: Sequence[str]) -> Rowset:
+    rows: list[dict[str, Any]] = []
+    aggregated = False
+    position = _WORD
+    for _ in range(count):
+        values, position = _unpack(data, position)
+        if values == _MISSING_ROW:
+            raise YtError("A rowset of a request has a null row")
+        row: dict[str, Any] = {}
+        for _ in range(values):
+            if position + _WORD > len(data):
+                raise YtError(_LIMITED)
+            identifier, kind, flags, length = _HEADER.unpack_from(data, position)
+            position += _WORD
+            if identifier >= len(names):
+                raise YtError(f"Value id {identifier} has no entry in the name table")
+            name = names[identifier]
+            if name in row:
+                raise YtError(f'Duplicate column "{name}" in a row', Code.DUPLICATE_COLUMN)
+            size = _payload_bytes(kind, length)
+            if position + size > len(data):
+                raise YtError(_LIMITED)
+            row[name] = _value(data, position, kind, length)
+            aggregated |= bool(flags & _AGGREGATE)
+            position += size
+        rows.append(row)
+    if position != len(data):
+        raise YtError("A rowset has bytes behind its last row")
+    return Rowset(rows, aggregated)
+
+
+def _unpack(data: bytes, position: int) -> tuple[int, int]:
+    if position + _WORD > len(data):
+        raise YtError(_LIMITED)
+    return int.from_bytes(data[position : position + _WORD], "little"), position + _WORD
+
+
+def _payload_bytes(kind: int, length: int) -> int:
+    if kind in kinds.STRING_LIKE:
+        return -(-length // _WORD) * _WORD
+    if kind in kinds.FIXED:
+        return _WORD
+    if kind == kinds.NULL:
+        return 0
+    raise YtError(f"Unknown kind of value {kind:#x} in a rowset")
+
+
+def _value(data: bytes, position: int, kind: int, length: int) -> Any:
+    if kind == kinds.NULL:
+        return None
+    if kind == kinds.STRING:
+        return data[position : position + length]
+    if kind in kinds.STRING_LIKE:
+        return load_any(data[position : position + length])
+    raw = data[position : position + _WORD]
+    if kind == kinds.DOUBLE:
+        return struct.unpack("<d", raw)[0]
+    if kind == kinds.BOOLEAN:
+        return raw[0] != 0
+    number = int.from_bytes(raw, "little", signed=kind == kinds.INT64)
+    return number if kind == kinds.INT64 else PlainUint64(number)
