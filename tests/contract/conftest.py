@@ -1,7 +1,8 @@
 """The cluster of the contract: a real one at `YT_PROXY`, or the embedded one.
 
-Tests here use what every YTsaurus offers and nothing else. Where the embedded cluster shows a choice of
-its own, the test is marked `embedded_only` with the reason.
+Tests here use what every YTsaurus offers and nothing else. Those that use a client run twice: over HTTP,
+and over RPC through YTsaurus's own C++ driver. Where the embedded cluster shows a choice of its own, the
+test is marked `embedded_only` with the reason; what only one front has is marked `only_over`.
 """
 
 from __future__ import annotations
@@ -38,14 +39,49 @@ class RealCluster:
         return YtClient(proxy=self.proxy_urls[proxy_index], token=self.token, config=config)
 
 
+class OverFront:
+    """A cluster whose clients all use one front."""
+
+    def __init__(self, cluster: Any, front: str) -> None:
+        self.token = cluster.token
+        self.proxy_urls = cluster.proxy_urls
+        self._cluster = cluster
+        self._defaults = {} if front == "http" else {"backend": front}
+
+    def client(self, proxy_index: int = 0, **config: Any) -> Any:
+        """Return a client of one proxy."""
+        return self._cluster.client(proxy_index, **{**self._defaults, **config})
+
+
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Any]:
+def running() -> Iterator[Any]:
     proxy = os.environ.get("YT_PROXY")
     if proxy:
         yield RealCluster(proxy, os.environ.get("YT_TOKEN"))
         return
-    with LocalCluster(proxies=2, features=STRICT) as running:
-        yield running
+    with LocalCluster(proxies=2, features=STRICT) as embedded:
+        yield embedded
+
+
+@pytest.fixture
+def cluster(running: Any, front: str) -> OverFront:
+    return OverFront(running, front)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "front" not in metafunc.fixturenames:
+        return
+    fronts = ["http"] if "raw" in metafunc.fixturenames else ["http", "rpc"]
+    metafunc.parametrize("front", fronts)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items[:] = [item for item in items if _is_for_its_front(item)]
+
+
+def _is_for_its_front(item: pytest.Item) -> bool:
+    mark = item.get_closest_marker("only_over")
+    return mark is None or item.callspec.params["front"] == mark.args[0]  # type: ignore[attr-defined]
 
 
 @pytest.fixture

@@ -103,7 +103,12 @@ def test_table_younger_than_the_transaction_is_empty_to_its_lookups(client, stic
     assert len(rows_of(client, table)) == 2
 
 
-@pytest.mark.parametrize("second", ["insert", "update", "delete", "lock"])
+ONLY_HTTP = pytest.mark.only_over("http", "the C++ client names no lock unless it is told which")
+
+
+@pytest.mark.parametrize(
+    "second", ["insert", "update", "delete", pytest.param("lock", marks=ONLY_HTTP)]
+)
 @pytest.mark.parametrize("first", ["insert", "update", "delete"])
 def test_first_committer_of_a_row_wins(client, sticky, tmp, first, second):
     """The later commit fails with 1700 deep inside and leaves nothing behind."""
@@ -209,6 +214,7 @@ def test_writes_of_one_transaction_act_in_their_order(client, sticky, tmp):
     ]
 
 
+@ONLY_HTTP
 def test_locked_row_refuses_writers_but_not_readers(client, sticky, tmp):
     """A shared lock makes read-then-write safe: a writer that started before it loses."""
     table = create(client, f"{tmp}/t")
@@ -226,6 +232,7 @@ def test_locked_row_refuses_writers_but_not_readers(client, sticky, tmp):
     assert rows_of(client, table) == [{"k": 1, "v": "later"}]
 
 
+@ONLY_HTTP
 def test_exclusive_lock_excludes_other_locks(client, sticky, tmp):
     """An exclusive lock counts as a write."""
     table = create(client, f"{tmp}/t")
@@ -239,6 +246,7 @@ def test_exclusive_lock_excludes_other_locks(client, sticky, tmp):
     assert caught.value.contains_code(1700)
 
 
+@pytest.mark.only_over("http", "the C++ client has a text of its own")
 def test_lock_without_a_transaction_is_refused(client, tmp):
     """A lock lives as long as its transaction."""
     table = create(client, f"{tmp}/t")

@@ -50,6 +50,7 @@ def test_transaction_is_unknown_to_the_other_proxy(sticky):
     commit(here, transaction_id)
 
 
+@pytest.mark.only_over("http", "the C++ driver knows only transactions of its own")
 def test_anybody_who_knows_the_id_may_join_on_the_right_proxy(client, sticky, tmp):
     """The pool does not ask who started a transaction."""
     table = create(client, f"{tmp}/t")
@@ -74,6 +75,7 @@ def test_ended_transaction_is_not_found(sticky, end):
     assert caught.value.error["code"] == 11000
 
 
+@pytest.mark.only_over("http", "the C++ client itself keeps the state of its transactions")
 def test_failed_commit_ends_the_transaction(client, sticky, tmp):
     """A commit is tried once."""
     table = create(client, f"{tmp}/t")
@@ -217,6 +219,9 @@ def test_unmount_before_the_commit_refuses_it(client, sticky, tmp):
     assert f"Error submitting rows for table {table}" in str(caught.value)
 
 
+@pytest.mark.only_over(
+    "http", "the C++ client sends modifications in the background, maybe after the remount"
+)
 def test_remount_in_between_refuses_the_commit(client, sticky, tmp):
     """Rows are meant for one mount of a tablet."""
     table = create(client, f"{tmp}/t")
@@ -232,6 +237,9 @@ def test_remount_in_between_refuses_the_commit(client, sticky, tmp):
     assert client.get(f"{table}/@row_count") == 0
 
 
+@pytest.mark.only_over(
+    "http", "the C++ client sends modifications in the background, maybe after the remount"
+)
 def test_remount_of_an_ordered_table_in_between_refuses_the_commit(client, sticky, tmp):
     """Appends conflict with nothing, and are meant for one mount all the same."""
     table = create(client, f"{tmp}/q", schema=[{"name": "v", "type": "string"}])
@@ -316,6 +324,7 @@ def test_commits_through_different_proxies_see_each_other(client, sticky, tmp):
     assert caught.value.contains_code(1700)
 
 
+@pytest.mark.only_over("http", "the C++ client keeps schemas for a while")
 def test_schema_changed_through_one_proxy_holds_on_the_other(client, sticky, tmp):
     """No proxy works with a table as it was."""
     table = create(client, f"{tmp}/t")
