@@ -1,0 +1,249 @@
+"""The bus of the RPC front: acknowledgements, handshakes, checksums, and peers that break the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import struct
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.rpc_client import KIND, RawRpc, RpcFailure, message, request_parts
+from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.local.rpc import connection as connection_module
+from yt_exactly_once.local.rpc import envelopes, message_types, packets
+from yt_exactly_once.local.rpc.checksums import crc64
+
+EXISTS = message("TReqExistsNode", path="//tmp")
+
+
+@pytest.fixture
+def rpc(cluster):
+    with RawRpc(cluster.rpc_addresses[0]) as client:
+        yield client
+
+
+def plain_crc(data):
+    """The definition, bit by bit."""
+    checksum = 0
+    for byte in data:
+        checksum ^= byte << 56
+        for _ in range(8):
+            carry = checksum >> 63
+            checksum = (checksum << 1) & (2**64 - 1)
+            checksum ^= 0xE543279765927881 if carry else 0
+    return checksum
+
+
+@pytest.mark.parametrize("size", [0, 1, 8, 2048, 2049, 4096, 70_001])
+def test_checksum_is_the_one_of_its_definition(size):
+    """Short data, and data that is cut into lanes."""
+    data = secrets.token_bytes(size)
+    assert crc64(data) == plain_crc(data)
+
+
+def test_checksum_of_several_blocks_is_that_of_the_whole():
+    """A block may begin anywhere: zeros in front change nothing."""
+    data = secrets.token_bytes((2 << 20) + 4097)
+    assert crc64(data) == crc64(bytes(5000) + data)
+    assert crc64(data) != crc64(data[:-1] + bytes([data[-1] ^ 1]))
+
+
+def test_acknowledgements_come_in_the_order_of_the_packets(rpc):
+    """The C++ client aborts on any other order; slow requests must not hold them up."""
+    ids = [secrets.token_bytes(16) for _ in range(100)]
+    parts = [request_parts("ExistsNode", EXISTS) for _ in ids]
+    pieces = [
+        b"".join(packets.message(packet_id, each, flags=packets.WANTS_ACK))
+        for packet_id, each in zip(ids, parts, strict=True)
+    ]
+    rpc.socket.sendall(b"".join(pieces))
+    acknowledged, answered = [], 0
+    while len(acknowledged) < len(ids) or answered < len(ids):
+        head, _ = rpc.receive()
+        if head.kind == packets.ACK:
+            acknowledged.append(head.id)
+        else:
+            answered += 1
+    assert acknowledged == ids
+
+
+def test_nothing_is_acknowledged_that_does_not_ask(rpc):
+    """The first packet that comes back is the answer."""
+    rpc.send(request_parts("ExistsNode", EXISTS))
+    head, _ = rpc.receive()
+    assert head.kind == packets.MESSAGE
+
+
+def test_handshake_is_answered_without_encryption(rpc):
+    """And a client may also do without."""
+    greeting = message_types.new("THandshake")
+    greeting.connection_id.first = greeting.connection_id.second = 7
+    greeting.encryption_mode = 1
+    head = KIND.pack(envelopes.HANDSHAKE) + message_types.dump(greeting)
+    rpc.send([head], packet_id=packets.HANDSHAKE_ID)
+    found, (answer,) = rpc.receive()
+    assert found.id == packets.HANDSHAKE_ID
+    assert message_types.parse("THandshake", answer[4:]).encryption_mode == 0
+    assert rpc.call("ExistsNode", EXISTS).exists
+
+
+def summed(parts, spoiled=None):
+    """Return a packet with checksums, one of them wrong."""
+    fixed = struct.pack("<IhH16sI", packets.SIGNATURE, 0, 0, bytes(16), len(parts))
+    sums = [crc64(part) for part in parts]
+    if spoiled == "part":
+        sums[1] ^= 1
+    sizes = [len(part) for part in parts]
+    variable = struct.pack(f"<{len(parts)}I{len(parts)}Q", *sizes, *sums)
+    fixed_sum, variable_sum = crc64(fixed), crc64(variable)
+    fixed_sum ^= spoiled == "fixed header"
+    variable_sum ^= spoiled == "variable header"
+    tail = struct.pack("<Q", variable_sum)
+    return fixed + struct.pack("<Q", fixed_sum) + variable + tail + b"".join(parts)
+
+
+def test_right_checksums_are_accepted(rpc):
+    """Zeros are too: they mean that there is none."""
+    rpc.socket.sendall(summed(request_parts("ExistsNode", EXISTS)))
+    rpc.answer()
+
+
+@pytest.mark.parametrize("spoiled", ["fixed header", "variable header", "part"])
+def test_wrong_checksum_ends_the_connection(rpc, cluster, spoiled):
+    """Nothing that follows can be trusted; others are not disturbed."""
+    rpc.socket.sendall(summed(request_parts("ExistsNode", EXISTS), spoiled))
+    assert rpc.receive() is None
+    with RawRpc(cluster.rpc_addresses[0]) as other:
+        assert other.call("ExistsNode", EXISTS).exists
+
+
+def fixed(signature=packets.SIGNATURE, kind=0, count=1):
+    return struct.pack("<IhH16sIQ", signature, kind, 0, bytes(16), count, 0)
+
+
+BROKEN = {
+    "signature": fixed(signature=0x12345678),
+    "type": fixed(kind=7),
+    "negative type": fixed(kind=-1),
+    "too many parts": fixed(count=2**32 - 1),
+    "too long": fixed(count=2) + struct.pack("<2I3Q", 2**31, 2**31, 0, 0, 0),
+    "no parts": fixed(count=0),
+    "null header": fixed() + struct.pack("<I2Q", 2**32 - 1, 0, 0),
+    "short header": fixed() + struct.pack("<I2Q", 2, 0, 0) + b"ab",
+    "unknown kind": fixed() + struct.pack("<I2Q", 4, 0, 0) + b"abcd",
+    "garbage header": fixed()
+    + struct.pack("<I2Q", 8, 0, 0)
+    + KIND.pack(envelopes.REQUEST)
+    + b"\xff" * 4,
+    "HTTP": b"GET /api/v4/list?path=/ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("sent", BROKEN.values(), ids=BROKEN)
+def test_broken_packet_ends_the_connection(rpc, cluster, sent):
+    """There is nobody to answer, and nobody waits."""
+    rpc.socket.sendall(sent)
+    assert rpc.receive() is None
+    with RawRpc(cluster.rpc_addresses[0]) as other:
+        assert other.call("ExistsNode", EXISTS).exists
+
+
+@pytest.mark.parametrize("cut", [1, 35, 36, 50, 100])
+def test_packet_that_is_cut_off_leaves_nothing_behind(cluster, cut):
+    """The client goes away in the middle of a header or a part."""
+    whole = b"".join(packets.message(bytes(16), request_parts("ExistsNode", EXISTS)))
+    with RawRpc(cluster.rpc_addresses[0]) as half:
+        half.socket.sendall(whole[:cut])
+    with RawRpc(cluster.rpc_addresses[0]) as other:
+        assert other.call("ExistsNode", EXISTS).exists
+
+
+def test_peer_that_stops_in_the_middle_of_a_packet_is_dropped(monkeypatch):
+    """A half-open connection does not hold a task and its memory for ever."""
+    monkeypatch.setattr(connection_module, "_STALL_SECONDS", 0.05)
+
+    async def run():
+        async def accept(reader, writer):
+            await connection_module.Connection(None, reader, writer).run()
+
+        server = await asyncio.start_server(accept, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(fixed()[:20])
+            with pytest.raises(ConnectionResetError):
+                await reader.read(1)
+            writer.close()
+
+    asyncio.run(run())
+
+
+BAD_REQUESTS = {
+    "unknown method": (("StartOperation", b""), {}),
+    "unknown service": (("ExistsNode", EXISTS), {"service": "QueryService"}),
+    "no required field": (("ExistsNode", b""), {}),
+    "garbage body": (("ExistsNode", b"\xff" * 20), {}),
+    "compressed body": (("ExistsNode", EXISTS), {"request_codec": 3}),
+    "unknown type": (("CreateNode", message("TReqCreateNode", path="//tmp/x", type=9999)), {}),
+    "path that is no text": (("ExistsNode", message("TReqExistsNode", path=b"//\xff")), {}),
+    "open attributes": (("ExistsNode", message("TReqExistsNode", path=b"<a=1")), {}),
+    "tablet transaction that is not sticky": (
+        ("StartTransaction", message("TReqStartTransaction", type=1)),
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "fields"), BAD_REQUESTS.values(), ids=BAD_REQUESTS)
+def test_bad_request_is_answered_and_the_connection_stays(rpc, call, fields):
+    """With a code that does not make clients give the proxy up."""
+    with pytest.raises(RpcFailure) as caught:
+        rpc.call(*call, **fields)
+    assert caught.value.codes == {1}
+    assert rpc.call("ExistsNode", EXISTS).exists
+
+
+def test_request_without_a_body_is_answered(rpc):
+    """A part that is missing, null or shorter than it says."""
+    for body in ([], [None], [b"abc"], [struct.pack("<II", 0, 100) + b"x"]):
+        fresh = request_parts("ExistsNode", EXISTS)[0]
+        rpc.send([fresh, *body])
+        with pytest.raises(RpcFailure, match="Error deserializing"):
+            rpc.answer()
+
+
+def test_body_without_an_envelope_is_answered_with_a_codec(rpc):
+    """What newer clients send, when their codec is none."""
+    rpc.send(request_parts("ExistsNode", EXISTS, request_codec=0, response_codec=0))
+    header, (body,) = rpc.answer()
+    assert header.HasField("codec")
+    assert message_types.parse("TRspExistsNode", body).exists
+
+
+def test_token_is_asked_for_as_over_http():
+    """Without it only the question whether the proxy is up is answered."""
+    with LocalCluster(token="secret") as cluster, RawRpc(cluster.rpc_addresses[0]) as rpc:
+        for token in (None, "wrong"):
+            with pytest.raises(RpcFailure) as caught:
+                rpc.call("ExistsNode", EXISTS, token=token)
+            assert caught.value.codes == {109, 111}
+        assert rpc.call("Discover", b"").up
+        assert rpc.call("ExistsNode", EXISTS, token="secret").exists
+
+
+def test_two_hundred_clients_are_served_side_by_side(cluster):
+    """Each has its connection open all the time."""
+    addresses = cluster.rpc_addresses
+    clients = [RawRpc(addresses[number % len(addresses)]) for number in range(200)]
+    try:
+        with ThreadPoolExecutor(50) as pool:
+            for _ in range(3):
+                answers = list(
+                    pool.map(lambda each: each.call("ExistsNode", EXISTS).exists, clients)
+                )
+                assert answers == [True] * len(clients)
+    finally:
+        for client in clients:
+            client.__exit__()
