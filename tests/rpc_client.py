@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from yt_exactly_once.local.rpc import envelopes, message_types, packets
 
@@ -53,7 +53,7 @@ def message(name: str, **fields: Any) -> Any:
     return made
 
 
-class RpcFailure(Exception):
+class RpcError(Exception):
     """An answer that is an error; `error` is the message."""
 
     def __init__(self, error: Any) -> None:
@@ -78,7 +78,7 @@ class RawRpc:
         self.socket = socket.create_connection((host, int(port)), timeout=timeout)
         self._file = self.socket.makefile("rb")
 
-    def __enter__(self) -> RawRpc:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -112,7 +112,7 @@ class RawRpc:
         """Return header and further parts of the next response.
 
         Raises:
-            RpcFailure: the response is an error.
+            RpcError: the response is an error.
         """
         while True:
             received = self.receive()
@@ -121,7 +121,7 @@ class RawRpc:
             if head.kind == packets.MESSAGE and parts[0][:4] == KIND.pack(envelopes.RESPONSE):
                 header = message_types.parse("TResponseHeader", parts[0][4:])
                 if header.error.code:
-                    raise RpcFailure(header.error)
+                    raise RpcError(header.error)
                 return header, parts[1:]
 
     def call(self, method: str, body: Any, attachments: Any = (), **fields: Any) -> Any:

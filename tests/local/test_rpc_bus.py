@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.rpc_client import KIND, RawRpc, RpcFailure, message, request_parts
+from tests.rpc_client import KIND, RawRpc, RpcError, message, request_parts
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.local.rpc import connection as connection_module
 from yt_exactly_once.local.rpc import envelopes, message_types, packets
@@ -199,7 +199,7 @@ BAD_REQUESTS = {
 @pytest.mark.parametrize(("call", "fields"), BAD_REQUESTS.values(), ids=BAD_REQUESTS)
 def test_bad_request_is_answered_and_the_connection_stays(rpc, call, fields):
     """With a code that does not make clients give the proxy up."""
-    with pytest.raises(RpcFailure) as caught:
+    with pytest.raises(RpcError) as caught:
         rpc.call(*call, **fields)
     assert caught.value.codes == {1}
     assert rpc.call("ExistsNode", EXISTS).exists
@@ -210,7 +210,7 @@ def test_request_without_a_body_is_answered(rpc):
     for body in ([], [None], [b"abc"], [struct.pack("<II", 0, 100) + b"x"]):
         fresh = request_parts("ExistsNode", EXISTS)[0]
         rpc.send([fresh, *body])
-        with pytest.raises(RpcFailure, match="Error deserializing"):
+        with pytest.raises(RpcError, match="Error deserializing"):
             rpc.answer()
 
 
@@ -226,7 +226,7 @@ def test_token_is_asked_for_as_over_http():
     """Without it only the question whether the proxy is up is answered."""
     with LocalCluster(token="secret") as cluster, RawRpc(cluster.rpc_addresses[0]) as rpc:
         for token in (None, "wrong"):
-            with pytest.raises(RpcFailure) as caught:
+            with pytest.raises(RpcError) as caught:
                 rpc.call("ExistsNode", EXISTS, token=token)
             assert caught.value.codes == {109, 111}
         assert rpc.call("Discover", b"").up

@@ -1,0 +1,209 @@
+"""Tablet transactions over RPC: the order of modifications, several clients, locks, moments."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+
+import pytest
+
+from tests.rpc_client import RawRpc, RpcError, message, request_parts
+from yt_exactly_once.local.rpc import rowset_writer, rowsets
+from yt_exactly_once.local.tablets.schema import Column
+from yt_exactly_once.local.tablets.types import type_v3_from_v1
+
+KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
+COLUMNS = [
+    Column(name, kind, type_v3_from_v1(kind, required=False), required=False)
+    for name, kind in (("k", "int64"), ("v", "int64"), ("w", "int64"))
+]
+WRITE, DELETE, LOCK = 0, 1, 3
+
+
+@pytest.fixture
+def rpc(cluster):
+    with RawRpc(cluster.rpc_addresses[0]) as client:
+        yield client
+
+
+@pytest.fixture
+def table(client, tmp):
+    values = [{"name": name, "type": "int64", "lock": name} for name in ("v", "w")]
+    schema = [KEY, *values]
+    client.create("table", f"{tmp}/t", attributes={"dynamic": True, "schema": schema})
+    client.mount_table(f"{tmp}/t", sync=True)
+    return f"{tmp}/t"
+
+
+def start(rpc):
+    answer = rpc.call("StartTransaction", message("TReqStartTransaction", type=1, sticky=True))
+    return (answer.id.first, answer.id.second), answer
+
+
+def modification(transaction, table, row, number=None, source=0, kind=WRITE, **fields):
+    columns = [column for column in COLUMNS if column.name in row]
+    request = message(
+        "TReqModifyRows",
+        transaction_id=transaction,
+        path=table,
+        row_modification_types=[kind],
+        sequence_number_source_id=source,
+        **fields,
+    )
+    if number is not None:
+        request.sequence_number = number
+    for column in columns:
+        request.rowset_descriptor.name_table_entries.add(name=column.name.encode())
+    return request, [rowset_writer.encode([row], columns)]
+
+
+def modify(rpc, *args, **kwargs):
+    return rpc.call("ModifyRows", *modification(*args, **kwargs))
+
+
+def commit(rpc, transaction):
+    return rpc.call(
+        "CommitTransaction", message("TReqCommitTransaction", transaction_id=transaction)
+    )
+
+
+def rows(client, table):
+    return list(client.select_rows(f"* from [{table}]"))
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_modifications_apply_in_the_order_of_their_numbers(rpc, client, table, order):
+    """Requests of a client run side by side; the last number wins, not the last one to come."""
+    transaction, _ = start(rpc)
+    for number in order:
+        modify(rpc, transaction, table, {"k": 1, "v": number}, number)
+    commit(rpc, transaction)
+    assert rows(client, table) == [{"k": 1, "v": 2, "w": None}]
+
+
+def test_every_client_of_a_transaction_counts_for_itself(rpc, cluster, client, table):
+    """The one that attaches gets a source of its own, and counts from zero."""
+    transaction, started = start(rpc)
+    with RawRpc(cluster.rpc_addresses[0]) as other:
+        request = message("TReqAttachTransaction", transaction_id=transaction, ping=False)
+        attached = other.call("AttachTransaction", request)
+        assert attached.start_timestamp == started.start_timestamp
+        assert attached.sequence_number_source_id != started.sequence_number_source_id
+        source = attached.sequence_number_source_id
+        modify(other, transaction, table, {"k": 2, "v": 2}, 1, source)
+        modify(rpc, transaction, table, {"k": 1, "v": 1}, 0)
+        modify(other, transaction, table, {"k": 2, "v": 1}, 0, source)
+        other.call(
+            "DetachTransaction", message("TReqDetachTransaction", transaction_id=transaction)
+        )
+    commit(rpc, transaction)
+    assert [row["v"] for row in rows(client, table)] == [1, 2]
+
+
+def test_commit_without_all_modifications_is_refused(rpc, client, table):
+    """Rows behind a gap must not vanish in silence, nor overtake what is missing."""
+    transaction, _ = start(rpc)
+    modify(rpc, transaction, table, {"k": 1, "v": 1}, 1)
+    with pytest.raises(RpcError, match="sequence number 0 are missing") as caught:
+        commit(rpc, transaction)
+    assert 11003 in caught.value.codes
+    assert rows(client, table) == []
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "received already"), (10**6, "too far ahead")])
+def test_impossible_sequence_number_is_refused(rpc, table, number, text):
+    """A number comes once, and within reach."""
+    transaction, _ = start(rpc)
+    modify(rpc, transaction, table, {"k": 1, "v": 1}, 0)
+    with pytest.raises(RpcError, match=text):
+        modify(rpc, transaction, table, {"k": 1, "v": 2}, number)
+
+
+def test_unmentioned_column_stays_as_it_is(rpc, client, table):
+    """Rows that mention all columns, and rows that do not, in one request and in several."""
+    client.insert_rows(table, [{"k": 1, "v": 1, "w": 1}, {"k": 2, "v": 1, "w": 1}])
+    transaction, _ = start(rpc)
+    modify(rpc, transaction, table, {"k": 1, "v": 2}, 0)
+    modify(rpc, transaction, table, {"k": 2, "v": 2, "w": None}, 1)
+    commit(rpc, transaction)
+    assert rows(client, table) == [{"k": 1, "v": 2, "w": 1}, {"k": 2, "v": 2, "w": None}]
+
+
+def test_deletes_and_writes_of_one_request_keep_their_order(rpc, client, table):
+    """Neighbours of one kind are one batch; what comes later wins."""
+    client.insert_rows(table, [{"k": 1, "v": 1, "w": 1}])
+    transaction, _ = start(rpc)
+    request = message(
+        "TReqModifyRows",
+        transaction_id=transaction,
+        path=table,
+        row_modification_types=[DELETE, WRITE],
+    )
+    for name in ("k", "v"):
+        request.rowset_descriptor.name_table_entries.add(name=name.encode())
+    cell = struct.Struct("<HBBIq")
+    key, value = cell.pack(0, 3, 0, 0, 1), cell.pack(1, 3, 0, 0, 7)
+    count = struct.Struct("<Q").pack
+    rpc.call("ModifyRows", request, [count(2) + count(1) + key, count(2) + key + value])
+    commit(rpc, transaction)
+    assert rows(client, table) == [{"k": 1, "v": 7, "w": None}]
+
+
+MASKS = {
+    "weak": {"row_legacy_read_locks": [0b10]},
+    "strong": {"row_legacy_locks": [2 << 2]},
+    "wide": {"row_locks": (2 << 4, 2)},
+}
+
+
+@pytest.mark.parametrize("form", MASKS)
+def test_locks_of_every_form_are_taken(rpc, client, table, form):
+    """Of the group that the mask names, and of no other: lock `v` is the second one."""
+    client.insert_rows(table, [{"k": 1, "v": 1, "w": 1}])
+    fields = dict(MASKS[form])
+    wide = fields.pop("row_locks", None)
+    transactions = {column: start(rpc)[0] for column in ("v", "w")}
+    for changed, transaction in transactions.items():
+        request, attachments = modification(transaction, table, {"k": 1}, kind=LOCK, **fields)
+        if wide is not None:
+            request.row_locks.add(bitmap=[wide[0]], size=wide[1])
+        rpc.call("ModifyRows", request, attachments)
+        if changed == "w":
+            client.insert_rows(table, [{"k": 1, "w": 2}], update=True)
+            commit(rpc, transaction)
+    client.insert_rows(table, [{"k": 1, "v": 2}], update=True)
+    with pytest.raises(RpcError) as caught:
+        commit(rpc, transactions["v"])
+    assert 1700 in caught.value.codes
+
+
+def test_batch_of_modifications_is_taken_apart(rpc, client, table):
+    """Clients send one when they are told to by `modify_rows_batch_capacity`."""
+    transaction, _ = start(rpc)
+    attachments, counts = [], []
+    for number in (1, 0):
+        request, pieces = modification(transaction, table, {"k": number, "v": number}, number)
+        attachments += [request.SerializeToString(), *pieces]
+        counts.append(len(pieces))
+    batch = message("TReqBatchModifyRows", transaction_id=transaction, part_counts=counts)
+    rpc.call("BatchModifyRows", batch, attachments)
+    commit(rpc, transaction)
+    assert [row["k"] for row in rows(client, table)] == [0, 1]
+    for wrong in ([5], [0], [-1], [1, 1, 1]):
+        batch = message("TReqBatchModifyRows", transaction_id=start(rpc)[0], part_counts=wrong)
+        with pytest.raises(RpcError):
+            rpc.call("BatchModifyRows", batch, attachments[:2])
+
+
+def test_reads_see_the_start_of_the_transaction(rpc, client, table):
+    """The client reads at the timestamp that it was given; no transaction is named."""
+    client.insert_rows(table, [{"k": 1, "v": 1}])
+    _, started = start(rpc)
+    client.insert_rows(table, [{"k": 1, "v": 2}])
+    request = message("TReqLookupRows", path=table, timestamp=started.start_timestamp)
+    request.rowset_descriptor.name_table_entries.add(name=b"k")
+    keys = [rowset_writer.encode([{"k": 1}], COLUMNS[:1])]
+    rpc.send(request_parts("LookupRows", request, keys))
+    _, parts = rpc.answer()
+    (row,) = rowsets.decode(parts[1], ["k", "v", "w"]).rows
+    assert row["v"] == 1
