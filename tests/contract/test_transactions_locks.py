@@ -77,7 +77,18 @@ def refused(commit):
     return caught.value.find_matching_error(code=1700)
 
 
-@pytest.mark.parametrize(("first", "second"), [*product(TYPES, TYPES)])
+NO_EXCLUSIVE = pytest.mark.only_over(
+    "http", "the C++ client does not send an exclusive lock of a row that it does not write"
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(*pair, marks=NO_EXCLUSIVE) if "exclusive" in pair else pair
+        for pair in product(TYPES, TYPES)
+    ],
+)
 def test_locks_of_overlapping_transactions(create, overlapping, first, second):
     """The conflict matrix, with locks that write nothing."""
     table = create(GROUPS)
