@@ -66,7 +66,10 @@ def test_held_request_lands_after_its_client_has_gone(cluster, client, rpc, tmp)
 def test_delayed_request_lets_others_of_its_connection_pass(cluster, rpc, tmp):
     """Answers come in the order in which they are ready."""
     cluster.inject("delay", "set", seconds=1.0)
-    slow, fast = setting(f"{tmp}/x"), request_parts("ExistsNode", message("TReqExistsNode", path=tmp))
+    slow, fast = (
+        setting(f"{tmp}/x"),
+        request_parts("ExistsNode", message("TReqExistsNode", path=tmp)),
+    )
     rpc.send(slow)
     rpc.send(fast)
     rpc.answer()

@@ -87,6 +87,7 @@ class Exchange:
             GoneError: the client is gone.
             YtError: the stream is broken.
         """
+        self._check()
         while not self._incoming:
             await self._woken()
         part = self._incoming.popleft()
@@ -103,19 +104,17 @@ class Exchange:
         size = len(part or b"") or 1
         while self._sent > self._confirmed and self._sent + size - self._confirmed > self._window:
             await self._woken()
-        if self._gone:
-            raise GoneError
+        self._check()
         self._sent += size
         await self._connection.send(envelopes.payload(self.header, self._numbered, [part]))
         self._numbered += 1
 
     async def _woken(self) -> None:
-        if self._gone:
-            raise GoneError
-        if self._failure is not None:
-            raise self._failure
         self._wake.clear()
         await self._wake.wait()
+        self._check()
+
+    def _check(self) -> None:
         if self._gone:
             raise GoneError
         if self._failure is not None:
