@@ -17,7 +17,7 @@ from yt_exactly_once.local.rpc import envelopes, message_types, packets
 from yt_exactly_once.local.rpc.methods import METHODS
 
 ROUNDS = int(os.environ.get("YT_EXACTLY_ONCE_FUZZ_ROUNDS", "150"))
-EXISTS = message("TReqExistsNode", path="//tmp")
+EXISTS = message("TReqExistsNode", path="/")
 TEXTS = [
     b"//tmp",
     b"//tmp/fuzz/table",
@@ -158,9 +158,12 @@ def test_damaged_bytes_are_answered_or_end_the_connection(alive, seed):
         parts = request_parts(name, filled(chance, METHODS[name].request), attachments(chance))
         flags = chance.choice([0, packets.WANTS_ACK])
         raw = bytearray(b"".join(packets.message(bytes(16), parts, flags=flags)))
+        # Half of the packets keep their frame, so that what is in it is read.
+        headers = packets.HEAD_BYTES + 12 * len(parts) + 8
+        first, actions = (headers, 1) if chance.random() < 0.5 else (0, 3)
         for _ in range(chance.randint(1, 4)):
-            position = chance.randrange(len(raw))
-            action = chance.randrange(3)
+            position = chance.randrange(first, len(raw))
+            action = chance.randrange(actions)
             if action == 0:
                 raw[position] = chance.randrange(256)
             elif action == 1:
@@ -173,7 +176,7 @@ def test_damaged_bytes_are_answered_or_end_the_connection(alive, seed):
                 rpc.socket.sendall(raw)
                 rpc.socket.shutdown(socket.SHUT_WR)
             ends[outcome(rpc)] += 1
-    assert ends["closed"]
+    assert ends["closed"] > 0 < ends["answered"]
 
 
 def test_stream_that_breaks_its_rules_is_refused(alive):

@@ -71,6 +71,8 @@ def parse(parts: Parts) -> Envelope:
         header = message_types.parse(name, head[_KIND.size :])
     except YtError as error:
         raise BadPacketError(error.message) from error
+    if kind == REQUEST and not header.HasField("request_id"):
+        raise BadPacketError("A request without an id")
     return Envelope(kind, header, parts[1:])
 
 

@@ -119,9 +119,13 @@ def parse(name: str, data: bytes) -> Any:
         YtError: the bytes are not a message, or a required field is missing.
     """
     try:
-        return _CLASSES[name].FromString(data)
+        message = _CLASSES[name].FromString(data)
     except DecodeError as error:
         raise YtError(f"Error deserializing a message of type {name}: {error}") from error
+    if not message.IsInitialized():
+        missing = ", ".join(message.FindInitializationErrors())
+        raise YtError(f"Error deserializing a message of type {name}: {missing} is missing")
+    return message
 
 
 def dump(message: Any) -> bytes:
