@@ -95,10 +95,10 @@ def advance(
 ) -> None:
     """Move one partition from `old` to `new` in a transaction of its own.
 
-    A repeat of a move that was already applied counts as success: then the consumer stands at `new`.
+    A repeat of a move that was already applied counts as success: then the consumer is at `new`.
 
     Raises:
-        OffsetConflictError: the consumer stands elsewhere.
+        OffsetConflictError: the consumer is at another offset.
     """
     with translated(
         "advance the consumer", consumer=consumer, queue=queue, partition=partition, expected=old
@@ -108,10 +108,16 @@ def advance(
                 consumer, queue, partition, old, new, client_side=False
             )
         except (YtError, *TRANSPORT_ERRORS) as error:
-            if not (isinstance(error, YtError) and _stands_at(error, new)):
+            if not (isinstance(error, YtError) and _is_at(error, new)):
                 raise
 
 
-def _stands_at(error: YtError, offset: int) -> bool:
-    conflict = error.find_matching_error(code=_OFFSET_CONFLICT)
-    return conflict is not None and int(conflict.attributes.get("current_offset", -1)) == offset
+def _is_at(error: YtError, offset: int) -> bool:
+    """Tell whether a conflict says that the consumer is at that offset."""
+    # RPC proxies wrap an error in one of the same code, which lacks the attributes.
+    conflict = error.find_matching_error(
+        predicate=lambda inner: (
+            int(inner.code) == _OFFSET_CONFLICT and "current_offset" in inner.attributes
+        )
+    )
+    return conflict is not None and int(conflict.attributes["current_offset"]) == offset
