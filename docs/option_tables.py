@@ -87,11 +87,15 @@ def _source_options() -> list[str]:
         "consumer_path": meanings["consumer"],
         "proxy": "`host:port` or URL of a proxy",
         "token": "OAuth token; it is never shown",
+        "backend": "protocol of the client: `http`, or `rpc` with the package `ytsaurus-rpc-driver`",
+        "client_config": "laid over the configuration of `ytsaurus-client`, as a JSON object",
     }
     defaults = {
         "path": "required",
         "proxy": "`YT_PROXY`",
         "token": "`YT_TOKEN`",
+        "backend": "`http`",
+        "client_config": "`{}`",
         "starting_offsets": "`committed` with a consumer, else `earliest`",
     }
     rows = ["| option | default | meaning |", "|---|---|---|"]

@@ -81,6 +81,7 @@ class Stream:
         consumer: moved by the query; empty to read without one.
         options: of the sink, in every run.
         change: done to the source's frame before the query's own work.
+        backend: protocol of source and sink.
     """
 
     spark: SparkSession
@@ -94,6 +95,7 @@ class Stream:
     consumer: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     change: Callable[[DataFrame], DataFrame] = lambda frame: frame
+    backend: str = "http"
 
     @property
     def client(self) -> YtClient:
@@ -113,12 +115,17 @@ class Stream:
             self.queue.path,
             self.consumer or None,
             max_rows_per_partition=self.rows_per_partition,
+            backend=self.backend,
         )
         return self.query.build(self.change(rows))
 
     def sink(self, heard: Heard | None = None, **options: Any) -> TransactionalSink:
         """Return a sink for the target."""
-        given: dict[str, Any] = {"proxy": self.cluster.proxy_urls[0], "retry": QUICK}
+        given: dict[str, Any] = {
+            "proxy": self.cluster.proxy_urls[0],
+            "retry": QUICK,
+            "client_config": {"backend": self.backend},
+        }
         given |= self.options | options
         return TransactionalSink(self.target, listener=heard, **given)
 

@@ -5,6 +5,7 @@ import pytest
 from yt_exactly_once.config import Secret
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.source_options import OPTION_NAMES, SourceOptions, StartingPoint
+from yt_exactly_once.ytsaurus import client as client_module
 
 QUEUE = "//home/app/queue"
 CONSUMER = "//home/app/consumer"
@@ -198,3 +199,25 @@ def test_misspelt_token_is_not_shown():
 def test_token_is_not_shown_by_the_options():
     """Options may end up in logs."""
     assert "secret-token" not in repr(parse(token="secret-token"))
+
+
+def test_backend_and_configuration_reach_the_client(monkeypatch):
+    """The configuration is JSON, since options are text."""
+    monkeypatch.setattr(client_module, "find_spec", lambda name: name)
+    assert parse().cluster.client_config == {}
+    options = parse(backend=" RPC ", client_config='{"proxy": {"request_timeout": 5000}}')
+    assert options.cluster.client_config == {"backend": "rpc", "proxy": {"request_timeout": 5000}}
+
+
+@pytest.mark.parametrize("value", ["", "rpc", "[1]", '{"token": "secret"'])
+def test_configuration_that_is_no_json_object_is_refused_and_not_shown(value):
+    """It may hold a token."""
+    with pytest.raises(ConfigError, match="client_config is not a JSON object") as caught:
+        parse(client_config=value)
+    assert "secret" not in str(caught.value)
+
+
+def test_unknown_backend_is_refused_at_load():
+    """Not in the first batch."""
+    with pytest.raises(ConfigError, match="backend 'native'"):
+        parse(backend="native")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.ytsaurus.client import check_backend
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +34,8 @@ OPTION_NAMES = (
     "consumer_path",
     "proxy",
     "token",
+    "backend",
+    "client_config",
     "starting_offsets",
     "max_rows_per_partition",
     "max_bytes_per_partition",
@@ -160,8 +163,12 @@ def _cluster(given: Mapping[str, str]) -> ClusterConfig:
                 remedy=f"Give a value, or leave it out to use YT_{name.upper()}",
                 option=name,
             )
+    client_config = _client_config(given)
+    check_backend(client_config)
     try:
-        return ClusterConfig.resolve(given.get("proxy"), given.get("token"))
+        return ClusterConfig.resolve(
+            given.get("proxy"), given.get("token"), client_config=client_config
+        )
     except ConfigError as error:
         raise ConfigError(
             error.what,
@@ -169,6 +176,22 @@ def _cluster(given: Mapping[str, str]) -> ClusterConfig:
             "before register_source(spark)",
             option="proxy",
         ) from error
+
+
+def _client_config(given: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        config = json.loads(given.get("client_config", "{}"))
+    except ValueError:
+        config = None
+    if not isinstance(config, dict):
+        # The value stays out of the message: it may hold a token.
+        raise ConfigError(
+            "client_config is not a JSON object",
+            remedy='Write it as \'{"proxy": {"request_timeout": 30000}}\'',
+            option="client_config",
+        )
+    backend = given.get("backend")
+    return config if backend is None else {**config, "backend": backend.strip().lower()}
 
 
 def _starting_offsets(value: str | None, consumer: str | None) -> StartingPoint | dict[int, int]:
