@@ -193,8 +193,8 @@ def retries() -> str:
                 "long each time, up to `max_wait`. None is begun when its wait would end after `deadline`. "
                 "Every wait is an event `retry.scheduled`; those of tasks are logged on the executors, and "
                 "do not reach the listener. After the last attempt comes one "
-                "`RetriesExhaustedError` that tells of each attempt what failed and when, and how long was "
-                "waited after it. Spark then ends the query, and replays the batch when it is started again."
+                "`RetriesExhaustedError`. Its message lists each attempt's error, time and back-off. Spark "
+                "then ends the query, and replays the batch after a restart."
             ),
             "",
             "```text",

@@ -151,7 +151,7 @@ class CommitOutcomeUnknownError(TransientError):
 
 
 class RetriesExhaustedError(ExactlyOnceError):
-    """Every attempt failed; tells of each what failed and when, and how long was waited after it."""
+    """Every attempt failed; the message lists each attempt's error, time and back-off."""
 
 
 # A person decides.

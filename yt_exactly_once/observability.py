@@ -156,7 +156,7 @@ class Clock:
 
 @contextmanager
 def reported(emit: Emitter) -> Iterator[None]:
-    """Tell of a batch that starts, and of one that fails."""
+    """Emit an event when a batch starts, and when it fails."""
     try:
         emit(Event.BATCH_STARTED)
         yield

@@ -40,7 +40,7 @@ def run_attempts(
 
     Raises:
         RetriesExhaustedError: the last attempt failed as well; its error is the cause, and the message
-            tells of all.
+            lists all.
         Exception: whatever else an attempt raises, at once.
     """
     story: list[str] = []

@@ -507,7 +507,7 @@ def test_queue_created_anew_is_found_out(queue, read, tmp_path):
         query.processAllAvailable()
         queue.create_anew()
         queue.append(9)
-        fails("DataLossError", "created anew", query.processAllAvailable)
+        fails("DataLossError", "recreated", query.processAllAvailable)
 
 
 def test_queue_created_anew_between_two_runs_is_a_loss(queue, read, tmp_path):
@@ -517,7 +517,7 @@ def test_queue_created_anew_between_two_runs_is_a_loss(queue, read, tmp_path):
     queue.create_anew()
     queue.append(9)
     batches = Batches()
-    text = fails("DataLossError", "created anew", lambda: run(read(queue), tmp_path, batches))
+    text = fails("DataLossError", "recreated", lambda: run(read(queue), tmp_path, batches))
     assert "fail_on_data_loss" in text
     assert batches.seen == []
 

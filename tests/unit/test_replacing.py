@@ -1,4 +1,4 @@
-"""A complete result in the protocol: what is deleted is decided in every attempt anew."""
+"""A complete result in the protocol: what is deleted is decided again in every attempt."""
 
 from datetime import timedelta
 

@@ -331,7 +331,7 @@ def test_queue_created_anew_under_the_query_is_a_loss():
     end = everything(source, start)
     queue.info = ANOTHER
     for call in (lambda: source.partitions(start, end), lambda: everything(source, end)):
-        with pytest.raises(DataLossError, match="created anew"):
+        with pytest.raises(DataLossError, match="recreated"):
             call()
 
 
@@ -348,7 +348,7 @@ def test_queue_created_anew_between_two_runs_is_a_loss():
     queue = FakeQueue(10)
     end = read_before(queue)
     queue.info, queue.uppers = ANOTHER, [30]
-    told = r"created anew.*Set fail_on_data_loss to false.*moved to the first row"
+    told = r"recreated.*Set fail_on_data_loss to false.*moved to the first row"
     with pytest.raises(DataLossError, match=told):
         everything(reader(queue), end)
 
@@ -383,7 +383,7 @@ def test_replayed_batch_of_a_removed_queue_is_a_loss():
     queue = FakeQueue(10)
     end = read_before(queue)
     queue.info = ANOTHER
-    with pytest.raises(DataLossError, match="created anew"):
+    with pytest.raises(DataLossError, match="recreated"):
         reader(queue).partitions({}, end)
     assert reader(queue, fail_on_data_loss=False).partitions({}, end) == []
 

@@ -29,7 +29,7 @@ class SourceRange:
         queue: path of the queue.
         consumer: path of the consumer; `None` when the query reads without one.
         partitions: sorted by partition, including those that do not move.
-        queue_id: object id of the queue's table, empty when not known; a queue that was created anew
+        queue_id: object id of the queue's table, empty when not known; a queue that was recreated
             under the same path counts its rows from 0 again.
     """
 

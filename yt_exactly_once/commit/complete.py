@@ -1,6 +1,6 @@
 """A complete result: rows of the table that the result no longer has are deleted with the same commit.
 
-What is there is read inside the transaction, as of its start, in every attempt anew. Keys are compared as
+What is there is read inside the transaction, as of its start, again in every attempt. Keys are compared as
 the bytes they are written as, so both sides go through the same codec.
 """
 

@@ -216,10 +216,10 @@ class Supervision:
             self._note(child, event)
 
     def _note(self, child: Child, event: dict[str, Any]) -> None:
-        """Show the progress an event tells of.
+        """Show the progress in an event.
 
         Raises:
-            ChildFailedError: it tells of a failure.
+            ChildFailedError: it reports a failure.
         """
         if event[EVENT] == QUERY_FAILED:
             raise child.failure("The queries failed", event[ERROR])

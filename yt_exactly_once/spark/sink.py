@@ -1,7 +1,7 @@
 """`TransactionalSink`: the object a query hands its micro-batches to.
 
 Its `__call__` is the whole story of a batch. The sink travels by pickle as configuration; connections,
-prepared targets and the ledger are made anew in the process that uses it.
+prepared targets and the ledger are made again in the process that uses it.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class TransactionalSink:
         reject_to: a table for rows that the target cannot take (a number out of range, a null in a
             required column, bytes that are no text, ...), created and mounted on first use. They are
             written there in the same transaction, each with its query, batch, source coordinates,
-            column, reason, and the row as JSON; the rest of the batch goes on. Without it such a row
+            column, reason, and the row as JSON; the rest of the batch is written. Without it such a row
             fails the batch, and nothing is written. For transactional mode.
         show_values: quote the value in the error about a row that the target cannot take.
         split_oversized: write a batch that one transaction cannot carry in several. The batch is then

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 NEW_QUERY = "Start a new query with a new checkpoint location"
 
-BEGIN_ANEW = f"{NEW_QUERY}, with its consumer, if it has one, moved to the first row to be read"
-"""A new query begins where the consumer stands: rows before that are passed over."""
+BEGIN_AGAIN = f"{NEW_QUERY}, with its consumer, if it has one, moved to the first row to be read"
+"""A new query begins at the consumer's offset: rows before that are passed over."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def check_reachable(
             f"The query has read {max(offset.partitions) + 1} partitions, the queue now has "
             f"{len(bounds)}",
             remedy="Partitions cannot be taken away from under a query: their rows moved to other "
-            f"indexes. {BEGIN_ANEW}",
+            f"indexes. {BEGIN_AGAIN}",
             queue=offset.queue,
         )
     for partition, bound in enumerate(bounds):
@@ -190,7 +190,7 @@ def check_reachable(
             raise DataLossError(
                 f"The query stands at row {position} of partition {partition}, which ends at "
                 f"{bound.upper}: this is not the queue that was read before",
-                remedy=f"The queue was created anew or the consumer was moved too far. {BEGIN_ANEW}",
+                remedy=f"The queue was recreated or the consumer was moved too far. {BEGIN_AGAIN}",
                 queue=offset.queue,
                 consumer=offset.consumer,
             )
@@ -201,7 +201,7 @@ def check_reachable(
 def created_anew(queue: str, consumer: str | None, remedy: str) -> DataLossError:
     """Return the error for a queue that is not the one the offsets count rows of."""
     return DataLossError(
-        "The queue was created anew: its rows are not the ones that the offsets count",
+        "The queue was recreated: its rows are not the ones that the offsets count",
         remedy=remedy,
         queue=queue,
         consumer=consumer,

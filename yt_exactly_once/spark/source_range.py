@@ -19,7 +19,7 @@ from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import ClusterUnavailableError, DataLossError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
-from yt_exactly_once.spark.source_offsets import BEGIN_ANEW, trimmed_rows
+from yt_exactly_once.spark.source_offsets import BEGIN_AGAIN, trimmed_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -110,7 +110,7 @@ class RangeReader:
             raise DataLossError(
                 f"Rows from {position} on were asked for in partition {wanted.partition}, and the "
                 f"answer of {len(indexes)} rows from {first} to {indexes[-1]} has gaps or repeats",
-                remedy="The cluster breaks the order of the queue; do not go on before it is mended",
+                remedy="The cluster breaks the order of the queue; do not continue before it is repaired",
                 queue=self.queue.path,
             )
         return first, len(indexes), rows
@@ -123,7 +123,7 @@ class RangeReader:
             raise DataLossError(
                 f"The batch reads partition {wanted.partition} up to row {wanted.end}, and the queue "
                 f"ends at {upper}: it is not the queue that was planned",
-                remedy=f"The queue was created anew or lost partitions. {BEGIN_ANEW}",
+                remedy=f"The queue was recreated or lost partitions. {BEGIN_AGAIN}",
                 queue=self.queue.path,
             )
         lower = bounds[wanted.partition].lower

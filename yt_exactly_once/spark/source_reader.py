@@ -31,7 +31,7 @@ from yt_exactly_once.observability import Event, emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.source_limits import end_within
 from yt_exactly_once.spark.source_offsets import (
-    BEGIN_ANEW,
+    BEGIN_AGAIN,
     QueueOffset,
     check_reachable,
     created_anew,
@@ -147,7 +147,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             ConfigError: the checkpoint belongs to another queue, consumer or cluster.
-            DataLossError: rows from `start` on are gone, or the queue was created anew.
+            DataLossError: rows from `start` on are gone, or the queue was recreated.
         """
         here = self._logged(start)
         self._wait_when_idle()
@@ -173,7 +173,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         self._idle_since = None
         if is_anew:
-            self._begin_anew(self._logged(start), here)
+            self._begin_again(self._logged(start), here)
         return here.advanced(ends, self._info.id).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
@@ -186,13 +186,13 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[QueueRange]:
         """Split a batch into one task per queue partition, which keeps the order of its rows.
 
-        The range is the one `end` carries: for the first batch of a query `start` is asked anew on
+        The range is the one `end` carries: for the first batch of a query `start` is asked again on
         every restart, and the consumer may have moved on since.
 
         Raises:
             ConfigError: the checkpoint belongs to another queue, consumer or cluster.
             SchemaMismatchError: the queue's columns changed under the running query.
-            DataLossError: the queue was created anew under the running query.
+            DataLossError: the queue was recreated under the running query.
         """
         if start == end:
             return []
@@ -230,7 +230,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._catch_up_when_due()
 
     def _catch_up_when_due(self, *, is_idle: bool = False) -> None:
-        """Look after the consumer; while idle at once, unless a sink was seen to move it."""
+        """Advance a lagging consumer: at once when the queue is idle, unless a sink already advances it."""
         at_once = is_idle and self._catch_up_interval == CATCH_UP_INTERVAL
         if self._committed is None or not (at_once or self._clock() >= self._next_catch_up):
             return
@@ -262,8 +262,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._require_loss_is_allowed()
         return self._offset({index: bound.lower for index, bound in enumerate(bounds)})
 
-    def _begin_anew(self, left: QueueOffset, here: QueueOffset) -> None:
-        """Tell of the change, and take the consumer back from where it stood in the old queue.
+    def _begin_again(self, left: QueueOffset, here: QueueOffset) -> None:
+        """Emit the change, and take the consumer back from its offset in the old queue.
 
         Left there, a vital consumer would let the new queue trim rows that nobody has read.
         """
@@ -347,7 +347,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _require_same_queue(self, queue_id: str) -> None:
         if queue_id != self._info.id:
             remedy = (
-                BEGIN_ANEW
+                BEGIN_AGAIN
                 if self._options.fail_on_data_loss
                 else "Load the queue again (spark.readStream ... load) and start the query; it then "
                 "begins at the first row of the new queue"
@@ -357,8 +357,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _require_loss_is_allowed(self) -> None:
         if self._options.fail_on_data_loss:
             remedy = (
-                "Set fail_on_data_loss to false: the query goes on at the first row of the new queue, and "
-                f"takes the consumer back there. Or: {BEGIN_ANEW}"
+                "Set fail_on_data_loss to false: the query continues at the first row of the new queue, and "
+                f"takes the consumer back there. Or: {BEGIN_AGAIN}"
             )
             raise created_anew(self._queue.path, self._queue.consumer, remedy)
 

@@ -146,7 +146,7 @@ CODED = (
         "a newer attempt owns the producer session",
         ProducerFencedError,
         {3101: "InvalidEpoch", 3102: "ZombieEpoch"},
-        remedy="A newer attempt of the task goes on in its place. When there is none, rows of one source "
+        remedy="A newer attempt of the task continues in its place. When there is none, rows of one source "
         "partition are in several Spark partitions: idempotent mode is not for flows that shuffle",
     ),
     Failure(

@@ -37,7 +37,7 @@ class QueueState:
     """A queue at one moment.
 
     Attributes:
-        id: object id of the table; another one when the queue was created anew.
+        id: object id of the table; another one when the queue was recreated.
         partitions: bounds of every partition.
     """
 

@@ -32,7 +32,7 @@ class TableInfo:
 
     Attributes:
         path: as asked for.
-        id: object id; changes when the table is created anew.
+        id: object id; changes when the table is recreated.
         is_sorted: sorted (keys) or ordered (a queue).
         tablet_count: number of tablets.
         tablet_state: `mounted`, `unmounted`, `frozen`, `mixed`, ...

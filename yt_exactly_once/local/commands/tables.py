@@ -74,7 +74,7 @@ def remount_table(context: Context) -> Any:
     "reshard_table", volatile=True, partial="sorted tables are cut by pivot keys or evenly by key"
 )
 def reshard_table(context: Context) -> Any:
-    """Cut a range of unmounted tablets anew."""
+    """Cut a range of unmounted tablets again."""
     parameters = context.parameters
     first = arguments.integer(parameters, "first_tablet_index", None)
     last = arguments.integer(parameters, "last_tablet_index", None)

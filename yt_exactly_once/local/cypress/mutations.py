@@ -33,7 +33,7 @@ def run_once(context: Context, change: Callable[[sqlite3.Connection], Any]) -> A
 
     Raises:
         YtError: a known mutation id comes without `retry`, or the change fails. A failed change keeps
-            no answer: its repetition is tried anew.
+            no answer: its repetition is tried again.
     """
     mutation_id = arguments.identifier(context.parameters, "mutation_id")
     is_retry = arguments.flag(context.parameters, "retry")

@@ -66,7 +66,7 @@ def drop_unflushed(
         else:
             appends.forget_pending(connection, layout, index)
             _drop_ordered(connection, layout, index, horizon)
-        # Of a sorted table the last chunk tells of the last write that was flushed.
+        # Of a sorted table the last chunk names the last write that was flushed.
         flushed = chunk_lists.flushed_until(connection, layout.tablets[index].tablet_id)
         written = max(flushed, horizon) if layout.sorted else moment
         connection.execute(
