@@ -89,8 +89,8 @@ def functions_of(themes: Collection[Theme]) -> SearchStrategy[Function]:
 
 deaths = st.builds(
     Death,
-    request=st.sampled_from(Request),
-    number=st.integers(0, 6),
+    request=st.sampled_from([Request.PUSH, Request.COMMIT, *Request]),
+    number=st.one_of(st.integers(0, 3), st.integers(0, 6)),
     how=st.sampled_from(How),
 )
 
@@ -104,7 +104,9 @@ def runs_of(themes: Collection[Theme]) -> SearchStrategy[Run]:
         cores=st.integers(1, 3),
         wire=rarely(st.just("yson"), "auto"),
         death=st.one_of(st.none(), deaths),
-        unlogged=rarely(st.integers(0, MOST_BATCHES - 1), None),
+        unlogged=rarely(
+            st.integers(0, MOST_BATCHES - 1), None, one_in=2 if Theme.LEDGER in themes else 4
+        ),
         batches=rarely(st.integers(1, MOST_BATCHES), None),
         listener=listener if Theme.LISTENER in themes else st.just(""),
         ledger_removed=st.booleans() if Theme.LEDGER in themes else st.just(value=False),
@@ -116,8 +118,11 @@ def runs_of(themes: Collection[Theme]) -> SearchStrategy[Run]:
 def programs(draw: DrawFn) -> Program:
     """Draw a program whose options go together."""
     themes = draw(st.sets(st.sampled_from(Theme), min_size=1, max_size=2))
-    transactional = not themes.isdisjoint({Theme.REJECTS, Theme.ZEROS})
-    modes = st.just(WriteMode.TRANSACTIONAL) if transactional else st.sampled_from(WriteMode)
+    modes = st.sampled_from(WriteMode)
+    if not themes.isdisjoint({Theme.REJECTS, Theme.ZEROS}):
+        modes = st.just(WriteMode.TRANSACTIONAL)
+    elif Theme.LAYOUT in themes:
+        modes = st.sampled_from([WriteMode.IDEMPOTENT, WriteMode.IDEMPOTENT, *WriteMode])
     mode, functions = draw(modes), functions_of(themes)
     function = draw(functions)
     several = tuple(
@@ -128,12 +133,14 @@ def programs(draw: DrawFn) -> Program:
         )
         for run in draw(st.lists(runs_of(themes), min_size=1, max_size=3))
     )
-    is_sorted = Theme.ZEROS in themes or draw(st.booleans())
+    is_sorted = Theme.ZEROS in themes or draw(rarely(st.just(value=True), usual=False, one_in=3))
     numbered = draw(st.booleans())
     placements = ["partition", "round_robin", *["preserve"] * numbered]
     kinds = "." if themes.isdisjoint({Theme.REJECTS, Theme.ERRORS}) else ".x"
     texts = st.text(
-        st.sampled_from(".0-Dd" if Theme.ZEROS in themes else kinds), max_size=MOST_ROWS
+        st.sampled_from(".0-Dd" if Theme.ZEROS in themes else kinds),
+        min_size=draw(st.sampled_from([0, MOST_ROWS - 1])),
+        max_size=MOST_ROWS,
     )
     width = draw(st.integers(1, 2))
     batches = st.lists(st.tuples(*[texts] * width), min_size=1, max_size=MOST_BATCHES)
