@@ -15,14 +15,19 @@ settings.load_profile("patient")
 # `--hypothesis-profile=deep`: for tests that know how to use more time.
 settings.register_profile("deep", settings.get_profile("patient"), max_examples=2_000)
 
-_MARKS = {"crash": pytest.mark.crash, "integration": pytest.mark.spark}
+_MARKS = {
+    "crash": (pytest.mark.crash, pytest.mark.further),
+    "integration": (pytest.mark.spark,),
+    "property": (pytest.mark.further,),
+}
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by mark
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     folders = list(_MARKS)
     for item in items:
-        if (folder := _folder(item)) in _MARKS:
-            item.add_marker(_MARKS[folder])
+        for mark in _MARKS.get(_folder(item), ()):
+            item.add_marker(mark)
     # The longest first, so that no worker is left alone with them in the end.
     items.sort(key=lambda item: (*folders, _folder(item)).index(_folder(item)))
 
@@ -30,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     # Not in a fixture, where it would use up the time of the first test.
     folders = {_folder(item) for item in session.items}
-    if not session.config.option.collectonly and folders & set(_MARKS):
+    if not session.config.option.collectonly and folders & {"crash", "integration"}:
         use_archive(session.config.cache.mkdir("class-data"), make="crash" in folders)
 
 

@@ -13,6 +13,8 @@ from tests.callers.holes import HOLES, HOLES_OF_PLANS
 from tests.callers.on_spark import OnSpark
 from tests.callers.strategies import programs_on_spark
 
+pytestmark = pytest.mark.further
+
 IS_DEEP = settings.get_current_profile_name() == "deep"
 EXAMPLES = 200 if IS_DEEP else 6
 

@@ -11,6 +11,10 @@ import sys
 from pathlib import Path
 from typing import Self
 
+import pytest
+
+pytestmark = pytest.mark.further
+
 PAGE = Path(__file__).parents[2] / "docs/tutorial/first-pipeline.md"
 BLOCKS = re.findall(r"```(sh|python)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 INSTALLATION = 2
