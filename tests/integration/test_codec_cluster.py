@@ -88,6 +88,7 @@ def test_rows_of_every_type_come_back_as_they_were(cluster, client, tmp, wire):
     transaction = connection.begin(timedelta(seconds=30))
     transaction.write(path, [Payload(0, payload) for payload in payloads], wire.value)
     transaction.commit()
+    assert len(list(client.select_rows(f"id from [{path}]"))) == 3  # waits until they appear
 
     pulled = decode(pull_rows(connection, path, None, 0, 0, 10), frame)
     assert pulled.to_pylist() == batch.to_pylist()
