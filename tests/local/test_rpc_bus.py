@@ -127,6 +127,7 @@ BROKEN = {
     "signature": fixed(signature=0x12345678),
     "type": fixed(kind=7),
     "negative type": fixed(kind=-1),
+    "acknowledgement with parts": fixed(kind=1),
     "too many parts": fixed(count=2**32 - 1),
     "too long": fixed(count=2) + struct.pack("<2I3Q", 2**31, 2**31, 0, 0, 0),
     "no parts": fixed(count=0),

@@ -45,7 +45,7 @@ class Head:
     @property
     def variable_bytes(self) -> int:
         """Length of what follows before the parts."""
-        if self.kind == ACK or not self.part_count:
+        if not self.part_count:
             return 0
         return self.part_count * _PART_BYTES + _UNSUMMED
 
@@ -62,6 +62,8 @@ def parse_head(data: bytes) -> Head:
     if kind not in {MESSAGE, ACK}:
         raise BadPacketError(f"Unknown packet type {kind}")
     _verify(data[:-_UNSUMMED], checksum, "fixed header")
+    if kind == ACK and count:
+        raise BadPacketError("An acknowledgement with parts")
     if count > MAX_PARTS:
         raise BadPacketError(f"Packet has {count} parts; at most {MAX_PARTS} are accepted")
     return Head(kind, flags, packet_id, count)
