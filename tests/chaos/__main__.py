@@ -53,6 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
             parent=options.folder,
             keep=options.keep,
             off=options.off,
+            backend=options.backend,
         ),
         save,
     )
@@ -90,6 +91,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         choices=sorted(PROTECTIONS),
         default="",
         help="switch a protection of the package off, to see whether the run notices",
+    )
+    parser.add_argument(
+        "--backend", choices=["http", "rpc"], default="http", help="protocol of sources and sinks"
     )
     return parser.parse_args(arguments)
 

@@ -39,6 +39,7 @@ class RunOptions:
         parent: where the working folder is made; `None` is the system's place.
         keep: keep the working folder of a good run too.
         off: name of a protection of the package to switch off, to see whether that is noticed.
+        backend: protocol of sources and sinks.
     """
 
     minutes: float
@@ -50,6 +51,7 @@ class RunOptions:
     parent: Path | None = None
     keep: bool = False
     off: str = ""
+    backend: str = "http"
 
 
 def run(options: RunOptions, save: Callable[[Sequence[Verdict]], None]) -> list[Verdict]:
@@ -80,7 +82,7 @@ def _run_in(
     verdicts: list[Verdict],
     save: Callable[[Sequence[Verdict]], None],
 ) -> None:
-    fleet = Fleet(folder / "drivers", off=options.off)
+    fleet = Fleet(folder / "drivers", off=options.off, backend=options.backend)
     with LocalCluster(folder / "cluster", proxies=PROXIES) as cluster:
         network = Network(cluster, folder / "faults.jsonl")
         try:

@@ -82,10 +82,12 @@ class Queries:
         spark: the session.
         task: what to do.
         report: takes events.
+        backend: protocol of sources and sinks.
     """
 
-    def __init__(self, spark: SparkSession, task: RoundTask, report: Report) -> None:
+    def __init__(self, spark: SparkSession, task: RoundTask, report: Report, backend: str) -> None:
         self._spark = spark
+        self._backend = backend
         self._task = task
         self._report = report
         self._running: dict[str, StreamingQuery] = {}
@@ -130,6 +132,7 @@ class Queries:
             query.queue,
             query.consumer,
             max_rows_per_partition=task.rows_per_partition,
+            backend=self._backend,
         )
         rows = rows.mapInArrow(Trouble(task.trouble), rows.schema)
         kind = QUERIES[query.kind]
@@ -143,7 +146,7 @@ class Queries:
             retry=RETRY,
             transaction_timeout=timedelta(seconds=query.timeout),
             connections=_LANES,
-            client_config=_CLIENT,
+            client_config={**_CLIENT, "backend": self._backend},
             listener=self._listener(query.name),
             **query.sink,
         )
@@ -193,7 +196,7 @@ def main(arguments: list[str]) -> int:
     queries: Queries | None = None
     for command in commands:
         if command[DO] == START:
-            queries = Queries(spark, RoundTask.from_json(command["round"]), report)
+            queries = Queries(spark, RoundTask.from_json(command["round"]), report, options.backend)
         assert queries is not None, "the first command is to start"
         if command[DO] == START:
             queries.start()

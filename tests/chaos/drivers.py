@@ -37,6 +37,7 @@ class Driver(Child):
         folder: for its log and its temporary files.
         inbox: takes what it tells.
         off: see `DriverOptions`.
+        backend: likewise.
 
     Attributes:
         commits: batches it has committed or skipped in this round.
@@ -45,7 +46,7 @@ class Driver(Child):
         log: takes its output.
     """
 
-    def __init__(self, number: int, folder: Path, inbox: Inbox, *, off: str) -> None:
+    def __init__(self, number: int, folder: Path, inbox: Inbox, *, off: str, backend: str) -> None:
         self.number = number
         self.commits = 0
         self.ready = False
@@ -54,7 +55,9 @@ class Driver(Child):
         scratch = str(folder / "scratch")
         super().__init__(
             _MODULE,
-            lambda report: DriverOptions(scratch=scratch, report=report, off=off).dump(),
+            lambda report: DriverOptions(
+                scratch=scratch, report=report, off=off, backend=backend
+            ).dump(),
             self.log,
         )
         self._inbox = inbox
@@ -131,9 +134,10 @@ class Fleet:
     Args:
         folder: for logs and temporary files.
         off: see `DriverOptions`.
+        backend: likewise.
     """
 
-    def __init__(self, folder: Path, *, off: str = "") -> None:
+    def __init__(self, folder: Path, *, off: str = "", backend: str = "http") -> None:
         self.inbox: Inbox = queue.SimpleQueue()
         self.current: Driver | None = None
         self.replaced: list[Driver] = []
@@ -141,6 +145,7 @@ class Fleet:
         self._spare: Driver | None = None
         self._folder = folder
         self._off = off
+        self._backend = backend
         folder.mkdir(parents=True, exist_ok=True)
 
     def stand_by(self) -> None:
@@ -199,4 +204,4 @@ class Fleet:
 
     def _boot(self) -> Driver:
         self.started += 1
-        return Driver(self.started, self._folder, self.inbox, off=self._off)
+        return Driver(self.started, self._folder, self.inbox, off=self._off, backend=self._backend)

@@ -94,11 +94,13 @@ class DriverOptions:
         scratch: folder for temporary files, which a killed JVM leaves behind.
         report: file descriptor to tell events on.
         off: name of a protection that is switched off, to see whether the runner notices; or empty.
+        backend: protocol of sources and sinks.
     """
 
     scratch: str
     report: int
     off: str = ""
+    backend: str = "http"
 
     def dump(self) -> str:
         """Return the argument."""

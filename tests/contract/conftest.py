@@ -46,7 +46,9 @@ class OverFront:
         self.token = cluster.token
         self.proxy_urls = cluster.proxy_urls
         self._cluster = cluster
-        self._defaults = {} if front == "http" else {"backend": front}
+        # The driver for RPC takes numbers for request ids, and the client has four groups.
+        rpc = {"backend": "rpc", "enable_passing_request_id_to_driver": False}
+        self._defaults: dict[str, Any] = rpc if front == "rpc" else {}
 
     def client(self, proxy_index: int = 0, **config: Any) -> Any:
         """Return a client of one proxy."""
