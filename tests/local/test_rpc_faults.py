@@ -142,6 +142,21 @@ def test_lost_commit_answer_leaves_the_commit_done(cluster, client, tmp):
     assert client.get(f"{tmp}/q/@row_count") == 1
 
 
+def test_held_commit_lands_although_its_client_aborts(cluster, client, tmp):
+    """The C++ client aborts what it could not commit; a commit that has begun is not stopped by that."""
+    schema = [{"name": "n", "type": "int64"}]
+    client.create("table", f"{tmp}/q", attributes={"dynamic": True, "schema": schema})
+    client.mount_table(f"{tmp}/q", sync=True)
+    driver = cluster.client(backend="rpc", proxy={"retries": {"enable": False}})
+    cluster.inject("hold", "commit_transaction", seconds=1.0)
+    with pytest.raises(yt.YtError), driver.Transaction(type="tablet"):
+        driver.insert_rows(f"{tmp}/q", [{"n": 1}])
+    assert client.get(f"{tmp}/q/@row_count") == 0
+    while not client.get(f"{tmp}/q/@row_count"):
+        time.sleep(0.05)
+    assert cluster.request_counts()["/rpc/AbortTransaction"]
+
+
 @pytest.mark.parametrize("action", ["lose_answer", "lose_request", "error"])
 def test_faults_of_streams_leave_no_half_of_a_table(cluster, client, tmp, action):
     """The driver writes in a transaction of its own, which a failure ends."""

@@ -189,8 +189,7 @@ class Front:
             if method.direction == "write":
                 # What the client writes must be here before its connection goes.
                 await self._read_stream(method, call, exchange)
-            exchange.reset()
-            await asyncio.sleep(fault.seconds)
+            await self._hold(method, call, fault, exchange)
         elif method.direction == "write":
             await self._read_stream(method, call, exchange)
         try:
@@ -202,6 +201,16 @@ class Front:
         if fault.action == "kill_proxy":
             os._exit(_KILLED)
         exchange.reset()
+
+    async def _hold(self, method: Method, call: Call, fault: Fault, exchange: Exchange) -> None:
+        """Let the client go and wait; a commit counts as begun, so its client cannot abort it."""
+        held = set()
+        if method.name == "CommitTransaction":
+            held.add(str(call.context.parameters["transaction_id"]))
+        self._state.committing |= held
+        exchange.reset()
+        await asyncio.sleep(fault.seconds)
+        self._state.committing -= held
 
     def _expire(self, call: Call) -> None:
         self._proxy.expire_transaction(str(call.context.parameters.get("transaction_id")))

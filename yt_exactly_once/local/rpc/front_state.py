@@ -13,6 +13,8 @@ class FrontState:
 
     Attributes:
         sequences: the order of modifications.
+        committing: ids of transactions whose commit a fault holds back.
     """
 
     sequences: Sequences = field(default_factory=Sequences)
+    committing: set[str] = field(default_factory=set)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.cypress import master_transactions
 from yt_exactly_once.local.cypress.ids import TYPES, type_number
-from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.rpc import identifiers, options
 from yt_exactly_once.local.rpc.calls import method, only_execute
 from yt_exactly_once.local.store import last_timestamp
@@ -77,7 +77,18 @@ def _pinging(request: Any) -> dict[str, Any]:
 
 
 method("PingTransaction", "ping_transaction", _pinging)(only_execute)
-method("AbortTransaction", "abort_transaction", _named_transaction)(only_execute)
+
+
+@method("AbortTransaction", "abort_transaction", _named_transaction)
+def abort_transaction(call: Call) -> None:
+    """Abort a transaction; the C++ client does that whenever a commit has no answer."""
+    transaction_id = call.context.parameters["transaction_id"]
+    if transaction_id in call.state.committing:
+        raise YtError(
+            f'Cannot abort since transaction {transaction_id} is in "committing" state',
+            Code.INVALID_TRANSACTION_STATE,
+        )
+    call.execute()
 
 
 @method("CommitTransaction", "commit_transaction", _named_transaction)
