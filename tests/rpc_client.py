@@ -7,12 +7,22 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Any, Self
 
+import pytest
+
 from yt_exactly_once.local.rpc import envelopes, message_types, packets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from yt_exactly_once.local import LocalCluster
+
 KIND = struct.Struct("<I")
+
+
+def driver(cluster: LocalCluster, proxy_index: int = 0, **config: Any) -> Any:
+    """Return a client that uses YTsaurus's C++ driver."""
+    pytest.importorskip("yt_driver_rpc_bindings")
+    return cluster.client(proxy_index, backend="rpc", **config)
 
 
 def request_parts(

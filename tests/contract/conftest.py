@@ -8,6 +8,7 @@ test is marked `embedded_only` with the reason; what only one front has is marke
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -73,8 +74,8 @@ def cluster(running: Any, front: str) -> OverFront:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "front" not in metafunc.fixturenames:
         return
-    fronts = ["http"] if "raw" in metafunc.fixturenames else ["http", "rpc"]
-    metafunc.parametrize("front", fronts)
+    over_http_only = "raw" in metafunc.fixturenames or find_spec("yt_driver_rpc_bindings") is None
+    metafunc.parametrize("front", ["http"] if over_http_only else ["http", "rpc"])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -13,6 +13,8 @@ from yt_exactly_once.errors import OffsetConflictError
 from yt_exactly_once.ytsaurus import consumers
 from yt_exactly_once.ytsaurus.client import Connection
 
+pytest.importorskip("yt_driver_rpc_bindings")
+
 COMMIT = "commit_transaction"
 EXACT = (WriteMode.TRANSACTIONAL, WriteMode.IDEMPOTENT)
 

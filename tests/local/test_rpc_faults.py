@@ -8,6 +8,7 @@ import pytest
 import yt.wrapper as yt
 
 from tests.rpc_client import RawRpc, RpcError, message, request_parts
+from tests.rpc_client import driver as cpp_client
 from yt_exactly_once.local import LocalCluster
 
 
@@ -48,7 +49,7 @@ def test_lost_request_or_answer_is_a_reset(cluster, client, rpc, tmp, action, wr
 def test_driver_repeats_after_a_lost_answer_and_nothing_is_done_twice(cluster, client, tmp):
     """The kept answer has the id that the first request made."""
     cluster.inject("lose_answer", "create")
-    node_id = cluster.client(backend="rpc").create("map_node", f"{tmp}/x")
+    node_id = cpp_client(cluster).create("map_node", f"{tmp}/x")
     assert client.get(f"{tmp}/x/@id") == node_id
     assert cluster.faults()[0]["hits"] == 1
 
@@ -123,7 +124,7 @@ def test_driver_finds_the_proxies_that_are_left(cluster, tmp):
     cluster.client(1).set(f"{tmp}/x", 5)
     cluster.kill_proxy(0)
     quiet = {"rules": [], "writers": {}}
-    survivor = cluster.client(1, backend="rpc", driver_logging_config=quiet)
+    survivor = cpp_client(cluster, 1, driver_logging_config=quiet)
     assert survivor.get(f"{tmp}/x") == 5
 
 
@@ -132,7 +133,7 @@ def test_lost_commit_answer_leaves_the_commit_done(cluster, client, tmp):
     schema = [{"name": "n", "type": "int64"}]
     client.create("table", f"{tmp}/q", attributes={"dynamic": True, "schema": schema})
     client.mount_table(f"{tmp}/q", sync=True)
-    driver = cluster.client(backend="rpc", proxy={"retries": {"enable": False}})
+    driver = cpp_client(cluster, proxy={"retries": {"enable": False}})
     transaction = driver.Transaction(type="tablet")
     transaction.__enter__()
     driver.insert_rows(f"{tmp}/q", [{"n": 1}])
@@ -147,7 +148,7 @@ def test_held_commit_lands_although_its_client_aborts(cluster, client, tmp):
     schema = [{"name": "n", "type": "int64"}]
     client.create("table", f"{tmp}/q", attributes={"dynamic": True, "schema": schema})
     client.mount_table(f"{tmp}/q", sync=True)
-    driver = cluster.client(backend="rpc", proxy={"retries": {"enable": False}})
+    driver = cpp_client(cluster, proxy={"retries": {"enable": False}})
     cluster.inject("hold", "commit_transaction", seconds=1.0)
     with pytest.raises(yt.YtError), driver.Transaction(type="tablet"):
         driver.insert_rows(f"{tmp}/q", [{"n": 1}])
@@ -161,9 +162,7 @@ def test_held_commit_lands_although_its_client_aborts(cluster, client, tmp):
 def test_faults_of_streams_leave_no_half_of_a_table(cluster, client, tmp, action):
     """The driver writes in a transaction of its own, which a failure ends."""
     once = {"enable": False}
-    driver = cluster.client(
-        backend="rpc", proxy={"retries": once}, write_retries=once, read_retries=once
-    )
+    driver = cpp_client(cluster, proxy={"retries": once}, write_retries=once, read_retries=once)
     client.create("table", f"{tmp}/t")
     cluster.inject(action, "write_table", code=1)
     with pytest.raises(yt.YtError):

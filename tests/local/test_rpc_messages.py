@@ -11,6 +11,8 @@ from google.protobuf import descriptor_pb2
 
 from yt_exactly_once.local.rpc import message_types
 
+pytest.importorskip("yt_driver_rpc_bindings")
+
 Field = descriptor_pb2.FieldDescriptorProto
 FILES = (
     "yt_proto/yt/client/api/rpc_proxy/proto/api_service.proto",
