@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import socket
 import struct
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from yt.common import YtError
 
-from tests.rpc_client import KIND, RawRpc, RpcError, message, request_parts
-from yt_exactly_once.local import LocalCluster
+from tests.rpc_client import KIND, RawRpc, RpcError, driver, message, request_parts
+from yt_exactly_once.local import LocalCluster, LocalClusterError
 from yt_exactly_once.local.rpc import connection as connection_module
 from yt_exactly_once.local.rpc import envelopes, message_types, packets
 from yt_exactly_once.local.rpc.checksums import crc64
@@ -248,3 +250,34 @@ def test_two_hundred_clients_are_served_side_by_side(cluster):
     finally:
         for client in clients:
             client.__exit__()
+
+
+@pytest.mark.parametrize(
+    ("query", "kind"), [("", "rpc"), ("?type=rpc", "rpc"), ("?type=http", "http"), ("?type=x", "")]
+)
+def test_proxies_of_a_type_are_discovered(cluster, raw, query, kind):
+    """C++ clients ask without a type, Java clients with one."""
+    http = [url.removeprefix("http://") for url in cluster.proxy_urls]
+    expected = {"rpc": cluster.rpc_addresses, "http": http, "": []}[kind]
+    found = raw("GET", f"/api/v4/discover_proxies{query}").json()["proxies"]
+    assert sorted(found) == sorted(expected)
+
+
+def test_driver_is_let_in_with_the_token_only():
+    """Over HTTP to discover proxies, and over RPC."""
+    with LocalCluster(token="secret") as cluster:
+        assert "sys" in driver(cluster).list("/")
+        quiet = {"rules": [], "writers": {}}
+        stranger = driver(cluster, token="wrong", driver_logging_config=quiet)
+        with pytest.raises(YtError, match="Token is invalid"):
+            stranger.list("/")
+
+
+def test_chosen_rpc_port_is_used_and_a_taken_one_is_named():
+    """Consecutive ports from the first one on."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(LocalClusterError, match=f"Port {port} is in use"):
+            LocalCluster(rpc_port=port).start()
+    with LocalCluster(rpc_port=port) as cluster:
+        assert cluster.rpc_addresses == [f"127.0.0.1:{port}"]
