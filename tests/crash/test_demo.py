@@ -36,6 +36,7 @@ def serve():
         running.append(server)
         proxies = [server.stdout.readline().split() for _ in range(2)]
         assert [word for word, _ in proxies] == ["proxy", "proxy"]
+        assert [server.stdout.readline().split()[0] for _ in range(2)] == ["rpc", "rpc"]
         example = server.stdout.readline().split()
         return server, [url for _, url in proxies], example
 
