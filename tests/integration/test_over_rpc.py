@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 import pytest
@@ -74,6 +75,8 @@ def test_aggregation_into_a_sorted_table_is_exact_over_a_lossy_network(stream, f
 def test_repeated_advance_is_recognised(client, cluster, tmp):
     """The proxy wraps the conflict in an error of the same code; the offset is in the inner one."""
     queue = Queue.filled(client, tmp, 10, partitions=1)
+    while not list(client.list_queue_consumer_registrations(queue_path=queue.path)):
+        time.sleep(0.01)  # others learn of it a moment later
     config = ClusterConfig(proxy=cluster.proxy_urls[0], client_config={"backend": "rpc"})
     connection = Connection(config)
     for _ in range(2):
