@@ -179,9 +179,12 @@ def test_damaged_bytes_are_answered_or_end_the_connection(alive, seed):
     assert ends["closed"] > 0 < ends["answered"]
 
 
-def test_stream_that_breaks_its_rules_is_refused(alive):
+def test_stream_that_breaks_its_rules_is_refused(alive, cluster):
     """Wrong numbers, codecs, blocks that are no blocks, and a client that stops listening."""
-    request = message("TReqWriteTable", path="//tmp/fuzz/static")
+    # Random requests may have removed everything else.
+    path = "//home/streams/static"
+    cluster.client().create("table", path, recursive=True, ignore_existing=True)
+    request = message("TReqWriteTable", path=path)
     for number, codec, block, text in (
         (5, 0, b"", "came instead of 0"),
         (0, 3, b"", "codec 3"),
@@ -201,7 +204,7 @@ def test_stream_that_breaks_its_rules_is_refused(alive):
     with RawRpc(alive) as rpc:
         rpc.send(request_parts("WriteTable", request))
     with RawRpc(alive) as rpc:
-        parts = request_parts("ReadTable", message("TReqReadTable", path="//tmp/fuzz/static"))
+        parts = request_parts("ReadTable", message("TReqReadTable", path=path))
         cancel = message_types.new("TRequestCancelationHeader")
         cancel.request_id.CopyFrom(message_types.parse("TRequestHeader", parts[0][4:]).request_id)
         cancel.service = cancel.method = b"x"
