@@ -11,6 +11,7 @@ from tests.model import network
 from tests.model.invariants import Kind
 from tests.model.removals import Put, Removal
 from tests.model.tasks import Client, rows_in
+from yt_exactly_once.commit.ledger import Verdict
 from yt_exactly_once.commit.parts import whole
 from yt_exactly_once.errors import TransientError
 from yt_exactly_once.spark import delivery, tasks
@@ -132,13 +133,17 @@ def _unanswered_request(put: Put) -> None:
 
 def _rows_first(put: Put) -> None:
     """Record the batch and move the consumer before the tasks have written."""
-    compute = TransactionalSink._compute
+    find = TransactionalSink._find
 
-    def too_late(self: TransactionalSink, run: Any, frame: Any, batch: Any, emit: Any) -> Any:
-        self._committer(run, batch, emit).commit(batch, whole([]))
-        return compute(self, run, frame, batch, emit)
+    def too_early(
+        self: TransactionalSink, run: Any, call: Any, frame: Any, batch: Any, emit: Any
+    ) -> Any:
+        entry, verdict = find(self, run, call, frame, batch, emit)
+        if verdict is Verdict.NEW:
+            self._committer(call, batch, emit).commit(batch, whole([]))
+        return entry, verdict
 
-    put(TransactionalSink, "_compute", too_late)
+    put(TransactionalSink, "_find", too_early)
 
 
 _LOST, _TWICE = frozenset({Kind.LOST}), frozenset({Kind.TWICE})
