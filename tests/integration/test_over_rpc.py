@@ -14,6 +14,8 @@ from yt_exactly_once.errors import OffsetConflictError
 from yt_exactly_once.ytsaurus import consumers
 from yt_exactly_once.ytsaurus.client import Connection
 
+pytestmark = pytest.mark.further
+
 pytest.importorskip("yt_driver_rpc_bindings")
 
 COMMIT = "commit_transaction"

@@ -22,6 +22,8 @@ from yt_exactly_once.errors import ConfigError, NotOneToOneError
 from yt_exactly_once.spark import delivery, tasks
 from yt_exactly_once.spark.row_digest import row_hash
 
+pytestmark = pytest.mark.further
+
 ONE, THREE = "at-least-once", "idempotent"
 
 

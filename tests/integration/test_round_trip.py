@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+pytestmark = pytest.mark.further
+
 EXAMPLES = int(os.environ.get("YT_EXACTLY_ONCE_SPARK_EXAMPLES", "0"))
 PER_QUERY = 15
 """Random tables that share a query: their columns stand side by side."""

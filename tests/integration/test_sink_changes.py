@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from tests.integration.streams import Stream
 
+pytestmark = pytest.mark.further
+
 COMMIT = "commit_transaction"
 
 

@@ -12,6 +12,8 @@ from tests.flows import AGGREGATION
 from tests.protections import switch_off
 from yt_exactly_once import Event, RetryPolicy
 
+pytestmark = pytest.mark.further
+
 COMMIT = "commit_transaction"
 
 

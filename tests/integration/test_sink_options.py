@@ -15,6 +15,8 @@ from yt_exactly_once import Event, TransactionalSink
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.sink_options import DYN_BATCH_SIZE_CONF
 
+pytestmark = pytest.mark.further
+
 TOKEN = "a-token-nobody-may-see"
 ONE, TWO, THREE = "at-least-once", "transactional", "idempotent"
 EVERY_CHANGE = (ONE, TWO, THREE, ONE, THREE, TWO, ONE)

@@ -30,6 +30,8 @@ from yt_exactly_once import Event
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+pytestmark = pytest.mark.further
+
 GROUPS = 7
 COMPLETE = {"write": "replace"}
 

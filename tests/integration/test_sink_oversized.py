@@ -10,6 +10,8 @@ from tests.flows import AGGREGATION, STATELESS, differences, ledger_entries, pas
 from tests.integration.streams import QUICK, Broken, Heard, counted, finish
 from yt_exactly_once import Event, Target, TransactionalSink
 
+pytestmark = pytest.mark.further
+
 SPLIT = {"split_oversized": True, "rows_per_tablet_limit": 1_500, "dyn_batch_size": 500}
 
 

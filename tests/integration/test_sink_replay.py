@@ -76,6 +76,7 @@ def test_one_sink_object_serves_run_after_run(stream):
     flow.assert_exact()
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("kind", BROKEN_OFF, ids=named)
 def test_run_broken_off_at_every_event_ends_exactly_right(stream, kind):
     """Each run fails one event further on, in a batch of its own; the last one goes to the end."""

@@ -10,6 +10,8 @@ from tests.flows import AGGREGATION, passed_on
 from tests.integration.streams import counted, finish
 from yt_exactly_once import Event
 
+pytestmark = pytest.mark.further
+
 
 def interrupted(how, *, after=0, seen=None):
     """Return a change of a frame whose first task attempts break down in the middle of partition 1.

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
+pytestmark = pytest.mark.further
+
 KEYED_BY_SOURCE = ("tablet_idx", "row_idx")
 
 

@@ -382,6 +382,10 @@ LATE_UPSERT = Scenario(
 ALL = (*SCENARIOS, *BY_TASKS, TRIMMED_UNDER_A_REPLAY, SHARED_CONSUMER, LATE_UPSERT)
 
 
+LONG = ("idempotent, shuffled", "idempotent, chunks")
+"""Scenarios that take a minute, and wait for the further tests."""
+
+
 def is_deep() -> bool:
     """Tell whether the deeper bound was asked for."""
     return os.environ.get(DEEP_VARIABLE) == "deep"

@@ -13,6 +13,7 @@ from tests.model.invariants import Kind, ViolationError
 from tests.model.scenarios import (
     BY_TASKS,
     LATE_UPSERT,
+    LONG,
     SCENARIOS,
     SHARED_CONSUMER,
     TRIMMED_UNDER_A_REPLAY,
@@ -34,7 +35,13 @@ def test_no_execution_breaks_an_invariant(scenario: Scenario) -> None:
     assert report.executions > 50, "The scenario has become too small to prove anything"
 
 
-@pytest.mark.parametrize("scenario", BY_TASKS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param(each, id=each.name, marks=[pytest.mark.further] * (each.name in LONG))
+        for each in BY_TASKS
+    ],
+)
 def test_no_execution_with_writing_tasks_breaks_the_promise_of_its_mode(scenario: Scenario) -> None:
     """Tasks that die, are repeated, run twice and outlive their driver leave the promise whole."""
     report = Explorer(bounded(scenario, deep=is_deep())).explore()

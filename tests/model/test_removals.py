@@ -9,7 +9,7 @@ import pytest
 from tests.model.explore import Explorer
 from tests.model.removals import REMOVALS
 from tests.model.removals_by_tasks import REMOVALS_BY_TASKS
-from tests.model.scenarios import bounded, named
+from tests.model.scenarios import LONG, bounded, named
 
 if TYPE_CHECKING:
     from tests.model.invariants import Kind
@@ -23,7 +23,12 @@ FOUND = [
     for scenario, kinds in removal.found.items()
 ]
 COVERED = [
-    pytest.param(removal, scenario, id=f"{removal.what}-{scenario}")
+    pytest.param(
+        removal,
+        scenario,
+        id=f"{removal.what}-{scenario}",
+        marks=[pytest.mark.further] * (scenario in LONG),
+    )
     for removal in ALL
     for scenario in removal.covered
 ]
