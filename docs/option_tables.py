@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.spark.create_table import create_table
-from yt_exactly_once.spark.sink import TransactionalSink
-from yt_exactly_once.spark.sink_options import Target
-from yt_exactly_once.spark.source_options import OPTION_NAMES, SourceOptions
+from yt_exactly_once.spark.sink.options import Target
+from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
+from yt_exactly_once.spark.source.options import OPTION_NAMES, SourceOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -31,9 +31,9 @@ NAME = "spark-python"
 _IMPORTED = (
     "pyarrow.compute",
     "pyspark.worker",
-    "yt_exactly_once.spark.encode",
-    "yt_exactly_once.spark.source",
-    "yt_exactly_once.spark.tasks",
+    "yt_exactly_once.spark.sink.encode",
+    "yt_exactly_once.spark.source.data_source",
+    "yt_exactly_once.spark.sink.tasks",
 )
 _REQUEST_BYTES = 1 << 20
 _STREAMS = 3

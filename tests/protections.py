@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once import observability
 from yt_exactly_once.commit import transactional
 from yt_exactly_once.commit.ledger import CommitLedger, Verdict
-from yt_exactly_once.spark import calls, delivery, offset_log, sink
+from yt_exactly_once.spark.query import calls, offset_log
+from yt_exactly_once.spark.sink import delivery
+from yt_exactly_once.spark.sink import transactional_sink as sink
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 if TYPE_CHECKING:
@@ -83,14 +85,14 @@ def _committed_check() -> list[Patch]:
 
 def _room_check() -> list[Patch]:
     """A batch of any size is sent."""
-    from yt_exactly_once.spark.targets import PreparedTarget
+    from yt_exactly_once.spark.sink.targets import PreparedTarget
 
     return [(PreparedTarget, "require_room", lambda *_: None)]
 
 
 def _producer_sessions() -> list[Patch]:
     """Tasks of idempotent mode append their rows without a session that would know them."""
-    from yt_exactly_once.spark.delivery import insert_from_tasks
+    from yt_exactly_once.spark.sink.delivery import insert_from_tasks
 
     def plainly(frame: Any, _batch: Any, target: Any, **given: Any) -> Any:
         del given["producer"], given["begun"]

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from yt_exactly_once.observability import Event
     from yt_exactly_once.spark.create_table import create_table
     from yt_exactly_once.spark.java import require_java
-    from yt_exactly_once.spark.sink import TransactionalSink
-    from yt_exactly_once.spark.sink_options import Target
-    from yt_exactly_once.spark.source import register_source
+    from yt_exactly_once.spark.sink.options import Target
+    from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
+    from yt_exactly_once.spark.source.data_source import register_source
 
 __all__ = [
     "ClusterConfig",
@@ -37,11 +37,11 @@ _HOMES = {
     "Event": "observability",
     "ExactlyOnceError": "errors",
     "RetryPolicy": "config",
-    "Target": "spark.sink_options",
-    "TransactionalSink": "spark.sink",
+    "Target": "spark.sink.options",
+    "TransactionalSink": "spark.sink.transactional_sink",
     "WriteMode": "config",
     "create_table": "spark.create_table",
-    "register_source": "spark.source",
+    "register_source": "spark.source.data_source",
     "require_java": "spark.java",
 }
 

@@ -21,9 +21,9 @@ from yt_exactly_once import TransactionalSink
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.observability import Event
-from yt_exactly_once.spark.encode import RowEncoder, encode_frame
-from yt_exactly_once.spark.placement import Placement
 from yt_exactly_once.spark.schema import arrow_of_spark
+from yt_exactly_once.spark.sink.encode import RowEncoder, encode_frame
+from yt_exactly_once.spark.sink.placement import Placement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

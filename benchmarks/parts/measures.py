@@ -20,15 +20,15 @@ from yt_exactly_once.commit.parts import whole
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.config import ClusterConfig, RetryPolicy
 from yt_exactly_once.observability import emitter
-from yt_exactly_once.spark.source_options import SourceOptions
-from yt_exactly_once.spark.source_queue import RemoteQueue
-from yt_exactly_once.spark.source_range import (
+from yt_exactly_once.spark.source.options import SourceOptions
+from yt_exactly_once.spark.source.queue import RemoteQueue
+from yt_exactly_once.spark.source.range import (
     BYTES_PER_PULL,
     ROWS_PER_PULL,
     QueueRange,
     RangeReader,
 )
-from yt_exactly_once.spark.source_rows import RowFormat
+from yt_exactly_once.spark.source.rows import RowFormat
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:

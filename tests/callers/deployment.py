@@ -18,7 +18,7 @@ from tests.callers.program import OnError, Part, Program, Row, Run
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import ExactlyOnceError
-from yt_exactly_once.spark.sink import TransactionalSink
+from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

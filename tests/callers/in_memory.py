@@ -28,8 +28,8 @@ from tests.callers.threads import Turns
 from tests.model.continuations import no_waiting
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.commit.notes import MemoryNotes
-from yt_exactly_once.spark.calls import Place
-from yt_exactly_once.spark.offset_log import digest_of_others, may_have_read, source_ranges
+from yt_exactly_once.spark.query.calls import Place
+from yt_exactly_once.spark.query.offset_log import digest_of_others, may_have_read, source_ranges
 from yt_exactly_once.ytsaurus import client as client_module
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tests.callers.program import Part, Program, Row, Run
     from yt_exactly_once.commit.batch import SourceRange
     from yt_exactly_once.commit.notes import Note
-    from yt_exactly_once.spark.sink import TransactionalSink
+    from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 
 _numbers = count()
 """For ids that no other deployment of this process has: the registry of calls is the process's."""

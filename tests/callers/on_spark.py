@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from tests.callers.program import Program, Run
     from yt_exactly_once.local import LocalCluster
-    from yt_exactly_once.spark.sink import TransactionalSink
+    from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 
 _PATIENCE_SECONDS = 120
 _TASK_DIES = "The task dies here"

@@ -12,9 +12,9 @@ from yt_exactly_once.codec.schema import (
     table_schema_for,
 )
 from yt_exactly_once.errors import EncodingError
-from yt_exactly_once.spark.encode import RowEncoder, encode_frame
-from yt_exactly_once.spark.placement import Placement
 from yt_exactly_once.spark.schema import arrow_of_spark
+from yt_exactly_once.spark.sink.encode import RowEncoder, encode_frame
+from yt_exactly_once.spark.sink.placement import Placement
 
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 TIME_ZONE = "spark.sql.session.timeZone"

@@ -18,7 +18,7 @@ from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.schema import spark_schema_of
-from yt_exactly_once.spark.targets import prepare_target
+from yt_exactly_once.spark.sink.targets import prepare_target
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.queues import pull_rows
 

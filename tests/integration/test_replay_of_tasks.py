@@ -19,8 +19,8 @@ from tests.integration.streams import QUICK, finish
 from yt_exactly_once import TransactionalSink
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.errors import ConfigError, NotOneToOneError
-from yt_exactly_once.spark import delivery, tasks
-from yt_exactly_once.spark.row_digest import row_hash
+from yt_exactly_once.spark.sink import delivery, tasks
+from yt_exactly_once.spark.sink.row_digest import row_hash
 
 pytestmark = pytest.mark.further
 

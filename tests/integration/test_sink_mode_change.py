@@ -14,7 +14,7 @@ from tests.protections import switch_off
 from yt_exactly_once import Event, Target, TransactionalSink
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.lineage import require_straight
+from yt_exactly_once.spark.query.lineage import require_straight
 
 ONE, TWO, THREE = "at-least-once", "transactional", "idempotent"
 

@@ -13,7 +13,7 @@ from tests.integration.streams import Heard, finish
 from tests.protections import switch_off
 from yt_exactly_once import Event, TransactionalSink
 from yt_exactly_once.local import LocalCluster
-from yt_exactly_once.spark.sink_options import DYN_BATCH_SIZE_CONF
+from yt_exactly_once.spark.sink.options import DYN_BATCH_SIZE_CONF
 
 pytestmark = pytest.mark.further
 

@@ -11,7 +11,7 @@ from yt_exactly_once import Target
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import TableNotFoundError
 from yt_exactly_once.spark.schema import spark_schema_of
-from yt_exactly_once.spark.targets import are_the_same, prepare_target
+from yt_exactly_once.spark.sink.targets import are_the_same, prepare_target
 from yt_exactly_once.ytsaurus.client import Connection
 
 LIST = {"type_name": "list", "item": {"type_name": "optional", "item": "string"}}

@@ -26,14 +26,14 @@ from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, ClusterConfig
 from yt_exactly_once.errors import FencedError, NotOneToOneError, ProducerDivergedError
 from yt_exactly_once.local import LocalCluster
-from yt_exactly_once.spark import tasks
-from yt_exactly_once.spark.placement import Placement
-from yt_exactly_once.spark.replay import RehearsalTask, require_same_rows
-from yt_exactly_once.spark.row_digest import ROW_HASH_COLUMN
-from yt_exactly_once.spark.sessions import Numbering, session_prefix
-from yt_exactly_once.spark.sink_options import Target
-from yt_exactly_once.spark.targets import PreparedTarget
-from yt_exactly_once.spark.tasks import KEY_HASH_COLUMNS, InsertTask, PushTask, TaskSettings
+from yt_exactly_once.spark.sink import tasks
+from yt_exactly_once.spark.sink.options import Target
+from yt_exactly_once.spark.sink.placement import Placement
+from yt_exactly_once.spark.sink.replay import RehearsalTask, require_same_rows
+from yt_exactly_once.spark.sink.row_digest import ROW_HASH_COLUMN
+from yt_exactly_once.spark.sink.sessions import Numbering, session_prefix
+from yt_exactly_once.spark.sink.targets import PreparedTarget
+from yt_exactly_once.spark.sink.tasks import KEY_HASH_COLUMNS, InsertTask, PushTask, TaskSettings
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import ProducerSession, SessionState, sessions_of
 from yt_exactly_once.ytsaurus.tables import ensure_producer

@@ -46,14 +46,14 @@ from yt_exactly_once.errors import (
     ExactlyOnceError,
     OffsetConflictError,
 )
-from yt_exactly_once.spark import delivery
-from yt_exactly_once.spark.calls import Calls, Place
-from yt_exactly_once.spark.query_run import QueryRun
-from yt_exactly_once.spark.replay import RehearsalTask
-from yt_exactly_once.spark.sink import TransactionalSink
-from yt_exactly_once.spark.sink_options import Target
-from yt_exactly_once.spark.source_offsets import QueueOffset
-from yt_exactly_once.spark.source_reader import QueueStreamReader
+from yt_exactly_once.spark.query.calls import Calls, Place
+from yt_exactly_once.spark.sink import delivery
+from yt_exactly_once.spark.sink.options import Target
+from yt_exactly_once.spark.sink.replay import RehearsalTask
+from yt_exactly_once.spark.sink.run import QueryRun
+from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
+from yt_exactly_once.spark.source.offsets import QueueOffset
+from yt_exactly_once.spark.source.reader import QueueStreamReader
 from yt_exactly_once.ytsaurus.rows import SessionState
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from yt_exactly_once.commit.ledger import CommitLedger, Verdict, judge
 from yt_exactly_once.commit.parts import Part
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.errors import CommitOutcomeUnknownError, FencedError
-from yt_exactly_once.spark import sink
+from yt_exactly_once.spark.sink import transactional_sink as sink
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

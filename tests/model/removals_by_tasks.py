@@ -14,8 +14,8 @@ from tests.model.tasks import Client, rows_in
 from yt_exactly_once.commit.ledger import Verdict
 from yt_exactly_once.commit.parts import whole
 from yt_exactly_once.errors import TransientError
-from yt_exactly_once.spark import delivery, tasks
-from yt_exactly_once.spark.sink import TransactionalSink
+from yt_exactly_once.spark.sink import delivery, tasks
+from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import ProducerSession
 

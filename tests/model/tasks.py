@@ -23,12 +23,12 @@ from tests.model.cluster import UNAVAILABLE, session_key
 from yt_exactly_once.codec.rows import SEQUENCE_NUMBER, WireFormat
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, check_frame
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, ClusterConfig
-from yt_exactly_once.spark import tasks
-from yt_exactly_once.spark.placement import Placement
-from yt_exactly_once.spark.row_digest import ROW_HASH_COLUMN
-from yt_exactly_once.spark.sink_options import Target
-from yt_exactly_once.spark.targets import PreparedTarget
-from yt_exactly_once.spark.tasks import KEY_HASH_COLUMNS
+from yt_exactly_once.spark.sink import tasks
+from yt_exactly_once.spark.sink.options import Target
+from yt_exactly_once.spark.sink.placement import Placement
+from yt_exactly_once.spark.sink.row_digest import ROW_HASH_COLUMN
+from yt_exactly_once.spark.sink.targets import PreparedTarget
+from yt_exactly_once.spark.sink.tasks import KEY_HASH_COLUMNS
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from tests.model.continuations import Script
     from tests.model.scenario import Ranges, Scenario
     from yt_exactly_once.observability import Emitter, Event
-    from yt_exactly_once.spark.replay import RehearsalTask
-    from yt_exactly_once.spark.tasks import InsertTask, PushTask
+    from yt_exactly_once.spark.sink.replay import RehearsalTask
+    from yt_exactly_once.spark.sink.tasks import InsertTask, PushTask
 
 COLUMNS = ("key", "query", "place", "row")
 """Of the target; the first one is the key of a sorted target."""

@@ -11,7 +11,7 @@ import pytest
 from yt_exactly_once.commit.notes import MemoryNotes, Note, NoteKind, missing_batches
 from yt_exactly_once.errors import ConflictError, IncompleteBatchError, RepeatedCallError
 from yt_exactly_once.observability import Event
-from yt_exactly_once.spark.calls import Calls, LedgerRow, Place
+from yt_exactly_once.spark.query.calls import Calls, LedgerRow, Place
 
 ONE, OTHER = (LedgerRow("proxy", "//ledger", target) for target in ("//one", "//other"))
 

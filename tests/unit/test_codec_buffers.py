@@ -69,7 +69,7 @@ COLUMNS = [
 
 PROGRAM = """
 import sys
-import yt_exactly_once.spark.source_reader
+import yt_exactly_once.spark.source.reader
 from yt_exactly_once.codec.rows import WireFormat, decode, encode, encode_empty
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, check_frame
 

@@ -11,7 +11,7 @@ from yt_exactly_once.codec.rows import WireFormat, encode, row_fragments
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.complete import CompleteResult
 from yt_exactly_once.errors import AmbiguousOrderError, EncodingError
-from yt_exactly_once.spark import delivery
+from yt_exactly_once.spark.sink import delivery
 
 LIST = {"type_name": "list", "item": "double"}
 PAIR = {"type_name": "tuple", "elements": [{"type": "int8"}, {"type": LIST}]}

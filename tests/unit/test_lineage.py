@@ -1,6 +1,6 @@
 """What the lineage of a job shows, as Spark 4 writes it."""
 
-from yt_exactly_once.spark.lineage import Lineage
+from yt_exactly_once.spark.query.lineage import Lineage
 
 BATCH = """(2) SQLExecutionRDD[23] at start at NativeMethodAccessorImpl.java:0 []
  |  MapPartitionsRDD[22] at start at NativeMethodAccessorImpl.java:0 []

@@ -8,8 +8,8 @@ import pytest
 
 from yt_exactly_once.commit.batch import PartitionRange, SourceRange
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.checkpoint_files import CheckpointFiles
-from yt_exactly_once.spark.offset_log import (
+from yt_exactly_once.spark.query.checkpoint_files import CheckpointFiles
+from yt_exactly_once.spark.query.offset_log import (
     RunningQuery,
     digest_of_others,
     source_ranges,

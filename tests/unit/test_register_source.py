@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from yt_exactly_once import register_source
-from yt_exactly_once.spark.source import QueueDataSource
+from yt_exactly_once.spark.source.data_source import QueueDataSource
 
 
 def session(**context):

@@ -17,15 +17,15 @@ from yt_exactly_once.codec.schema import (
     check_frame,
 )
 from yt_exactly_once.errors import EncodingError, SchemaMismatchError
-from yt_exactly_once.spark.encode import PARTITION_COLUMN, Kind, RowEncoder
-from yt_exactly_once.spark.placement import (
+from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN, Kind, RowEncoder
+from yt_exactly_once.spark.sink.placement import (
     BY_PARTITION,
     PRESERVE,
     ROUND_ROBIN,
     TABLET_COLUMN,
     Placement,
 )
-from yt_exactly_once.spark.tasks import KEY_HASH_COLUMNS
+from yt_exactly_once.spark.sink.tasks import KEY_HASH_COLUMNS
 
 TABLETS = 3
 REJECTS = Rejects("//rejects", "query", 7)

@@ -8,7 +8,7 @@ from yt_exactly_once.codec.schema import SOURCE_COLUMNS
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.config import WriteMode
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.sessions import begun_sessions
+from yt_exactly_once.spark.sink.sessions import begun_sessions
 from yt_exactly_once.ytsaurus.rows import SessionState
 
 BATCH = MicroBatch("query", 7, "run", (SourceRange("cluster", "//queue", None, ()),))

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from yt_exactly_once.errors import ConfigError, DataLossError
-from yt_exactly_once.spark.source_offsets import QueueOffset, check_reachable, first_positions
-from yt_exactly_once.spark.source_options import StartingPoint
+from yt_exactly_once.spark.source.offsets import QueueOffset, check_reachable, first_positions
+from yt_exactly_once.spark.source.options import StartingPoint
 from yt_exactly_once.ytsaurus.queues import PartitionBounds
 
 QUEUE = "//home/app/queue"

@@ -4,7 +4,7 @@ import pytest
 
 from yt_exactly_once.config import Secret
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.source_options import OPTION_NAMES, SourceOptions, StartingPoint
+from yt_exactly_once.spark.source.options import OPTION_NAMES, SourceOptions, StartingPoint
 from yt_exactly_once.ytsaurus import client as client_module
 
 QUEUE = "//home/app/queue"

@@ -12,7 +12,7 @@ from yt_exactly_once.errors import (
     ConsumerNotRegisteredError,
     TableNotMountedError,
 )
-from yt_exactly_once.spark.source_queue import RemoteQueue
+from yt_exactly_once.spark.source.queue import RemoteQueue
 from yt_exactly_once.ytsaurus import consumers, queues
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.failures import translated

@@ -13,8 +13,8 @@ from yt_exactly_once.errors import (
     RetriesExhaustedError,
 )
 from yt_exactly_once.observability import Event
-from yt_exactly_once.spark import source_range
-from yt_exactly_once.spark.source_range import QueueRange, RangeReader
+from yt_exactly_once.spark.source import range as source_range
+from yt_exactly_once.spark.source.range import QueueRange, RangeReader
 from yt_exactly_once.ytsaurus.queues import PartitionBounds, QueueState
 
 

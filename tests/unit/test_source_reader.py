@@ -13,8 +13,8 @@ from yt_exactly_once.errors import (
     OffsetConflictError,
     SchemaMismatchError,
 )
-from yt_exactly_once.spark.source_options import SourceOptions, StartingPoint
-from yt_exactly_once.spark.source_reader import IDLE_INTERVAL, QueueStreamReader
+from yt_exactly_once.spark.source.options import SourceOptions, StartingPoint
+from yt_exactly_once.spark.source.reader import IDLE_INTERVAL, QueueStreamReader
 from yt_exactly_once.ytsaurus.queues import PartitionBounds, QueueState
 from yt_exactly_once.ytsaurus.tables import TableInfo
 

@@ -10,8 +10,8 @@ from yt import yson
 
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.source_options import SourceOptions, StartingPoint
-from yt_exactly_once.spark.source_rows import RowFormat
+from yt_exactly_once.spark.source.options import SourceOptions, StartingPoint
+from yt_exactly_once.spark.source.rows import RowFormat
 
 TABLET, ROW = "__spyt_streaming_src_tablet_index", "__spyt_streaming_src_row_index"
 QUEUE, STAMP = "__spyt_streaming_src_queue_path", "__spyt_streaming_src_timestamp"

@@ -22,25 +22,25 @@ from yt_exactly_once.config import (
 from yt_exactly_once.errors import TransientError
 from yt_exactly_once.observability import Clock, Event, GuardedListener, emitter, reported
 from yt_exactly_once.retrying import run_attempts
-from yt_exactly_once.spark.calls import PROCESS_CALLS
-from yt_exactly_once.spark.checkpoint_files import CheckpointFiles
-from yt_exactly_once.spark.delivery import (
+from yt_exactly_once.spark.query.calls import PROCESS_CALLS
+from yt_exactly_once.spark.query.checkpoint_files import CheckpointFiles
+from yt_exactly_once.spark.query.offset_log import RunningQuery
+from yt_exactly_once.spark.sink.delivery import (
     deliver,
     require_splitting,
 )
-from yt_exactly_once.spark.history import compare_history, require_waiting
-from yt_exactly_once.spark.offset_log import RunningQuery
-from yt_exactly_once.spark.placement import BY_PARTITION
-from yt_exactly_once.spark.preparation import prepare
-from yt_exactly_once.spark.query_run import QueryRun
-from yt_exactly_once.spark.sessions import begun_sessions
-from yt_exactly_once.spark.sink_options import (
+from yt_exactly_once.spark.sink.history import compare_history, require_waiting
+from yt_exactly_once.spark.sink.options import (
     ADD,
     AUTO_WIRE,
     SinkOptions,
     as_targets,
 )
-from yt_exactly_once.spark.targets import are_the_same
+from yt_exactly_once.spark.sink.placement import BY_PARTITION
+from yt_exactly_once.spark.sink.preparation import prepare
+from yt_exactly_once.spark.sink.run import QueryRun
+from yt_exactly_once.spark.sink.sessions import begun_sessions
+from yt_exactly_once.spark.sink.targets import are_the_same
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import sessions_of
 from yt_exactly_once.ytsaurus.tables import table_identity
@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     from yt_exactly_once.commit.ledger import LedgerEntry
     from yt_exactly_once.commit.parts import TargetRows
     from yt_exactly_once.observability import Emitter, Listener
-    from yt_exactly_once.spark.calls import Call, Place
-    from yt_exactly_once.spark.offset_log import OffsetLog
-    from yt_exactly_once.spark.sink_options import Target
-    from yt_exactly_once.spark.targets import PreparedTarget
+    from yt_exactly_once.spark.query.calls import Call, Place
+    from yt_exactly_once.spark.query.offset_log import OffsetLog
+    from yt_exactly_once.spark.sink.options import Target
+    from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.rows import SessionState
 
 

@@ -15,9 +15,9 @@ from urllib.request import url2pathname
 
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.calls import Place
-from yt_exactly_once.spark.checkpoint_notes import FolderNotes
-from yt_exactly_once.spark.offset_log import digest_of_others, may_have_read, source_ranges
+from yt_exactly_once.spark.query.calls import Place
+from yt_exactly_once.spark.query.checkpoint_notes import FolderNotes
+from yt_exactly_once.spark.query.offset_log import digest_of_others, may_have_read, source_ranges
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

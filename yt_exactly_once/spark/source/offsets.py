@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from yt_exactly_once.errors import ConfigError, DataLossError
-from yt_exactly_once.spark.source_options import StartingPoint
+from yt_exactly_once.spark.source.options import StartingPoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

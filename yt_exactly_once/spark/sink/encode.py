@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from yt_exactly_once.codec.schema import WritePlan
-    from yt_exactly_once.spark.placement import Placement
+    from yt_exactly_once.spark.sink.placement import Placement
 
     Part = tuple[int | pa.IntegerArray | None, pa.RecordBatch]
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.calls import Place
-from yt_exactly_once.spark.checkpoint_notes import HadoopNotes
+from yt_exactly_once.spark.query.calls import Place
+from yt_exactly_once.spark.query.checkpoint_notes import HadoopNotes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.commit.notes import Notes
     from yt_exactly_once.errors import ExactlyOnceError
-    from yt_exactly_once.spark.checkpoint_files import CheckpointFiles
+    from yt_exactly_once.spark.query.checkpoint_files import CheckpointFiles
 
 QUERY_ID_PROPERTY = "sql.streaming.queryId"
 """Local property Spark sets on the thread that runs a micro-batch (`StreamExecution.scala`)."""

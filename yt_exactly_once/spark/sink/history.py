@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.commit.ledger import CommitLedger, LedgerEntry
-    from yt_exactly_once.spark.calls import Call, Place
-    from yt_exactly_once.spark.offset_log import OffsetLog
-    from yt_exactly_once.spark.sink_options import SinkOptions
+    from yt_exactly_once.spark.query.calls import Call, Place
+    from yt_exactly_once.spark.query.offset_log import OffsetLog
+    from yt_exactly_once.spark.sink.options import SinkOptions
 
 
 def compare_history(

@@ -21,9 +21,9 @@ from yt_exactly_once.codec.schema import SOURCE_ROW_COLUMN, SOURCE_TABLET_COLUMN
 from yt_exactly_once.errors import FencedError, NotOneToOneError, ProducerFencedError
 from yt_exactly_once.observability import Event, emitter
 from yt_exactly_once.retrying import run_attempts
-from yt_exactly_once.spark.encode import chunks
-from yt_exactly_once.spark.row_digest import added, spelled
-from yt_exactly_once.spark.sessions import REPEAT, other_rows, position_session, session_prefix
+from yt_exactly_once.spark.sink.encode import chunks
+from yt_exactly_once.spark.sink.row_digest import added, spelled
+from yt_exactly_once.spark.sink.sessions import REPEAT, other_rows, position_session, session_prefix
 from yt_exactly_once.ytsaurus.rows import ProducerSession, insert_payload
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.config import RetryPolicy
-    from yt_exactly_once.spark.sessions import NumberedRows, Numbering
-    from yt_exactly_once.spark.targets import PreparedTarget
+    from yt_exactly_once.spark.sink.sessions import NumberedRows, Numbering
+    from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.client import Connection
     from yt_exactly_once.ytsaurus.rows import SessionState
 

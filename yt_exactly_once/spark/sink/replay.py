@@ -13,15 +13,15 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructType
 
-from yt_exactly_once.spark.row_digest import added, spelled
-from yt_exactly_once.spark.sessions import other_rows
-from yt_exactly_once.spark.tasks import partition_id
+from yt_exactly_once.spark.sink.row_digest import added, spelled
+from yt_exactly_once.spark.sink.sessions import other_rows
+from yt_exactly_once.spark.sink.tasks import partition_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from yt_exactly_once.spark.sessions import Numbering
-    from yt_exactly_once.spark.tasks import TaskSettings
+    from yt_exactly_once.spark.sink.sessions import Numbering
+    from yt_exactly_once.spark.sink.tasks import TaskSettings
     from yt_exactly_once.ytsaurus.rows import SessionState
 
 REHEARSAL_SCHEMA = (

@@ -20,7 +20,7 @@ from yt_exactly_once.codec.schema import (
 )
 from yt_exactly_once.config import WriteMode
 from yt_exactly_once.errors import ConfigError, NotOneToOneError
-from yt_exactly_once.spark.row_digest import ROW_HASH_COLUMN, mixed
+from yt_exactly_once.spark.sink.row_digest import ROW_HASH_COLUMN, mixed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.spark.sink_options import SinkOptions
-    from yt_exactly_once.spark.targets import PreparedTarget
+    from yt_exactly_once.spark.sink.options import SinkOptions
+    from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.rows import SessionState
 
 _BY_SOURCE, _BY_POSITION = "source", "partition"

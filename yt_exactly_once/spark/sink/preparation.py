@@ -9,8 +9,8 @@ from yt_exactly_once.commit.ledger import LEDGER_SCHEMA
 from yt_exactly_once.config import WriteMode
 from yt_exactly_once.errors import ConfigError, LedgerError
 from yt_exactly_once.observability import Event
-from yt_exactly_once.spark.delivery import require_output_mode, require_stateless
-from yt_exactly_once.spark.targets import prepare_target
+from yt_exactly_once.spark.sink.delivery import require_output_mode, require_stateless
+from yt_exactly_once.spark.sink.targets import prepare_target
 from yt_exactly_once.ytsaurus.consumers import require_registration
 from yt_exactly_once.ytsaurus.tables import (
     describe_table,
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.observability import Emitter
-    from yt_exactly_once.spark.sink_options import SinkOptions
-    from yt_exactly_once.spark.targets import PreparedTarget
+    from yt_exactly_once.spark.sink.options import SinkOptions
+    from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.client import Connection
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NoReturn
 from pyspark.sql.datasource import DataSource
 
 from yt_exactly_once.errors import ConfigError, SchemaMismatchError
-from yt_exactly_once.spark.source_options import SourceOptions
-from yt_exactly_once.spark.source_queue import RemoteQueue
-from yt_exactly_once.spark.source_reader import QueueStreamReader
-from yt_exactly_once.spark.source_rows import RowFormat
+from yt_exactly_once.spark.source.options import SourceOptions
+from yt_exactly_once.spark.source.queue import RemoteQueue
+from yt_exactly_once.spark.source.reader import QueueStreamReader
+from yt_exactly_once.spark.source.rows import RowFormat
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import ClusterUnavailableError, DataLossError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
-from yt_exactly_once.spark.source_offsets import BEGIN_AGAIN, trimmed_rows
+from yt_exactly_once.spark.source.offsets import BEGIN_AGAIN, trimmed_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
     from yt_exactly_once.observability import Emitter
-    from yt_exactly_once.spark.source_queue import RemoteQueue
+    from yt_exactly_once.spark.source.queue import RemoteQueue
 
 ROWS_PER_PULL = 10_000
 BYTES_PER_PULL = 16 * 2**20

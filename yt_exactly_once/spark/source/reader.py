@@ -29,25 +29,25 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.observability import Event, emitter
 from yt_exactly_once.retrying import run_attempts
-from yt_exactly_once.spark.source_limits import end_within
-from yt_exactly_once.spark.source_offsets import (
+from yt_exactly_once.spark.source.limits import end_within
+from yt_exactly_once.spark.source.offsets import (
     BEGIN_AGAIN,
     QueueOffset,
     check_reachable,
     created_anew,
     first_positions,
 )
-from yt_exactly_once.spark.source_options import StartingPoint
-from yt_exactly_once.spark.source_range import BYTES_PER_PULL, PATIENCE, QueueRange, RangeReader
+from yt_exactly_once.spark.source.options import StartingPoint
+from yt_exactly_once.spark.source.range import BYTES_PER_PULL, PATIENCE, QueueRange, RangeReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from pyarrow import RecordBatch
 
-    from yt_exactly_once.spark.source_options import SourceOptions
-    from yt_exactly_once.spark.source_queue import RemoteQueue
-    from yt_exactly_once.spark.source_rows import RowFormat
+    from yt_exactly_once.spark.source.options import SourceOptions
+    from yt_exactly_once.spark.source.queue import RemoteQueue
+    from yt_exactly_once.spark.source.rows import RowFormat
     from yt_exactly_once.ytsaurus.queues import PartitionBounds
     from yt_exactly_once.ytsaurus.tables import TableInfo
 

@@ -17,8 +17,8 @@ from yt_exactly_once.config import (
     check_transaction_timeout,
 )
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.calls import LedgerRow
-from yt_exactly_once.spark.placement import BY_PARTITION, PLACEMENTS
+from yt_exactly_once.spark.query.calls import LedgerRow
+from yt_exactly_once.spark.sink.placement import BY_PARTITION, PLACEMENTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

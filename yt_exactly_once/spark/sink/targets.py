@@ -23,9 +23,9 @@ from yt_exactly_once.errors import (
     RequestRefusedError,
     SchemaMismatchError,
 )
-from yt_exactly_once.spark.encode import RowEncoder
-from yt_exactly_once.spark.placement import Placement
 from yt_exactly_once.spark.schema import arrow_of_spark
+from yt_exactly_once.spark.sink.encode import RowEncoder
+from yt_exactly_once.spark.sink.placement import Placement
 from yt_exactly_once.ytsaurus.tables import describe_table, table_identity
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.codec.rejects import Rejects
     from yt_exactly_once.codec.schema import WritePlan
-    from yt_exactly_once.spark.sink_options import Target
+    from yt_exactly_once.spark.sink.options import Target
     from yt_exactly_once.ytsaurus.client import Connection
 
 _PROBE_TIMEOUT = timedelta(seconds=10)

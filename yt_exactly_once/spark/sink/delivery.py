@@ -21,14 +21,14 @@ from yt_exactly_once.codec.schema import SOURCE_COLUMNS
 from yt_exactly_once.commit.parts import Payload, TargetRows
 from yt_exactly_once.config import WriteMode
 from yt_exactly_once.errors import AmbiguousOrderError, ConfigError
-from yt_exactly_once.spark.encode import Kind, encode_frame, plain_columns
-from yt_exactly_once.spark.lineage import require_straight
-from yt_exactly_once.spark.placement import TABLET_COLUMN
-from yt_exactly_once.spark.replay import REHEARSAL_SCHEMA, RehearsalTask, require_same_rows
-from yt_exactly_once.spark.row_digest import ROW_HASH_COLUMN, row_hash, seed_of
+from yt_exactly_once.spark.query.lineage import require_straight
 from yt_exactly_once.spark.schema import named_column
-from yt_exactly_once.spark.sessions import Numbering, is_numbered_by_source
-from yt_exactly_once.spark.tasks import (
+from yt_exactly_once.spark.sink.encode import Kind, encode_frame, plain_columns
+from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
+from yt_exactly_once.spark.sink.replay import REHEARSAL_SCHEMA, RehearsalTask, require_same_rows
+from yt_exactly_once.spark.sink.row_digest import ROW_HASH_COLUMN, row_hash, seed_of
+from yt_exactly_once.spark.sink.sessions import Numbering, is_numbered_by_source
+from yt_exactly_once.spark.sink.tasks import (
     KEY_HASH_COLUMNS,
     REPORT_SCHEMA,
     InsertTask,
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.config import RetryPolicy
-    from yt_exactly_once.spark.sink_options import SinkOptions, Target
-    from yt_exactly_once.spark.targets import PreparedTarget
+    from yt_exactly_once.spark.sink.options import SinkOptions, Target
+    from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.client import Connection
     from yt_exactly_once.ytsaurus.rows import SessionState
 

@@ -1,0 +1,1 @@
+"""`spark.readStream.format("yt")`: YTsaurus queues as a streaming source."""
