@@ -42,8 +42,8 @@ from yt_exactly_once.codec.types import (
 from yt_exactly_once.commit.crash_points import CrashPoint
 from yt_exactly_once.config import RetryPolicy, WriteMode
 from yt_exactly_once.local import commands as _commands  # noqa: F401 - fills the registry
+from yt_exactly_once.local.commands.registry import REGISTRY
 from yt_exactly_once.local.features import FEATURES
-from yt_exactly_once.local.registry import REGISTRY
 from yt_exactly_once.local.rpc.methods import METHODS
 from yt_exactly_once.spark.schema import arrow_of_spark, spark_schema_of
 from yt_exactly_once.ytsaurus.failures import FAILURES, Failure

@@ -9,14 +9,14 @@ import pytest
 
 from yt_exactly_once.local import ql
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.tablets import keys, values
-from yt_exactly_once.local.tablets.layout import TableLayout, quote
-from yt_exactly_once.local.tablets.schema import parse_schema
+from yt_exactly_once.local.tables import keys, values
+from yt_exactly_once.local.tables.layout import TableLayout, quote
+from yt_exactly_once.local.tables.schema import parse_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from yt_exactly_once.local.tablets.schema import TableSchema
+    from yt_exactly_once.local.tables.schema import TableSchema
 
 TIMESTAMP = 100
 

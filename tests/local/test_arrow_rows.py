@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from yt import yson
 
-from yt_exactly_once.local import arrow_rows
 from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.formats import arrow_rows
 
 MOMENT = dt.datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=dt.UTC)
 SECONDS = int(MOMENT.timestamp())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from yt_exactly_once.local import commands  # noqa: F401 - fills the registry
-from yt_exactly_once.local.registry import REGISTRY
+from yt_exactly_once.local.commands.registry import REGISTRY
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from yt_exactly_once.local import json_format
 from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.formats import json_format
 
 AS_TEXT = {"encode_utf8": False}
 HALF = r"\ud800"

@@ -9,7 +9,7 @@ import pytest
 from yt.yson import YsonUint64
 
 from tests.local.ql_tables import Tables, columns, key_columns
-from yt_exactly_once.local.tablets.layout import quote
+from yt_exactly_once.local.tables.layout import quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,8 @@ import pytest
 
 from tests.local.ql_tables import Tables, columns, key_columns
 from yt_exactly_once.local.errors import Code
-from yt_exactly_once.local.tablets.keys import decode_first, encode_prefix
-from yt_exactly_once.local.tablets.schema import parse_schema
+from yt_exactly_once.local.tables.keys import decode_first, encode_prefix
+from yt_exactly_once.local.tables.schema import parse_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

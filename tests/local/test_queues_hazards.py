@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from yt_exactly_once.local import commands
+from yt_exactly_once.local.commands.registry import REGISTRY, Context, Rows
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.proxy import Proxy, Settings
-from yt_exactly_once.local.registry import REGISTRY, Context, Rows
-from yt_exactly_once.local.tablets import appends, flushing, queues
+from yt_exactly_once.local.queues import consumers
+from yt_exactly_once.local.tablets import appends, flushing
 
 QUEUE, CONSUMER, PRODUCER = "//tmp/q", "//tmp/c", "//tmp/p"
 
@@ -117,7 +118,7 @@ def test_registration_lag_lets_a_fresh_registration_be_denied(start, monkeypatch
         run("pull_queue_consumer", **pull)
     assert caught.value.code == 901
     later = time.time() + 31
-    monkeypatch.setattr(queues.time, "time", lambda: later)
+    monkeypatch.setattr(consumers.time, "time", lambda: later)
     assert len(run("pull_queue_consumer", **pull)) == 1
 
 
@@ -207,10 +208,10 @@ def test_trim_follows_the_slowest_vital_consumer(start):
     run.register("//tmp/second")
     run.register("//tmp/bystander", vital=False)
     run.advance(6)
-    assert queues.trim_all(run.proxy) == [{"queue": QUEUE, "trimmed": {}}]
+    assert consumers.trim_all(run.proxy) == [{"queue": QUEUE, "trimmed": {}}]
     run.advance(3, "//tmp/second")
     run.advance(4, tablet=1)
-    assert queues.trim_all(run.proxy) == [{"queue": QUEUE, "trimmed": {"0": 3}}]
+    assert consumers.trim_all(run.proxy) == [{"queue": QUEUE, "trimmed": {"0": 3}}]
     assert run.pull() == [3, 4, 5, 6, 7, 8, 9]
     assert run.pull(tablet=1) == [0, 1, 2, 3]
 
@@ -221,14 +222,14 @@ def test_trim_needs_consent_and_a_vital_consumer(start):
     run.append(3)
     run.register(vital=False)
     run.advance(3)
-    queues.trim_all(run.proxy)
+    consumers.trim_all(run.proxy)
     assert run.pull() == [0, 1, 2]
     run("register_queue_consumer", queue_path=QUEUE, consumer_path=CONSUMER, vital=True)
     set_config(run, {"enable": False})
-    queues.trim_all(run.proxy)
+    consumers.trim_all(run.proxy)
     assert run.pull() == [0, 1, 2]
     set_config(run, {"enable": True})
-    queues.trim_all(run.proxy)
+    consumers.trim_all(run.proxy)
     assert run.pull() == []
 
 
@@ -249,10 +250,10 @@ def test_trim_keeps_what_is_to_be_retained(start):
     run.register()
     run.advance(10)
     set_config(run, {"enable": True, "retained_rows": 4})
-    queues.trim_all(run.proxy)
+    consumers.trim_all(run.proxy)
     assert run.pull() == [6, 7, 8, 9]
     set_config(run, {"enable": True, "retained_lifetime_duration": 3_600_000})
-    queues.trim_all(run.proxy)
+    consumers.trim_all(run.proxy)
     assert run.pull() == [6, 7, 8, 9]
 
 
@@ -266,7 +267,7 @@ def test_vital_consumer_of_some_partitions_holds_the_others_back(start):
     for consumer in (CONSUMER, "//tmp/second"):
         run.advance(2, consumer, tablet=1)
     run.advance(2)
-    assert queues.trim_all(run.proxy) == [{"queue": QUEUE, "trimmed": {"1": 2}}]
+    assert consumers.trim_all(run.proxy) == [{"queue": QUEUE, "trimmed": {"1": 2}}]
     assert run.pull() == [0, 1]
 
 
@@ -280,10 +281,10 @@ def test_unmounted_vital_consumer_holds_everything(start, partitions):
     for consumer in (CONSUMER, "//tmp/second"):
         run.advance(2, consumer)
     run("unmount_table", path="//tmp/second")
-    assert queues.trim_all(run.proxy) == [{"queue": QUEUE, "trimmed": {}}]
+    assert consumers.trim_all(run.proxy) == [{"queue": QUEUE, "trimmed": {}}]
     assert run.pull() == [0, 1]
     run("mount_table", path="//tmp/second", freeze=True)
-    assert queues.trim_all(run.proxy) == [{"queue": QUEUE, "trimmed": {"0": 2}}]
+    assert consumers.trim_all(run.proxy) == [{"queue": QUEUE, "trimmed": {"0": 2}}]
     assert run.pull() == []
 
 
@@ -295,7 +296,7 @@ def test_vital_consumer_that_is_gone_holds_everything(start):
     run.register("//tmp/second")
     run.advance(2)
     run("remove", path="//tmp/second")
-    queues.trim_all(run.proxy)
+    consumers.trim_all(run.proxy)
     assert run.pull() == [0, 1]
 
 
@@ -308,7 +309,7 @@ def test_registration_of_a_removed_queue_does_not_stop_the_others(start):
     run("create", type="table", path="//tmp/gone")
     run("register_queue_consumer", queue_path="//tmp/gone", consumer_path=CONSUMER, vital=True)
     run("remove", path="//tmp/gone")
-    gone, trimmed = queues.trim_all(run.proxy)
+    gone, trimmed = consumers.trim_all(run.proxy)
     assert gone["queue"] == "//tmp/gone"
     assert gone["error"]["inner_errors"][0]["code"] == 500
     assert trimmed == {"queue": QUEUE, "trimmed": {"0": 1}}

@@ -12,8 +12,8 @@ from yt.yson import YsonUint64
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.rpc import rowset_writer, rowsets
-from yt_exactly_once.local.tablets.schema import Column
-from yt_exactly_once.local.tablets.types import type_v3_from_v1
+from yt_exactly_once.local.tables.schema import Column
+from yt_exactly_once.local.tables.types import type_v3_from_v1
 
 STRUCT = {"type_name": "struct", "members": [{"name": "a", "type": "int64"}]}
 VALUES = {

@@ -9,8 +9,8 @@ import pytest
 
 from tests.rpc_client import RawRpc, RpcError, message, request_parts
 from yt_exactly_once.local.rpc import rowset_writer, rowsets
-from yt_exactly_once.local.tablets.schema import Column
-from yt_exactly_once.local.tablets.types import type_v3_from_v1
+from yt_exactly_once.local.tables.schema import Column
+from yt_exactly_once.local.tables.types import type_v3_from_v1
 
 KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
 COLUMNS = [

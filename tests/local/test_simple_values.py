@@ -12,8 +12,8 @@ from yt import yson
 from yt.wrapper import JsonFormat, YtResponseError
 
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.tablets.columns import encode_column
-from yt_exactly_once.local.tablets.schema import parse_schema
+from yt_exactly_once.local.tables.columns import encode_column
+from yt_exactly_once.local.tables.schema import parse_schema
 
 DAY = 86_400
 US = 1_000_000

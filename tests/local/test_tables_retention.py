@@ -9,9 +9,9 @@ import pytest
 from yt.yson import to_yson_type
 
 from yt_exactly_once.local import commands, store
+from yt_exactly_once.local.commands.registry import REGISTRY, Context, Rows
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.proxy import Proxy
-from yt_exactly_once.local.registry import REGISTRY, Context, Rows
 from yt_exactly_once.local.tablets.retention import KEPT_SECONDS
 
 TABLE = "//tmp/t"

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from yt import yson
 
 from yt_exactly_once.local import commands
+from yt_exactly_once.local.commands.registry import REGISTRY
+from yt_exactly_once.local.http.wire import Application
 from yt_exactly_once.local.proxy import Proxy
-from yt_exactly_once.local.registry import REGISTRY
-from yt_exactly_once.local.wire import Application
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "150"))
 ANSWER_SECONDS = 60

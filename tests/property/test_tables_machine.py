@@ -27,9 +27,9 @@ from hypothesis.stateful import (
 )
 
 from yt_exactly_once.local import commands
+from yt_exactly_once.local.commands.registry import REGISTRY, Context, Rows
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.proxy import Proxy
-from yt_exactly_once.local.registry import REGISTRY, Context, Rows
 from yt_exactly_once.local.tablets.transactions import TransactionPool
 
 if TYPE_CHECKING:

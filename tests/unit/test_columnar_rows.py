@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from yt import yson
 
-from yt_exactly_once.local import json_format, row_formats
-from yt_exactly_once.local.columnar import ColumnarRows, any_has
-from yt_exactly_once.local.formats import Format
+from yt_exactly_once.local.formats import json_format, row_formats
+from yt_exactly_once.local.formats.structured import Format
+from yt_exactly_once.local.tables.columnar import ColumnarRows, any_has
 
 YSON = Format("yson", {"format": "binary"})
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.registry import REGISTRY, Command
+from yt_exactly_once.local.commands.registry import REGISTRY, Command
 
 if TYPE_CHECKING:
-    from yt_exactly_once.local.registry import Context
+    from yt_exactly_once.local.commands.registry import Context
 
 _RENAMED = {
     "start_transaction": "start_tx",

@@ -22,12 +22,12 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from yt_exactly_once.local import messages
 from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.http import messages
+from yt_exactly_once.local.http.wire import Application
 from yt_exactly_once.local.proxy import Proxy, Settings
-from yt_exactly_once.local.queue_agent import QueueAgent
+from yt_exactly_once.local.queues.agent import QueueAgent
 from yt_exactly_once.local.rpc.front import Front
-from yt_exactly_once.local.wire import Application
 
 _BACKLOG = 512
 _GRACE_SECONDS = 5

@@ -9,7 +9,9 @@ from yt import yson
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands import master_transactions
+from yt_exactly_once.local.commands.mutations import run_once
 from yt_exactly_once.local.commands.objects import create_object
+from yt_exactly_once.local.commands.registry import Context, command
 from yt_exactly_once.local.cypress import (
     attributes,
     copying,
@@ -23,9 +25,7 @@ from yt_exactly_once.local.cypress import (
 )
 from yt_exactly_once.local.cypress.ids import is_id, type_number
 from yt_exactly_once.local.cypress.master_transactions import MASTER_TYPES
-from yt_exactly_once.local.cypress.mutations import run_once
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.registry import Context, command
 
 if TYPE_CHECKING:
     import sqlite3

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local import arguments, streams
+from yt_exactly_once.local import arguments
+from yt_exactly_once.local.commands import streams
 from yt_exactly_once.local.commands.cypress import path_of, view_of
+from yt_exactly_once.local.commands.registry import Context, command
 from yt_exactly_once.local.cypress import chunks, clock, locks, master_transactions, tree
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.registry import Context, command
 
 if TYPE_CHECKING:
     import sqlite3

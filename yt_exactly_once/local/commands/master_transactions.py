@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 from yt import yson
 
 from yt_exactly_once.local import arguments
+from yt_exactly_once.local.commands.mutations import run_once
 from yt_exactly_once.local.cypress import master_transactions, prerequisites
 from yt_exactly_once.local.cypress.ids import CELL_TAG
-from yt_exactly_once.local.cypress.mutations import run_once
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.store import next_timestamp
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from yt_exactly_once.local.registry import Context
+    from yt_exactly_once.local.commands.registry import Context
 
 
 def start(context: Context) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from yt_exactly_once.local.errors import YtError
 if TYPE_CHECKING:
     import sqlite3
 
-    from yt_exactly_once.local.registry import Context
+    from yt_exactly_once.local.commands.registry import Context
 
 _FOLDERS = {
     "user": "users",

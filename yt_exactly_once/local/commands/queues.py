@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 from yt.yson import YsonUnicode
 
 from yt_exactly_once.local import arguments
+from yt_exactly_once.local.commands.registry import Rows, command
 from yt_exactly_once.local.commands.sessions import (
     conversions_of,
     table_of,
     transaction_of,
 )
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.registry import Rows, command
-from yt_exactly_once.local.tablets import producers, queues, reads, registrations, validation
+from yt_exactly_once.local.queues import consumers, producers, registrations
+from yt_exactly_once.local.tablets import reads, validation
 from yt_exactly_once.local.tablets.access import locate, open_table
 from yt_exactly_once.local.tablets.appends import apply_due
 
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
-    from yt_exactly_once.local.registry import Context
-    from yt_exactly_once.local.tablets.layout import TableLayout
-    from yt_exactly_once.local.tablets.registrations import Place
+    from yt_exactly_once.local.commands.registry import Context
+    from yt_exactly_once.local.queues.registrations import Place
+    from yt_exactly_once.local.tables.layout import TableLayout
 
 DEFAULT_MAX_ROW_COUNT = 1000
 DEFAULT_MAX_DATA_WEIGHT = 16 << 20
@@ -81,7 +82,7 @@ def list_queue_consumer_registrations(context: Context) -> list[dict[str, Any]]:
             "partitions": None if item.partitions is None else list(item.partitions),
         }
         for item in found
-        if queues.is_known(item, lag)
+        if consumers.is_known(item, lag)
     ]
 
 
@@ -106,7 +107,7 @@ def pull_queue_consumer(context: Context) -> Rows:
         partition = _partition(context, connection)
         queue = _open(context, connection, "queue_path")
         if offset is None:
-            offset, _ = queues.read_offset(connection, partition)
+            offset, _ = consumers.read_offset(connection, partition)
         return _pull(context, connection, queue, offset)
 
 
@@ -126,9 +127,9 @@ def advance_queue_consumer(context: Context) -> dict[str, Any]:
         queue = None if client_side else _resolved_queue(context, connection)
         partition = _partition(context, connection)
         if queue is not None:
-            meta = queues.consumer_meta(connection, queue, partition.index, new_offset)
+            meta = consumers.consumer_meta(connection, queue, partition.index, new_offset)
     with transaction_of(context) as transaction:
-        queues.advance(transaction, partition, old_offset, new_offset, meta)
+        consumers.advance(transaction, partition, old_offset, new_offset, meta)
     return {}
 
 
@@ -207,16 +208,16 @@ def _open(context: Context, connection: sqlite3.Connection, parameter: str) -> T
     return open_table(context.proxy.cypress, connection, path, parameter)
 
 
-def _partition(context: Context, connection: sqlite3.Connection) -> queues.Partition:
+def _partition(context: Context, connection: sqlite3.Connection) -> consumers.Partition:
     index = arguments.integer(context.parameters, "partition_index")
     queue, named = _places(context, connection)
     consumer = _open(context, connection, "consumer_path")
-    return queues.partition_of(consumer, named.consumer_name, queue, index)
+    return consumers.partition_of(consumer, named.consumer_name, queue, index)
 
 
 def _check_registered(context: Context, connection: sqlite3.Connection) -> None:
     lag = _registration_lag(context)
-    queues.find_registration(connection, *_places(context, connection, must_exist=True), lag)
+    consumers.find_registration(connection, *_places(context, connection, must_exist=True), lag)
 
 
 def _registration_lag(context: Context) -> float:
@@ -228,7 +229,7 @@ def _pull(
     context: Context, connection: sqlite3.Connection, queue: TableLayout, offset: int
 ) -> Rows:
     parameters = context.parameters
-    rows = queues.pull(
+    rows = consumers.pull(
         connection,
         queue,
         arguments.integer(parameters, "partition_index"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local import arguments
+from yt_exactly_once.local.commands.registry import Rows, command
 from yt_exactly_once.local.commands.sessions import (
     conversions_of,
     read_moments,
@@ -15,16 +16,15 @@ from yt_exactly_once.local.commands.sessions import (
 )
 from yt_exactly_once.local.cypress import ypath
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.registry import Rows, command
 from yt_exactly_once.local.tablets import modifications, reads, validation
 from yt_exactly_once.local.tablets.access import check_readable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.registry import Context
-    from yt_exactly_once.local.tablets.layout import TableLayout
-    from yt_exactly_once.local.tablets.schema import Column
+    from yt_exactly_once.local.commands.registry import Context
+    from yt_exactly_once.local.tables.layout import TableLayout
+    from yt_exactly_once.local.tables.schema import Column
 
 
 @command("insert_rows", input_type="tabular", volatile=True, heavy=True)

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.local import arguments, ql
+from yt_exactly_once.local.commands.registry import Rows, command
 from yt_exactly_once.local.commands.sessions import (
     read_moments,
     reading,
@@ -13,7 +14,6 @@ from yt_exactly_once.local.commands.sessions import (
 )
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.coverage import tablets_in
-from yt_exactly_once.local.registry import Rows, command
 from yt_exactly_once.local.tablets import reads
 from yt_exactly_once.local.tablets.access import check_readable, open_table
 from yt_exactly_once.local.tablets.appends import apply_due
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Sequence
 
+    from yt_exactly_once.local.commands.registry import Context
     from yt_exactly_once.local.ql.ranges import KeyRange
-    from yt_exactly_once.local.registry import Context
-    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tables.layout import TableLayout
 
 
 class _ReadsOrderedTable(Exception):  # noqa: N818 - a signal, not a failure

@@ -6,12 +6,13 @@ from typing import Any
 
 from yt import yson
 
-from yt_exactly_once.local import arguments, dispatch
+from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands.cypress import path_of, view_of
+from yt_exactly_once.local.commands.registry import Context, command
 from yt_exactly_once.local.commands.version import VERSION
 from yt_exactly_once.local.cypress import tree
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.registry import Context, command
+from yt_exactly_once.local.http import dispatch
 from yt_exactly_once.local.store import next_timestamp
 
 _DEFAULT_CONCURRENCY = 50

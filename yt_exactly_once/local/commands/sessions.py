@@ -5,17 +5,18 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local import arguments, formats
+from yt_exactly_once.local import arguments
 from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.formats import structured
+from yt_exactly_once.local.tables.columns import Conversions
 from yt_exactly_once.local.tablets.access import open_table
-from yt_exactly_once.local.tablets.columns import Conversions
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
-    from yt_exactly_once.local.registry import Context
-    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.commands.registry import Context
+    from yt_exactly_once.local.tables.layout import TableLayout
     from yt_exactly_once.local.tablets.transactions import TabletTransaction
 
 _MIN_TIMESTAMP = 1
@@ -129,7 +130,7 @@ def conversions_of(context: Context, *, null_to_entity: bool = False) -> Convers
         null_to_entity: the command's default of that switch.
     """
     given = context.parameters.get("input_format")
-    attributes = {} if given is None else formats.parse_format(given).attributes
+    attributes = {} if given is None else structured.parse_format(given).attributes
     return Conversions.of_format(
         {"enable_null_to_yson_entity_conversion": null_to_entity, **attributes}
     )

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from yt import yson
 
-from yt_exactly_once.local import arguments, static_rows, streams, uploads
+from yt_exactly_once.local import arguments
+from yt_exactly_once.local.commands import streams
 from yt_exactly_once.local.commands.cypress import path_of, view_of
+from yt_exactly_once.local.commands.mutations import run_once
+from yt_exactly_once.local.commands.registry import Context, Rows, command
 from yt_exactly_once.local.commands.sessions import check_moments
 from yt_exactly_once.local.cypress import (
     chunks,
@@ -21,11 +24,12 @@ from yt_exactly_once.local.cypress import (
     tree,
     ypath,
 )
-from yt_exactly_once.local.cypress.mutations import run_once
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.registry import Context, Rows, command
-from yt_exactly_once.local.tablets import reads, values
-from yt_exactly_once.local.tablets.layout import load_layout
+from yt_exactly_once.local.static import rows as static_rows
+from yt_exactly_once.local.static import uploads
+from yt_exactly_once.local.tables import values
+from yt_exactly_once.local.tables.layout import load_layout
+from yt_exactly_once.local.tablets import reads
 
 if TYPE_CHECKING:
     import sqlite3
@@ -34,9 +38,9 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.cypress.tree import Node
     from yt_exactly_once.local.cypress.view import View
     from yt_exactly_once.local.cypress.ypath import YPath
-    from yt_exactly_once.local.static_rows import Range, Row
-    from yt_exactly_once.local.tablets.layout import TableLayout
-    from yt_exactly_once.local.tablets.schema import TableSchema
+    from yt_exactly_once.local.static.rows import Range, Row
+    from yt_exactly_once.local.tables.layout import TableLayout
+    from yt_exactly_once.local.tables.schema import TableSchema
 
 _ROWS_PER_FETCH = 1000
 

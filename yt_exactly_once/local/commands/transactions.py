@@ -8,11 +8,11 @@ from yt.yson import YsonUint64
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands import master_transactions
+from yt_exactly_once.local.commands.registry import command
 from yt_exactly_once.local.commands.sessions import atomicity_of
 from yt_exactly_once.local.cypress import prerequisites
 from yt_exactly_once.local.cypress.ids import CELL_TAG, TYPES, is_id, type_number
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.registry import command
 from yt_exactly_once.local.tablets.transactions import (
     ATOMIC_TYPE,
     DEFAULT_TIMEOUT_SECONDS,
@@ -23,7 +23,7 @@ from yt_exactly_once.local.tablets.transactions import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from yt_exactly_once.local.registry import Context
+    from yt_exactly_once.local.commands.registry import Context
 
 _STICKY_TYPES = (ATOMIC_TYPE, NON_ATOMIC_TYPE)
 _MILLISECOND = 1000

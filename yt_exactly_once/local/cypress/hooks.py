@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.tablets import attributes, layout, registrations, states, tables
-from yt_exactly_once.local.tablets.schema import REGISTRATIONS_SCHEMA, TableSchema, parse_schema
+from yt_exactly_once.local.queues import registrations
+from yt_exactly_once.local.tables import layout
+from yt_exactly_once.local.tables.schema import REGISTRATIONS_SCHEMA, TableSchema, parse_schema
+from yt_exactly_once.local.tablets import attributes, states, tables
 
 if TYPE_CHECKING:
     import sqlite3

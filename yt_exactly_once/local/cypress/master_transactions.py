@@ -14,7 +14,7 @@ from yt_exactly_once.local.cypress import branches, clock
 from yt_exactly_once.local.cypress.ids import TYPES, is_id, make_id, type_number
 from yt_exactly_once.local.cypress.layout import TRUNK
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.formats import dump_yson, load_yson
+from yt_exactly_once.local.formats.structured import dump_yson, load_yson
 
 if TYPE_CHECKING:
     import sqlite3

@@ -12,7 +12,7 @@ from typing import Any
 from yt import yson
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.formats import load_yson
+from yt_exactly_once.local.formats.structured import load_yson
 
 _CLUSTER = re.compile(r"([A-Za-z0-9_.\-]+):(?=[/#])")
 _SCALAR = re.compile(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.cypress.layout import ROOT_ID, TRUNK
 from yt_exactly_once.local.cypress.ypath import escape
-from yt_exactly_once.local.formats import dump_yson, load_yson
+from yt_exactly_once.local.formats.structured import dump_yson, load_yson
 
 if TYPE_CHECKING:
     import sqlite3

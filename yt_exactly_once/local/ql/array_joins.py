@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.bound import Bound, Column, Member
 from yt_exactly_once.local.ql.value_types import Type, of_logical
-from yt_exactly_once.local.tablets import types
-from yt_exactly_once.local.tablets.schema import Column as SchemaColumn
+from yt_exactly_once.local.tables import types
+from yt_exactly_once.local.tables.schema import Column as SchemaColumn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.expressions import references
+from yt_exactly_once.local.tables.keys import decode_first, encode_prefix
 from yt_exactly_once.local.tablets.computed import fill
-from yt_exactly_once.local.tablets.keys import decode_first, encode_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

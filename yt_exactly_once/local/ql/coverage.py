@@ -15,7 +15,7 @@ from yt_exactly_once.local.ql.bound import Binary, sources_of
 from yt_exactly_once.local.ql.functions import udf
 from yt_exactly_once.local.ql.ranges import AFTER, KeyRange, KeyRanges
 from yt_exactly_once.local.ql.scope import POSITION_COLUMNS
-from yt_exactly_once.local.tablets.keys import encode_prefix
+from yt_exactly_once.local.tables.keys import encode_prefix
 
 if TYPE_CHECKING:
     import sqlite3
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.ql.joins import BoundJoin
     from yt_exactly_once.local.ql.query import BoundQuery
     from yt_exactly_once.local.ql.statement import Statement
-    from yt_exactly_once.local.tablets.layout import TableLayout, Tablet
+    from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 
 Check = Callable[["TableLayout", Callable[[], Sequence[KeyRange]]], None]
 """Refuses a table if a tablet in some key ranges cannot be read; asks for the ranges if it needs them."""

@@ -19,9 +19,9 @@ from yt_exactly_once.local.ql.ranges import KeyRanges
 from yt_exactly_once.local.ql.statement import Limits, Statement
 from yt_exactly_once.local.ql.syntax import Totals
 from yt_exactly_once.local.ql.value_types import Type
-from yt_exactly_once.local.tablets import values
-from yt_exactly_once.local.tablets.schema import Column
-from yt_exactly_once.local.tablets.types import type_v3_from_v1
+from yt_exactly_once.local.tables import values
+from yt_exactly_once.local.tables.schema import Column
+from yt_exactly_once.local.tables.types import type_v3_from_v1
 
 if TYPE_CHECKING:
     import sqlite3

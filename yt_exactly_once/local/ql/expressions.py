@@ -11,8 +11,8 @@ from yt_exactly_once.local.ql.query import bind_query
 from yt_exactly_once.local.ql.value_types import of_column
 
 if TYPE_CHECKING:
-    from yt_exactly_once.local.tablets.layout import TableLayout
-    from yt_exactly_once.local.tablets.schema import Column
+    from yt_exactly_once.local.tables.layout import TableLayout
+    from yt_exactly_once.local.tables.schema import Column
 
 
 def describe(expression: str, table: TableLayout) -> tuple[str, frozenset[str]]:

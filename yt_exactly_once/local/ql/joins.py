@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.ql import syntax
     from yt_exactly_once.local.ql.array_joins import BoundArrayJoin
     from yt_exactly_once.local.ql.binder import Binder
-    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tables.layout import TableLayout
 
 Equation = tuple[Bound, Bound]
 

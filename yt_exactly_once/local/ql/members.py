@@ -11,7 +11,7 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.bound import Bound, Member
 from yt_exactly_once.local.ql.naming import expression_text
 from yt_exactly_once.local.ql.value_types import Type, of_logical
-from yt_exactly_once.local.tablets import types
+from yt_exactly_once.local.tables import types
 
 if TYPE_CHECKING:
     from collections.abc import Callable

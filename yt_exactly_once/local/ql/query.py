@@ -22,7 +22,7 @@ from yt_exactly_once.local.ql.syntax import Reference, Totals
 from yt_exactly_once.local.ql.value_types import COMPARABLE
 
 if TYPE_CHECKING:
-    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tables.layout import TableLayout
 
 Resolve = Callable[[str], "TableLayout"]
 """Finds a table by its path; raises `YtError` when it cannot be read."""

@@ -14,7 +14,7 @@ from yt_exactly_once.local.ql.bound import Apply, Binary, Bound, Column, Constan
 from yt_exactly_once.local.ql.computed_keys import infer
 from yt_exactly_once.local.ql.functions.storage import encoder
 from yt_exactly_once.local.ql.value_types import Type
-from yt_exactly_once.local.tablets.keys import encode_prefix
+from yt_exactly_once.local.tables.keys import encode_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,11 +14,11 @@ from yt_exactly_once.local.ql.array_joins import ArraySource, logical_type
 from yt_exactly_once.local.ql.bound import Column
 from yt_exactly_once.local.ql.naming import reference_name
 from yt_exactly_once.local.ql.value_types import Type, of_column
-from yt_exactly_once.local.tablets.schema import Column as SchemaColumn
+from yt_exactly_once.local.tables.schema import Column as SchemaColumn
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.ql.syntax import Reference
-    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tables.layout import TableLayout
 
 TABLET_INDEX = "$tablet_index"
 ROW_INDEX = "$row_index"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
-from yt_exactly_once.local.tablets import types as column_types
+from yt_exactly_once.local.tables import types as column_types
 
 
 class Type(IntEnum):

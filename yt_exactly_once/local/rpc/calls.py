@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from yt_exactly_once.local import dispatch
-from yt_exactly_once.local.registry import REGISTRY
+from yt_exactly_once.local.commands.registry import REGISTRY
+from yt_exactly_once.local.http import dispatch
 
 if TYPE_CHECKING:
-    from yt_exactly_once.local.registry import Context
+    from yt_exactly_once.local.commands.registry import Context
     from yt_exactly_once.local.rpc.front_state import FrontState
     from yt_exactly_once.local.rpc.packets import Parts
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.formats import dump_yson
+from yt_exactly_once.local.formats.structured import dump_yson
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

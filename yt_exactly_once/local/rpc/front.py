@@ -9,9 +9,9 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
-from yt_exactly_once.local import dispatch
+from yt_exactly_once.local.commands.registry import Context
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.registry import Context
+from yt_exactly_once.local.http import dispatch
 from yt_exactly_once.local.rpc import envelopes, error_messages, message_types
 from yt_exactly_once.local.rpc.calls import Call, Method
 from yt_exactly_once.local.rpc.connection import Connection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.formats import load_yson
+from yt_exactly_once.local.formats.structured import load_yson
 from yt_exactly_once.local.rpc import identifiers, paths
 from yt_exactly_once.local.rpc.message_types import text
 

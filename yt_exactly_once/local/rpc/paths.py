@@ -7,7 +7,7 @@ from typing import Any
 from yt import yson
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.formats import load_yson
+from yt_exactly_once.local.formats.structured import load_yson
 from yt_exactly_once.local.rpc.message_types import text
 
 _OPENING, _CLOSING = b"<{[(", b">}])"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.tablets import types
-from yt_exactly_once.local.tablets.types import text
+from yt_exactly_once.local.tables import types
+from yt_exactly_once.local.tables.types import text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

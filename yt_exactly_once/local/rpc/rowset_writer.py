@@ -11,12 +11,12 @@ from yt.yson import YsonBoolean, YsonStringProxy, YsonUint64, get_bytes
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.rpc import positional
 from yt_exactly_once.local.rpc import value_kinds as kinds
-from yt_exactly_once.local.tablets.values import dump_yson
+from yt_exactly_once.local.tables.values import dump_yson
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.tablets.schema import Column
+    from yt_exactly_once.local.tables.schema import Column
 
 _PADDING = tuple(bytes(size) for size in range(8))
 _MISSING_ROW = (1 << 64) - 1

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from yt import yson
 
-from yt_exactly_once.local.columnar import ColumnarRows
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.rpc import value_kinds as kinds
-from yt_exactly_once.local.tablets.values import PlainUint64
+from yt_exactly_once.local.tables.columnar import ColumnarRows
+from yt_exactly_once.local.tables.values import PlainUint64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

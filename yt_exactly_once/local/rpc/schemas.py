@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.formats import dump_yson
+from yt_exactly_once.local.formats.structured import dump_yson
 from yt_exactly_once.local.rpc import value_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from yt_exactly_once.local.tablets.schema import Column, TableSchema
+    from yt_exactly_once.local.tables.schema import Column, TableSchema
 
 _ORDERS = {"ascending": 0, "descending": 1}
 _VERSIONED = 2

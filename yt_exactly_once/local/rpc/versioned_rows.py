@@ -15,7 +15,7 @@ from yt_exactly_once.local.rpc import value_kinds as kinds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.tablets.schema import Column
+    from yt_exactly_once.local.tables.schema import Column
 
 _MISSING_ROW = struct.pack("<Q", (1 << 64) - 1)
 _HEADER = struct.Struct("<4I")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.local.cypress import ypath
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.proxy import CLUSTER_NAME
-from yt_exactly_once.local.tablets.consumer_tables import CONSUMER_NAME
-from yt_exactly_once.local.tablets.layout import find_layout
-from yt_exactly_once.local.tablets.registrations import Place
+from yt_exactly_once.local.queues.consumer_tables import CONSUMER_NAME
+from yt_exactly_once.local.queues.registrations import Place
+from yt_exactly_once.local.tables.layout import find_layout
 
 if TYPE_CHECKING:
     import sqlite3
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.local.cypress.tree import Cypress, Node
     from yt_exactly_once.local.cypress.ypath import YPath
-    from yt_exactly_once.local.tablets.layout import TableLayout, Tablet
+    from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 
 
 _CLUSTER_DOMAIN = ".yt.yandex.net"

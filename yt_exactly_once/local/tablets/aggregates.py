@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.tablets import types, values
+from yt_exactly_once.local.tables import types, values
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable
 
-    from yt_exactly_once.local.tablets.schema import Column
+    from yt_exactly_once.local.tables.schema import Column
 
 _SQL_FUNCTION = "yt_aggregate"
 _TWO_63 = 1 << 63

@@ -10,16 +10,16 @@ import time
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.tablets import values
-from yt_exactly_once.local.tablets.layout import find_layout, quote
-from yt_exactly_once.local.tablets.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
+from yt_exactly_once.local.tables import values
+from yt_exactly_once.local.tables.layout import find_layout, quote
+from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
     from yt_exactly_once.local.store import Store
-    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tables.layout import TableLayout
     from yt_exactly_once.local.tablets.modifications import Batch
 
 _ROWS_PER_STATEMENT = 25

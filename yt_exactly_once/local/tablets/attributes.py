@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from yt.yson import YsonUint64
 
 from yt_exactly_once.local.cypress.ids import CELL_ID
+from yt_exactly_once.local.queues import status as queue_status
 from yt_exactly_once.local.store import last_timestamp
-from yt_exactly_once.local.tablets import chunk_lists, queue_status, retention
-from yt_exactly_once.local.tablets.layout import find_layout
+from yt_exactly_once.local.tables.layout import find_layout
+from yt_exactly_once.local.tablets import chunk_lists, retention
 from yt_exactly_once.local.tablets.reads import weight_sql
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from yt_exactly_once.local.cypress.tree import Node
-    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tables.layout import TableLayout
 
 _STATES = ("mounted", "unmounted", "frozen", "mounting", "unmounting", "freezing", "unfreezing")
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable
 
-    from yt_exactly_once.local.tablets.layout import TableLayout, Tablet
+    from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 
 
 class Chunk(NamedTuple):

@@ -10,12 +10,12 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.tablets.columns import encode_column
-from yt_exactly_once.local.tablets.layout import TableLayout, quote
-from yt_exactly_once.local.tablets.schema import TableSchema
+from yt_exactly_once.local.tables.columns import encode_column
+from yt_exactly_once.local.tables.layout import TableLayout, quote
+from yt_exactly_once.local.tables.schema import TableSchema
 
 if TYPE_CHECKING:
-    from yt_exactly_once.local.tablets.schema import Column
+    from yt_exactly_once.local.tables.schema import Column
 
 _PATH = "//computed"
 

@@ -11,14 +11,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
+from yt_exactly_once.local.tables.layout import quote
 from yt_exactly_once.local.tablets import appends, chunk_lists, reads, retention
-from yt_exactly_once.local.tablets.layout import quote
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.tablets.layout import TableLayout, Tablet
+    from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 
 _PERIOD = "dynamic_store_auto_flush_period"
 

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
-from yt_exactly_once.local.columnar import any_has
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.tables.columnar import any_has
+from yt_exactly_once.local.tables.columns import DEFAULT_CONVERSIONS, Conversions
 from yt_exactly_once.local.tablets import computed, row_locks, validation
-from yt_exactly_once.local.tablets.columns import DEFAULT_CONVERSIONS, Conversions
 from yt_exactly_once.local.tablets.row_locks import PRIMARY_LOCK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tables.layout import TableLayout
     from yt_exactly_once.local.tablets.row_locks import LockType
     from yt_exactly_once.local.tablets.validation import EncodedRows, Row
 

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 from yt.yson import YsonUint64
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.tablets import retention, types, values
-from yt_exactly_once.local.tablets.layout import find_layout, quote
-from yt_exactly_once.local.tablets.schema import Column
+from yt_exactly_once.local.tables import types, values
+from yt_exactly_once.local.tables.layout import find_layout, quote
+from yt_exactly_once.local.tables.schema import Column
+from yt_exactly_once.local.tablets import retention
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tables.layout import TableLayout
 
 Row = dict[str, Any]
 

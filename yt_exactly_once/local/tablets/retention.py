@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
-from yt_exactly_once.local.tablets.layout import quote
+from yt_exactly_once.local.tables.layout import quote
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.tablets.layout import TableLayout, Tablet
+    from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 
 KEPT_SECONDS = 600
 _PRUNE_EVERY_SECONDS = 60

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.tablets.layout import quote
+from yt_exactly_once.local.tables.layout import quote
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator, Mapping
 
-    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tables.layout import TableLayout
 
 LockType = Literal["none", "shared_weak", "shared_strong", "shared_write", "exclusive"]
 LOCK_TYPES: tuple[LockType, ...] = (

@@ -12,7 +12,7 @@ from yt_exactly_once.local import arguments
 from yt_exactly_once.local.errors import Code, YtError
 
 if TYPE_CHECKING:
-    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tables.layout import TableLayout
 
 _CHOICES = {
     "atomicity": ("EAtomicity", ("full", "none")),

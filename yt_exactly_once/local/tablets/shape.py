@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.tablets import chunk_lists, computed, types
-from yt_exactly_once.local.tablets.keys import NULL_KEY
-from yt_exactly_once.local.tablets.layout import TableLayout, quote, save_layout, touch_layout
-from yt_exactly_once.local.tablets.schema import parse_schema, validate_dynamic
+from yt_exactly_once.local.tables import types
+from yt_exactly_once.local.tables.keys import NULL_KEY
+from yt_exactly_once.local.tables.layout import TableLayout, quote, save_layout, touch_layout
+from yt_exactly_once.local.tables.schema import parse_schema, validate_dynamic
+from yt_exactly_once.local.tablets import chunk_lists, computed
 from yt_exactly_once.local.tablets.settings import check_unmounted
 from yt_exactly_once.local.tablets.storage import (
     TRIMMED,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.tablets.schema import Column, TableSchema
+    from yt_exactly_once.local.tables.schema import Column, TableSchema
 
 _WIDENINGS = (
     ("int8", "int16", "int32", "int64"),

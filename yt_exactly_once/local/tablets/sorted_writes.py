@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING
 from yt.yson import YsonUint64
 
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.tablets import aggregates, row_locks, values
-from yt_exactly_once.local.tablets.layout import quote
+from yt_exactly_once.local.tables import values
+from yt_exactly_once.local.tables.layout import quote
+from yt_exactly_once.local.tablets import aggregates, row_locks
 from yt_exactly_once.local.tablets.row_locks import PRIMARY_LOCK
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tables.layout import TableLayout
+    from yt_exactly_once.local.tables.schema import Column
     from yt_exactly_once.local.tablets.modifications import Batch
-    from yt_exactly_once.local.tablets.schema import Column
 
 _PRIMARY_NAME = "<primary>"
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.store import next_timestamp
+from yt_exactly_once.local.tables.layout import save_layout
 from yt_exactly_once.local.tablets import appends, chunk_lists, flushing
-from yt_exactly_once.local.tablets.layout import save_layout
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.tablets.layout import TableLayout, Tablet
+    from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 
 Action = Literal["mount", "mount_frozen", "unmount", "freeze", "unfreeze"]
 

@@ -14,15 +14,16 @@ from yt.yson import YsonUint64
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.cypress.ids import CELL_TAG
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.tablets import chunk_lists, keys, values
-from yt_exactly_once.local.tablets.columns import Conversions, encode_column
-from yt_exactly_once.local.tablets.layout import TableLayout, quote
+from yt_exactly_once.local.tables import keys, values
+from yt_exactly_once.local.tables.columns import Conversions, encode_column
+from yt_exactly_once.local.tables.layout import TableLayout, quote
+from yt_exactly_once.local.tablets import chunk_lists
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.tablets.schema import TableSchema
+    from yt_exactly_once.local.tables.schema import TableSchema
 
 TABLET_TYPE = 702
 

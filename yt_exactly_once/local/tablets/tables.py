@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.tablets import chunk_lists, computed, settings
-from yt_exactly_once.local.tablets.attributes import table_attributes
-from yt_exactly_once.local.tablets.layout import (
+from yt_exactly_once.local.tables.layout import (
     find_layout,
     load_layout,
     quote,
     save_layout,
     touch_layout,
 )
-from yt_exactly_once.local.tablets.schema import (
+from yt_exactly_once.local.tables.schema import (
     CONSUMER_SCHEMA,
     PRODUCER_SCHEMA,
     parse_schema,
     validate_dynamic,
 )
+from yt_exactly_once.local.tablets import chunk_lists, computed, settings
+from yt_exactly_once.local.tablets.attributes import table_attributes
 from yt_exactly_once.local.tablets.states import change_state, options_of
 from yt_exactly_once.local.tablets.storage import (
     TRIMMED,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from yt_exactly_once.local.cypress.tree import Node
-    from yt_exactly_once.local.tablets.schema import TableSchema
+    from yt_exactly_once.local.tables.schema import TableSchema
 
 __all__ = [
     "check_movable",

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from yt_exactly_once.local.cypress.ids import CELL_TAG
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import last_timestamp
-from yt_exactly_once.local.tablets import commit, layout, retention
+from yt_exactly_once.local.tables import layout
+from yt_exactly_once.local.tablets import commit, retention
 from yt_exactly_once.local.tablets.commit import Manner
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
-from yt_exactly_once.local.columnar import ColumnarRows
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.tablets.columns import (
+from yt_exactly_once.local.tables.columnar import ColumnarRows
+from yt_exactly_once.local.tables.columns import (
     DEFAULT_CONVERSIONS,
     Conversions,
     check_key_column,
@@ -25,8 +25,8 @@ from yt_exactly_once.local.tablets.columns import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.tablets.layout import TableLayout
-    from yt_exactly_once.local.tablets.schema import Column
+    from yt_exactly_once.local.tables.layout import TableLayout
+    from yt_exactly_once.local.tables.schema import Column
 
 TABLET_INDEX = "$tablet_index"
 SEQUENCE_NUMBER = "$sequence_number"

@@ -14,8 +14,8 @@ from yt_exactly_once.local.ql.functions.documents import load
 from yt_exactly_once.local.ql.functions.general import runtime_error, scalar_in_any
 from yt_exactly_once.local.ql.functions.storage import NAN, to_signed, to_unsigned
 from yt_exactly_once.local.ql.value_types import Type
-from yt_exactly_once.local.tablets.keys import encode_prefix
-from yt_exactly_once.local.tablets.schema import Column
+from yt_exactly_once.local.tables.keys import encode_prefix
+from yt_exactly_once.local.tables.schema import Column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

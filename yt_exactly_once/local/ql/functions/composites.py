@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.ql.functions.storage import encoder
 from yt_exactly_once.local.ql.value_types import Type
-from yt_exactly_once.local.tablets.values import dump_yson, load_yson
+from yt_exactly_once.local.tables.values import dump_yson, load_yson
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

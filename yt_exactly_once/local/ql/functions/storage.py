@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from yt_exactly_once.local.ql.value_types import Type
-from yt_exactly_once.local.tablets.values import NAN, encode_double
+from yt_exactly_once.local.tables.values import NAN, encode_double
 
 __all__ = ["NAN", "decoder", "encode_double", "encoder", "flip", "to_signed", "to_unsigned"]
 

@@ -23,7 +23,7 @@ from yt_exactly_once.local.ql.functions.general import runtime_error
 from yt_exactly_once.local.ql.functions.table import SCALARS
 from yt_exactly_once.local.ql.ranges import AFTER
 from yt_exactly_once.local.ql.value_types import BY_CODE, Type
-from yt_exactly_once.local.tablets.keys import key_encoder
+from yt_exactly_once.local.tables.keys import key_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

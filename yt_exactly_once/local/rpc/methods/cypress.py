@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.cypress.ids import TYPES
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.formats import dump_yson, load_yson
+from yt_exactly_once.local.formats.structured import dump_yson, load_yson
 from yt_exactly_once.local.rpc import identifiers, options, paths
 from yt_exactly_once.local.rpc.calls import method, only_execute
 from yt_exactly_once.local.rpc.message_types import text

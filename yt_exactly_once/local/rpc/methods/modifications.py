@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.columnar import ColumnarRows
 from yt_exactly_once.local.commands.sessions import table_of
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.rpc import (
@@ -18,13 +17,14 @@ from yt_exactly_once.local.rpc import (
     schemas,
 )
 from yt_exactly_once.local.rpc.calls import Call, method
+from yt_exactly_once.local.tables.columnar import ColumnarRows
 from yt_exactly_once.local.tablets import modifications, validation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from yt_exactly_once.local.rpc.rowsets import Rowset
-    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tables.layout import TableLayout
     from yt_exactly_once.local.tablets.modifications import Batch
     from yt_exactly_once.local.tablets.transactions import TabletTransaction
 

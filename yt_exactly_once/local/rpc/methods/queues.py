@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.formats import dump_yson, load_yson
+from yt_exactly_once.local.formats.structured import dump_yson, load_yson
 from yt_exactly_once.local.rpc import identifiers, options, paths, rowsets, schemas
 from yt_exactly_once.local.rpc.calls import method, only_execute
 from yt_exactly_once.local.rpc.methods.rows import answer_rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.formats import load_yson
+from yt_exactly_once.local.formats.structured import load_yson
 from yt_exactly_once.local.rpc import (
     paths,
     rowset_writer,
@@ -17,7 +17,7 @@ from yt_exactly_once.local.rpc.calls import method
 from yt_exactly_once.local.rpc.message_types import text
 
 if TYPE_CHECKING:
-    from yt_exactly_once.local.registry import Rows
+    from yt_exactly_once.local.commands.registry import Rows
     from yt_exactly_once.local.rpc.calls import Call
 
 _LATEST = 1

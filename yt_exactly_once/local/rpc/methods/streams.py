@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
-from yt_exactly_once.local import dispatch
+from yt_exactly_once.local.commands.registry import REGISTRY, Context
 from yt_exactly_once.local.cypress import ypath
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.registry import REGISTRY, Context
+from yt_exactly_once.local.http import dispatch
 from yt_exactly_once.local.rpc import (
     identifiers,
     message_types,
@@ -25,12 +25,12 @@ from yt_exactly_once.local.rpc import (
     schemas,
 )
 from yt_exactly_once.local.rpc.calls import method
-from yt_exactly_once.local.tablets.schema import TableSchema, parse_schema
+from yt_exactly_once.local.tables.schema import TableSchema, parse_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from yt_exactly_once.local.registry import Rows
+    from yt_exactly_once.local.commands.registry import Rows
     from yt_exactly_once.local.rpc.calls import Call
 
 _ROWS_PER_BLOCK = 5000

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.commands.sessions import table_of
-from yt_exactly_once.local.formats import dump_yson, load_yson
+from yt_exactly_once.local.formats.structured import dump_yson, load_yson
 from yt_exactly_once.local.rpc import identifiers, options, rowset_writer, rowsets, schemas
 from yt_exactly_once.local.rpc import value_kinds as kinds
 from yt_exactly_once.local.rpc.calls import method, only_execute
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.rpc.calls import Call
-    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tables.layout import TableLayout
 
 _STATES = {"mounted": 1, "unmounted": 3, "frozen": 5}
 _MAX_KEY = 256

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from yt import yson
 
-from yt_exactly_once.local import row_checks
-from yt_exactly_once.local.columnar import ColumnarRows
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.features import value_of
-from yt_exactly_once.local.tablets.simple_values import RANGES
-from yt_exactly_once.local.tablets.types import TZ_TYPES, UNSIGNED
+from yt_exactly_once.local.formats import row_checks
+from yt_exactly_once.local.tables.columnar import ColumnarRows
+from yt_exactly_once.local.tables.simple_values import RANGES
+from yt_exactly_once.local.tables.types import TZ_TYPES, UNSIGNED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.proxy import Proxy
-    from yt_exactly_once.local.tablets.schema import Column
+    from yt_exactly_once.local.tables.schema import Column
 
 DataType = Literal["null", "structured", "tabular", "binary"]
 Support = Literal["full", "partial"]

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.cypress import rich_path
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.formats import dump_yson
+from yt_exactly_once.local.formats.structured import dump_yson
+from yt_exactly_once.local.queues.consumer_tables import CONSUMER_NAME
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
-from yt_exactly_once.local.tablets import commit, modifications, values
-from yt_exactly_once.local.tablets.consumer_tables import CONSUMER_NAME
-from yt_exactly_once.local.tablets.layout import find_layout
+from yt_exactly_once.local.tables import values
+from yt_exactly_once.local.tables.layout import find_layout
+from yt_exactly_once.local.tablets import commit, modifications
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tables.layout import TableLayout
 
 TABLE_PATH = "//sys/queue_agents/consumer_registrations"
 TABLE_ID = "1-1-10191-1"

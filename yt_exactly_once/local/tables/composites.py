@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from yt import yson
 
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.tablets import simple_values, types
-from yt_exactly_once.local.tablets.types import text
+from yt_exactly_once.local.tables import simple_values, types
+from yt_exactly_once.local.tables.types import text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local import formats
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.messages import json_answer, not_found
-from yt_exactly_once.local.tablets import queues
+from yt_exactly_once.local.formats import structured
+from yt_exactly_once.local.http.messages import json_answer, not_found
+from yt_exactly_once.local.queues import consumers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from yt_exactly_once.local.messages import Answer, Request
+    from yt_exactly_once.local.http.messages import Answer, Request
     from yt_exactly_once.local.proxy import Proxy
 
 PREFIX = "/local/"
@@ -37,7 +37,7 @@ class AdminPages:
             ("DELETE", "/local/faults"): lambda _: proxy.faults.clear(),
             ("GET", "/local/faults/plan"): lambda _: proxy.faults.plan(),
             ("GET", "/local/requests"): lambda _: dict(proxy.requests),
-            ("POST", "/local/trim"): lambda _: queues.trim_all(proxy),
+            ("POST", "/local/trim"): lambda _: consumers.trim_all(proxy),
         }
 
     def answer(self, request: Request, path: str) -> Answer:
@@ -52,7 +52,9 @@ class AdminPages:
         return json_answer(page(request))
 
     def _add_faults(self, request: Request) -> dict[str, Any]:
-        rules = formats.loads(request.body, formats.Format("json", {"encode_utf8": False}), "")
+        rules = structured.loads(
+            request.body, structured.Format("json", {"encode_utf8": False}), ""
+        )
         if not isinstance(rules, list):
             raise YtError("Fault rules must be a list of maps")
         return {"ids": self._proxy.faults.add(rules)}

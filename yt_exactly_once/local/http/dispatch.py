@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from yt.yson.yson_types import NotUnicodeError
 
-from yt_exactly_once.local import arguments, encodings, formats, messages, parameters, row_formats
+from yt_exactly_once.local import arguments
+from yt_exactly_once.local.commands.registry import Command, Context, Rows
+from yt_exactly_once.local.commands.streams import Stream
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.messages import Answer, Request
-from yt_exactly_once.local.registry import Command, Context, Rows
-from yt_exactly_once.local.streams import Stream
+from yt_exactly_once.local.formats import row_formats, structured
+from yt_exactly_once.local.http import encodings, messages, parameters
+from yt_exactly_once.local.http.messages import Answer, Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from yt_exactly_once.local.formats import Format
+    from yt_exactly_once.local.formats.structured import Format
     from yt_exactly_once.local.proxy import Proxy
 
 _LOGGER = logging.getLogger(__name__)
@@ -75,7 +77,7 @@ def prepare(proxy: Proxy, command: Command, request: Request, user: str) -> Call
         ),
         _output_format(headers, command),
     )
-    input_format = formats.parse_format(merged["input_format"])
+    input_format = structured.parse_format(merged["input_format"])
     context = Context(proxy, command.name, merged, user)
     if request.method != "POST":
         body = _Body(request.body, content_encoding, input_format, proxy.settings.features)
@@ -85,7 +87,7 @@ def prepare(proxy: Proxy, command: Command, request: Request, user: str) -> Call
     return Call(
         command,
         context,
-        formats.parse_format(merged["output_format"]),
+        structured.parse_format(merged["output_format"]),
         encodings.choose(headers.get("accept-encoding")),
         error_format(headers),
         header_format,
@@ -123,18 +125,18 @@ def run(call: Call) -> Answer:
 
 def _answer(call: Call, result: Any) -> Answer:
     context, command = call.context, call.command
-    headers = {"Content-Type": formats.to_mime(call.output_format)}
+    headers = {"Content-Type": structured.to_mime(call.output_format)}
     if command.output_type == "binary":
         headers["Content-Type"] = "application/octet-stream"
     if context.response_parameters:
-        encoded = formats.dumps(context.response_parameters, call.header_format)
+        encoded = structured.dumps(context.response_parameters, call.header_format)
         headers["X-YT-Response-Parameters"] = encoded.decode("latin-1")
     if context.etag is not None:
         headers["ETag"] = context.etag
     headers["Content-Encoding"] = call.output_encoding
     if command.output_type not in {"tabular", "binary"} or result is None:
         bare = command.output_type == "null" or result is None
-        body = b"" if bare else formats.dumps(result, call.output_format)
+        body = b"" if bare else structured.dumps(result, call.output_format)
         return Answer(headers=headers, body=encodings.encode(body, call.output_encoding))
     if call.announce_trailers:
         headers["Trailer"] = messages.TRAILERS
@@ -230,7 +232,7 @@ class _Body:
         return encodings.decode(self._raw, self._encoding)
 
     def value(self) -> Any:
-        return formats.loads(self._decoded(), self._format, "request body")
+        return structured.loads(self._decoded(), self._format, "request body")
 
     def rows(
         self, schema: Sequence[Mapping[str, Any]] | None = None, /

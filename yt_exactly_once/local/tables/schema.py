@@ -13,8 +13,8 @@ from typing import Any
 from yt.yson import YsonBoolean, YsonList
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.tablets import types
-from yt_exactly_once.local.tablets.types import text
+from yt_exactly_once.local.tables import types
+from yt_exactly_once.local.tables.types import text
 
 TIMESTAMP_COLUMN = "$timestamp"
 CUMULATIVE_WEIGHT_COLUMN = "$cumulative_data_weight"

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
-from yt_exactly_once.local import json_format
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.formats import json_format
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

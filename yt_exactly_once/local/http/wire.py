@@ -15,20 +15,23 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
-from yt_exactly_once.local import commands, dispatch, formats, legacy, messages, refused, sockets
-from yt_exactly_once.local.admin import PREFIX, AdminPages
+from yt_exactly_once.local import commands, legacy, sockets
+from yt_exactly_once.local.commands import refused
+from yt_exactly_once.local.commands.registry import REGISTRY
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.messages import Answer, Request, json_answer, not_found
-from yt_exactly_once.local.registry import REGISTRY
+from yt_exactly_once.local.formats import structured
+from yt_exactly_once.local.http import dispatch, messages
+from yt_exactly_once.local.http.admin import PREFIX, AdminPages
+from yt_exactly_once.local.http.messages import Answer, Request, json_answer, not_found
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 
-    from yt_exactly_once.local.dispatch import Call
+    from yt_exactly_once.local.commands.registry import Command
     from yt_exactly_once.local.faults import Fault
-    from yt_exactly_once.local.formats import Format
+    from yt_exactly_once.local.formats.structured import Format
+    from yt_exactly_once.local.http.dispatch import Call
     from yt_exactly_once.local.proxy import Proxy
-    from yt_exactly_once.local.registry import Command
 
     Message = MutableMapping[str, Any]
     Receive = Callable[[], Awaitable[Message]]
@@ -323,7 +326,7 @@ def _too_many() -> YtError:
     )
 
 
-def _come_back(error: YtError, error_format: Format = formats.JSON) -> Answer:
+def _come_back(error: YtError, error_format: Format = structured.JSON) -> Answer:
     """Return the answer of a proxy that cannot serve now."""
     error.http_status = _UNAVAILABLE
     answer = messages.error_answer(error, error_format)

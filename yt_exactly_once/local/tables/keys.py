@@ -9,12 +9,12 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.tablets import types
+from yt_exactly_once.local.tables import types
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from yt_exactly_once.local.tablets.schema import Column
+    from yt_exactly_once.local.tables.schema import Column
 
 NULL_KEY = b"\x00"
 _INT64_TAG = 2

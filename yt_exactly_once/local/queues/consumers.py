@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 from yt.yson import YsonUint64
 
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.queues import registrations
+from yt_exactly_once.local.queues.consumer_tables import CONSUMER_NAME, check_consumer
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
-from yt_exactly_once.local.tablets import (
-    chunk_lists,
-    modifications,
-    reads,
-    registrations,
-    validation,
-    values,
+from yt_exactly_once.local.tables import values
+from yt_exactly_once.local.tables.layout import find_layout, quote
+from yt_exactly_once.local.tables.schema import (
+    CUMULATIVE_WEIGHT_COLUMN,
+    TIMESTAMP_COLUMN,
 )
+from yt_exactly_once.local.tablets import chunk_lists, modifications, reads, validation
 from yt_exactly_once.local.tablets.access import (
     check_has_cell,
     check_readable,
@@ -30,21 +31,15 @@ from yt_exactly_once.local.tablets.access import (
     tablet_at,
 )
 from yt_exactly_once.local.tablets.appends import apply_due
-from yt_exactly_once.local.tablets.consumer_tables import CONSUMER_NAME, check_consumer
-from yt_exactly_once.local.tablets.layout import find_layout, quote
-from yt_exactly_once.local.tablets.schema import (
-    CUMULATIVE_WEIGHT_COLUMN,
-    TIMESTAMP_COLUMN,
-)
 
 if TYPE_CHECKING:
     import sqlite3
 
     from yt_exactly_once.local.cypress.tree import Cypress
     from yt_exactly_once.local.proxy import Proxy
+    from yt_exactly_once.local.queues.registrations import Place
     from yt_exactly_once.local.store import Store
-    from yt_exactly_once.local.tablets.layout import TableLayout
-    from yt_exactly_once.local.tablets.registrations import Place
+    from yt_exactly_once.local.tables.layout import TableLayout
     from yt_exactly_once.local.tablets.transactions import TabletTransaction
 
 

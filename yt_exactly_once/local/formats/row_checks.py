@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
-from yt_exactly_once.local.columnar import ColumnarRows
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.tables.columnar import ColumnarRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

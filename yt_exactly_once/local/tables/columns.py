@@ -15,13 +15,13 @@ from yt import yson
 
 from yt_exactly_once.local.arguments import flag
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.tablets import simple_values, types, values
-from yt_exactly_once.local.tablets.composites import check_composite
+from yt_exactly_once.local.tables import simple_values, types, values
+from yt_exactly_once.local.tables.composites import check_composite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from yt_exactly_once.local.tablets.schema import Column
+    from yt_exactly_once.local.tables.schema import Column
 
 Kind = Literal["int64", "uint64", "double", "boolean", "string", "null", "any"]
 Outcome = tuple[list[Any], YtError | None]

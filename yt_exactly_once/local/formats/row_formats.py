@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
-from yt_exactly_once.local import json_format, row_checks
-from yt_exactly_once.local.columnar import ColumnarRows
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.formats import json_format, row_checks
+from yt_exactly_once.local.tables.columnar import ColumnarRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from yt_exactly_once.local.formats import Format
+    from yt_exactly_once.local.formats.structured import Format
 
 
 def loads(
@@ -45,7 +45,7 @@ def loads(
         return _loads_json(data, source.attributes)
     if source.name == "arrow":
         # Importing pyarrow takes a while and most clusters never see Arrow.
-        from yt_exactly_once.local import arrow_rows  # noqa: PLC0415
+        from yt_exactly_once.local.formats import arrow_rows  # noqa: PLC0415
 
         return arrow_rows.loads(data, schema, arrow_rows.Dialect.of_features(features or {}))
     if source.name in {"dsv", "schemaful_dsv"}:

@@ -10,7 +10,7 @@ import sqlite3
 import threading
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.local.tablets import queues
+from yt_exactly_once.local.queues import consumers
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.proxy import Proxy
@@ -44,7 +44,7 @@ class QueueAgent:
     def _work(self) -> None:
         while not self._done.wait(self._period):
             try:
-                queues.trim_all(self._proxy)
+                consumers.trim_all(self._proxy)
             except sqlite3.OperationalError:
                 # The store was busy for very long; the next step does what this one did not.
                 _LOGGER.warning("Queues were not trimmed", exc_info=True)

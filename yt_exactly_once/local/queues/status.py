@@ -10,15 +10,15 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.tablets import consumer_status, queue_rates, registrations
-from yt_exactly_once.local.tablets.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
+from yt_exactly_once.local.queues import consumer_status, rates, registrations
+from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable
 
     from yt_exactly_once.local.cypress.tree import Node
-    from yt_exactly_once.local.tablets.layout import TableLayout
+    from yt_exactly_once.local.tables.layout import TableLayout
 
 _BANNED = "queue_agent_banned"
 
@@ -57,8 +57,8 @@ def _queue_status(
         "has_cumulative_data_weight_column": layout.column(CUMULATIVE_WEIGHT_COLUMN) is not None,
         "registrations": registrations.describe(found),
         "alerts": {},
-        "write_row_count_rate": queue_rates.none(),
-        "write_data_weight_rate": queue_rates.none(),
+        "write_row_count_rate": rates.none(),
+        "write_data_weight_rate": rates.none(),
     }
 
 
@@ -77,17 +77,17 @@ def _queue_partitions(
         if not tablet.is_readable:
             partitions.append({"error": consumer_status.not_mounted(tablet).to_dict()})
             continue
-        idle = time.time() - queue_rates.seconds(last_write)
+        idle = time.time() - rates.seconds(last_write)
         partitions.append(
             {
                 "lower_row_index": trimmed,
                 "upper_row_index": total,
                 "available_row_count": total - trimmed,
                 **_weights(connection, layout, tablet.index, total, weights),
-                "last_row_commit_time": queue_rates.iso(last_write),
+                "last_row_commit_time": rates.iso(last_write),
                 "commit_idle_time": max(int(idle * 1000), 0),
-                "write_row_count_rate": queue_rates.none(),
-                "write_data_weight_rate": queue_rates.none(),
+                "write_row_count_rate": rates.none(),
+                "write_data_weight_rate": rates.none(),
                 "meta": {},
             }
         )

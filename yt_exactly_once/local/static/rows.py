@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
-from yt_exactly_once.local import formats, row_formats
 from yt_exactly_once.local.cypress import chunks
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.tablets import keys, values
-from yt_exactly_once.local.tablets.columns import encode_column
-from yt_exactly_once.local.tablets.schema import TableSchema, parse_schema
+from yt_exactly_once.local.formats import row_formats, structured
+from yt_exactly_once.local.tables import keys, values
+from yt_exactly_once.local.tables.columns import encode_column
+from yt_exactly_once.local.tables.schema import TableSchema, parse_schema
 
 if TYPE_CHECKING:
     import sqlite3
@@ -240,7 +240,7 @@ def _pack(rows: Sequence[Row]) -> Iterator[tuple[bytes, int]]:
     count = 0
     for start in range(0, len(rows), _ROWS_PER_PIECE):
         part = list(rows[start : start + _ROWS_PER_PIECE])
-        pieces.append(row_formats.dumps(part, formats.YSON_BINARY))
+        pieces.append(row_formats.dumps(part, structured.YSON_BINARY))
         count += len(part)
         if count >= ROWS_PER_CHUNK or sum(map(len, pieces)) >= _BYTES_PER_CHUNK:
             yield b"".join(pieces), count

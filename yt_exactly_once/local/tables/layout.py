@@ -20,8 +20,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.tablets import keys, values
-from yt_exactly_once.local.tablets.schema import Column, TableSchema, parse_schema
+from yt_exactly_once.local.tables import keys, values
+from yt_exactly_once.local.tables.schema import Column, TableSchema, parse_schema
 
 if TYPE_CHECKING:
     import sqlite3

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
-from yt_exactly_once.local import arguments, row_checks
+from yt_exactly_once.local import arguments
 from yt_exactly_once.local.arguments import flag
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.formats import row_checks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

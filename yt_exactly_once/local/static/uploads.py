@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
-from yt_exactly_once.local import arguments, static_rows
+from yt_exactly_once.local import arguments
 from yt_exactly_once.local.cypress import locks
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.tablets.schema import TableSchema, parse_schema
+from yt_exactly_once.local.static import rows as static_rows
+from yt_exactly_once.local.tables.schema import TableSchema, parse_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,14 +10,14 @@ import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local import formats, json_format
 from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.formats import json_format, structured
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from yt_exactly_once.local.formats import Format
-    from yt_exactly_once.local.streams import Stream
+    from yt_exactly_once.local.commands.streams import Stream
+    from yt_exactly_once.local.formats.structured import Format
 
 _MAX_ERROR_HEADER = 32_000
 """HTTP libraries refuse header lines over 64 KiB; a longer error keeps its details in the body."""
@@ -85,15 +85,15 @@ def json_answer(value: Any, status: int = 200) -> Answer:
     return Answer(status, {"Content-Type": "application/json"}, json.dumps(value).encode())
 
 
-def error_answer(error: YtError, error_format: Format = formats.JSON) -> Answer:
+def error_answer(error: YtError, error_format: Format = structured.JSON) -> Answer:
     """Return the answer for a failed command: the envelope as headers and as body."""
     envelope = error.to_dict()
     body = _one_line(envelope).encode()
     if error_format.name != "json":
-        body = formats.dumps(envelope, error_format)
+        body = structured.dumps(envelope, error_format)
     headers = {
-        "Content-Type": formats.to_mime(error_format),
-        "X-YT-Error-Content-Type": formats.to_mime(error_format),
+        "Content-Type": structured.to_mime(error_format),
+        "X-YT-Error-Content-Type": structured.to_mime(error_format),
         **error_headers(error),
     }
     return Answer(error.http_status, headers, body)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.cypress import master_transactions
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.formats import dump_yson, load_yson
+from yt_exactly_once.local.formats.structured import dump_yson, load_yson
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable
 
-    from yt_exactly_once.local.registry import Context
+    from yt_exactly_once.local.commands.registry import Context
 
 KEEP_SECONDS = 300.0
 """How long an answer is kept, as the masters' response keeper does by default."""

@@ -12,20 +12,20 @@ from itertools import pairwise
 from operator import lt
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.columnar import values_of, without
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.tables.columnar import values_of, without
+from yt_exactly_once.local.tables.layout import find_layout
+from yt_exactly_once.local.tables.schema import PRODUCER_SCHEMA
 from yt_exactly_once.local.tablets import modifications, reads, validation
-from yt_exactly_once.local.tablets.layout import find_layout
-from yt_exactly_once.local.tablets.schema import PRODUCER_SCHEMA
 from yt_exactly_once.local.tablets.validation import SEQUENCE_NUMBER
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.tablets.columns import Conversions
-    from yt_exactly_once.local.tablets.layout import TableLayout
-    from yt_exactly_once.local.tablets.registrations import Place
+    from yt_exactly_once.local.queues.registrations import Place
+    from yt_exactly_once.local.tables.columns import Conversions
+    from yt_exactly_once.local.tables.layout import TableLayout
     from yt_exactly_once.local.tablets.transactions import TabletTransaction
 
 Row = dict[str, Any]

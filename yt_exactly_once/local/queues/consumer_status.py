@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.local.cypress import tree, ypath
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.tablets import queue_rates, registrations, values
-from yt_exactly_once.local.tablets.consumer_tables import CONSUMER_NAME, check_consumer
-from yt_exactly_once.local.tablets.layout import TableLayout, find_layout, quote
-from yt_exactly_once.local.tablets.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
+from yt_exactly_once.local.queues import rates, registrations
+from yt_exactly_once.local.queues.consumer_tables import CONSUMER_NAME, check_consumer
+from yt_exactly_once.local.tables import values
+from yt_exactly_once.local.tables.layout import TableLayout, find_layout, quote
+from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
 
 if TYPE_CHECKING:
     import sqlite3
 
     from yt_exactly_once.local.cypress.tree import Node
-    from yt_exactly_once.local.tablets.layout import Tablet
+    from yt_exactly_once.local.tables.layout import Tablet
 
 _MILLISECONDS = 1000
 
@@ -64,8 +65,8 @@ def status(connection: sqlite3.Connection, node: Node, layout: TableLayout) -> d
             "queue": str(item.queue),
             "vital": item.vital,
             "partition_count": count,
-            "read_row_count_rate": queue_rates.none(),
-            "read_data_weight_rate": queue_rates.none(),
+            "read_row_count_rate": rates.none(),
+            "read_data_weight_rate": rates.none(),
         }
     return {"registrations": registrations.describe(found), "queues": queues}
 
@@ -171,18 +172,18 @@ def _describe(
     next_time = cell(connection, queue, partition.index, position.offset, TIMESTAMP_COLUMN)
     lag = 0
     if position.offset < partition.upper and next_time is not None:
-        lag = max(int((time.time() - queue_rates.seconds(next_time)) * _MILLISECONDS), 1)
+        lag = max(int((time.time() - rates.seconds(next_time)) * _MILLISECONDS), 1)
     return {
         "partition_index": partition.index,
         "next_row_index": position.offset,
         "unread_row_count": partition.upper - position.offset,
         "unread_data_weight": unread_weight,
-        "next_row_commit_time": None if next_time is None else queue_rates.iso(next_time),
+        "next_row_commit_time": None if next_time is None else rates.iso(next_time),
         "processing_lag": lag,
-        "last_consume_time": queue_rates.iso(position.consumed_at),
+        "last_consume_time": rates.iso(position.consumed_at),
         "disposition": _disposition(partition, position.offset),
-        "read_row_count_rate": queue_rates.none(),
-        "read_data_weight_rate": queue_rates.none(),
+        "read_row_count_rate": rates.none(),
+        "read_data_weight_rate": rates.none(),
     }
 
 

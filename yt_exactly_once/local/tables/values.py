@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from yt import yson
 from yt.yson import YsonUint64
 
-from yt_exactly_once.local.tablets import types
+from yt_exactly_once.local.tables import types
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from yt_exactly_once.local.tablets.schema import Column
+    from yt_exactly_once.local.tables.schema import Column
 
 NAN = "nan"
 """What a NaN looks like in a column of doubles."""

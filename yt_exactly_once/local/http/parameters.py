@@ -14,20 +14,20 @@ from urllib.parse import parse_qsl
 
 from yt import yson
 
-from yt_exactly_once.local import formats
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.formats import Format
+from yt_exactly_once.local.formats import structured
+from yt_exactly_once.local.formats.structured import Format
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from yt_exactly_once.local.registry import DataType
+    from yt_exactly_once.local.commands.registry import DataType
 
 _DEFAULTS: dict[DataType, Format] = {
-    "null": formats.YSON_BINARY,
-    "structured": formats.JSON,
-    "tabular": formats.YSON_TEXT,
-    "binary": formats.YSON_BINARY,
+    "null": structured.YSON_BINARY,
+    "structured": structured.JSON,
+    "tabular": structured.YSON_TEXT,
+    "binary": structured.YSON_BINARY,
 }
 _NESTED_KEY = re.compile(r"\[([^\]]*)\]")
 
@@ -36,9 +36,9 @@ def header_format(headers: Mapping[str, str]) -> Format:
     """Return the format of header values: JSON unless `X-YT-Header-Format` says otherwise."""
     value = headers.get("x-yt-header-format")
     if value is None:
-        return formats.JSON
+        return structured.JSON
     try:
-        chosen = formats.parse_format(formats.load_yson(value.encode("latin-1"), "header"))
+        chosen = structured.parse_format(structured.load_yson(value.encode("latin-1"), "header"))
     except YtError as error:
         raise YtError('Unable to parse "X-YT-Header-Format" header', inner=[error]) from error
     if not chosen.is_structured:
@@ -90,10 +90,10 @@ def choose_format(
     if value is not None:
         form = header_format(headers)
         try:
-            return formats.parse_format(formats.loads(value, form, f"header {yt_header}"))
+            return structured.parse_format(structured.loads(value, form, f"header {yt_header}"))
         except YtError as error:
             raise YtError(f'Unable to parse "{yt_header}" header', inner=[error]) from error
-    return formats.from_mime(mime) or _DEFAULTS[data_type]
+    return structured.from_mime(mime) or _DEFAULTS[data_type]
 
 
 def gather(
@@ -125,12 +125,12 @@ def gather(
     try:
         raw = gather_header(headers, "x-yt-parameters")
         if raw is not None:
-            _patch(merged, _map(formats.loads(raw, header_format(headers), "header")))
+            _patch(merged, _map(structured.loads(raw, header_format(headers), "header")))
     except YtError as error:
         raise YtError("Unable to parse parameters from headers", inner=[error]) from error
     if method == "POST" and body:
         try:
-            _patch(merged, _map(formats.loads(body, input_format, "request body")))
+            _patch(merged, _map(structured.loads(body, input_format, "request body")))
         except YtError as error:
             raise YtError("Unable to parse parameters from request body", inner=[error]) from error
     return merged

@@ -1,0 +1,1 @@
+"""Queues: consumers and their registrations, producers, status and trimming."""

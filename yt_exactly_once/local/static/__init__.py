@@ -1,0 +1,1 @@
+"""Static tables: their rows in chunks, and how rows are appended or replaced."""
