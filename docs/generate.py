@@ -15,6 +15,7 @@ import pyarrow as pa
 from option_tables import configuration
 from pyspark.sql import types as spark
 
+from tests.crash.crash_points import CrashPoint
 from yt_exactly_once import errors
 from yt_exactly_once.codec.arrow_types import arrow_type_of, logical_type_of
 from yt_exactly_once.codec.pairs import Fit, judge
@@ -39,7 +40,6 @@ from yt_exactly_once.codec.types import (
     TupleType,
     VariantType,
 )
-from yt_exactly_once.commit.crash_points import CrashPoint
 from yt_exactly_once.config import RetryPolicy, WriteMode
 from yt_exactly_once.local import commands as _commands  # noqa: F401 - fills the registry
 from yt_exactly_once.local.commands.registry import REGISTRY

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.chaos.messages import DO, DRAIN, QUERY, RESTART, START, DriverOptions
 from tests.nursery import NAME
-from yt_exactly_once.demo.process import Child, session_members
+from yt_exactly_once.child import Child, session_members
 
 if TYPE_CHECKING:
     from tests.chaos.messages import RoundTask

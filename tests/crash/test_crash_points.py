@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from tests.crash.crash_points import CrashPoint
 from tests.crash.harness.account import Account
 from tests.crash.harness.lives import Cell
 from tests.flows import NIGHTLY, QUERIES
 from yt_exactly_once import Event, TransactionalSink
-from yt_exactly_once.commit.crash_points import CrashPoint
 from yt_exactly_once.config import WriteMode
 from yt_exactly_once.errors import ConfigError
 

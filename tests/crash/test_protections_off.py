@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.crash.crash_points import CrashPoint
 from tests.crash.harness.lives import Cell
 from tests.flows import NIGHTLY
-from yt_exactly_once.commit.crash_points import CrashPoint
 
 if TYPE_CHECKING:
     from tests.crash.harness.lives import Life, Lineage, Subject

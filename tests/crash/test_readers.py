@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from yt.packages.requests.exceptions import RequestException
 
+from tests.crash.crash_points import CrashPoint
 from tests.crash.harness.lives import Cell
-from yt_exactly_once.commit.crash_points import CrashPoint
 
 if TYPE_CHECKING:
     from tests.crash.harness.lives import Subject

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.crash.crash_points import CrashPoint
 from tests.crash.harness.lives import Cell
 from tests.flows import NIGHTLY
 from yt_exactly_once import Event
-from yt_exactly_once.commit.crash_points import CrashPoint
 from yt_exactly_once.config import WriteMode
 
 if TYPE_CHECKING:

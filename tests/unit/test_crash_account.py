@@ -2,10 +2,10 @@
 
 import pytest
 
+from tests.crash.crash_points import CrashPoint, Visible
 from tests.crash.harness.account import Account
 from tests.crash.harness.lives import Cell, Remains, Subject
 from tests.flows import Entry, Queue, known_row
-from yt_exactly_once.commit.crash_points import CrashPoint, Visible
 from yt_exactly_once.config import WriteMode
 
 SIZE, BATCH = 6, 2

@@ -7,7 +7,7 @@ import generate
 import pytest
 
 from tests.crash import test_crash_points
-from yt_exactly_once.commit.crash_points import CrashPoint
+from tests.crash.crash_points import CrashPoint
 from yt_exactly_once.config import WriteMode
 from yt_exactly_once.observability import Event
 from yt_exactly_once.ytsaurus.failures import CODED, FAILURES

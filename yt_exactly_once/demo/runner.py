@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once.child import Child
 from yt_exactly_once.demo import data, expected, verify
 from yt_exactly_once.demo.layout import (
     DELAYS_KEY,
@@ -34,7 +35,6 @@ from yt_exactly_once.demo.messages import (
     SESSION_READY,
     ChildOptions,
 )
-from yt_exactly_once.demo.process import Child
 from yt_exactly_once.demo.report import Result
 from yt_exactly_once.demo.schedule import Countdown, moments, rows_per_batch
 from yt_exactly_once.errors import ConfigError

@@ -6,14 +6,14 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tests.crash.crash_points import Visible
 from tests.flows import differences
-from yt_exactly_once.commit.crash_points import Visible
 from yt_exactly_once.config import WriteMode
 
 if TYPE_CHECKING:
+    from tests.crash.crash_points import Aftermath, CrashPoint
     from tests.crash.harness.lives import Remains, Subject
     from tests.flows import Rows
-    from yt_exactly_once.commit.crash_points import Aftermath, CrashPoint
 
 
 class Account:

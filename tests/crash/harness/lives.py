@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from tests.crash.harness.plan import Plan, QueryPlan
 from tests.flows import QUERIES, Entry, Query, Queue, Rows, differences, ledger_entries
-from yt_exactly_once.demo.process import Child
+from yt_exactly_once.child import Child
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from yt.wrapper import YtClient
 
-    from yt_exactly_once.commit.crash_points import CrashPoint
+    from tests.crash.crash_points import CrashPoint
     from yt_exactly_once.local import LocalCluster
 
 PATIENCE_SECONDS = 120.0

@@ -1,7 +1,8 @@
-"""The child process: started, listened to, and killed with everything it has started.
+"""A driver as a child process: started, listened to, and killed with everything it has started.
 
-A Spark driver is several processes: Python, the JVM, and the daemon of the Python workers, which makes
-itself a process group of its own. The session they share is what is killed.
+The demo kills drivers, and so do the crash tests. A Spark driver is several processes: Python, the JVM, and
+the daemon of the Python workers, which makes itself a process group of its own. The session they share is
+what is killed.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ _READ_BYTES = 1 << 16
 
 
 class ChildFailedError(ExactlyOnceError):
-    """The child of the demo ended or fell silent by itself."""
+    """The child ended or fell silent by itself."""
 
 
 class Child:
-    """One life of the child.
+    """One life of a driver.
 
     Args:
         module: module to run with this interpreter.
@@ -136,7 +137,8 @@ class Child:
                 error = "".join(deque(file, _SHOWN_LINES))
         shown = "\n".join(error.rstrip().splitlines()[-_SHOWN_LINES:])
         return ChildFailedError(
-            what, remedy=f"--data-dir keeps the whole log. Its last words:\n{shown}"
+            what,
+            remedy=f"Its log is {self._log}; the demo keeps it with --data-dir. The last lines:\n{shown}",
         )
 
     def kill(self) -> None:

@@ -1,7 +1,8 @@
 """Every place where a driver may die during a batch, and what follows from dying there.
 
 One list for the crash tests, which kill a driver at each of them in every mode, and for the failure table
-of the documentation, which is generated from it. It describes; nothing here runs in production.
+of the documentation, which is generated from it. The sink does not know them: a driver dies in the
+listener of its sink, at an event.
 """
 
 from __future__ import annotations
