@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once import observability
 from yt_exactly_once.commit import transactional
 from yt_exactly_once.commit.ledger import CommitLedger, Verdict
-from yt_exactly_once.spark.query import calls, offset_log
+from yt_exactly_once.spark.query import calls, running
 from yt_exactly_once.spark.sink import delivery
 from yt_exactly_once.spark.sink import transactional_sink as sink
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
@@ -51,7 +51,7 @@ def _state_evaluation() -> list[Patch]:
 
 def _trim_guard() -> list[Patch]:
     """The consumer of a stateful query is moved to the end of the batch at once."""
-    return [(offset_log, "_is_stateful", lambda *_: False)]
+    return [(running, "_is_stateful", lambda *_: False)]
 
 
 def _compare_and_set() -> list[Patch]:

@@ -23,7 +23,7 @@ from yt_exactly_once.errors import (
     RetriesExhaustedError,
 )
 from yt_exactly_once.observability import Event
-from yt_exactly_once.spark.query.checkpoint_notes import FolderNotes
+from yt_exactly_once.spark.query.notes import FolderNotes
 from yt_exactly_once.spark.query.offset_log import may_have_read
 
 LEDGER = CommitLedger("//ledger", "query", ["//t"])

@@ -8,12 +8,9 @@ import pytest
 
 from yt_exactly_once.commit.batch import PartitionRange, SourceRange
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.query.checkpoint_files import CheckpointFiles
-from yt_exactly_once.spark.query.offset_log import (
-    RunningQuery,
-    digest_of_others,
-    source_ranges,
-)
+from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
+from yt_exactly_once.spark.query.offset_log import digest_of_others, source_ranges
+from yt_exactly_once.spark.query.running import RunningQuery
 
 
 def offset(queue, ends, starts=None):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yt_exactly_once.spark.source.limits import end_within
+from yt_exactly_once.spark.source.offsets import end_within
 
 
 class Rows:

@@ -23,8 +23,8 @@ from yt_exactly_once.errors import TransientError
 from yt_exactly_once.observability import Clock, Event, GuardedListener, emitter, reported
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.query.calls import PROCESS_CALLS
-from yt_exactly_once.spark.query.checkpoint_files import CheckpointFiles
-from yt_exactly_once.spark.query.offset_log import RunningQuery
+from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
+from yt_exactly_once.spark.query.running import RunningQuery
 from yt_exactly_once.spark.sink.delivery import (
     deliver,
     require_splitting,

@@ -16,7 +16,7 @@ from yt_exactly_once.errors import ConfigError, DataLossError
 from yt_exactly_once.spark.source.options import StartingPoint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from yt_exactly_once.ytsaurus.queues import PartitionBounds
 
@@ -24,6 +24,9 @@ NEW_QUERY = "Start a new query with a new checkpoint location"
 
 BEGIN_AGAIN = f"{NEW_QUERY}, with its consumer, if it has one, moved to the first row to be read"
 """A new query begins at the consumer's offset: rows before that are passed over."""
+
+_TOLERANCE = 0.05
+_PROBES = 40
 
 
 @dataclass(frozen=True)
@@ -198,7 +201,45 @@ def check_reachable(
             raise trimmed_rows(offset.queue, offset.consumer, partition, position, bound.lower)
 
 
-def created_anew(queue: str, consumer: str | None, remedy: str) -> DataLossError:
+def end_within(weight_until: Callable[[int], int], start: int, end: int, max_bytes: int) -> int:
+    """Return where to end a batch that begins at `start` so that it weighs at most `max_bytes`.
+
+    A few single rows are pulled to find the end; the rows of the batch are not read twice. The weight of
+    the first row is not known and not counted. The end is found to within a twentieth of the limit, and
+    never after it.
+
+    Args:
+        weight_until: gives the weight of all rows up to a row, which the queue keeps in that row.
+        start: first row of the batch.
+        end: where the batch would end without this limit, more than `start`.
+        max_bytes: the limit.
+    """
+    low, high = start, end - 1
+    if low == high:
+        return end
+    low_weight, high_weight = weight_until(low), weight_until(high)
+    limit = low_weight + max_bytes
+    if high_weight <= limit:
+        return end
+    for probe in range(_PROBES):
+        if high - low == 1 or limit - low_weight <= _TOLERANCE * max_bytes:
+            break
+        if probe % 2:
+            # Even rows are found by interpolation at once; halving in between bounds the search
+            # when a few rows are much heavier than the rest.
+            guess = (low + high) // 2
+        else:
+            guess = low + (high - low) * (limit - low_weight) // max(1, high_weight - low_weight)
+        place = min(max(guess, low + 1), high - 1)
+        weight = weight_until(place)
+        if weight <= limit:
+            low, low_weight = place, weight
+        else:
+            high, high_weight = place, weight
+    return low + 1
+
+
+def recreated(queue: str, consumer: str | None, remedy: str) -> DataLossError:
     """Return the error for a queue that is not the one the offsets count rows of."""
     return DataLossError(
         "The queue was recreated: its rows are not the ones that the offsets count",

@@ -92,7 +92,7 @@ class RemoteQueue:
             ClusterUnavailableError: no answer, or the proxy has not heard of the registration yet.
             ConsumerNotRegisteredError: the consumer is not registered any more.
         """
-        with self._while_proxies_hear_of_it():
+        with self._registration_may_lag():
             return queues.pull_rows(
                 self.connection, self.path, self.consumer, partition, offset, max_rows, max_bytes
             )
@@ -106,11 +106,11 @@ class RemoteQueue:
             ConsumerNotRegisteredError: the consumer is not registered any more.
         """
         assert self.consumer is not None
-        with self._while_proxies_hear_of_it():
+        with self._registration_may_lag():
             consumers.advance(self.connection, self.consumer, self.path, partition, old, new)
 
     @contextmanager
-    def _while_proxies_hear_of_it(self) -> Iterator[None]:
+    def _registration_may_lag(self) -> Iterator[None]:
         """Tell a registration that a proxy does not know yet from one that is gone."""
         try:
             yield

@@ -29,13 +29,13 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.observability import Event, emitter
 from yt_exactly_once.retrying import run_attempts
-from yt_exactly_once.spark.source.limits import end_within
 from yt_exactly_once.spark.source.offsets import (
     BEGIN_AGAIN,
     QueueOffset,
     check_reachable,
-    created_anew,
+    end_within,
     first_positions,
+    recreated,
 )
 from yt_exactly_once.spark.source.options import StartingPoint
 from yt_exactly_once.spark.source.range import BYTES_PER_PULL, PATIENCE, QueueRange, RangeReader
@@ -352,7 +352,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 else "Load the queue again (spark.readStream ... load) and start the query; it then "
                 "begins at the first row of the new queue"
             )
-            raise created_anew(self._queue.path, self._queue.consumer, remedy)
+            raise recreated(self._queue.path, self._queue.consumer, remedy)
 
     def _require_loss_is_allowed(self) -> None:
         if self._options.fail_on_data_loss:
@@ -360,7 +360,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "Set fail_on_data_loss to false: the query continues at the first row of the new queue, and "
                 f"takes the consumer back there. Or: {BEGIN_AGAIN}"
             )
-            raise created_anew(self._queue.path, self._queue.consumer, remedy)
+            raise recreated(self._queue.path, self._queue.consumer, remedy)
 
     def _catch_up(self, offset: QueueOffset) -> bool:
         """Move the consumer to an offset where it is behind; tell whether it was."""

@@ -24,12 +24,14 @@ from yt_exactly_once.codec.schema import (
 )
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.schema import spark_schema_of
-from yt_exactly_once.spark.source.limits import WEIGHT_COLUMN
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from yt_exactly_once.spark.source.options import SourceOptions
+
+WEIGHT_COLUMN = "$cumulative_data_weight"
+"""Column of a queue with the weight of all rows up to a row."""
 
 _SERVICE_TYPES = {
     SOURCE_TABLET_COLUMN: pa.int64(),

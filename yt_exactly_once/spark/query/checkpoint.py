@@ -1,4 +1,4 @@
-"""The same as `offset_log` tells, where there is no JVM to ask (Spark Connect): read from files.
+"""The offset log as files of a checkpoint, for a session that has no JVM to ask (Spark Connect).
 
 A start of a query unpickles its sinks in a process of its own, so the sinks of one process that read one
 checkpoint belong to one run.
@@ -16,7 +16,7 @@ from urllib.request import url2pathname
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.query.calls import Place
-from yt_exactly_once.spark.query.checkpoint_notes import FolderNotes
+from yt_exactly_once.spark.query.notes import FolderNotes
 from yt_exactly_once.spark.query.offset_log import digest_of_others, may_have_read, source_ranges
 
 if TYPE_CHECKING:

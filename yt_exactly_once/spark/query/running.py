@@ -1,0 +1,293 @@
+"""The running query in the JVM: which batch Spark is running, its offsets, and the plan of the query."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.query.calls import Place
+from yt_exactly_once.spark.query.notes import HadoopNotes
+from yt_exactly_once.spark.query.offset_log import digest_of_others, may_have_read, source_ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import DataFrame
+
+    from yt_exactly_once.commit.batch import SourceRange
+    from yt_exactly_once.commit.notes import Notes
+    from yt_exactly_once.errors import ExactlyOnceError
+    from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
+
+QUERY_ID_PROPERTY = "sql.streaming.queryId"
+"""Local property Spark sets on the thread that runs a micro-batch (`StreamExecution.scala`)."""
+
+BATCH_ID_PROPERTY = "streaming.sql.batchId"
+"""Local property Spark sets to the number of the batch (`MicroBatchExecution.scala`)."""
+
+_SPARK_THREAD = re.compile(r"\[id = ([0-9a-f-]{36}), runId = ([0-9a-f-]{36})\]$")
+"""End of the name of the thread that runs a query's batches (`StreamExecution.scala`)."""
+
+_STATE_STORE_WRITER = "org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreWriter"
+"""Trait of every physical operator that writes state."""
+
+_ADAPTIVE = "AdaptiveSparkPlanExec"
+
+
+class RunningQuery:
+    """Reads the offset log and the plan of the running query through the JVM.
+
+    Args:
+        files: the query's checkpoint, for a session without a JVM.
+    """
+
+    def __init__(self, files: CheckpointFiles | None = None) -> None:
+        self._files = files
+        self._runs: dict[str, _Run] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel without the objects of this process's JVM."""
+        return RunningQuery, (self._files,)
+
+    def ranges(self, batch: MicroBatch, number: int) -> tuple[SourceRange, ...]:
+        """See `OffsetLog.ranges`."""
+        run = self._runs.get(batch.query_id)
+        if run is not None:
+            return source_ranges(*run.texts(number))
+        return self._files.ranges(batch, number) if self._files else ()
+
+    def locate(self, frame: DataFrame, batch_id: int) -> Place:
+        """See `OffsetLog.locate`.
+
+        Raises:
+            ConfigError: called outside `foreachBatch`, or without a JVM and without a checkpoint.
+        """
+        session = frame.sparkSession
+        jvm = getattr(session, "_jvm", None)
+        if jvm is None and self._files is not None:
+            return self._files.locate(frame, batch_id)
+        if jvm is None:
+            raise ConfigError(
+                "This session has no JVM to ask for the query's offsets (Spark Connect)",
+                remedy="Pass checkpoint_location= with the query's checkpoint",
+            )
+        # Every Python thread has a JVM thread of its own; the function runs on that of the query.
+        named = _SPARK_THREAD.search(str(jvm.java.lang.Thread.currentThread().getName()))
+        property_of = session.sparkContext.getLocalProperty
+        query_id = named[1] if named else property_of(QUERY_ID_PROPERTY)
+        if query_id is None:
+            return self._locate_by_session(frame, batch_id)
+        run = self._run_of(query_id, frame, run_id=named[2] if named else None)
+        number = property_of(BATCH_ID_PROPERTY)
+        running = batch_id if number is None else int(number)
+        problem = _wrong_batch(batch_id, running) or run.foreign(frame)
+        return run.place(running, problem, in_background=named is None)
+
+    def _run_of(self, query_id: str, frame: DataFrame, *, run_id: str | None) -> _Run:
+        """Return the active run of a query.
+
+        Raises:
+            ConfigError: the caller belongs to a run that has ended.
+        """
+        run = self._runs.get(query_id)
+        # Spark has one run of a query at a time: as long as this one is active, there is no other.
+        if run is None or (run.id != run_id if run_id else not run.is_active()):
+            jvm: Any = frame.sparkSession._jvm  # noqa: SLF001
+            active = _active(frame).get(jvm.java.util.UUID.fromString(query_id))
+            if active is None or (run_id and str(active.runId().toString()) != run_id):
+                raise ConfigError(
+                    "The sink was called by a run of the query that has ended",
+                    remedy="Wait in the function for every sink that it calls; Spark repeats the batch in "
+                    "the next run",
+                    query=query_id,
+                )
+            run = self._runs[query_id] = _Run(frame, active)
+        return run
+
+    def _locate_by_session(self, frame: DataFrame, batch_id: int) -> Place:
+        """Find the query whose DataFrame it is, where the thread does not say.
+
+        Raises:
+            ConfigError: it is of no query.
+        """
+        wanted = frame._jdf.sparkSession()  # noqa: SLF001
+        for execution in _active(frame).values():
+            if execution.sparkSessionForStream().equals(wanted):
+                run = _Run(frame, execution)
+                problem = ConfigError(
+                    "The sink was called on a thread that Spark knows nothing of",
+                    remedy="Call it on the thread of the function, or on a pyspark.InheritableThread that "
+                    "the function waits for",
+                    query=run.query_id,
+                )
+                running = int(execution.lastExecution().currentBatchId())
+                return run.place(running, problem, in_background=True)
+        raise ConfigError(
+            "The sink was called outside a streaming query",
+            remedy="Use it as writeStream.foreachBatch(sink), or call it from a foreachBatch "
+            "function on the same thread",
+            batch=batch_id,
+        )
+
+    def identify(self, frame: DataFrame, place: Place) -> MicroBatch:
+        """See `OffsetLog.identify`."""
+        run = self._runs.get(place.query_id)
+        if run is None:
+            assert self._files is not None, "locate has found one or the other"
+            return self._files.identify(frame, place)
+        now, before = run.texts(place.batch_id)
+        return MicroBatch(
+            query_id=place.query_id,
+            batch_id=place.batch_id,
+            run_id=run.id,
+            sources=source_ranges(now, before),
+            stateful=run.stateful,
+            output_mode=run.output_mode,
+            others=digest_of_others(now, before),
+        )
+
+    def has_ended(self, place: Place) -> bool:
+        """See `OffsetLog.has_ended`."""
+        run = self._runs.get(place.query_id)
+        if run is None:
+            return self._files is not None and self._files.has_ended(place)
+        return place.in_background and run.has_logged(place.batch_id)
+
+    def may_be_written(self, batch: MicroBatch) -> bool:
+        """See `OffsetLog.may_be_written`."""
+        run = self._runs.get(batch.query_id)
+        began_it = run is not None and run.began_the_query()
+        return not began_it and may_have_read(batch, self.ranges)
+
+
+class _Run:
+    """One run of a query; what stays the same in it is asked once, since each call costs.
+
+    Args:
+        frame: of the query.
+        execution: the query's `StreamExecution`.
+    """
+
+    def __init__(self, frame: DataFrame, execution: Any) -> None:
+        self.query_id = str(execution.id().toString())
+        self.id = str(execution.runId().toString())
+        self._jvm = frame.sparkSession._jvm  # noqa: SLF001
+        self._session = execution.sparkSessionForStream()
+        self._execution = execution
+        self._log = execution.offsetLog()
+        self._known: tuple[int, list[str]] = -1, []
+
+    @cached_property
+    def notes(self) -> Notes:
+        """The notes in the query's checkpoint."""
+        root = str(self._execution.resolvedCheckpointRoot())
+        return HadoopNotes(self._jvm, self._session, root)
+
+    @cached_property
+    def stateful(self) -> bool:
+        """Whether the query keeps state."""
+        plan = self._execution.lastExecution().executedPlan()
+        return _is_stateful(self._jvm, _operators(plan))
+
+    @cached_property
+    def output_mode(self) -> str:
+        """Of the query."""
+        return str(self._execution.outputMode()).lower()
+
+    def place(
+        self, running: int, problem: ExactlyOnceError | None, *, in_background: bool
+    ) -> Place:
+        """Return the place of a call."""
+        return Place(self.query_id, self.id, running, self.notes, in_background, problem)
+
+    def is_active(self) -> bool:
+        """Tell whether the run has not ended."""
+        return bool(self._execution.isActive())
+
+    def foreign(self, frame: DataFrame) -> ExactlyOnceError | None:
+        """Return an error when a DataFrame is one of another query."""
+        session = frame._jdf.sparkSession()  # noqa: SLF001
+        if self._session.equals(session):
+            return None
+        for execution in _active(frame).values():
+            if execution.sparkSessionForStream().equals(session):
+                return ConfigError(
+                    "The sink was called with a DataFrame of another query",
+                    remedy="Give it the DataFrame of the function's own batch, or one made from it",
+                    query=self.query_id,
+                    other_query=str(execution.id().toString()),
+                )
+        return None
+
+    def has_logged(self, batch_id: int) -> bool:
+        """Tell whether Spark has logged a batch as done."""
+        return bool(self._execution.commitLog().get(batch_id).isDefined())
+
+    def began_the_query(self) -> bool:
+        """Tell whether this run ran batch 0, as far as Spark remembers."""
+        progress = self._execution.recentProgress()
+        return len(progress) > 0 and int(progress[0].batchId()) == 0
+
+    def texts(self, batch_id: int) -> tuple[list[str], list[str]]:
+        """Return the logged offsets of a batch, and of the one before."""
+        number, before = self._known
+        if number != batch_id - 1:
+            before = _offsets(self._log.get(batch_id - 1))
+        now = _offsets(self._log.get(batch_id))
+        self._known = batch_id, now
+        return now, before
+
+
+def _active(frame: DataFrame) -> Any:
+    """Return the active queries of all sessions, by id."""
+    return frame._jdf.sparkSession().sharedState().activeStreamingQueries()  # noqa: SLF001
+
+
+def _wrong_batch(given: int, running: int) -> ExactlyOnceError | None:
+    if given == running:
+        return None
+    return ConfigError(
+        f"The sink was called for batch {given}, and Spark is running batch {running}",
+        remedy="Hand on the number that the foreachBatch function was given",
+        batch=running,
+    )
+
+
+def _offsets(logged: Any) -> list[str]:
+    """Return the JSON texts in an `Option[OffsetSeqBase]` of the JVM."""
+    if not logged.isDefined():
+        return []
+    sequence = logged.get()
+    if sequence.getClass().getSimpleName() == "OffsetMap":
+        offsets = sequence.offsetsMap().values().toSeq()
+    else:
+        offsets = sequence.offsets()
+    options = [offsets.apply(index) for index in range(offsets.size())]
+    return [str(option.get().json()) for option in options if option.isDefined()]
+
+
+def _is_stateful(jvm: Any, operators: Iterable[Any]) -> bool:
+    """Tell whether any operator writes state."""
+    return _has(jvm, operators, _STATE_STORE_WRITER)
+
+
+def _has(jvm: Any, operators: Iterable[Any], kind: str) -> bool:
+    """Tell whether any operator is of a class."""
+    wanted = jvm.java.lang.Class.forName(kind)
+    return any(wanted.isInstance(operator) for operator in operators)
+
+
+def _operators(plan: Any) -> Iterator[Any]:
+    """Yield every operator of a physical plan."""
+    pending = [plan]
+    while pending:
+        node = pending.pop()
+        yield node
+        if node.getClass().getSimpleName() == _ADAPTIVE:
+            # It hides its children, as they may change.
+            pending.append(node.initialPlan())
+        children = node.children()
+        pending.extend(children.apply(index) for index in range(children.size()))
