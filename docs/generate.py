@@ -18,7 +18,7 @@ from pyspark.sql import types as spark
 from tests.crash.crash_points import CrashPoint
 from yt_exactly_once import errors
 from yt_exactly_once.codec.arrow_types import arrow_type_of, logical_type_of
-from yt_exactly_once.codec.pairs import Fit, judge
+from yt_exactly_once.codec.pairs import Fit, match_types
 from yt_exactly_once.codec.reserved import RESERVED_PREFIX
 from yt_exactly_once.codec.types import (
     FLOATING,
@@ -336,10 +336,10 @@ A nullable column is `optional`. Arrays become lists, maps dicts, structs struct
 def _simple_row(logical: LogicalType) -> str:
     fits: dict[Fit, list[str]] = {fit: [] for fit in Fit}
     for one, arrow in zip(_SPARK_TYPES, _arrow(*_SPARK_TYPES), strict=True):
-        verdict = judge(arrow, logical)
+        match = match_types(arrow, logical)
         if not isinstance(one, spark.NullType):
-            found = f"`{one.simpleString()}`" if verdict.fit is not Fit.REFUSED else verdict.remedy
-            fits[verdict.fit].append(found)
+            found = f"`{one.simpleString()}`" if match.fit is not Fit.REFUSED else match.remedy
+            fits[match.fit].append(found)
     remedies = dict.fromkeys(remedy.replace("{x}", "x") for remedy in fits.pop(Fit.REFUSED))
     shown = [", ".join(found) or "-" for found in fits.values()]
     cells = (

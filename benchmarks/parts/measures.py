@@ -21,7 +21,6 @@ from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.config import ClusterConfig, RetryPolicy
 from yt_exactly_once.observability import emitter
 from yt_exactly_once.spark.source.options import SourceOptions
-from yt_exactly_once.spark.source.queue import RemoteQueue
 from yt_exactly_once.spark.source.range import (
     BYTES_PER_PULL,
     ROWS_PER_PULL,
@@ -30,6 +29,7 @@ from yt_exactly_once.spark.source.range import (
 )
 from yt_exactly_once.spark.source.rows import RowFormat
 from yt_exactly_once.ytsaurus.client import Connection
+from yt_exactly_once.ytsaurus.queues import RemoteQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

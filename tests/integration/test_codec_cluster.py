@@ -10,10 +10,10 @@ import pytest
 from yt_exactly_once.codec.rows import WireFormat, decode, encode, encode_empty
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, check_frame
 from yt_exactly_once.codec.types import arrow_obstacle, parse_type
-from yt_exactly_once.commit.parts import Payload
+from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.ytsaurus.client import Connection
-from yt_exactly_once.ytsaurus.queues import pull_rows
+from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.tables import describe_table
 
 
@@ -90,7 +90,7 @@ def test_rows_of_every_type_come_back_as_they_were(cluster, client, tmp, wire):
     transaction.commit()
     assert len(list(client.select_rows(f"id from [{path}]"))) == 3  # waits until they appear
 
-    pulled = decode(pull_rows(connection, path, None, 0, 0, 10), frame)
+    pulled = decode(RemoteQueue(connection, path).pull(0, 0, 10), frame)
     assert pulled.to_pylist() == batch.to_pylist()
     # A null must be one to a query too; of `any` columns an insert makes a value, unless told not to.
     for name in ("any", "list"):

@@ -13,14 +13,14 @@ from yt_exactly_once import Target
 from yt_exactly_once.codec import schema
 from yt_exactly_once.codec.rows import WireFormat, decode, encode
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
-from yt_exactly_once.commit.parts import Payload
+from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.schema import spark_schema_of
 from yt_exactly_once.spark.sink.targets import prepare_target
 from yt_exactly_once.ytsaurus.client import Connection
-from yt_exactly_once.ytsaurus.queues import pull_rows
+from yt_exactly_once.ytsaurus.queues import RemoteQueue
 
 WIDE = {"type_name": "decimal", "precision": 38, "scale": 2}
 ANYS = {"type_name": "list", "item": {"type_name": "optional", "item": "yson"}}
@@ -73,7 +73,7 @@ def written(cluster, client, tmp):
         transaction = connection.begin(timedelta(seconds=30))
         transaction.write(path, [Payload(1, payload)], target.wire.value)
         transaction.commit()
-        (found,) = decode(pull_rows(connection, path, None, 0, 0, 10), frame).to_pylist()
+        (found,) = decode(RemoteQueue(connection, path).pull(0, 0, 10), frame).to_pylist()
         return target.wire, found == row
 
     return write

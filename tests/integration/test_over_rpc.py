@@ -11,8 +11,8 @@ from tests.flows import AGGREGATION, STATELESS, Queue
 from yt_exactly_once import Event
 from yt_exactly_once.config import ClusterConfig, WriteMode
 from yt_exactly_once.errors import OffsetConflictError
-from yt_exactly_once.ytsaurus import consumers
 from yt_exactly_once.ytsaurus.client import Connection
+from yt_exactly_once.ytsaurus.queues import RemoteQueue
 
 pytestmark = pytest.mark.further
 
@@ -80,8 +80,8 @@ def test_repeated_advance_is_recognised(client, cluster, tmp):
     while not list(client.list_queue_consumer_registrations(queue_path=queue.path)):
         time.sleep(0.01)  # others learn of it a moment later
     config = ClusterConfig(proxy=cluster.proxy_urls[0], client_config={"backend": "rpc"})
-    connection = Connection(config)
+    remote = RemoteQueue(Connection(config), queue.path, queue.consumer)
     for _ in range(2):
-        consumers.advance(connection, queue.consumer, queue.path, 0, 0, 4)
+        remote.advance(0, 0, 4)
     with pytest.raises(OffsetConflictError):
-        consumers.advance(connection, queue.consumer, queue.path, 0, 0, 5)
+        remote.advance(0, 0, 5)

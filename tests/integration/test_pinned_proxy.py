@@ -16,8 +16,9 @@ from tests.flows import columns, create_table
 from tests.integration.streams import QUICK, Heard
 from yt_exactly_once import Event, RetryPolicy
 from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.ledger import LEDGER_SCHEMA, CommitLedger
-from yt_exactly_once.commit.parts import Payload, TargetRows, whole
+from yt_exactly_once.commit.parts import TargetRows, whole
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import RetriesExhaustedError

@@ -20,7 +20,7 @@ from tests.property.random_tables import batch_of, drawn, side_by_side
 from yt_exactly_once import TransactionalSink, create_table, register_source
 from yt_exactly_once.codec.rows import WireFormat, encode
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, check_frame
-from yt_exactly_once.commit.parts import Payload
+from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.demo.data import read_flights
 from yt_exactly_once.ytsaurus.client import Connection

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from tests.model.continuations import Script
-    from yt_exactly_once.commit.cluster import Row, T, Transaction
-    from yt_exactly_once.commit.parts import Payload
+    from yt_exactly_once.commit.cluster import Payload, Row, T, Transaction
 
 CLUSTER = "model"
 CONSUMER = "//consumer"

@@ -37,8 +37,9 @@ from tests.model.tasks import (
     silent,
 )
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
+from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.notes import NoNotes
-from yt_exactly_once.commit.parts import Payload, TargetRows
+from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, RetryPolicy, WriteMode
 from yt_exactly_once.errors import (
     ClusterUnavailableError,

@@ -25,7 +25,7 @@ from tests.model.continuations import Asking, Continuations, Raised, Returned, S
 from tests.model.explore import Explorer
 from tests.model.scenario import Faults, Scenario
 from tests.model.scenarios import NO_QUEUE, ROW
-from yt_exactly_once.commit.parts import Payload
+from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.errors import TransactionLostError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from tests.property.random_tables import batch_of, drawn, side_by_side, tables, 
 from yt_exactly_once.codec.rows import ROW_INDEX, TABLET_INDEX, WireFormat, decode, encode
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, check_frame
 from yt_exactly_once.codec.types import arrow_obstacle
-from yt_exactly_once.commit.parts import Payload
+from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.ytsaurus.client import Connection

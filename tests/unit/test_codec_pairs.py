@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from yt_exactly_once.codec.arrow_types import arrow_type_of, logical_type_of
-from yt_exactly_once.codec.pairs import Fit, judge
+from yt_exactly_once.codec.pairs import Fit, match_types
 from yt_exactly_once.codec.types import SIMPLE_NAMES, SimpleType, parse_type
 
 UTC = pa.timestamp("us", "UTC")
@@ -137,25 +137,25 @@ REFUSED = [
     + [(*pair, Fit.CHECKED) for pair in CHECKED],
 )
 def test_pair_without_loss_is_allowed(arrow, description, fit):
-    """The verdict says how much care the pair asks for."""
-    verdict = judge(arrow, parse_type(description))
-    assert (verdict.fit, verdict.remedy) == (fit, "")
+    """The match says how much care the pair asks for."""
+    match = match_types(arrow, parse_type(description))
+    assert (match.fit, match.remedy) == (fit, "")
 
 
 @pytest.mark.parametrize(("arrow", "description", "remedy", "place"), REFUSED)
 def test_pair_with_loss_is_refused_with_a_remedy(arrow, description, remedy, place):
     """A refusal says what to do, and where inside the column."""
-    verdict = judge(arrow, parse_type(description))
-    assert verdict.fit is Fit.REFUSED
-    assert remedy in verdict.remedy
-    assert verdict.place == place
+    match = match_types(arrow, parse_type(description))
+    assert match.fit is Fit.REFUSED
+    assert remedy in match.remedy
+    assert match.place == place
 
 
 @pytest.mark.parametrize("name", sorted(SIMPLE_NAMES - {"null", "void"}))
 def test_column_read_may_be_written_back(name):
     """What a source yields for a type, a sink takes for the same type; zoned types are read-only."""
-    verdict = judge(arrow_type_of(SimpleType(name)), SimpleType(name))
-    assert (verdict.fit is Fit.REFUSED) == name.startswith("tz_")
+    match = match_types(arrow_type_of(SimpleType(name)), SimpleType(name))
+    assert (match.fit is Fit.REFUSED) == name.startswith("tz_")
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_column_read_may_be_written_back(name):
 )
 def test_created_column_takes_the_type_it_was_created_from(arrow):
     """A table made for a frame fits that frame."""
-    assert judge(arrow, logical_type_of(arrow)).fit is not Fit.REFUSED
+    assert match_types(arrow, logical_type_of(arrow)).fit is not Fit.REFUSED
 
 
 @pytest.mark.parametrize(

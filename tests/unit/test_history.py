@@ -9,10 +9,11 @@ import pytest
 
 from tests.protections import switch_off
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
+from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.history import note_ledger, require_ledger, require_whole
 from yt_exactly_once.commit.ledger import CommitLedger, LedgerEntry
 from yt_exactly_once.commit.notes import MemoryNotes, Note, NoteKind
-from yt_exactly_once.commit.parts import Payload, TargetRows, whole
+from yt_exactly_once.commit.parts import TargetRows, whole
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import (

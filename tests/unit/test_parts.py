@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yt_exactly_once.commit.parts import Payload, TargetRows, split
+from yt_exactly_once.commit.cluster import Payload
+from yt_exactly_once.commit.parts import TargetRows, split
 
 
 def rows(lanes, *, lane_is_tablet=True):

@@ -8,9 +8,10 @@ import pytest
 from yt_exactly_once.codec.rows import WireFormat, encode, row_fragments
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.complete import CompleteResult
 from yt_exactly_once.commit.ledger import CommitLedger
-from yt_exactly_once.commit.parts import Payload, TargetRows, whole
+from yt_exactly_once.commit.parts import TargetRows, whole
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import BatchTooLargeError, ConflictError

@@ -1,4 +1,5 @@
 """Rows between Spark's Arrow batches and YTsaurus: types, schemas, payloads.
 
-It is the only importer of pyarrow below `spark`. It opens no connection and knows no protocol.
+Arrow is the form of rows between `spark` and this package; below, there are only bytes. It opens no
+connection and knows no protocol.
 """

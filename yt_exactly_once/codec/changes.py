@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from yt_exactly_once.codec.rows import coordinates, row_fragments
+from yt_exactly_once.codec.rows import Fragments, coordinates, decode, row_fragments
 from yt_exactly_once.codec.scalars import first_true
+from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
 from yt_exactly_once.errors import EncodingError
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ class Changes(NamedTuple):
         written: rows to write, in their order.
     """
 
-    keys: pa.LargeBinaryArray
-    deleted: pa.LargeBinaryArray
+    keys: Fragments
+    deleted: Fragments
     written: pa.RecordBatch
 
 
@@ -62,3 +63,16 @@ def changes(batch: pa.RecordBatch, keys: WritePlan, marker: str) -> Changes:
     last[len(codes) - 1 - from_the_end] = True
     written = batch.filter(pc.and_not(pa.array(last), marked))
     return Changes(distinct, distinct.take(pa.array(doomed)), written)
+
+
+def keys_besides(wanted: Fragments, rows: bytes, keys: WritePlan) -> Fragments:
+    """Return the keys of a table that are not among the wanted ones.
+
+    Args:
+        wanted: keys, as `row_fragments` encodes them.
+        rows: the keys of the table, as YSON.
+        keys: the key columns.
+    """
+    schema = arrow_schema_of(TableSchema(keys.columns), binary_strings=True)
+    there = row_fragments(decode(rows, schema), keys)
+    return there.filter(pc.invert(pc.is_in(there, value_set=wanted)))

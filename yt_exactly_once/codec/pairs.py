@@ -54,7 +54,7 @@ class Fit(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TypeMatch:
     """What became of a pair.
 
     Attributes:
@@ -68,15 +68,15 @@ class Verdict:
     place: str = ""
 
 
-EXACT = Verdict(Fit.EXACT)
-WIDENING = Verdict(Fit.WIDENING)
-CHECKED = Verdict(Fit.CHECKED)
+EXACT = TypeMatch(Fit.EXACT)
+WIDENING = TypeMatch(Fit.WIDENING)
+CHECKED = TypeMatch(Fit.CHECKED)
 
 _UINT64_DIGITS = 20
 _UUID_BYTES = 16
 
 
-def judge(arrow: pa.DataType, logical: LogicalType) -> Verdict:  # noqa: PLR0911 - a case per kind
+def match_types(arrow: pa.DataType, logical: LogicalType) -> TypeMatch:  # noqa: PLR0911 - a case per kind
     """Say whether values of the Arrow type may be written as the logical type."""
     bare = untagged(logical)
     if types.is_null(arrow):
@@ -85,7 +85,7 @@ def judge(arrow: pa.DataType, logical: LogicalType) -> Verdict:  # noqa: PLR0911
         case OptionalType(item) as optional if is_nested_optional(optional):
             return _nested_optional(arrow, item)
         case OptionalType(item):
-            return judge(arrow, item)
+            return match_types(arrow, item)
         case SimpleType(name):
             return _simple(arrow, name)
         case DecimalType():
@@ -98,20 +98,20 @@ def judge(arrow: pa.DataType, logical: LogicalType) -> Verdict:  # noqa: PLR0911
             return _by_field(arrow, bare)
 
 
-def _refused(remedy: str, place: str = "") -> Verdict:
-    return Verdict(Fit.REFUSED, remedy, place)
+def _refused(remedy: str, place: str = "") -> TypeMatch:
+    return TypeMatch(Fit.REFUSED, remedy, place)
 
 
-def _worst(verdicts: Iterable[tuple[str, Verdict]]) -> Verdict:
-    """Return the most demanding verdict, with the way down to where it was given."""
+def _worst(matches: Iterable[tuple[str, TypeMatch]]) -> TypeMatch:
+    """Return the most demanding match, with the way down to where it was given."""
     worst = EXACT
-    for step, verdict in verdicts:
-        if verdict.fit > worst.fit:
-            worst = replace(verdict, place=step + verdict.place)
+    for step, match in matches:
+        if match.fit > worst.fit:
+            worst = replace(match, place=step + match.place)
     return worst
 
 
-def _simple(arrow: pa.DataType, name: str) -> Verdict:  # noqa: PLR0911 - a line per family
+def _simple(arrow: pa.DataType, name: str) -> TypeMatch:  # noqa: PLR0911 - a line per family
     if name in SIGNED or name in UNSIGNED:
         return _integer(arrow, name)
     if name in FLOATING:
@@ -138,7 +138,7 @@ def _bits(arrow: pa.DataType) -> int:
     return int(arrow.bit_width)
 
 
-def _integer(arrow: pa.DataType, name: str) -> Verdict:
+def _integer(arrow: pa.DataType, name: str) -> TypeMatch:
     bits = int(name.removeprefix("u").removeprefix("int"))
     unsigned = name in UNSIGNED
     if unsigned and types.is_decimal(arrow) and arrow.scale == 0:
@@ -156,11 +156,11 @@ def _integer(arrow: pa.DataType, name: str) -> Verdict:
     return CHECKED if _bits(arrow) <= min(2 * bits, 64) else _narrowing(name)
 
 
-def _narrowing(name: str) -> Verdict:
+def _narrowing(name: str) -> TypeMatch:
     return _refused(f"values may not fit {name}: cast to a narrower type, or widen the column")
 
 
-def _floating(arrow: pa.DataType, name: str) -> Verdict:
+def _floating(arrow: pa.DataType, name: str) -> TypeMatch:
     exact_bits = {"float": 24, "double": 53}[name]
     if types.is_floating(arrow):
         own = {"float": 32, "double": 64}[name]
@@ -180,7 +180,7 @@ def _is_string(arrow: pa.DataType) -> bool:
     return bool(types.is_string(arrow) or types.is_large_string(arrow))
 
 
-def _bytes(arrow: pa.DataType, name: str) -> Verdict:
+def _bytes(arrow: pa.DataType, name: str) -> TypeMatch:
     if name == "uuid":
         if types.is_fixed_size_binary(arrow) and arrow.byte_width == _UUID_BYTES:
             return EXACT
@@ -192,7 +192,7 @@ def _bytes(arrow: pa.DataType, name: str) -> Verdict:
     return _refused("cast it in the query: CAST({x} AS STRING)")
 
 
-def _instant(arrow: pa.DataType) -> Verdict:
+def _instant(arrow: pa.DataType) -> TypeMatch:
     if not types.is_timestamp(arrow):
         return _refused("cast it in the query: CAST({x} AS TIMESTAMP), or timestamp_micros({x})")
     if arrow.tz is None:
@@ -200,13 +200,13 @@ def _instant(arrow: pa.DataType) -> Verdict:
     return CHECKED
 
 
-def _span(arrow: pa.DataType) -> Verdict:
+def _span(arrow: pa.DataType) -> TypeMatch:
     if types.is_duration(arrow):
         return CHECKED
     return _refused("give a day-time interval, for instance make_dt_interval(0, 0, 0, seconds)")
 
 
-def _decimal(arrow: pa.DataType, logical: DecimalType) -> Verdict:
+def _decimal(arrow: pa.DataType, logical: DecimalType) -> TypeMatch:
     if types.is_decimal(arrow) and arrow.scale == logical.scale:
         if arrow.precision == logical.precision:
             return EXACT
@@ -216,26 +216,26 @@ def _decimal(arrow: pa.DataType, logical: DecimalType) -> Verdict:
     return _refused(f"cast it in the query: CAST({{x}} AS {sql})")
 
 
-def _list(arrow: pa.DataType, item: LogicalType) -> Verdict:
+def _list(arrow: pa.DataType, item: LogicalType) -> TypeMatch:
     if types.is_map(arrow) or not (types.is_list(arrow) or types.is_large_list(arrow)):
         return _refused("give an array")
-    return _worst([("[]", judge(arrow.value_type, item))])
+    return _worst([("[]", match_types(arrow.value_type, item))])
 
 
-def _dict(arrow: pa.DataType, key: LogicalType, value: LogicalType) -> Verdict:
+def _dict(arrow: pa.DataType, key: LogicalType, value: LogicalType) -> TypeMatch:
     if not types.is_map(arrow):
         return _refused("give a map")
-    keys, values = judge(arrow.key_type, key), judge(arrow.item_type, value)
+    keys, values = match_types(arrow.key_type, key), match_types(arrow.item_type, value)
     return _worst([("[key]", keys), ("[value]", values)])
 
 
-def _nested_optional(arrow: pa.DataType, item: LogicalType) -> Verdict:
+def _nested_optional(arrow: pa.DataType, item: LogicalType) -> TypeMatch:
     if not types.is_struct(arrow) or [field.name for field in arrow] != [NESTED_VALUE]:
         return _refused(f"give a struct with the one field `{NESTED_VALUE}`")
-    return _worst([(f".{NESTED_VALUE}", judge(arrow.field(0).type, item))])
+    return _worst([(f".{NESTED_VALUE}", match_types(arrow.field(0).type, item))])
 
 
-def _by_field(arrow: pa.DataType, logical: LogicalType) -> Verdict:
+def _by_field(arrow: pa.DataType, logical: LogicalType) -> TypeMatch:
     wanted = struct_fields(logical)
     if not types.is_struct(arrow):
         return _refused(f"give a struct with the fields {', '.join(wanted)}")
@@ -250,7 +250,7 @@ def _by_field(arrow: pa.DataType, logical: LogicalType) -> Verdict:
         )
         if name not in found and not spare:
             return _refused(f"add the field {name}")
-    return _worst((f".{name}", judge(found[name], wanted[name])) for name in found)
+    return _worst((f".{name}", match_types(found[name], wanted[name])) for name in found)
 
 
 def struct_fields(logical: LogicalType) -> dict[str, LogicalType]:
@@ -266,12 +266,12 @@ def struct_fields(logical: LogicalType) -> dict[str, LogicalType]:
             raise AssertionError(f"{other} has no fields")
 
 
-def _free(arrow: pa.DataType) -> Verdict:
+def _free(arrow: pa.DataType) -> TypeMatch:
     """Judge what is written into `yson`: bytes are YSON already, the rest becomes plain YSON."""
     return CHECKED if _is_binary(arrow) else _plain(arrow)
 
 
-def _plain(arrow: pa.DataType) -> Verdict:
+def _plain(arrow: pa.DataType) -> TypeMatch:
     scalar = types.is_integer(arrow) or types.is_floating(arrow) or types.is_boolean(arrow)
     if scalar or _is_string(arrow) or types.is_null(arrow):
         return EXACT

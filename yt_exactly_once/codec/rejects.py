@@ -21,10 +21,10 @@ from yt_exactly_once.codec.rows import (
     check_column,
     coordinates,
     encode,
+    value_at,
 )
 from yt_exactly_once.codec.scalars import UnfitValueError
 from yt_exactly_once.codec.schema import TableSchema, WritePlan, check_frame
-from yt_exactly_once.codec.showing import value_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

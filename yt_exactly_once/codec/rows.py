@@ -7,7 +7,7 @@ there is an `EncodingError` that names the column and where the row came from, n
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,7 +39,6 @@ from yt_exactly_once.codec.schema import (
     field_type,
     row_column,
 )
-from yt_exactly_once.codec.showing import value_at
 from yt_exactly_once.codec.types import (
     FLOATING,
     DecimalType,
@@ -64,6 +63,9 @@ from yt_exactly_once.errors import ConfigError, EncodingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+Fragments: TypeAlias = pa.LargeBinaryArray
+"""Rows or keys as binary YSON, one fragment each."""
 
 TABLET_INDEX = "$tablet_index"
 ROW_INDEX = "$row_index"
@@ -135,7 +137,7 @@ def _require_light(batch: pa.RecordBatch, plan: WritePlan) -> None:
         )
 
 
-def row_fragments(batch: pa.RecordBatch, plan: WritePlan) -> pa.LargeBinaryArray:
+def row_fragments(batch: pa.RecordBatch, plan: WritePlan) -> Fragments:
     """Encode every row on its own, as a fragment of YSON.
 
     Keys have equal bytes where the cluster takes them for one key (`CompareDoubleValues`: 0.0 is -0.0).
@@ -146,7 +148,7 @@ def row_fragments(batch: pa.RecordBatch, plan: WritePlan) -> pa.LargeBinaryArray
     return _as_yson(batch, plan, None, None, key_shape=Shape.KEY)
 
 
-def joined(fragments: pa.LargeBinaryArray) -> bytes:
+def joined(fragments: Fragments) -> bytes:
     """Return the body of one request for rows that `row_fragments` encoded."""
     return whole(fragments)
 
@@ -215,7 +217,7 @@ def _as_yson(
     sequence_numbers: pa.Int64Array | None,
     *,
     key_shape: Shape = Shape.NAMED,
-) -> pa.LargeBinaryArray:
+) -> Fragments:
     opening = b"{"
     if isinstance(tablet_index, int):
         opening += _key(TABLET_INDEX) + integer_literal(tablet_index) + b";"
@@ -334,6 +336,22 @@ def coordinates(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
     if {"source_partition", "source_row"} <= found.keys():
         return found
     return {"row_of_chunk": row}
+
+
+def value_at(array: pa.Array, row: int) -> Any:
+    """Return a value for people to read: as Python has it, or as text where Python has no such value."""
+    one, kind = array.slice(row, 1), array.type
+    if _is_text(kind):
+        found = one.cast(pa.large_binary())[0].as_py()
+        # Strings of Spark need not be text.
+        return None if found is None else found.decode("utf-8", "backslashreplace")
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return one.cast(pa.string())[0].as_py()
+    try:
+        return one[0].as_py()
+    except (OverflowError, ValueError):
+        # An instant outside Python's range, or bytes that are no text, inside a composite value.
+        return str(one)
 
 
 def decode(rows: bytes, schema: pa.Schema) -> pa.RecordBatch:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from yt_exactly_once.codec.arrow_types import arrow_type_of, logical_type_of
-from yt_exactly_once.codec.pairs import Fit, judge
+from yt_exactly_once.codec.pairs import Fit, match_types
 from yt_exactly_once.codec.types import (
     LogicalType,
     arrow_obstacle,
@@ -379,12 +379,12 @@ def _missing_columns(frame: pa.Schema, table: TableSchema) -> list[_Difference]:
 def _wrong_type(frame: pa.Schema, column: ColumnSchema) -> list[_Difference]:
     places = frame.get_all_field_indices(column.name)
     arrow = frame.field(places[0]).type
-    verdict = judge(arrow, column.type)
-    if verdict.fit is not Fit.REFUSED:
+    match = match_types(arrow, column.type)
+    if match.fit is not Fit.REFUSED:
         return []
-    remedy = verdict.remedy.replace("{x}", column.name)
-    if verdict.place:
-        remedy = f"at {column.name}{verdict.place}: {remedy}"
+    remedy = match.remedy.replace("{x}", column.name)
+    if match.place:
+        remedy = f"at {column.name}{match.place}: {remedy}"
     return [_Difference(column.name, str(arrow), _described(column), remedy)]
 
 

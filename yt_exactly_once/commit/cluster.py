@@ -6,16 +6,28 @@ very code that runs in production.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import timedelta
 
-    from yt_exactly_once.commit.parts import Payload
-
 Row = dict[str, Any]
 T = TypeVar("T")
+
+
+class Payload(NamedTuple):
+    """The body of one request.
+
+    Attributes:
+        row_count: rows in it.
+        data: the bytes.
+        deletes: whether it deletes the keys in it, which are YSON, or writes rows.
+    """
+
+    row_count: int
+    data: bytes
+    deletes: bool = False
 
 
 class Reader(Protocol):

@@ -9,15 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from yt_exactly_once.codec.rows import decode, joined, row_fragments
-from yt_exactly_once.codec.schema import TableSchema, WritePlan, arrow_schema_of
-from yt_exactly_once.commit.parts import Payload
+from yt_exactly_once.codec.changes import keys_besides
+from yt_exactly_once.codec.rows import joined
+from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.errors import BatchTooLargeError
 
 if TYPE_CHECKING:
+    from yt_exactly_once.codec.rows import Fragments
+    from yt_exactly_once.codec.schema import WritePlan
     from yt_exactly_once.commit.cluster import Transaction
 
 ROWS_PER_DELETE = 50_000
@@ -35,7 +34,7 @@ class CompleteResult:
     """
 
     plan: WritePlan
-    keys: pa.LargeBinaryArray
+    keys: Fragments
     room: int
 
     def surplus(self, transaction: Transaction) -> list[Payload]:
@@ -47,9 +46,7 @@ class CompleteResult:
         path = self.plan.target
         # A table with more rows than that has too many to delete, whichever they are.
         rows = transaction.select(path, self.plan.names, limit=self.room + 1)
-        schema = arrow_schema_of(TableSchema(self.plan.columns), binary_strings=True)
-        there = row_fragments(decode(rows, schema), self.plan)
-        stale = there.filter(pc.invert(pc.is_in(there, value_set=self.keys)))
+        stale = keys_besides(self.keys, rows, self.plan)
         if len(stale) + len(self.keys) > self.room:
             raise BatchTooLargeError(
                 f"The result has {len(self.keys)} rows and replaces at least {len(stale)} others, and "

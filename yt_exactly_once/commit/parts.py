@@ -8,26 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from yt_exactly_once.commit.cluster import Payload
     from yt_exactly_once.commit.complete import CompleteResult
-
-
-class Payload(NamedTuple):
-    """The body of one request.
-
-    Attributes:
-        row_count: rows in it.
-        data: the bytes.
-        deletes: whether it deletes the keys in it, which are YSON, or writes rows.
-    """
-
-    row_count: int
-    data: bytes
-    deletes: bool = False
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from yt_exactly_once.commit.batch import MicroBatch, SourceRange
-    from yt_exactly_once.commit.cluster import Cluster, Row, Transaction
+    from yt_exactly_once.commit.cluster import Cluster, Payload, Row, Transaction
     from yt_exactly_once.commit.ledger import CommitLedger
-    from yt_exactly_once.commit.parts import Part, Payload, TargetRows
+    from yt_exactly_once.commit.parts import Part, TargetRows
     from yt_exactly_once.config import RetryPolicy
     from yt_exactly_once.observability import Emitter
 

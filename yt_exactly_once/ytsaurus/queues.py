@@ -1,22 +1,40 @@
-"""Reading queues: how far each partition goes, and rows by offset.
+"""Queues and the consumers they are read with: bounds, rows by offset, stored offsets.
 
-A queue is an ordered dynamic table, a partition one of its tablets. Reads see the newest committed
-state and ignore transactions.
+A queue is an ordered dynamic table, and a partition is one of its tablets. Reads return the newest
+committed state and ignore transactions. A stored offset is the index of the first unread row; a partition
+without a row in the consumer table is at 0.
 """
 
 from __future__ import annotations
 
+import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from yt.common import YtError
 from yt.wrapper import YsonFormat
 
-from yt_exactly_once.errors import NotAQueueError
-from yt_exactly_once.ytsaurus.failures import translated
+from yt_exactly_once.errors import (
+    ClusterUnavailableError,
+    ConsumerNotFoundError,
+    ConsumerNotRegisteredError,
+    NotAQueueError,
+    TableNotMountedError,
+)
+from yt_exactly_once.ytsaurus.failures import TRANSPORT_ERRORS, translated
 from yt_exactly_once.ytsaurus.tables import TableInfo, describe_table
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
     from yt_exactly_once.ytsaurus.client import Connection
+
+_UNREADABLE = frozenset({"none", "unmounted", "mounting", "unmounting"})
+
+_OFFSET_CONFLICT = 3100
+_LOOKS = 12
+_PAUSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -45,67 +63,214 @@ class QueueState:
     partitions: list[PartitionBounds]
 
 
-def describe_queue(connection: Connection, path: str) -> TableInfo:
-    """Describe a queue, see `describe_table`.
+@dataclass(frozen=True)
+class RemoteQueue:
+    """One queue, and the consumer it is read with.
+
+    It travels by pickle to the tasks and opens its connection there.
+
+    Attributes:
+        connection: the cluster.
+        path: of the queue.
+        consumer: path of the consumer; `None` reads without one.
+    """
+
+    connection: Connection
+    path: str
+    consumer: str | None = None
+
+    def describe(self) -> TableInfo:
+        """Return what the queue is like now, see `describe_table`.
+
+        Raises:
+            NotAQueueError: the table is sorted.
+        """
+        info = describe_table(self.connection, self.path)
+        if info.is_sorted:
+            raise NotAQueueError(
+                "The table is sorted, and a queue is an ordered dynamic table",
+                remedy="Name an ordered dynamic table",
+                path=self.path,
+            )
+        return info
+
+    def require_readable(self) -> TableInfo:
+        """Check that the queue and the consumer can be read, and describe the queue.
+
+        Raises:
+            TableError: no queue at the path, not mounted, no such consumer, or not registered.
+            AccessError: the token or its permissions do not suffice.
+            ClusterUnavailableError: the cluster does not answer.
+        """
+        info = self.describe()
+        if info.tablet_state in _UNREADABLE:
+            raise TableNotMountedError(
+                f"The queue is {info.tablet_state}, not mounted",
+                remedy=f"Run: yt mount-table {self.path} --sync",
+                queue=self.path,
+            )
+        if self.consumer is not None:
+            require_registration(self.connection, self.consumer, self.path)
+        return info
+
+    def cluster_name(self) -> str:
+        """Return the name the cluster is configured with; consumer rows are keyed by it."""
+        with translated("read the cluster's name"):
+            return str(self.connection.reader.get("//sys/@cluster_name"))
+
+    def state(self) -> QueueState:
+        """Return the queue's id, and the bounds of its partitions as the tablets report them."""
+        with translated("read the queue's bounds", queue=self.path):
+            client = self.connection.reader
+            found = client.get(self.path, attributes=["id", "tablet_count"]).attributes
+            tablets = list(range(int(found["tablet_count"])))
+            infos = client.get_tablet_infos(self.path, tablets)["tablets"]
+        bounds = [
+            PartitionBounds(int(info["trimmed_row_count"]), int(info["total_row_count"]))
+            for info in infos
+        ]
+        return QueueState(str(found["id"]), bounds)
+
+    def stored_offsets(self, cluster: str, partitions: Collection[int]) -> dict[int, int]:
+        """Return the consumer's offsets with one request; a partition that was never moved is absent.
+
+        Args:
+            cluster: name of the cluster, as consumer rows have it.
+            partitions: which ones.
+        """
+        if self.consumer is None:
+            return {}
+        keys = [
+            {"queue_cluster": cluster, "queue_path": self.path, "partition_index": partition}
+            for partition in partitions
+        ]
+        rows = self.connection.lookup(self.consumer, keys)
+        return {int(row["partition_index"]): int(row["offset"]) for row in rows if row is not None}
+
+    def pull(
+        self, partition: int, offset: int, max_rows: int, max_bytes: int | None = None
+    ) -> bytes:
+        """Return rows from an offset on, as a binary YSON list fragment.
+
+        The answer may be shorter than asked for. It starts later than `offset` when rows were trimmed.
+        `$tablet_index` and `$row_index` are part of every row.
+
+        Args:
+            partition: index of the partition.
+            offset: index of the first row wanted.
+            max_rows: most rows to return.
+            max_bytes: about the most bytes to return.
+
+        Raises:
+            ClusterUnavailableError: no answer, or the proxy does not know the registration yet.
+            ConsumerNotRegisteredError: the consumer is no longer registered.
+        """
+        limits = {"max_row_count": max_rows, "max_data_weight": max_bytes}
+        options = {**limits, "format": YsonFormat(format="binary"), "raw": True}
+        where = {"queue": self.path, "consumer": self.consumer}
+        with (
+            self._registration_may_lag(),
+            translated("pull rows", **where, partition=partition, offset=offset),
+        ):
+            client = self.connection.reader
+            if self.consumer is None:
+                answer = client.pull_queue(self.path, offset, partition, **options)
+            else:
+                answer = client.pull_queue_consumer(
+                    self.consumer, self.path, offset, partition, **options
+                )
+            rows: bytes = answer.read()
+        return rows
+
+    def advance(self, partition: int, old: int, new: int) -> None:
+        """Move the consumer from `old` to `new` in one partition, in a transaction of its own.
+
+        Repeating an advance that was already applied is a success: the consumer is at `new` then.
+
+        Raises:
+            OffsetConflictError: the consumer is at neither offset.
+            ClusterUnavailableError: no answer, or the proxy does not know the registration yet.
+            ConsumerNotRegisteredError: the consumer is no longer registered.
+        """
+        assert self.consumer is not None
+        where = {"queue": self.path, "consumer": self.consumer}
+        with (
+            self._registration_may_lag(),
+            translated("advance the consumer", **where, partition=partition, expected=old),
+        ):
+            try:
+                self.connection.reader.advance_queue_consumer(
+                    self.consumer, self.path, partition, old, new, client_side=False
+                )
+            except (YtError, *TRANSPORT_ERRORS) as error:
+                if not (isinstance(error, YtError) and _is_at(error, new)):
+                    raise
+
+    @contextmanager
+    def _registration_may_lag(self) -> Iterator[None]:
+        """Distinguish a registration that the proxy does not know yet from one that is gone."""
+        try:
+            yield
+        except ConsumerNotRegisteredError as error:
+            assert self.consumer is not None
+            require_registration(self.connection, self.consumer, self.path)
+            raise ClusterUnavailableError(
+                "The consumer is registered, but the proxy does not know it yet",
+                remedy="Wait: proxies refresh their list of registrations every few seconds",
+                queue=self.path,
+                consumer=self.consumer,
+            ) from error
+
+
+def require_registration(connection: Connection, consumer: str, queue: str) -> None:
+    """Check that the consumer exists and is registered for the queue.
+
+    A proxy answers from a list that it refreshes every ten seconds (`cache_refresh_period`). So this asks
+    again for that long before it reports a missing registration.
 
     Raises:
-        NotAQueueError: the table is sorted.
+        ConsumerNotFoundError: no consumer at the path.
+        ConsumerNotRegisteredError: it is not registered.
     """
-    info = describe_table(connection, path)
-    if info.is_sorted:
-        raise NotAQueueError(
-            "The table is sorted, and a queue is an ordered dynamic table",
-            remedy="Name an ordered dynamic table",
-            path=path,
+    _require_consumer(connection, consumer)
+    with translated("read the registrations", consumer=consumer, queue=queue):
+        for _ in range(_LOOKS):
+            if connection.reader.list_queue_consumer_registrations(
+                queue_path=queue, consumer_path=consumer
+            ):
+                return
+            time.sleep(_PAUSE_SECONDS)
+    raise ConsumerNotRegisteredError(
+        "The consumer is not registered for the queue",
+        remedy=f"Run: yt register-queue-consumer {queue} {consumer} --vital",
+        consumer=consumer,
+        queue=queue,
+    )
+
+
+def _require_consumer(connection: Connection, consumer: str) -> None:
+    with translated("find the consumer", consumer=consumer):
+        if not connection.reader.exists(consumer):
+            raise ConsumerNotFoundError(
+                "There is no such consumer",
+                remedy=f"Run: yt create queue_consumer {consumer}",
+                consumer=consumer,
+            )
+        is_consumer = connection.reader.get(f"{consumer}/@").get("treat_as_queue_consumer", False)
+    if not is_consumer:
+        raise ConsumerNotFoundError(
+            "This is not a queue consumer",
+            remedy="Name a consumer made with: yt create queue_consumer PATH",
+            consumer=consumer,
         )
-    return info
 
 
-def queue_state(connection: Connection, path: str) -> QueueState:
-    """Return what a queue is now: its id, and the bounds as the tablets themselves tell them."""
-    with translated("read the queue's bounds", queue=path):
-        client = connection.reader
-        found = client.get(path, attributes=["id", "tablet_count"]).attributes
-        infos = client.get_tablet_infos(path, list(range(int(found["tablet_count"]))))["tablets"]
-    bounds = [
-        PartitionBounds(lower=int(info["trimmed_row_count"]), upper=int(info["total_row_count"]))
-        for info in infos
-    ]
-    return QueueState(str(found["id"]), bounds)
-
-
-def pull_rows(
-    connection: Connection,
-    queue: str,
-    consumer: str | None,
-    partition: int,
-    offset: int,
-    max_row_count: int,
-    max_data_weight: int | None = None,
-) -> bytes:
-    """Return rows from an offset on, as a binary YSON list fragment.
-
-    The answer may be shorter than asked for and starts later than `offset` when rows were trimmed;
-    `$tablet_index` and `$row_index` are part of every row.
-
-    Args:
-        connection: the cluster.
-        queue: path of the queue.
-        consumer: path of the consumer whose registration grants the read, or `None`.
-        partition: index of the partition.
-        offset: index of the first row wanted.
-        max_row_count: how many rows at most.
-        max_data_weight: how many bytes about at most.
-    """
-    with translated(
-        "pull rows", queue=queue, consumer=consumer, partition=partition, offset=offset
-    ):
-        client = connection.reader
-        limits = {"max_row_count": max_row_count, "max_data_weight": max_data_weight}
-        options = {**limits, "format": YsonFormat(format="binary"), "raw": True}
-        if consumer is None:
-            answer = client.pull_queue(queue, offset, partition, **options)
-        else:
-            answer = client.pull_queue_consumer(consumer, queue, offset, partition, **options)
-        rows: bytes = answer.read()
-    return rows
+def _is_at(error: YtError, offset: int) -> bool:
+    """Check whether a conflict reports that the consumer is at that offset."""
+    # RPC proxies wrap an error in one of the same code, which lacks the attributes.
+    conflict = error.find_matching_error(
+        predicate=lambda inner: (
+            int(inner.code) == _OFFSET_CONFLICT and "current_offset" in inner.attributes
+        )
+    )
+    return conflict is not None and int(conflict.attributes["current_offset"]) == offset

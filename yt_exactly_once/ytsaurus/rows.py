@@ -18,8 +18,8 @@ from yt_exactly_once.errors import (
     TableNotFoundError,
 )
 from yt_exactly_once.ytsaurus.failures import translated
-from yt_exactly_once.ytsaurus.formats import input_format
 from yt_exactly_once.ytsaurus.tables import describe_table
+from yt_exactly_once.ytsaurus.transaction import input_format
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

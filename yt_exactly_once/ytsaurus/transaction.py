@@ -13,13 +13,13 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from yt.wrapper import YsonFormat
+from yt.wrapper.format import ArrowFormat
 
 from yt_exactly_once.errors import (
     CommitOutcomeUnknownError,
     ExactlyOnceError,
 )
 from yt_exactly_once.ytsaurus.failures import leaves_outcome_unknown, translated
-from yt_exactly_once.ytsaurus.formats import input_format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,12 +27,27 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from yt.wrapper import YtClient
+    from yt.wrapper.format import Format
 
 T = TypeVar("T")
 
 
 _ROWS_READ = 1_000_000
 """How many rows a select may read and return unless told otherwise."""
+
+_WRITTEN = {"enable_null_to_yson_entity_conversion": False}
+"""Format attributes without which `insert_rows` stores a null of an `any` column as a YSON entity, which
+is no null to a query (`TInsertRowsFormatConfig`). `push_queue_producer` stores a null either way."""
+
+
+def input_format(wire: str) -> Format:
+    """Return the format of rows that are written.
+
+    Args:
+        wire: `arrow` or `yson`.
+    """
+    kind = {"arrow": ArrowFormat, "yson": YsonFormat}[wire]
+    return kind(attributes=_WRITTEN)
 
 
 class Body(Protocol):

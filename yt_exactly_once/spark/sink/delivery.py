@@ -18,7 +18,8 @@ import pyspark.sql.functions as sf
 from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS
-from yt_exactly_once.commit.parts import Payload, TargetRows
+from yt_exactly_once.commit.cluster import Payload
+from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.config import WriteMode
 from yt_exactly_once.errors import AmbiguousOrderError, ConfigError
 from yt_exactly_once.spark.query.lineage import require_straight

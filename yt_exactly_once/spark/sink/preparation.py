@@ -11,7 +11,7 @@ from yt_exactly_once.errors import ConfigError, LedgerError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.sink.delivery import require_output_mode, require_stateless
 from yt_exactly_once.spark.sink.targets import prepare_target
-from yt_exactly_once.ytsaurus.consumers import require_registration
+from yt_exactly_once.ytsaurus.queues import require_registration
 from yt_exactly_once.ytsaurus.tables import (
     describe_table,
     ensure_producer,

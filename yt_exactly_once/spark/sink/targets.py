@@ -15,8 +15,8 @@ import pyarrow as pa
 from yt_exactly_once.codec.reserved import require_no_reserved
 from yt_exactly_once.codec.rows import WireFormat, encode_empty
 from yt_exactly_once.codec.schema import TableSchema, check_frame
+from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.complete import CompleteResult
-from yt_exactly_once.commit.parts import Payload
 from yt_exactly_once.errors import (
     BatchTooLargeError,
     ConfigError,

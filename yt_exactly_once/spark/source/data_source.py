@@ -14,10 +14,10 @@ from pyspark.sql.datasource import DataSource
 
 from yt_exactly_once.errors import ConfigError, SchemaMismatchError
 from yt_exactly_once.spark.source.options import SourceOptions
-from yt_exactly_once.spark.source.queue import RemoteQueue
 from yt_exactly_once.spark.source.reader import QueueStreamReader
 from yt_exactly_once.spark.source.rows import RowFormat
 from yt_exactly_once.ytsaurus.client import Connection
+from yt_exactly_once.ytsaurus.queues import RemoteQueue
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

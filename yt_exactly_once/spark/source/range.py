@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
     from yt_exactly_once.observability import Emitter
-    from yt_exactly_once.spark.source.queue import RemoteQueue
+    from yt_exactly_once.ytsaurus.queues import RemoteQueue
 
 ROWS_PER_PULL = 10_000
 BYTES_PER_PULL = 16 * 2**20

@@ -46,9 +46,8 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
     from yt_exactly_once.spark.source.options import SourceOptions
-    from yt_exactly_once.spark.source.queue import RemoteQueue
     from yt_exactly_once.spark.source.rows import RowFormat
-    from yt_exactly_once.ytsaurus.queues import PartitionBounds
+    from yt_exactly_once.ytsaurus.queues import PartitionBounds, RemoteQueue
     from yt_exactly_once.ytsaurus.tables import TableInfo
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""What a queue's answers mean when they are refusals."""
+"""What refusals of a queue mean."""
 
 import pickle
 
@@ -12,10 +12,9 @@ from yt_exactly_once.errors import (
     ConsumerNotRegisteredError,
     TableNotMountedError,
 )
-from yt_exactly_once.spark.source.queue import RemoteQueue
-from yt_exactly_once.ytsaurus import consumers, queues
+from yt_exactly_once.ytsaurus import queues
 from yt_exactly_once.ytsaurus.client import Connection
-from yt_exactly_once.ytsaurus.failures import translated
+from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.tables import TableInfo
 
 QUEUE, CONSUMER = "//home/app/queue", "//home/app/consumer"
@@ -28,11 +27,13 @@ def remote(consumer=CONSUMER):
 def refuse_pulls(monkeypatch, message):
     """Let every pull be answered with code 901 and a text, as proxies do."""
 
-    def pull_rows(*_arguments):
-        with translated("pull rows"):
+    class Reader:
+        def pull_queue(self, *_arguments, **_options):
             raise YtError("Pull failed", inner_errors=[YtError(message, code=901)])
 
-    monkeypatch.setattr(queues, "pull_rows", pull_rows)
+        pull_queue_consumer = pull_queue
+
+    monkeypatch.setattr(Connection, "reader", Reader())
 
 
 NOT_REGISTERED = f'Consumer "{CONSUMER}" is not registered for queue "{QUEUE}"'
@@ -41,8 +42,8 @@ NOT_REGISTERED = f'Consumer "{CONSUMER}" is not registered for queue "{QUEUE}"'
 def test_registration_the_proxy_has_not_heard_of_is_waited_for(monkeypatch):
     """Proxies learn of registrations after seconds; the pull may be repeated."""
     refuse_pulls(monkeypatch, NOT_REGISTERED)
-    monkeypatch.setattr(consumers, "require_registration", lambda *_: None)
-    with pytest.raises(ClusterUnavailableError, match="has not heard of it yet"):
+    monkeypatch.setattr(queues, "require_registration", lambda *_: None)
+    with pytest.raises(ClusterUnavailableError, match="does not know it yet"):
         remote().pull(0, 0, 1, 1)
 
 
@@ -53,7 +54,7 @@ def test_registration_that_is_gone_is_an_error(monkeypatch):
         raise ConsumerNotRegisteredError("gone")
 
     refuse_pulls(monkeypatch, NOT_REGISTERED)
-    monkeypatch.setattr(consumers, "require_registration", require_registration)
+    monkeypatch.setattr(queues, "require_registration", require_registration)
     with pytest.raises(ConsumerNotRegisteredError):
         remote().pull(0, 0, 1, 1)
 
@@ -70,7 +71,7 @@ def test_missing_permission_is_an_error_at_once(monkeypatch, consumer):
 def test_queue_that_cannot_be_read_is_refused(monkeypatch, state):
     """The error shows how to mount it."""
     info = TableInfo(QUEUE, "1-2-3-4", False, 1, state, [])
-    monkeypatch.setattr(queues, "describe_queue", lambda *_: info)
+    monkeypatch.setattr(queues, "describe_table", lambda *_: info)
     with pytest.raises(TableNotMountedError, match=f"{state}.*yt mount-table {QUEUE}"):
         remote().require_readable()
 
@@ -79,8 +80,8 @@ def test_queue_that_cannot_be_read_is_refused(monkeypatch, state):
 def test_frozen_queue_can_be_read(monkeypatch, state):
     """Only writes need a mounted table."""
     info = TableInfo(QUEUE, "1-2-3-4", False, 1, state, [])
-    monkeypatch.setattr(queues, "describe_queue", lambda *_: info)
-    monkeypatch.setattr(consumers, "require_registration", lambda *_: None)
+    monkeypatch.setattr(queues, "describe_table", lambda *_: info)
+    monkeypatch.setattr(queues, "require_registration", lambda *_: None)
     assert remote().require_readable() is info
 
 
