@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def yt_local() -> Iterator[LocalCluster]:
+def yt_local_cluster() -> Iterator[LocalCluster]:
     """An embedded cluster with two proxies, shared by the session; use a path of your own in it."""
     from yt_exactly_once.local import LocalCluster  # noqa: PLC0415 - only when asked for
 
@@ -27,11 +27,11 @@ def yt_local() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture(scope="session")
-def yt_cluster(request: pytest.FixtureRequest) -> Any:
+def yt_client(request: pytest.FixtureRequest) -> Any:
     """A `yt.wrapper.YtClient` for the cluster at `YT_PROXY`, or for the embedded one."""
     proxy = os.environ.get("YT_PROXY")
     if not proxy:
-        return request.getfixturevalue("yt_local").client()
+        return request.getfixturevalue("yt_local_cluster").client()
     from yt.wrapper import YtClient  # noqa: PLC0415 - only when asked for
 
     return YtClient(proxy=proxy, token=os.environ.get("YT_TOKEN"))
