@@ -59,7 +59,7 @@ def sentences(markdown: str) -> list[str]:
 
 def words(sentence: str) -> int:
     """Count the words of a sentence; code counts as one."""
-    return len(re.findall(r"[\w'’/.,%-]*\w[\w'’/.,%-]*", sentence))
+    return len(re.findall(r"[\w'/.,%-]*\w[\w'/.,%-]*", sentence))
 
 
 def faults(markdown: str) -> list[str]:
