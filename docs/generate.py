@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -76,7 +77,7 @@ def local_commands() -> str:
         [
             "# Commands of the embedded cluster",
             "",
-            "A command that is not listed answers with an error envelope: it is not registered.",
+            "A command that is not listed answers with an error that says so.",
             "",
             "## Over HTTP",
             "",
@@ -88,8 +89,7 @@ def local_commands() -> str:
             "",
             (
                 "Every method runs the handlers of the commands beside it, with the same limits. Fault rules "
-                "name commands, over RPC too. Other methods of `ApiService` and other services answer with "
-                "an error of code 1."
+                "name commands, over RPC too. All other methods and services answer with an error of code 1."
             ),
             "",
             "| method | commands | what else is missing |",
@@ -131,9 +131,9 @@ def error_tree() -> str:
         "# Errors",
         "",
         (
-            "Every error derives from `ExactlyOnceError`. The text names what happened, where, and what to "
-            "do. `TransientError` and what derives from it is retried; everything else stops the query, and "
-            "the batch is replayed when the query is started again."
+            "Every error derives from `ExactlyOnceError`. The text says what happened, where, and what to "
+            "do. The sink retries a `TransientError` and its subclasses. Every other error stops the query. "
+            "When you start the query again, Spark replays the batch."
         ),
         "",
     ]
@@ -156,16 +156,20 @@ def retries() -> str:
             "# Failures and retries",
             "",
             (
-                "What is repeated is a whole attempt (begin, check, write, advance, record, commit), a read, "
-                "or the request of a task; never a single command of a transaction. A commit whose answer "
-                "does not tell its fate is looked up in the ledger, and counts only when the entry names its "
-                "transaction. The table decides how soon a batch is there, never whether it is there once: "
-                "every attempt checks the ledger first, and all write the same ledger row."
+                "What is retried is a whole attempt (begin, check, write, advance, record, commit), a read, "
+                "or the request of a task. A single command of a transaction is never retried. If the "
+                "outcome of a commit is unknown, the sink reads the ledger. The commit was applied only if "
+                "the entry names its transaction."
             ),
             "",
             (
-                "The first row that fits an error decides. Codes are searched in the whole error, since "
-                "errors of a commit arrive nested."
+                "The table decides how soon a batch is written. It does not decide whether it is written "
+                "once: every attempt checks the ledger first, and all attempts write the same ledger row."
+            ),
+            "",
+            (
+                "The first row that fits an error decides. Errors of a commit are nested, so all levels of "
+                "an error are searched for a code."
             ),
             "",
             "| what has happened | codes | we do | at a commit we do | error |",
@@ -176,25 +180,29 @@ def retries() -> str:
                 for failure in FAILURES
             ),
             "",
-            "Two decisions follow from where an error happens and not from its code:",
+            "Two decisions depend on the place of an error and not on its code:",
             "",
             (
-                "- A consumer that is not registered stops the query when it is checked, once per run; "
-                "in a pull of the source, where that check has passed, it leads to a new attempt, since "
-                "proxies hear of a registration late."
+                "- A consumer that is not registered stops the query at the check, once per run. In a pull "
+                "of the source this check has passed. There it leads to a new attempt, because a proxy "
+                "learns of a registration late."
             ),
             (
-                "- An error that stops a task fails the task. Spark runs it again as often as "
-                "`spark.task.maxFailures` says, and then ends the query."
+                "- An error that stops a task fails the task. Spark runs the task again, up to "
+                "`spark.task.maxFailures` times. Then it ends the query."
             ),
             "",
             (
-                "Attempts follow each other after a random wait, at most `first_wait` at first and twice as "
-                "long each time, up to `max_wait`. None is begun when its wait would end after `deadline`. "
-                "Every wait is an event `retry.scheduled`; those of tasks are logged on the executors, and "
-                "do not reach the listener. After the last attempt comes one "
-                "`RetriesExhaustedError`. Its message lists each attempt's error, time and back-off. Spark "
-                "then ends the query, and replays the batch after a restart."
+                "The sink waits a random time before each new attempt. The limit of this time is "
+                "`first_wait` at first. It doubles with each attempt, up to `max_wait`. If a wait would end "
+                "after `deadline`, there is no new attempt. Every wait is an event `retry.scheduled`. Events "
+                "of tasks are logged on the executors and do not reach the listener."
+            ),
+            "",
+            (
+                "After the last attempt the sink raises `RetriesExhaustedError`. Its message lists each "
+                "attempt's error, time and back-off. Spark then ends the query. After a restart it replays "
+                "the batch."
             ),
             "",
             "```text",
@@ -206,7 +214,7 @@ def retries() -> str:
 
 
 def _codes(failure: Failure) -> str:
-    return ", ".join(f"{code} {name}" for code, name in sorted(failure.codes.items()))
+    return ", ".join(f"`{code} {name}`" for code, name in sorted(failure.codes.items()))
 
 
 _SPARK_TYPES: tuple[spark.DataType, ...] = (
@@ -257,11 +265,11 @@ _COMPOSITE: tuple[LogicalType, ...] = (
 
 def types() -> str:
     """How every type is read, written and created."""
-    foreign = [f"`{one.simpleString()}` ({_foreign_remedy(one)})" for one in _FOREIGN_TYPES]
+    foreign = [f"| `{one.simpleString()}` | {_foreign_remedy(one)} |" for one in _FOREIGN_TYPES]
     return _TYPES.format(
         reserved=RESERVED_PREFIX,
         simple="\n".join(map(_simple_row, _SIMPLE)),
-        foreign="; ".join(foreign),
+        foreign="\n".join(foreign),
         composite="\n".join(f"| `{one}` | `{_read_as(one)}` |" for one in _COMPOSITE),
         created="\n".join(
             f"| `{one.simpleString()}` | {_created_as(one)} |" for one in _SPARK_TYPES
@@ -272,27 +280,27 @@ def types() -> str:
 _TYPES = """\
 # Types
 
-A frame is compared with its table before the first row. Every pair of types is one of:
+The sink compares a DataFrame with its table before the first row. Every pair of types is one of these:
 
-- **exact**: the same values;
-- **widening**: every value fits, in a wider type;
-- **checked**: each value is checked as it is encoded; one that does not fit is an `EncodingError` that names
-  column and row, never the value;
-- **refused**: a `SchemaMismatchError` that names what to do.
+- **exact**: the same values.
+- **widening**: every value fits in the wider type.
+- **checked**: the sink checks each value while it encodes it. If a value does not fit, an `EncodingError`
+  names its column and row, but never the value.
+- **refused**: a `SchemaMismatchError` says what to do.
 
-Nothing is ever rounded, cut or wrapped. NaN and the infinities pass in `float` and `double`, not as a key.
-In a key 0.0 and -0.0 are one value, for the cluster and for the sink.
+Nothing is ever rounded, cut or wrapped. NaN and the infinities are accepted in `float` and `double`, not in
+a key. In a key 0.0 and -0.0 are one value, for the cluster and for the sink.
 
-Both wire formats carry the same values, bit for bit. Some proxies store a few types wrongly when they
-arrive as Arrow, without an error: `yson` (`any`), and decimals of more than 35 digits. No proxy takes
-`interval64`. A table with such a column is written as YSON, and `wire_format="arrow"` is refused
-(`ConfigError`). Inside a list, a struct or another composite type they travel safely.
+Both wire formats carry the same values, bit for bit. But some proxies store `yson` (`any`) and decimals of
+more than 35 digits wrongly from Arrow, without an error. And no proxy accepts `interval64` from Arrow. So a
+table with such a column is written as YSON, and `wire_format="arrow"` is refused with `ConfigError`. Inside
+a composite type, such as a list or a struct, these types are safe.
 
 A string, a composite value or a `yson` value may have 16 MiB. A row must weigh less than 128 MiB. The sink
 finds longer ones before it sends anything.
 
 Column names that begin with `{reserved}`, in any case, belong to the sink. It refuses a DataFrame with
-such a column (`SchemaMismatchError`), since Spark would overwrite the column without a word.
+such a column (`SchemaMismatchError`), because Spark would silently overwrite the column.
 
 ## Simple types
 
@@ -300,30 +308,35 @@ such a column (`SchemaMismatchError`), since Spark would overwrite the column wi
 |---|---|---|---|---|---|---|
 {simple}
 
-- `string` is read as `binary` with the option `binary_strings`, for strings that are not UTF-8.
+- With the option `binary_strings`, `string` is read as `binary`. Use it for strings that are not UTF-8.
 - `json` must be valid JSON. Its numbers must fit a double, and its surrogates must come in pairs.
 - Dates and timestamps before 1970 need the types with 32 and 64 in their names.
 - A decimal of more than 38 digits has no type in Spark and is refused.
-- SPYT reads `uuid` as text and `interval` as `bigint`. What else stock Spark has a type for is read alike.
+- SPYT reads `uuid` as text and `interval` as `bigint`. It reads the other types of stock Spark as this source
+  does.
 
-These types of Spark fit no column: {foreign}.
+These types of Spark fit no column:
+
+| Spark | what to do |
+|---|---|
+{foreign}
 
 ## Composite types
 
-Each is read as the type beside it, and written from the same; their parts follow the table above.
+Each is read as the type beside it, and written from that type. Their parts follow the table above.
 
 | YTsaurus | Spark |
 |---|---|
 {composite}
 
-- A variant has one field per alternative, of which exactly one is not null.
-- An optional inside an optional is a struct of one field, so that its two nulls differ.
+- A variant has one field per alternative. Exactly one of them is not null.
+- An optional inside an optional is a struct of one field, so its two nulls differ.
 - `yson` (`any`) is read as the bytes of its binary YSON. Numbers, strings, arrays, maps and structs are
-  written into it as plain YSON. Bytes must be exactly one YSON value; text YSON becomes binary. Refused are
-  attributes at its top, a map with a key twice, and a number outside the range of double.
+  written into it as plain YSON. Bytes must be exactly one YSON value. Text YSON becomes binary. Refused are
+  attributes at its top level, a map that has a key twice, and a number outside the range of double.
 - Without `parsing_type_v3` a column is read by its older `type`, where composites are `any`.
 
-## Tables made for a frame
+## Tables made for a DataFrame
 
 | Spark | YTsaurus |
 |---|---|
@@ -347,9 +360,14 @@ def _simple_row(logical: LogicalType) -> str:
         _range(logical),
         f"`{_read_as(logical)}`",
         *shown,
-        "; ".join(remedies) or "-",
+        "; ".join(map(_with_code, remedies)) or "-",
     )
     return f"| {' | '.join(cells)} |"
+
+
+def _with_code(remedy: str) -> str:
+    """Mark the SQL of a remedy as code."""
+    return re.sub(r"CAST\((?:[^()]|\([^()]*\))*\)|timestamp_micros\(\w+\)", r"`\g<0>`", remedy)
 
 
 def _range(logical: LogicalType) -> str:
@@ -384,7 +402,7 @@ def _foreign_remedy(one: spark.DataType) -> str:
     try:
         arrow_of_spark(spark.StructType([spark.StructField("x", one)]))
     except errors.SchemaMismatchError as error:
-        return error.remedy[0].lower() + error.remedy[1:]
+        return _with_code(error.remedy[0].lower() + error.remedy[1:])
     raise AssertionError(f"{one} has found a counterpart")
 
 
@@ -399,11 +417,14 @@ def failure_table() -> str:
             "# What happens at every crash",
             "",
             (
-                "A driver dies within batch N: what the cluster holds then, what Spark replays after the "
-                f"restart, and what the sink does with it. Every row is a test of `{CRASH_TESTS}` that "
-                "kills a real driver with SIGKILL at that point; its name is "
-                f"`{CRASH_TEST}[...]`, with a parameter that begins as the last column says. A point "
-                "that is missing from a table is never passed in its modes, which is tested as well. With "
+                "The driver dies within batch N. Each row says what the cluster then holds, what Spark "
+                "replays after the restart, and what the sink does with it."
+            ),
+            "",
+            (
+                f"Every row is a test in `{CRASH_TESTS}` that kills a real driver with SIGKILL at that "
+                f"point. The test is `{CRASH_TEST}[...]`. Its parameter begins as the last column says. If a "
+                "point is missing from a table, its modes never pass it. This is tested too. With "
                 "`YT_EXACTLY_ONCE_NIGHTLY=1` every point is tried with every kind of query and target."
             ),
             "",
@@ -413,7 +434,7 @@ def failure_table() -> str:
             "",
             "## The modes whose tasks write: at-least-once and idempotent",
             "",
-            "`idempotent` refuses a stateful query before it does anything.",
+            "In `idempotent` mode the sink refuses a stateful query before it does anything.",
             "",
             *crash_rows(WriteMode.AT_LEAST_ONCE, WriteMode.IDEMPOTENT),
             "",

@@ -71,7 +71,7 @@ def require_extra(extra: str) -> None:
     if missing:
         raise ConfigError(
             f"This command needs packages that are not installed: {', '.join(missing)}",
-            remedy=f"In a clone of the repository: pip install -e '.[{extra}]'",
+            remedy=f"Install the package with its extra {extra!r}. In a clone: pip install -e '.[{extra}]'",
         )
 
 
@@ -106,9 +106,10 @@ def _version() -> str:
 def _add_create_table(commands: Any) -> None:
     create = commands.add_parser(
         "create-table",
-        help="create and mount a dynamic table that a frame fits",
-        description="Creates and mounts a dynamic table: ordered, or sorted with --key. One that is "
-        "there and fits is left as it is; one that does not is an error. The token comes from YT_TOKEN.",
+        help="create and mount a dynamic table that fits a DataFrame",
+        description="Creates and mounts a dynamic table: ordered, or sorted with --key. If a table is "
+        "there and fits, nothing changes. If it does not fit, this is an error. The token comes from "
+        "YT_TOKEN.",
     )
     create.add_argument("path", help="path of the table")
     schema = create.add_mutually_exclusive_group(required=True)
@@ -118,7 +119,7 @@ def _add_create_table(commands: Any) -> None:
     schema.add_argument(
         "--schema",
         metavar="TEXT",
-        help="with the columns of a frame: the JSON of frame.schema.json(), a DDL string such as "
+        help="with the columns of a DataFrame: the JSON of schema.json(), a DDL string such as "
         "'id bigint, name string' (starts Spark), or @FILE with either",
     )
     create.add_argument(
@@ -135,22 +136,24 @@ def _add_create_table(commands: Any) -> None:
 def _add_demo(commands: Any) -> None:
     demo = commands.add_parser(
         "demo",
-        help="stream real flights while the driver is being killed, then check every row",
+        help="stream real flights, kill the driver at random moments, and check every row",
         description="Loads the flights that left New York in 2013 into a queue of an embedded "
-        "cluster, runs two streaming queries over them, kills the driver with SIGKILL at random "
-        "moments, and compares every row of the results with an independent computation. The exit "
-        "code is 0 only when nothing is lost, duplicated or wrong.",
+        "cluster. Runs two streaming queries over them and kills the driver with SIGKILL at random "
+        "moments. Then compares every row of the results with an independent computation. The exit "
+        "code is 0 only if no row is lost, duplicated or wrong.",
     )
     demo.add_argument("--rows", type=int, metavar="N", help="load the first N flights (all)")
     demo.add_argument(
         "--kills", type=int, default=DEFAULT_KILLS, metavar="K", help="kills (%(default)s)"
     )
-    demo.add_argument("--seed", type=int, metavar="S", help="seed of the moments to kill at")
+    demo.add_argument(
+        "--seed", type=int, metavar="S", help="seed of the random moments of the kills"
+    )
     demo.add_argument(
         "--data-dir",
         type=Path,
         metavar="D",
-        help="new directory to work in and keep (a temporary one)",
+        help="new directory for all files, which is kept (a temporary one)",
     )
     demo.add_argument(
         "--mode",
@@ -193,7 +196,7 @@ def _add_local(commands: Any) -> None:
         "--trim-every",
         type=float,
         metavar="S",
-        help="trim what vital consumers have read every S seconds (never)",
+        help="every S seconds, trim the rows that all vital consumers have read (never)",
     )
     local.add_argument(
         "--feature",
@@ -210,8 +213,8 @@ def _add_local(commands: Any) -> None:
     )
     faults = local.add_argument_group(
         "faults",
-        "Rules that make commands fail. They replace those that the data directory holds from an "
-        "earlier run; every hit is logged in proxy-N.log there.",
+        "Rules that make commands fail. They replace the rules of an earlier run in the data directory. "
+        "Every hit is logged there in proxy-N.log.",
     )
     faults.add_argument(
         "--fault",
@@ -219,7 +222,7 @@ def _add_local(commands: Any) -> None:
         default=[],
         type=fault_rule,
         metavar="ACTION[,NAME=VALUE]...",
-        help="may be repeated; names: command, count (1; null is for ever), after, probability, "
+        help="may be repeated; names: command, count (1; null means no limit), after, probability, "
         "seed, seconds, code, message, when, proxy, match.PARAMETER. "
         "Example: lose_answer,command=commit_transaction,probability=0.01,seed=7,count=null",
     )
@@ -227,7 +230,7 @@ def _add_local(commands: Any) -> None:
         "--replay-faults",
         type=Path,
         metavar="FILE",
-        help="make the faults of a recorded plan again",
+        help="repeat the faults of a recorded plan",
     )
     faults.add_argument(
         "--record-faults",
@@ -266,7 +269,7 @@ def _create_table(options: argparse.Namespace) -> int:
     created = create_table(
         options.path, schema, key_columns=keys, tablet_count=options.tablets, proxy=options.proxy
     )
-    print(f"{'created' if created else 'there already, and fits'}: {options.path}")
+    print(f"{'created' if created else 'exists and fits'}: {options.path}")
     return 0
 
 
@@ -277,8 +280,8 @@ def _demo(options: argparse.Namespace) -> int:
 
     if options.json is not None and not options.json.parent.is_dir():
         raise ConfigError(
-            "There is no directory for the numbers",
-            remedy="Create it, or give --json another path",
+            "The directory for the numbers does not exist",
+            remedy="Create it, or pass another path to --json",
             path=options.json,
         )
     seed = options.seed
@@ -307,7 +310,7 @@ def _demo(options: argparse.Namespace) -> int:
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM do what Ctrl-C does, so that processes and temporary files go."""
+    """Let SIGTERM do what Ctrl-C does, so processes and temporary files are removed."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -329,8 +332,8 @@ def _local(options: argparse.Namespace) -> int:
     record: Path | None = options.record_faults
     if record is not None and not record.parent.is_dir():
         raise ConfigError(
-            "There is no directory for the plan of faults",
-            remedy="Create it, or give --record-faults another path",
+            "The directory for the plan of faults does not exist",
+            remedy="Create it, or pass another path to --record-faults",
             path=record,
         )
     told_to_stop = threading.Event()
@@ -369,13 +372,13 @@ def _recorded_faults(plan: Path | None) -> list[Any]:
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"The plan of faults cannot be read: {error}",
-            remedy="Give --replay-faults a file that --record-faults has written",
+            remedy="Pass --replay-faults a file that --record-faults has written",
             path=plan,
         ) from error
     if not isinstance(rules, list):
         raise ConfigError(
-            "The plan of faults is no list of rules",
-            remedy="Give --replay-faults a file that --record-faults has written",
+            "The plan of faults is not a list of rules",
+            remedy="Pass --replay-faults a file that --record-faults has written",
             path=plan,
         )
     return rules

@@ -21,14 +21,14 @@ DEFAULT_DYN_BATCH_SIZE = 50_000
 """Rows per insert request; SPYT's `spark.yt.write.dynBatchSize` has the same default."""
 
 ROWS_PER_TABLET_LIMIT = 100_000
-"""Default of the server's `max_rows_per_transaction`, per tablet and transaction."""
+"""Default of the server's `max_rows_per_transaction`: rows per tablet and transaction."""
 
 TRANSACTION_TIMEOUT_LIMIT = timedelta(seconds=60)
 """Tablet nodes end older transactions (`max_transaction_timeout`), whatever the client asks for."""
 
 
 class WriteMode(StrEnum):
-    """What a sink promises, see the package documentation of each mode."""
+    """What a sink promises. The README compares the modes."""
 
     AT_LEAST_ONCE = "at-least-once"
     TRANSACTIONAL = "transactional"
@@ -50,7 +50,7 @@ class WriteMode(StrEnum):
 
 
 class Secret:
-    """A string that shows itself only when asked to."""
+    """A string that shows its value only on request."""
 
     __slots__ = ("_value",)
 
@@ -76,11 +76,11 @@ class ClusterConfig:
     """How to reach a cluster.
 
     Attributes:
-        proxy: `host[:port]` or URL of an HTTP proxy or of a balancer before them.
-        token: OAuth token; `None` sends none.
-        request_timeout: limit of one light request and of all its repeats.
+        proxy: `host[:port]` or URL of an HTTP proxy, or of a balancer in front of the proxies.
+        token: OAuth token. `None` sends no token.
+        request_timeout: limit of one light request, including its retries.
         heavy_request_timeout: limit of one request that carries rows.
-        client_config: laid over the configuration of `ytsaurus-client`, as nested mappings.
+        client_config: settings of `ytsaurus-client` that replace its defaults, as nested mappings.
     """
 
     proxy: str
@@ -95,7 +95,7 @@ class ClusterConfig:
             raise ConfigError("The proxy address is empty", remedy=_PROXY_REMEDY)
         for name in ("request_timeout", "heavy_request_timeout"):
             if require_duration(getattr(self, name), name) <= timedelta(0):
-                raise ConfigError(f"{name} must be positive", remedy="Give a longer duration")
+                raise ConfigError(f"{name} must be positive", remedy="Pass a longer duration")
 
     @classmethod
     def resolve(
@@ -119,12 +119,13 @@ _PROXY_REMEDY = "Pass proxy='host:port' or set the environment variable YT_PROXY
 
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
-    """How long and how often an attempt is repeated.
+    """How often and how long a failed attempt is retried.
 
     Attributes:
-        attempts: how many attempts at most, the first included.
-        deadline: no new attempt is begun when its wait would end later than this after the first.
-        first_wait: the longest first wait; each following one may be twice as long (with jitter).
+        attempts: the maximum number of attempts, including the first.
+        deadline: the time after the first attempt in which a new one may start. If a wait would end
+            later, there is no new attempt.
+        first_wait: the limit of the first wait. The limit doubles with each attempt. Each wait is random.
         max_wait: the longest wait between two attempts.
     """
 
@@ -139,25 +140,25 @@ class RetryPolicy:
             raise ConfigError("attempts must be at least 1", remedy="1 means no retry")
         for name in ("deadline", "first_wait", "max_wait"):
             if require_duration(getattr(self, name), name) < timedelta(0):
-                raise ConfigError(f"{name} must not be negative", remedy="Give a longer duration")
+                raise ConfigError(f"{name} must not be negative", remedy="Pass a longer duration")
 
 
 def require_duration(value: object, name: str) -> timedelta:
     """Return a duration.
 
     Raises:
-        ConfigError: it is something else, such as a number of nobody knows what.
+        ConfigError: it is something else, such as a number without a unit.
     """
     if not isinstance(value, timedelta):
         raise ConfigError(
             f"{name} is {value!r}, not a duration",
-            remedy="Give a datetime.timedelta, for instance timedelta(seconds=30)",
+            remedy="Pass a datetime.timedelta, for instance timedelta(seconds=30)",
         )
     return value
 
 
 def check_transaction_timeout(timeout: timedelta) -> timedelta:
-    """Return the timeout of a tablet transaction when tablet nodes will grant it.
+    """Return the timeout of a tablet transaction, if tablet nodes allow it.
 
     Raises:
         ConfigError: it is not positive, or longer than tablet nodes allow.
@@ -167,6 +168,6 @@ def check_transaction_timeout(timeout: timedelta) -> timedelta:
         limit = int(TRANSACTION_TIMEOUT_LIMIT.total_seconds())
         raise ConfigError(
             f"transaction_timeout of {timeout.total_seconds():g} s is out of range",
-            remedy=f"Tablet nodes end transactions after {limit} s; give more than 0 s and at most that",
+            remedy=f"Pass more than 0 s and at most {limit} s: tablet nodes end older transactions",
         )
     return timeout

@@ -15,8 +15,8 @@ class ExactlyOnceError(Exception):
     """Root of the tree.
 
     Args:
-        what: what happened, one sentence without the closing dot.
-        remedy: what to do next, one sentence without the closing dot; may be empty.
+        what: what happened, without the closing dot.
+        remedy: what to do next, without the closing dot. It may be empty.
         **where: ids that place the error: `query`, `batch`, `target`, `path`, `proxy`, ...
 
     Attributes:
@@ -60,11 +60,11 @@ class ConfigError(ExactlyOnceError):
 
 
 class RepeatedCallError(ConfigError):
-    """A sink was called again for a batch and target; the rows of that call are not written."""
+    """A sink was called a second time for one batch and target. The rows of that call are not written."""
 
 
 class JavaNotFoundError(ConfigError):
-    """No Java runtime that Spark can start with (17 or newer)."""
+    """There is no Java runtime for Spark: 17 or newer."""
 
 
 class AccessError(ConfigError):
@@ -72,27 +72,27 @@ class AccessError(ConfigError):
 
 
 class SchemaMismatchError(ExactlyOnceError):
-    """The frame's columns do not fit the table's; raised before the first row is sent."""
+    """The columns of the DataFrame do not fit those of the table. No row has been sent."""
 
 
 class EncodingError(ExactlyOnceError):
-    """A value cannot be written as the column's type; names column and coordinates, not the value."""
+    """A value does not fit the type of its column. The message names column and row, not the value."""
 
 
 class NotOneToOneError(EncodingError):
-    """Idempotent mode found two rows with one key or number in a batch, or a replay with other rows."""
+    """In idempotent mode, two rows of a batch have one key or number, or a replay has other rows."""
 
 
 class AmbiguousOrderError(EncodingError):
-    """Rows of one key are in several Spark partitions, so that none of them is the last one."""
+    """Rows of one key are in several Spark partitions, so last-write-wins is undefined."""
 
 
 class TableError(ExactlyOnceError):
-    """A table cannot serve the purpose it was given."""
+    """A table is missing, or it is not what the query needs."""
 
 
 class TableNotFoundError(TableError):
-    """Nothing, or no table, at the path."""
+    """There is no table at the path."""
 
 
 class TableNotDynamicError(TableError):
@@ -100,7 +100,7 @@ class TableNotDynamicError(TableError):
 
 
 class TableNotMountedError(TableError):
-    """The table has tablets that are not mounted."""
+    """Some tablets of the table are not mounted."""
 
 
 class NotAQueueError(TableError):
@@ -108,7 +108,7 @@ class NotAQueueError(TableError):
 
 
 class ConsumerNotFoundError(TableError):
-    """Nothing at the consumer path, or a table that is not a queue consumer."""
+    """There is no queue consumer at the path."""
 
 
 class ConsumerNotRegisteredError(TableError):
@@ -116,57 +116,57 @@ class ConsumerNotRegisteredError(TableError):
 
 
 class RequestRefusedError(ExactlyOnceError):
-    """The cluster refused a request for a reason that repeating it will not change."""
+    """The cluster refused a request, and a retry would not help."""
 
 
 class BatchTooLargeError(ExactlyOnceError):
-    """The batch has more rows than one transaction of the target may carry."""
+    """The batch has more rows than one transaction may write to the target."""
 
 
 class DataLossError(ExactlyOnceError):
-    """Rows that must be read are gone: trimmed, or the queue was recreated."""
+    """Rows that the query must read are gone: they were trimmed, or the queue was recreated."""
 
 
 # Retried: the attempt had no effect.
 
 
 class TransientError(ExactlyOnceError):
-    """The attempt had no effect and a new one may succeed."""
+    """The attempt failed, and a new one may succeed."""
 
 
 class ConflictError(TransientError):
-    """Another transaction changed a row this one needed."""
+    """Another transaction changed or locked a row that this one needs."""
 
 
 class ClusterUnavailableError(TransientError):
-    """The cluster could not be reached or asked to come back later."""
+    """The cluster did not answer, or asked for a later retry."""
 
 
 class TransactionLostError(TransientError):
-    """The transaction ended before its commit was sent: lease expired or its proxy died."""
+    """The transaction ended before its commit: its lease expired or its proxy died."""
 
 
 class CommitOutcomeUnknownError(TransientError):
-    """The commit was sent and no answer says what became of it; the ledger knows."""
+    """The commit was sent, and its outcome is unknown. The ledger resolves it."""
 
 
 class RetriesExhaustedError(ExactlyOnceError):
-    """Every attempt failed; the message lists each attempt's error, time and back-off."""
+    """Every attempt failed. The message lists each attempt's error, time and back-off."""
 
 
 # A person decides.
 
 
 class OffsetConflictError(ExactlyOnceError):
-    """The consumer is not where this query left it: somebody else moved it."""
+    """The consumer is not at the offset where this query left it. Another client moved it."""
 
 
 class IncompleteBatchError(ExactlyOnceError):
-    """Rows of an earlier batch are missing in the target, and later batches must not hide that."""
+    """Rows of an earlier batch are missing in the target. Later batches are refused until it is settled."""
 
 
 class FencedError(ExactlyOnceError):
-    """A newer run of the same query owns the ledger; this one must stop."""
+    """A newer run of the same query owns the ledger row. This run must stop."""
 
 
 class ProducerFencedError(FencedError):
@@ -174,11 +174,11 @@ class ProducerFencedError(FencedError):
 
 
 class ProducerDivergedError(FencedError):
-    """A producer session is not where its owner left it, though nobody took it over."""
+    """A producer session is not at the number where its owner left it, although nobody took it over."""
 
 
 class LedgerError(ExactlyOnceError):
-    """The ledger cannot be used: wrong schema, unreadable entry."""
+    """The ledger cannot be used: its schema is wrong, or an entry is unreadable."""
 
 
 class LedgerMissingError(LedgerError):
@@ -186,4 +186,4 @@ class LedgerMissingError(LedgerError):
 
 
 class LedgerDivergedError(LedgerError):
-    """The ledger and Spark's checkpoint tell different stories."""
+    """The ledger and Spark's checkpoint contradict each other."""

@@ -1,4 +1,4 @@
-"""What the package tells about itself: event names, one logger, one hook.
+"""What the package reports: event names, one logger, one hook.
 
 Events are named noun first, verb past tense; their fields are ids, counts, sizes and durations. A row
 value, an argument dump or a token is never a field. One `batch.committed` or `batch.skipped` line per
@@ -66,18 +66,18 @@ class Emitter(Protocol):
     """Takes one event with its fields."""
 
     def __call__(self, event: Event, /, **fields: Any) -> None:
-        """Tell that something has happened."""
+        """Report one event."""
 
 
 Listener = Callable[[str, dict[str, Any]], None]
 """A user's hook: gets the event name and its fields, on the driver, in order.
 
-What it raises disturbs no batch: the first exception is logged as `listener.failed`, the others are not.
+Its exceptions affect no batch. The first one is logged as `listener.failed`, later ones are not.
 """
 
 
 class GuardedListener:
-    """A listener whose exceptions are logged, once, and go no further.
+    """A listener whose first exception is logged. None of its exceptions leaves it.
 
     Args:
         listener: the user's hook.
@@ -88,7 +88,7 @@ class GuardedListener:
         self._has_failed = False
 
     def __call__(self, event: str, fields: dict[str, Any]) -> None:
-        """Hand an event on."""
+        """Pass an event to the hook."""
         try:
             self._listener(event, fields)
         except Exception as error:  # noqa: BLE001 - a metrics hook must not stop a pipeline
@@ -126,7 +126,7 @@ def _log(logger: Any, event: Event, **fields: Any) -> None:
 def _logger() -> Any:
     """Return the application's structlog logger, or one on the standard library's.
 
-    structlog prints every event unless it is configured, which is not for a library to decide.
+    Without a configuration structlog prints every event. A library must not decide that.
     """
     if structlog.is_configured():
         return structlog.get_logger(LOGGER_NAME)
@@ -148,7 +148,7 @@ class Clock:
         self._last = time.monotonic()
 
     def lap(self, name: str) -> None:
-        """Give the time since the last lap a name."""
+        """Store the time since the last lap under a name."""
         now = time.monotonic()
         self.laps[name] = round(now - self._last, 4)
         self._last = now

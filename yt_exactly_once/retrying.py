@@ -1,4 +1,4 @@
-"""From a `RetryPolicy` to attempts: the only place that knows tenacity.
+"""From a `RetryPolicy` to attempts: the only module that uses tenacity.
 
 What is retried is one whole attempt, never a single command: commands inside a transaction must not
 be repeated on their own. Every retry is an event.
@@ -39,8 +39,8 @@ def run_attempts(
         sleep: waits that many seconds.
 
     Raises:
-        RetriesExhaustedError: the last attempt failed as well; its error is the cause, and the message
-            lists all.
+        RetriesExhaustedError: the last attempt failed too. Its error is the cause, and the message lists
+            all attempts.
         Exception: whatever else an attempt raises, at once.
     """
     story: list[str] = []
@@ -83,6 +83,6 @@ def run_attempts(
         raise RetriesExhaustedError(
             f"Gave up after {len(story)} attempts: {'; '.join(story)}",
             remedy=error.remedy
-            or "Spark will replay the batch when the query is restarted; nothing is lost",
+            or "Start the query again once the cluster is healthy. Nothing is lost: Spark replays the batch",
             **error.where,
         ) from error

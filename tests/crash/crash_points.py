@@ -45,19 +45,19 @@ _NOTHING = Aftermath(
     Visible.NOTHING,
     committed=False,
     cluster_holds="Batches up to N-1",
-    we_do="Finds no entry for N and writes it, as if nothing had happened",
+    we_do="Finds no entry for N and writes it, as in a first run",
 )
 _OPEN = Aftermath(
     Visible.NOTHING,
     committed=False,
-    cluster_holds="Batches up to N-1; an open transaction, invisible, which its lease ends",
+    cluster_holds="Batches up to N-1; an open transaction, invisible until its lease ends it",
     we_do=_NOTHING.we_do,
 )
 _SOME_PARTS = Aftermath(
     Visible.SOME,
     committed=False,
     cluster_holds="Batches up to N-1; the first parts of N, and an entry with their digests",
-    we_do="Compares the digests, leaves out the parts that are there and writes the others",
+    we_do="Compares the digests, skips the parts that are there and writes the others",
 )
 _SOME_ROWS = Aftermath(
     Visible.SOME,
@@ -76,8 +76,8 @@ _DONE = Aftermath(
     Visible.ALL,
     committed=True,
     cluster_holds="Batch N: rows, offsets and ledger entry",
-    we_do="Finds the entry for N and skips; a stateful frame is evaluated, so that its state is "
-    "built again",
+    we_do="Finds the entry for N and skips; evaluates a stateful DataFrame, which builds its state "
+    "again",
 )
 _UNKNOWN = "Finds the entry for N and skips, or finds none and writes; it never guesses"
 
@@ -107,7 +107,7 @@ class CrashPoint(Enum):
     """The points, in the order in which a batch passes them."""
 
     BATCH_STARTED = Crash(
-        "before anything is asked of the cluster", Event.BATCH_STARTED, _NOTHING, _NOTHING
+        "before the first request to the cluster", Event.BATCH_STARTED, _NOTHING, _NOTHING
     )
     LEDGER_READ = Crash(
         "after the look-up, before the rows are computed", Event.LEDGER_READ, _NOTHING, _NOTHING

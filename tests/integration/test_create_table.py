@@ -210,7 +210,7 @@ def test_command_creates_a_table_like_a_queue(cluster, client, capsys, tmp):
     create_table(client, f"{tmp}/queue", queue)
     arguments = [f"{tmp}/copy", "--like", f"{tmp}/queue", "--tablets", "4"]
     assert command(cluster, capsys, *arguments) == (0, f"created: {tmp}/copy\n")
-    assert command(cluster, capsys, *arguments) == (0, f"there already, and fits: {tmp}/copy\n")
+    assert command(cluster, capsys, *arguments) == (0, f"exists and fits: {tmp}/copy\n")
     assert client.get(f"{tmp}/copy/@tablet_count") == 4
     assert [one["name"] for one in client.get(f"{tmp}/copy/@schema")] == ["id", "at", "$timestamp"]
     arguments[0] = f"{tmp}/sorted"

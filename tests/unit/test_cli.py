@@ -44,7 +44,7 @@ def test_wrong_arguments_are_refused_with_usage(capsys, arguments):
         (["--rows", "0"], "Cannot load 0 rows"),
         (["--kills", "-1"], "Cannot kill -1 times"),
         (["--rows", "50"], "5 kills need 30 batches"),
-        (["--json", "/nowhere/at/all.json"], "no directory for the numbers"),
+        (["--json", "/nowhere/at/all.json"], "directory for the numbers does not exist"),
     ],
 )
 def test_impossible_demo_is_refused_before_anything_starts(capsys, arguments, message):
@@ -83,4 +83,6 @@ def test_missing_extra_names_packages_and_remedy(monkeypatch, extra, package):
     with pytest.raises(ConfigError) as raised:
         cli.require_extra(extra)
     assert package in raised.value.what
-    assert raised.value.remedy == f"In a clone of the repository: pip install -e '.[{extra}]'"
+    assert raised.value.remedy == (
+        f"Install the package with its extra {extra!r}. In a clone: pip install -e '.[{extra}]'"
+    )

@@ -79,5 +79,5 @@ def test_impossible_retry_policy_is_refused(options):
 )
 def test_duration_without_a_unit_is_refused(build):
     """With an example of one that is taken."""
-    with pytest.raises(ConfigError, match=r"not a duration\. Give a datetime\.timedelta"):
+    with pytest.raises(ConfigError, match=r"not a duration\. Pass a datetime\.timedelta"):
         build()

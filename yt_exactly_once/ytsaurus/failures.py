@@ -2,8 +2,8 @@
 
 Codes are searched anywhere in the error tree, since commit errors arrive nested; the first row of the
 table with a code of the tree decides. Source of the codes: the server's `public.h` enums; of the
-transport exceptions: `yt.wrapper.http_helpers`. The table decides how soon a batch is there, never
-whether it is there once: that is left to the ledger.
+transport exceptions: `yt.wrapper.http_helpers`. The table decides how soon a batch is written. The
+ledger decides that it is written once.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TRANSPORT_ERRORS = (
     YtProxyUnavailable,
     YtIncorrectResponse,
 )
-"""No answer, or none that could be read: the request may or may not have been executed."""
+"""No readable answer: the request may or may not have been executed."""
 
 
 class Decision(StrEnum):
@@ -91,35 +91,35 @@ REFUSED_TOKEN = Failure(
     AccessError,
     remedy="Pass a valid token= or set the environment variable YT_TOKEN",
 )
-"""Told by an exception of the client."""
+"""Recognised by an exception of the client."""
 
 NO_ANSWER = Failure(
-    "no answer, or none that can be read: connection refused or reset, timeout, HTTP 500 or 503",
+    "no readable answer: connection refused or reset, timeout, HTTP 500 or 503",
     ClusterUnavailableError,
     answered=False,
-    remedy="Check the proxy address and that the cluster is up",
+    remedy="Check the address of the proxy, and whether the cluster is healthy",
 )
-"""Told by `TRANSPORT_ERRORS`."""
+"""Recognised by `TRANSPORT_ERRORS`."""
 
 NOT_REGISTERED = Failure(
-    "the consumer is not registered for the queue (code 901, told by its text)",
+    "the consumer is not registered for the queue (code 901, recognised by its text)",
     ConsumerNotRegisteredError,
-    remedy="Register it (yt register-queue-consumer QUEUE CONSUMER --vital); proxies hear of "
-    "a registration within seconds",
+    remedy="Register it: yt register-queue-consumer QUEUE CONSUMER --vital. Proxies learn of a "
+    "registration within seconds",
 )
 """Shares its code with a missing permission."""
 
 NO_CELL = Failure(
-    "a tablet has no cell, as of a table that is unmounted for a moment (code 1, told by its text)",
+    "a tablet has no cell, for example because its table is unmounted (code 1, recognised by its text)",
     ClusterUnavailableError,
     answered=False,
-    remedy="Mount the table (yt mount-table PATH --sync); proxies hear of it within half a minute",
+    remedy="Mount the table: yt mount-table PATH --sync. Proxies learn of it within half a minute",
 )
 """What `get_tablet_infos` and pulls are answered: the proxy looks for the cell and finds none."""
 
 CODED = (
     Failure(
-        "the user may not do this",
+        "the user does not have the permission",
         AccessError,
         {
             109: "AuthenticationError",
@@ -131,31 +131,31 @@ CODED = (
         remedy="Check the token and the permissions of its user",
     ),
     Failure(
-        "the account has no room left",
+        "the account has no free space",
         AccessError,
         {902: "AccountLimitExceeded"},
         remedy="Free space in the account of the table, or raise its limits",
     ),
     Failure(
-        "the consumer is not where it was expected",
+        "the consumer is not at the expected offset",
         OffsetConflictError,
         {3100: "ConsumerOffsetConflict"},
-        remedy="Somebody else moves this consumer; give each query a consumer of its own",
+        remedy="Another client moves this consumer. Give each query its own consumer",
     ),
     Failure(
         "a newer attempt owns the producer session",
         ProducerFencedError,
         {3101: "InvalidEpoch", 3102: "ZombieEpoch"},
-        remedy="A newer attempt of the task continues in its place. When there is none, rows of one source "
-        "partition are in several Spark partitions: idempotent mode is not for flows that shuffle",
+        remedy="A newer attempt of the task continues the work. If there is none, the rows of one source "
+        "partition are in several Spark partitions, and idempotent mode does not fit a query that shuffles",
     ),
     Failure(
-        "more rows than a transaction may bring to a tablet",
+        "more rows than a transaction may write to a tablet",
         BatchTooLargeError,
         {1717: "TooManyRowsInTransaction"},
-        remedy="Start the query with split_oversized=True, or with rows_per_tablet_limit as the cluster's "
-        "max_rows_per_transaction; of a sorted target most rows may be in one tablet. A lower "
-        "max_rows_per_partition of the source helps the batches after this one",
+        remedy="Start the query with split_oversized=True, or set rows_per_tablet_limit to the cluster's "
+        "max_rows_per_transaction. In a sorted target most rows may go to one tablet. A lower "
+        "max_rows_per_partition of the source helps only later batches",
     ),
     Failure(
         "another transaction changed or holds a row",
@@ -168,13 +168,13 @@ CODED = (
         },
     ),
     Failure(
-        "the transaction is gone: lease expired, proxy restarted, or ended before",
+        "the transaction is gone: its lease expired, its proxy restarted, or it ended before",
         TransactionLostError,
         {11000: "NoSuchTransaction", 11003: "InvalidTransactionState"},
         answered=False,
     ),
     Failure(
-        "a server did not answer another one, or is overloaded",
+        "one server did not answer another, or a server is overloaded",
         ClusterUnavailableError,
         {
             3: "Timeout",
@@ -193,7 +193,7 @@ CODED = (
         answered=False,
     ),
     Failure(
-        "a proxy or a tablet does not serve at the moment: banned, moving, not mounted, behind with flushes",
+        "a proxy or a tablet is unavailable for now: banned, moving, not mounted, or slow to flush",
         ClusterUnavailableError,
         {
             102: "NoSuchService",
@@ -222,7 +222,10 @@ CODED = (
         },
     ),
     Failure(
-        "nothing at the path", TableNotFoundError, {500: "ResolveError"}, remedy="Check the path"
+        "there is nothing at the path",
+        TableNotFoundError,
+        {500: "ResolveError"},
+        remedy="Check the path",
     ),
     Failure(
         "a row does not fit the table",
@@ -239,13 +242,13 @@ CODED = (
             325: "KeyCannotBeNaN",
             326: "StringLikeValueLengthLimitExceeded",
         },
-        remedy="Compare the frame with the table's schema",
+        remedy="Compare the DataFrame with the schema of the table",
     ),
 )
-"""Told by a code; the first row that knows a code of the error tree decides."""
+"""Recognised by a code. The first row that has a code of the error tree decides."""
 
 ANYTHING_ELSE = Failure("any other code", RequestRefusedError)
-"""Told by nothing: repeating what is not understood could do harm."""
+"""Not recognised: a retry of an unknown failure could do harm."""
 
 FAILURES = (REFUSED_TOKEN, NO_ANSWER, NOT_REGISTERED, *CODED, NO_CELL, ANYTHING_ELSE)
 """The whole table, in the order in which its rows are tried."""
@@ -284,7 +287,7 @@ def translated(action: str, **where: Any) -> Iterator[None]:
 _UNKNOWN_CELL = "Unknown cell"
 
 _NO_REGISTRATION = "is not registered for queue"
-"""How a missing registration is told from a missing permission: by text (`registration_manager`)."""
+"""The text that separates a missing registration from a missing permission (`registration_manager`)."""
 
 
 def find_failure(error: YtError) -> Failure:
