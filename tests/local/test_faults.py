@@ -9,6 +9,7 @@ import threading
 import pytest
 import yt.wrapper as yt
 
+from tests.rpc_client import driver
 from yt_exactly_once.local import LocalCluster, LocalClusterError
 
 
@@ -94,6 +95,33 @@ def test_expired_transaction_is_not_found(cluster, patient, kind):
     cluster.inject("expire_transaction", "commit_transaction")
     transaction_id = patient.start_transaction(type=kind, timeout=600_000)
     assert _failure(patient.commit_transaction, transaction_id).contains_code(11000)
+
+
+@pytest.mark.parametrize("backend", ["http", "rpc"])
+@pytest.mark.parametrize("any_table", [False, True])
+def test_rule_waits_for_a_transaction_that_has_written(cluster, tmp, backend, any_table):
+    """Clients commit transactions that they only read in too, and batches without rows."""
+    schema = [{"name": "n", "type": "int64"}]
+    tables = [f"{tmp}/aside", f"{tmp}/target"]
+    for table in tables:
+        cluster.client().create("table", table, attributes={"dynamic": True, "schema": schema})
+        cluster.client().mount_table(table, sync=True)
+    cluster.inject("error", "commit_transaction", writes_to="*" if any_table else tables[1])
+    # Over HTTP rows would go to any proxy, and a transaction lives in one.
+    pinned = {"proxy": {"enable_proxy_discovery": False, "retries": {"enable": False}}}
+    client = driver(cluster) if backend == "rpc" else cluster.client(**pinned)
+    outcomes = []
+    for written in ([], tables[:1], tables):
+        try:
+            with client.Transaction(type="tablet"):
+                list(client.select_rows(f"* from [{tables[0]}]"))
+                for table in written:
+                    client.insert_rows(table, [{"n": 1}])
+            outcomes.append("ok")
+        except yt.YtError:
+            outcomes.append("error")
+    assert outcomes == (["ok", "error", "ok"] if any_table else ["ok", "ok", "error"])
+    assert cluster.faults()[0]["seen"] == (2 if any_table else 1)
 
 
 def test_delayed_command_lets_others_pass(cluster, patient, tmp):

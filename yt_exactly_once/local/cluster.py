@@ -208,8 +208,8 @@ class LocalCluster:
         Args:
             action: what happens, see `yt_exactly_once.local.faults.ACTIONS`.
             command: to which command.
-            **attributes: `count`, `after`, `probability`, `seed`, `match`, `proxy`, `seconds`,
-                `code`, `message`, `when`; see `yt_exactly_once.local.faults.Fault`.
+            **attributes: `count`, `after`, `probability`, `seed`, `match`, `writes_to`, `proxy`,
+                `seconds`, `code`, `message`, `when`; see `yt_exactly_once.local.faults.Fault`.
 
         Raises:
             LocalClusterError: an unknown action or attribute, or a value that no request could meet.

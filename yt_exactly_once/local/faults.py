@@ -18,7 +18,7 @@ from yt_exactly_once.local.formats.structured import dump_yson, load_yson
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from yt_exactly_once.local.store import Store
 
@@ -51,6 +51,8 @@ class Fault:
         probability: chance that a matching request is hit.
         seed: makes the chance repeatable.
         match: parameters that a request must have, exactly.
+        writes_to: path of a table that the transaction of the request must have written rows for; `*`
+            is any table, empty asks for nothing.
         proxy: address of the one proxy it holds for; empty is all.
         seconds: for `delay` and `hold`.
         code: for `error` and `unavailable`.
@@ -65,6 +67,7 @@ class Fault:
     probability: float = 1.0
     seed: int = 0
     match: Mapping[str, Any] = field(default_factory=dict)
+    writes_to: str = ""
     proxy: str = ""
     seconds: float = 0.0
     code: int = Code.UNAVAILABLE
@@ -95,11 +98,15 @@ class Faults:
     Args:
         store: of the cluster.
         address: of the proxy.
+        written: returns the paths of the tables that a transaction has written rows for.
     """
 
-    def __init__(self, store: Store, address: str = "") -> None:
+    def __init__(
+        self, store: Store, address: str, written: Callable[[str], frozenset[str]]
+    ) -> None:
         self._store = store
         self._address = address
+        self._written = written
         with store.write() as connection:
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS faults (id INTEGER PRIMARY KEY AUTOINCREMENT,"
@@ -181,7 +188,12 @@ class Faults:
             and rule.proxy in {"", self._address}
             and (rule.action != "expire_transaction" or "transaction_id" in parameters)
             and all(parameters.get(name) == value for name, value in rule.match.items())
+            and (not rule.writes_to or self._has_written(rule.writes_to, parameters))
         )
+
+    def _has_written(self, path: str, parameters: Mapping[str, Any]) -> bool:
+        written = self._written(str(parameters.get("transaction_id")))
+        return path in written or (path == "*" and bool(written))
 
 
 def parse(rule: Any) -> Fault:

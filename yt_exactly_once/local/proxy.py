@@ -81,7 +81,7 @@ class Proxy:
         self.transactions = TransactionPool(
             self.store, manner, max_timeout=feature("max_transaction_timeout_seconds")
         )
-        self.faults = Faults(self.store, address)
+        self.faults = Faults(self.store, address, self.transactions.written)
         self.requests: Counter[str] = Counter()
         self._beacon: IO[str] | None = None
 

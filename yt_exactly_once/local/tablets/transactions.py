@@ -75,6 +75,11 @@ class TabletTransaction:
         """The moment it reads at; None before the first read of a command's own transaction."""
         return None if self._snapshot is None else self._snapshot.timestamp
 
+    @property
+    def written(self) -> frozenset[str]:
+        """Paths of the tables that rows are buffered for."""
+        return frozenset(batch.layout.path for batch in self._batches)
+
     def buffer(self, batches: Sequence[Batch]) -> None:
         """Keep modifications for the commit.
 
@@ -288,6 +293,12 @@ class TransactionPool:
         self.expire()
         with self._changed:
             return list(self._entries)
+
+    def written(self, transaction_id: str) -> frozenset[str]:
+        """Return the paths of the tables that a transaction has buffered rows for; none if it is not here."""
+        with self._changed:
+            entry = self._entries.get(transaction_id.lower())
+            return frozenset() if entry is None else entry.transaction.written
 
     def expire(self) -> None:
         """Abort every transaction whose lease has run out."""
