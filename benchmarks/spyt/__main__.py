@@ -1,0 +1,114 @@
+"""Compare with SPYT: the same work and the same faults on SPYT's unmodified jars and on our sink.
+
+The first run installs SPYT and the PySpark that it runs on into the cache folder. Results go to one JSON
+file per command; `report` makes the page out of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from yt.logger import LOGGER
+
+from benchmarks.modes.machine import stamp
+from benchmarks.spyt import environments
+from benchmarks.spyt.holes import SCENARIOS
+from benchmarks.spyt.trials import CONTENDERS, Stage
+from yt_exactly_once.local import LocalCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarks.spyt.trials import Contender
+
+_FOLDER = Path("benchmark-results") / "spyt"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    LOGGER.setLevel(logging.CRITICAL)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    contenders = [
+        contender
+        for contender in CONTENDERS
+        if options.side in (None, "ours" if contender.is_ours else "spyt")
+        and contender.name in (options.contenders or [contender.name])
+    ]
+    return _holes(options, contenders)
+
+
+def _holes(options: argparse.Namespace, contenders: Sequence[Contender]) -> int:
+    """Run the scenarios; return 1 when ours broke its promise."""
+    path = options.folder / "holes.json"
+    kept = json.loads(path.read_text()) if path.exists() else []
+    broken = 0
+    with tempfile.TemporaryDirectory(prefix="spyt-") as work, LocalCluster() as cluster:
+        stage = Stage(cluster, options.cache, Path(work))
+        for name in options.only or SCENARIOS:
+            for contender in contenders:
+                scenario, began = SCENARIOS[name], time.monotonic()
+                verdict = scenario.run(stage, contender)
+                seconds = time.monotonic() - began
+                one = {
+                    "scenario": name,
+                    "contender": contender.name,
+                    "seconds": round(seconds, 1),
+                    "versions": stage.environment(contender).versions,
+                    "run": stamp(),
+                    **asdict(verdict),
+                }
+                kept = [
+                    other
+                    for other in kept
+                    if (other["scenario"], other["contender"]) != (name, contender.name)
+                ]
+                kept.append(one)
+                path.write_text(json.dumps(kept, indent=1) + "\n")
+                broken += contender.is_ours and verdict.word != scenario.must_be
+                found = verdict.difference
+                print(
+                    f"{name:<13} {contender.name:<19} {verdict.word:<8} of {found.rows:>6}: lost"
+                    f" {found.lost}, doubled {found.doubled}, wrong {found.wrong}, disordered"
+                    f" {found.disordered}; {verdict.drivers} drivers, {seconds:.0f} s {verdict.error}",
+                    flush=True,
+                )
+    return int(broken > 0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.spyt",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=environments.DEFAULT_CACHE,
+        help="where SPYT is installed, default: %(default)s",
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=_FOLDER, help="for results, default: %(default)s"
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, text in (("holes", "break both, and count rows"),):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("--side", choices=["ours", "spyt"], help="only this side")
+        command.add_argument(
+            "--contenders", nargs="+", choices=[contender.name for contender in CONTENDERS]
+        )
+        if name == "holes":
+            command.add_argument("--only", nargs="+", choices=list(SCENARIOS), metavar="NAME")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

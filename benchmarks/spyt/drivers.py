@@ -1,0 +1,120 @@
+"""A driver as a child process: started, listened to, killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from benchmarks.spyt.environments import Environment
+
+Event = dict[str, Any]
+
+_JOB = Path(__file__).with_name("job.py")
+_LOOK_SECONDS = 0.005
+_PATIENCE_SECONDS = 300
+_SHOWN = 3000
+
+
+class Driver:
+    """One life of a driver; leaving the block kills it.
+
+    Args:
+        environment: where it runs.
+        spec: what it does, see `job`.
+        folder: for the spec and the log; a driver overwrites what the one before left.
+    """
+
+    def __init__(self, environment: Environment, spec: dict[str, Any], folder: Path) -> None:
+        told = folder / "spec.json"
+        told.write_text(json.dumps(spec))
+        self.events: list[Event] = []
+        self._log = folder / "driver.log"
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(environment.python), "-P", str(_JOB), str(told)],
+                env=environment.variables,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+                cwd=folder,
+            )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    @property
+    def pid(self) -> int:
+        """Process id of its Python; the JVM is a child of it."""
+        return self._process.pid
+
+    def kill(self) -> None:
+        """End Python and the JVM with SIGKILL; Python workers end when the JVM is gone."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._reader.join()
+
+    def wait(self, condition: Callable[[], Any], seconds: float = _PATIENCE_SECONDS) -> None:
+        """Wait until something has happened.
+
+        Raises:
+            RuntimeError: the driver ended before, or time ran out.
+        """
+        end = time.monotonic() + seconds
+        while not condition():
+            ended = not self._reader.is_alive()
+            if (ended and not condition()) or time.monotonic() > end:
+                message = f"The driver {'ended' if ended else 'was too slow'}:\n{self.tail()}"
+                raise RuntimeError(message)
+            time.sleep(_LOOK_SECONDS)
+
+    def finish(self) -> Event:
+        """Wait until it has nothing to do or has failed, and return that event."""
+        self.wait(lambda: self.last("idle", "failed") is not None)
+        ended = self.last("idle", "failed")
+        assert ended is not None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(30)
+        self.kill()
+        return ended
+
+    def last(self, *names: str) -> Event | None:
+        """Return the last event of these names."""
+        return next((event for event in reversed(self.events) if event["event"] in names), None)
+
+    def batches(self) -> list[Event]:
+        """Return the batches it has told of."""
+        return [event for event in self.events if event["event"] == "batch"]
+
+    def tail(self) -> str:
+        """Return the end of its log."""
+        return self._log.read_text(errors="replace")[-_SHOWN:]
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith('{"event"'):
+                self.events.append(json.loads(line))

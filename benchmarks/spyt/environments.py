@@ -1,0 +1,78 @@
+"""Where drivers run: SPYT in a virtual environment of its own, ours in the one that runs this program."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+
+SPYT = "2.11.2"
+PYSPARK = "3.5.9"
+"""The last of 3.5; SPYT's transactional streaming was written for it first."""
+
+DEFAULT_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+DEFAULT_CACHE = DEFAULT_CACHE / "yt-exactly-once" / "spyt"
+
+_ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Environment:
+    """An interpreter, what it is started with, and what is in it.
+
+    Attributes:
+        python: the interpreter.
+        variables: its environment.
+        versions: of the packages that count.
+    """
+
+    python: Path
+    variables: dict[str, str]
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+def ours() -> Environment:
+    """Return the environment that runs this program."""
+    variables = _inherited()
+    variables["PYTHONPATH"] = str(_ROOT)
+    named = ("yt-exactly-once", "pyspark", "ytsaurus-client", "ytsaurus-rpc-driver")
+    versions = {name: version(name) for name in named}
+    return Environment(Path(sys.executable), variables, versions)
+
+
+def spyt(cache: Path, pyspark: str = PYSPARK) -> Environment:
+    """Return SPYT's environment; the first time it is made, which downloads about 360 MB.
+
+    The wheel is installed without its dependencies: streaming needs its jars and its Spark settings,
+    and no cluster service. `SPARK_CONF_DIR` is what its own `spyt-env` sets.
+
+    Raises:
+        CalledProcessError: the packages cannot be had.
+    """
+    folder = cache / f"spyt-{SPYT}-pyspark-{pyspark}-python-{sys.version_info.minor}"
+    python = folder / "bin" / "python"
+    complete = folder / "complete"
+    if not complete.exists():
+        print(f"Installing SPYT {SPYT} and PySpark {pyspark} into {folder}", flush=True)
+        _run(sys.executable, "-m", "venv", "--clear", str(folder))
+        # PySpark 3.5 imports distutils, which Python has dropped; setuptools brings it back.
+        _run(str(python), "-m", "pip", "install", "-q", f"pyspark=={pyspark}", "setuptools<81")
+        _run(str(python), "-m", "pip", "install", "-q", "--no-deps", f"ytsaurus-spyt=={SPYT}")
+        complete.touch()
+    (package,) = folder.glob("lib/python*/site-packages/spyt")
+    variables = _inherited()
+    variables["SPARK_CONF_DIR"] = str(package / "conf")
+    return Environment(python, variables, {"ytsaurus-spyt": SPYT, "pyspark": pyspark})
+
+
+def _inherited() -> dict[str, str]:
+    """Return the variables of this process that do not choose another Spark or Python."""
+    chosen = ("SPARK_", "PYSPARK_", "PYTHON", "YT_", "SPYT_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(chosen)}
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, env=_inherited())

@@ -1,0 +1,175 @@
+"""Queues with known rows, targets, and what must be in them: computed from the rows alone."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter, defaultdict
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from yt.wrapper import YtClient
+
+Row = tuple[Any, ...]
+
+QUEUE_TYPES = {"id": "int64", "token": "int64", "at": "int64", "name": "utf8"}
+TARGET_TYPES = {
+    "copy": QUEUE_TYPES,
+    "fail_once": QUEUE_TYPES,
+    "dedup": {"token": "int64"},
+    "windows": {"start": "int64", "n": "int64"},
+}
+WINDOW_SECONDS = 60
+REPEAT_DISTANCE = 200
+"""Every second row repeats the token of the row so far before it."""
+
+_ROWS_PER_REQUEST = 20_000
+
+
+@dataclass
+class Queue:
+    """A queue with a registered, vital consumer.
+
+    Attributes:
+        client: of the cluster.
+        path: of the queue.
+        rows: what was put in, per partition.
+    """
+
+    client: YtClient
+    path: str
+    rows: list[list[dict[str, Any]]] = field(default_factory=list)
+
+    @classmethod
+    def create(cls, client: YtClient, partitions: int = 1) -> Queue:
+        """Create an empty one."""
+        path = f"//home/spyt/{uuid.uuid4().hex}/queue"
+        queue = cls(client, path, [[] for _ in range(partitions)])
+        create_table(client, path, QUEUE_TYPES, tablet_count=partitions)
+        client.create("queue_consumer", queue.consumer)
+        client.mount_table(queue.consumer, sync=True)
+        client.register_queue_consumer(path, queue.consumer, vital=True)
+        return queue
+
+    @property
+    def consumer(self) -> str:
+        """Path of its consumer."""
+        return f"{self.path}_consumer"
+
+    def append(self, count: int) -> None:
+        """Add so many rows to every partition; no two rows of all have one id."""
+        width = len(self.rows)
+        for partition, kept in enumerate(self.rows):
+            begin = len(kept)
+            kept += [known_row(index * width + partition) for index in range(begin, begin + count)]
+            for start in range(begin, begin + count, _ROWS_PER_REQUEST):
+                part = kept[start : min(start + _ROWS_PER_REQUEST, begin + count)]
+                self.client.insert_rows(
+                    self.path, [{**row, "$tablet_index": partition} for row in part]
+                )
+
+    def all_rows(self) -> list[dict[str, Any]]:
+        """Return the rows of all partitions."""
+        return [row for kept in self.rows for row in kept]
+
+    def unread(self) -> int:
+        """Return how many rows the consumer has before it."""
+        offsets = self.client.select_rows(f"partition_index, [offset] from [{self.consumer}]")
+        read = {row["partition_index"]: row["offset"] for row in offsets}
+        return sum(len(kept) - read.get(index, 0) for index, kept in enumerate(self.rows))
+
+
+def known_row(number: int) -> dict[str, Any]:
+    """Return the row with that id; its moment grows with it, so no row is ever late."""
+    repeats = number % 2 and number >= REPEAT_DISTANCE
+    token = number - REPEAT_DISTANCE if repeats else number
+    return {"id": number, "token": token, "at": 1_700_000_040 + number, "name": f"name {number}"}
+
+
+def create_table(client: YtClient, path: str, types: dict[str, str], **attributes: Any) -> None:
+    """Create and mount an ordered table; columns take nulls, since Spark cannot rule them out."""
+    schema = [
+        {"name": name, "type_v3": {"type_name": "optional", "item": kind}}
+        for name, kind in types.items()
+    ]
+    client.create(
+        "table", path, recursive=True, attributes={"dynamic": True, "schema": schema, **attributes}
+    )
+    client.mount_table(path, sync=True)
+
+
+def expected(shape: str, queues: Iterable[Queue]) -> list[Row]:
+    """Return the rows that the target of a finished query has."""
+    rows = [row for queue in queues for row in queue.all_rows()]
+    if shape == "dedup":
+        return [(token,) for token in {row["token"] for row in rows}]
+    if shape == "windows":
+        counts = Counter(row["at"] // WINDOW_SECONDS * WINDOW_SECONDS for row in rows)
+        last = max(row["at"] for row in rows)
+        # A window is told when it is over, and the last one is not.
+        return [(start, n) for start, n in counts.items() if start + WINDOW_SECONDS <= last]
+    return [tuple(row[name] for name in QUEUE_TYPES) for row in rows]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What is not as it must be.
+
+    Attributes:
+        rows: that there must be.
+        lost: rows that are not there, in no form.
+        doubled: rows that are there once more than they must.
+        wrong: rows that nobody should have written, such as a count that is not right.
+        disordered: neighbours in a tablet that are the other way round in the queue.
+    """
+
+    rows: int
+    lost: int = 0
+    doubled: int = 0
+    wrong: int = 0
+    disordered: int = 0
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether everything is as it must be."""
+        return not (self.lost or self.doubled or self.wrong or self.disordered)
+
+    def to_dict(self) -> dict[str, int]:
+        """Return it as JSON has it."""
+        return asdict(self)
+
+
+def difference(found: Sequence[Row], wanted: Sequence[Row], *, in_order: bool) -> Difference:
+    """Compare; the first column is the key of a row, and each key must be there once.
+
+    Args:
+        found: rows of the target, in its order.
+        wanted: rows that must be there.
+        in_order: whether keys must grow, where rows come from one partition.
+    """
+    by_key = defaultdict(list)
+    for row in found:
+        by_key[row[0]].append(row)
+    lost = doubled = wrong = 0
+    for row in wanted:
+        there = by_key.pop(row[0], [])
+        if row in there:
+            doubled += len(there) - 1
+        elif there:
+            wrong += len(there)
+        else:
+            lost += 1
+    wrong += sum(map(len, by_key.values()))
+    disordered = sum(a[0] > b[0] for a, b in pairwise(found)) if in_order else 0
+    return Difference(len(wanted), lost, doubled, wrong, disordered)
+
+
+def found(client: YtClient, target: str, shape: str) -> list[Row]:
+    """Return the rows of an ordered target of one tablet, in its order."""
+    names = list(TARGET_TYPES[shape])
+    listed = ", ".join(f"[{name}]" for name in ("$row_index", *names))
+    rows = sorted(client.select_rows(f"{listed} from [{target}]"), key=lambda r: r["$row_index"])
+    return [tuple(row[name] for name in names) for row in rows]
