@@ -73,6 +73,7 @@ def test_new_table_is_unmounted_and_describes_itself(client, tmp):
         ([HASH | {"expression": "nope(k)"}, KEY, VALUE], 'Undefined function "nope"'),
         ([HASH | {"expression": "k +"}, KEY, VALUE], "Error while parsing query: syntax error"),
         ([HASH | {"expression": "z"}, KEY, VALUE], 'Undefined reference "z"'),
+        ([HASH | {"expression": "[$row_index]"}, KEY, VALUE], "Undefined reference"),
         ([HASH | {"expression": "uint64(k)"}, KEY, VALUE], 'declared type is "int64" but'),
         ([HASH | {"expression": "length(v)"}, KEY, VALUE], 'depends on a non-key column "v"'),
         ([HASH | {"expression": "h"}, KEY, VALUE], 'depends on computed column "h"'),

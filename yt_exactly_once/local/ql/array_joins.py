@@ -1,17 +1,16 @@
 """ARRAY JOIN: lists of a row become rows, several lists side by side.
 
-Owns the binding of the clause and what its columns are; SQLite unrolls the lists through `json_each` over
+Owns the binding of the clause; SQLite unrolls the lists through `json_each` over
 their indexes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.ql.bound import Bound, Column, Member
-from yt_exactly_once.local.ql.value_types import Type, of_logical
+from yt_exactly_once.local.ql.scope import ArraySource, logical_type
 from yt_exactly_once.local.tables import types
 from yt_exactly_once.local.tables.schema import Column as SchemaColumn
 
@@ -21,45 +20,8 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.local.ql import syntax
     from yt_exactly_once.local.ql.binder import Binder
+    from yt_exactly_once.local.ql.bound import Bound
     from yt_exactly_once.local.ql.scope import AnySource, Scope
-
-
-@dataclass(frozen=True)
-class ArraySource:
-    """The columns that one ARRAY JOIN adds; it looks to a scope like a table without an alias.
-
-    Attributes:
-        index: position among the joined tables.
-        arrays: the lists, by the name of their column.
-        columns: what a query sees.
-    """
-
-    index: int
-    arrays: dict[str, Bound]
-    columns: tuple[SchemaColumn, ...]
-    alias: None = None
-    shared: frozenset[str] = field(default=frozenset())
-
-    @property
-    def sql_alias(self) -> str:
-        """Name of the unrolled indexes inside the SQL statement."""
-        return f"t{self.index}"
-
-    @property
-    def position(self) -> str:
-        """SQL of the index inside the lists."""
-        return f"{self.sql_alias}.key"
-
-    def schema_column(self, name: str) -> SchemaColumn | None:
-        """Return how a column is declared."""
-        return next((column for column in self.columns if column.name == name), None)
-
-    def column(self, name: str) -> Column | None:
-        """Return a column by its name; a list that is shorter than the others yields nulls."""
-        found = self.schema_column(name)
-        if found is None:
-            return None
-        return Column(of_logical(found.type_v3), nullable=True, source=self.index, name=name)
 
 
 @dataclass(frozen=True)
@@ -110,15 +72,3 @@ def _item_type(bound: Bound, sources: Sequence[AnySource]) -> Any:
             f"got {types.describe(logical)}"
         )
     return inner["item"]
-
-
-def logical_type(bound: Bound, sources: Sequence[AnySource]) -> Any:
-    """Return the logical type of an expression; all but columns and their parts have simple types."""
-    if isinstance(bound, Member):
-        return bound.logical
-    if isinstance(bound, Column):
-        for source in sources:
-            column = source.schema_column(bound.name)
-            if source.index == bound.source and column is not None:
-                return column.type_v3
-    return "yson" if bound.type is Type.ANY else bound.type.title

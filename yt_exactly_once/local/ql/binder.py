@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql import operators, syntax
 from yt_exactly_once.local.ql.arithmetic import RELATIONS
-from yt_exactly_once.local.ql.array_joins import logical_type
 from yt_exactly_once.local.ql.bound import (
     Aggregate,
     AggregateValue,
@@ -40,6 +39,7 @@ from yt_exactly_once.local.ql.naming import (
 )
 from yt_exactly_once.local.ql.operators import Untyped
 from yt_exactly_once.local.ql.parser import scalar
+from yt_exactly_once.local.ql.scope import logical_type
 from yt_exactly_once.local.ql.tuples import between, constant_rows
 from yt_exactly_once.local.ql.value_types import (
     ALL_TYPES,

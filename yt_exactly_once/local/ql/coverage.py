@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from yt_exactly_once.local.ql.array_joins import BoundArrayJoin
 from yt_exactly_once.local.ql.bound import Binary, sources_of
 from yt_exactly_once.local.ql.functions import udf
-from yt_exactly_once.local.ql.ranges import AFTER, KeyRange, KeyRanges
+from yt_exactly_once.local.ql.ranges import KeyRange, KeyRanges
 from yt_exactly_once.local.ql.scope import POSITION_COLUMNS
-from yt_exactly_once.local.tables.keys import encode_prefix
+from yt_exactly_once.local.tables.keys import AFTER, encode_prefix
 
 if TYPE_CHECKING:
     import sqlite3

@@ -13,7 +13,6 @@ from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.ql.arithmetic import RELATIONS
-from yt_exactly_once.local.ql.array_joins import ArraySource
 from yt_exactly_once.local.ql.bound import (
     AggregateValue,
     Apply,
@@ -29,6 +28,7 @@ from yt_exactly_once.local.ql.bound import (
     Unary,
 )
 from yt_exactly_once.local.ql.functions import storage, udf
+from yt_exactly_once.local.ql.scope import ArraySource
 from yt_exactly_once.local.ql.value_types import Type
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class ExpressionSql:
     def _column(self, node: Column) -> str:
         source = self._sources[node.source]
         if isinstance(source, ArraySource):
-            name = udf.part_name("item", node.type, (Type.ANY, Type.INT64))
+            name = udf.item_name(node.type)
             return f"{name}({self.write(source.arrays[node.name])}, {source.position})"
         return source.sql_column(node.name)
 
@@ -97,7 +97,7 @@ class ExpressionSql:
         kinds = (Type.ANY, Type.STRING, *(key.type for key in keys))
         path = constant_sql(Type.STRING, json.dumps(node.path).encode())
         arguments = ", ".join([self.write(node.base), path, *map(self.write, keys)])
-        return f"{udf.part_name('member', node.type, kinds)}({arguments})"
+        return f"{udf.member_name(node.type, kinds)}({arguments})"
 
     @write.register(GroupKey)
     def _group_key(self, node: GroupKey) -> str:

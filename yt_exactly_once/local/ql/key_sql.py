@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.local.ql.ranges import AFTER, EVERYTHING
+from yt_exactly_once.local.ql.ranges import EVERYTHING
 from yt_exactly_once.local.ql.scope import ROW_INDEX, TABLET_INDEX
+from yt_exactly_once.local.tables.keys import AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,19 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.ql.bound import Apply, Binary, Bound, Column, Constant, InSet
-from yt_exactly_once.local.ql.computed_keys import infer
+from yt_exactly_once.local.ql.computed import infer
 from yt_exactly_once.local.ql.functions.storage import encoder
 from yt_exactly_once.local.ql.value_types import Type
-from yt_exactly_once.local.tables.keys import encode_prefix
+from yt_exactly_once.local.tables.keys import AFTER, encode_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
     from yt_exactly_once.local.ql.scope import Source
-
-AFTER = b"\xff"
-"""Appended to the encoding of a value, it is above everything that starts with the value."""
 
 Interval = tuple[bytes, bytes]
 Box = dict[int, Interval]
@@ -81,7 +78,7 @@ class KeyRanges:
         ]
         inferred = [
             {number: (value, value + AFTER) for number, value in found.items()}
-            for found in infer(self._source, points)
+            for found in infer(self._source.key_columns, points)
         ]
         narrowed = map(_narrowed, self.boxes, inferred)
         return [box for box in narrowed if box is not None]

@@ -7,16 +7,17 @@ to plain ones, as on the server.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.ql.array_joins import ArraySource, logical_type
-from yt_exactly_once.local.ql.bound import Column
+from yt_exactly_once.local.ql.bound import Bound, Column, Member
 from yt_exactly_once.local.ql.naming import reference_name
-from yt_exactly_once.local.ql.value_types import Type, of_column
+from yt_exactly_once.local.ql.value_types import Type, of_column, of_logical
 from yt_exactly_once.local.tables.schema import Column as SchemaColumn
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from yt_exactly_once.local.ql.syntax import Reference
     from yt_exactly_once.local.tables.layout import TableLayout
 
@@ -98,6 +99,44 @@ class Source:
         return f"{self.sql_alias}.{self.layout.sql_column(name)}"
 
 
+@dataclass(frozen=True)
+class ArraySource:
+    """The columns that one ARRAY JOIN adds; it looks to a scope like a table without an alias.
+
+    Attributes:
+        index: position among the joined tables.
+        arrays: the lists, by the name of their column.
+        columns: what a query sees.
+    """
+
+    index: int
+    arrays: dict[str, Bound]
+    columns: tuple[SchemaColumn, ...]
+    alias: None = None
+    shared: frozenset[str] = field(default=frozenset())
+
+    @property
+    def sql_alias(self) -> str:
+        """Name of the unrolled indexes inside the SQL statement."""
+        return f"t{self.index}"
+
+    @property
+    def position(self) -> str:
+        """SQL of the index inside the lists."""
+        return f"{self.sql_alias}.key"
+
+    def schema_column(self, name: str) -> SchemaColumn | None:
+        """Return how a column is declared."""
+        return next((column for column in self.columns if column.name == name), None)
+
+    def column(self, name: str) -> Column | None:
+        """Return a column by its name; a list that is shorter than the others yields nulls."""
+        found = self.schema_column(name)
+        if found is None:
+            return None
+        return Column(of_logical(found.type_v3), nullable=True, source=self.index, name=name)
+
+
 AnySource = Source | ArraySource
 
 
@@ -137,3 +176,15 @@ class Scope:
         if isinstance(logical, dict) and logical["type_name"] == "optional":
             logical = logical["item"]
         return isinstance(logical, str)
+
+
+def logical_type(bound: Bound, sources: Sequence[AnySource]) -> Any:
+    """Return the logical type of an expression; all but columns and their parts have simple types."""
+    if isinstance(bound, Member):
+        return bound.logical
+    if isinstance(bound, Column):
+        for source in sources:
+            column = source.schema_column(bound.name)
+            if source.index == bound.source and column is not None:
+                return column.type_v3
+    return "yson" if bound.type is Type.ANY else bound.type.title

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.rpc import envelopes
@@ -12,14 +12,24 @@ from yt_exactly_once.local.rpc import envelopes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.rpc.connection import Connection
     from yt_exactly_once.local.rpc.envelopes import Envelope
+    from yt_exactly_once.local.rpc.packets import Parts
 
 _DEFAULT_WINDOW = 32 << 20
 
 
 class GoneError(Exception):
     """The client has closed its connection or cancelled the request; nobody waits for an answer."""
+
+
+class Channel(Protocol):
+    """The way back to the client."""
+
+    async def send(self, parts: Parts) -> None:
+        """Send a message; what goes to a closed connection is lost."""
+
+    def reset(self) -> None:
+        """Close the connection so that the client sees a reset."""
 
 
 class Exchange:
@@ -30,7 +40,7 @@ class Exchange:
         envelope: the request.
     """
 
-    def __init__(self, connection: Connection, envelope: Envelope) -> None:
+    def __init__(self, connection: Channel, envelope: Envelope) -> None:
         self.header = envelope.header
         self.parts = envelope.parts
         self._connection = connection

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.tables.schema import Column
 
 NULL_KEY = b"\x00"
+AFTER = b"\xff"
+"""Appended to the encoding of a value, it is above everything that starts with the value."""
+
 _INT64_TAG = 2
 _UINT64_TAG = 3
 _DOUBLE_TAG = 4

@@ -11,9 +11,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.ql import computed
 from yt_exactly_once.local.tables.columnar import any_has
 from yt_exactly_once.local.tables.columns import DEFAULT_CONVERSIONS, Conversions
-from yt_exactly_once.local.tablets import computed, row_locks, validation
+from yt_exactly_once.local.tablets import row_locks, validation
 from yt_exactly_once.local.tablets.row_locks import PRIMARY_LOCK
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ def with_computed_keys(layout: TableLayout, rows: EncodedRows) -> EncodedRows:
     if all(column.expression is None for column in layout.key_columns):
         return rows
     given = dict(zip((c.name for c in rows.columns), rows.data, strict=True))
-    filled = computed.fill(layout, given, rows.count)
+    filled = computed.fill(layout.key_columns, given, rows.count)
     values = tuple(column for column in rows.columns if not column.is_key)
     columns = layout.key_columns + values
     return replace(rows, columns=columns, data=[filled[column.name] for column in columns])

@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.ql import computed
 from yt_exactly_once.local.tables import types
 from yt_exactly_once.local.tables.keys import NULL_KEY
 from yt_exactly_once.local.tables.layout import TableLayout, quote, save_layout, touch_layout
 from yt_exactly_once.local.tables.schema import parse_schema, validate_dynamic
-from yt_exactly_once.local.tablets import chunk_lists, computed
+from yt_exactly_once.local.tablets import chunk_lists
 from yt_exactly_once.local.tablets.settings import check_unmounted
 from yt_exactly_once.local.tablets.storage import (
     TRIMMED,

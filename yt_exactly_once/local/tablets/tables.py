@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.ql import computed
 from yt_exactly_once.local.tables.layout import (
     find_layout,
     load_layout,
@@ -24,7 +25,7 @@ from yt_exactly_once.local.tables.schema import (
     parse_schema,
     validate_dynamic,
 )
-from yt_exactly_once.local.tablets import chunk_lists, computed, settings
+from yt_exactly_once.local.tablets import chunk_lists, settings
 from yt_exactly_once.local.tablets.attributes import table_attributes
 from yt_exactly_once.local.tablets.states import change_state, options_of
 from yt_exactly_once.local.tablets.storage import (

@@ -1,7 +1,7 @@
 """Composite values inside SQLite: items of lists and members of structs, tuples and dicts.
 
 Owns the evaluation; types were settled when the query was bound. A composite value is the blob of its
-binary YSON, in the normal form of `tablets.composites`: structs are maps.
+binary YSON, in the normal form of `tables.composites`: structs are maps.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from yt_exactly_once.local.ql.value_types import Type
 from yt_exactly_once.local.tables.values import dump_yson, load_yson
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 # Every item of a list asks for the whole list again.
 _load = lru_cache(maxsize=32)(load_yson)
@@ -26,14 +26,14 @@ def indexes(*blobs: bytes | None) -> str:
     return json.dumps(list(range(max(len(_load(blob) or ()) if blob else 0 for blob in blobs))))
 
 
-def item(title: str, _types: Sequence[Type]) -> Callable[..., Any]:
+def item(kind: Type) -> Callable[..., Any]:
     """Return the function from a list and an index to a stored value of a type."""
-    return partial(_item, _stored(title))
+    return partial(_item, _stored(kind))
 
 
-def member(title: str, _types: Sequence[Type]) -> Callable[..., Any]:
+def member(kind: Type) -> Callable[..., Any]:
     """Return the function from a value, a path as JSON and possibly a key to a stored value."""
-    return partial(_member, _stored(title))
+    return partial(_member, _stored(kind))
 
 
 def _item(store: Callable[[Any], Any], blob: bytes | None, index: int | None) -> Any:
@@ -63,8 +63,7 @@ def _entry(value: Any, key: Any) -> Any:
     return next((found for name, found in value if name == key), None)
 
 
-def _stored(title: str) -> Callable[[Any], Any]:
-    kind = next(kind for kind in Type if kind.title == title)
+def _stored(kind: Type) -> Callable[[Any], Any]:
     return dump_yson if kind is Type.ANY else encoder(kind) or _plain
 
 

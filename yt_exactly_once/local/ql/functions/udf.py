@@ -1,16 +1,12 @@
 """Python functions inside SQLite: names, installation on demand, errors that keep their type.
 
-Owns the bridge. The name of an SQL function tells what it is and the types of its arguments as one letter
-each: `yt_call_<function>_<codes>` is a scalar function, `yt_op_<operator>_<code>` an operator,
-`yt_is_<relation>_<codes>` a comparison (`yt_was_` where null gives null), `yt_key_<codes>` an encoded key
-(`yt_after_` its end), `yt_item_<type>_<codes>` or `yt_member_…` a part of a composite value; a few helpers
-have fixed names. SQLite itself says which function a statement lacks, so nothing has to be remembered per
-connection.
+Owns the bridge. Whoever writes a call asks for its SQL name here, and the name is remembered with what it
+stands for: the function and the types of its arguments. SQLite itself says which function a connection
+lacks, so nothing has to be remembered per connection.
 """
 
 from __future__ import annotations
 
-import re
 import sqlite3
 import threading
 from functools import partial
@@ -20,17 +16,17 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql import arithmetic
 from yt_exactly_once.local.ql.functions import aggregates, comparison, composites, storage, strings
 from yt_exactly_once.local.ql.functions.general import runtime_error
-from yt_exactly_once.local.ql.functions.table import SCALARS
-from yt_exactly_once.local.ql.ranges import AFTER
-from yt_exactly_once.local.ql.value_types import BY_CODE, Type
-from yt_exactly_once.local.tables.keys import key_encoder
+from yt_exactly_once.local.ql.value_types import Type
+from yt_exactly_once.local.tables.keys import AFTER, key_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from yt_exactly_once.local.ql.functions.signatures import Function
 
-OPERATOR_NAMES = {
+    Python = Callable[..., Any]
+
+_OPERATOR_NAMES = {
     "+": "add",
     "-": "subtract",
     "*": "multiply",
@@ -43,19 +39,23 @@ OPERATOR_NAMES = {
     "~": "invert",
     "negate": "negate",
 }
-RELATION_NAMES = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+_RELATION_NAMES = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
-_OPERATORS = {name: symbol for symbol, name in OPERATOR_NAMES.items()}
-_RELATIONS = {name: symbol for symbol, name in RELATION_NAMES.items()}
-_LACKING = re.compile(r"no such function: (yt_\w+)")
+_LACKING = "no such function: "
 _TOO_DEEP = "parser stack overflow"
-_SHAPE = re.compile(r"yt_(call|op|is|was|key|after|array_agg|item|member)(?:_(\w+))?_([a-z]*)\Z")
 
 _failure = threading.local()
 
 
-def execute(connection: sqlite3.Connection, statement: str) -> list[tuple[Any, ...]]:
+def execute(
+    connection: sqlite3.Connection, statement: str, values: Sequence[Any] = ()
+) -> list[tuple[Any, ...]]:
     """Run a statement that may use the functions of this module.
+
+    Args:
+        connection: where to run it.
+        statement: SQL, the names of functions from here.
+        values: its parameters.
 
     Raises:
         YtError: a function of the statement failed on a value, or SQLite's parser has no room for
@@ -64,7 +64,7 @@ def execute(connection: sqlite3.Connection, statement: str) -> list[tuple[Any, .
     while True:
         _failure.error = None
         try:
-            return connection.execute(statement).fetchall()
+            return connection.execute(statement, values).fetchall()
         except sqlite3.OperationalError as error:
             if _failure.error is not None:
                 raise _failure.error from None
@@ -73,64 +73,64 @@ def execute(connection: sqlite3.Connection, statement: str) -> list[tuple[Any, .
                     "Expressions are nested too deeply for the embedded cluster; "
                     "nest fewer functions and arithmetic operators"
                 ) from error
-            lacking = _LACKING.match(str(error))
-            if lacking is None:
+            name = str(error).removeprefix(_LACKING)
+            if name not in _functions and name not in _AGGREGATES:
                 raise
-            install(connection, lacking[1])
+            _install(connection, name)
 
 
-def install(connection: sqlite3.Connection, name: str) -> None:
+def _install(connection: sqlite3.Connection, name: str) -> None:
     """Define one function or aggregate on a connection."""
-    if name in _AGGREGATE_CLASSES:
-        arguments, kind = _AGGREGATE_CLASSES[name]
+    if name in _AGGREGATES:
+        arguments, kind = _AGGREGATES[name]
         connection.create_aggregate(name, arguments, kind)
-    elif name in _HELPERS:
-        arguments, helper = _HELPERS[name]
-        connection.create_function(name, arguments, _recorded(helper), deterministic=True)
     else:
-        shape = _SHAPE.match(name)
-        if shape is None:
-            raise LookupError(f"There is no SQL function {name}")
-        family, base, codes = shape.groups()
-        types = tuple(BY_CODE[code] for code in codes)
-        if family == "array_agg":
-            kind = partial(aggregates.ArrayAgg, types[0])
-            connection.create_aggregate(name, 3, kind)  # type: ignore[arg-type]
-            return
-        python = _FAMILIES[family](base, types)
-        connection.create_function(name, len(types), _recorded(python), deterministic=True)
+        arguments, make = _functions[name]
+        connection.create_function(name, arguments, _recorded(make()), deterministic=True)
 
 
 def call_name(function: Function, types: Sequence[Type]) -> str:
     """Return the SQL name of a scalar function for arguments of given types."""
-    return f"yt_call_{function.name}_{_codes(types)}"
+    return _remember(f"call_{function.name}", types, partial(_scalar, function, types))
 
 
 def operator_name(symbol: str, types: Sequence[Type]) -> str:
     """Return the SQL name of an operator on operands of given types."""
-    return f"yt_op_{OPERATOR_NAMES[symbol]}_{_codes(types)}"
+    return _remember(f"op_{_OPERATOR_NAMES[symbol]}", types, partial(_operator, symbol, types))
 
 
 def relation_name(symbol: str, types: Sequence[Type], *, null_safe: bool) -> str:
     """Return the SQL name of a relational operator."""
-    return f"yt_{'is' if null_safe else 'was'}_{RELATION_NAMES[symbol]}_{_codes(types)}"
+    family = "is" if null_safe else "was"
+    make = partial(comparison.relation, symbol, types, null_safe=null_safe)
+    return _remember(f"{family}_{_RELATION_NAMES[symbol]}", types, make)
 
 
 def key_name(types: Sequence[Type], *, after: bool = False) -> str:
     """Return the SQL name of the encoder of a key prefix, or of what comes after all such keys."""
-    return f"yt_{'after' if after else 'key'}_{_codes(types)}"
+    make = partial(_key, types, AFTER if after else b"")
+    return _remember("after" if after else "key", types, make)
 
 
-def part_name(family: str, result: Type, types: Sequence[Type]) -> str:
+def item_name(result: Type) -> str:
+    """Return the SQL name of the access to an item of a list by its index."""
+    make = partial(composites.item, result)
+    return _remember(f"item_{result.title}", (Type.ANY, Type.INT64), make)
+
+
+def member_name(result: Type, types: Sequence[Type]) -> str:
     """Return the SQL name of the access to a part of a composite value."""
-    return f"yt_{family}_{result.title}_{_codes(types)}"
+    return _remember(f"member_{result.title}", types, partial(composites.member, result))
 
 
-def _codes(types: Sequence[Type]) -> str:
-    return "".join(kind.code for kind in types)
+def _remember(name: str, types: Sequence[Type], make: Callable[[], Python]) -> str:
+    """Return the SQL name of a function for arguments of given types."""
+    full = f"yt_{name}_{''.join(kind.code for kind in types)}"
+    _functions.setdefault(full, (len(types), make))
+    return full
 
 
-def _recorded(python: Callable[..., Any]) -> Callable[..., Any]:
+def _recorded(python: Python) -> Python:
     """Keep the error of a function: SQLite would only report that there was one."""
 
     def call(*arguments: Any) -> Any:
@@ -143,10 +143,9 @@ def _recorded(python: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _scalar(base: str, types: Sequence[Type]) -> Callable[..., Any]:
-    function = SCALARS[base]
+def _scalar(function: Function, types: Sequence[Type]) -> Python:
     if function.python is None:
-        raise LookupError(f"Function {base} has no implementation for {_codes(types)}")
+        raise LookupError(f"Function {function.name} has no implementation for {types}")
     python = partial(function.python, types)
     return _converting(
         python, types, _result_type(function, types), null_if_any_null=function.null_if_any_null
@@ -160,11 +159,11 @@ def _result_type(function: Function, types: Sequence[Type]) -> Type:
     return types[parameters.index(function.result)]
 
 
-def _operator(base: str, types: Sequence[Type]) -> Callable[..., Any]:
-    symbol, kind = _OPERATORS[base], types[0]
-    if base == "negate":
-        python: Callable[..., Any] = partial(arithmetic.negate, kind)
-    elif base == "invert":
+def _operator(symbol: str, types: Sequence[Type]) -> Python:
+    kind = types[0]
+    if symbol == "negate":
+        python: Python = partial(arithmetic.negate, kind)
+    elif symbol == "~":
         python = partial(arithmetic.invert, kind)
     else:
         python = partial(_calculate, symbol, kind)
@@ -178,43 +177,18 @@ def _calculate(symbol: str, kind: Type, left: Any, right: Any) -> Any:
         raise runtime_error(error.message) from error
 
 
-def _null_safe_relation(base: str, types: Sequence[Type]) -> Callable[..., Any]:
-    return comparison.relation(_RELATIONS[base], types, null_safe=True)
-
-
-def _nulling_relation(base: str, types: Sequence[Type]) -> Callable[..., Any]:
-    return comparison.relation(_RELATIONS[base], types, null_safe=False)
-
-
-def _key(_base: None, types: Sequence[Type]) -> Callable[..., Any]:
+def _key(types: Sequence[Type], end: bytes) -> Python:
     encode = key_encoder([comparison.COLUMNS[kind] for kind in types])
-    return lambda *values: encode([[value] for value in values])[0]
-
-
-def _after(_base: None, types: Sequence[Type]) -> Callable[..., Any]:
-    encode = _key(None, types)
-    return lambda *values: encode(*values) + AFTER
-
-
-_FAMILIES: dict[str, Callable[[Any, Sequence[Type]], Callable[..., Any]]] = {
-    "call": _scalar,
-    "op": _operator,
-    "is": _null_safe_relation,
-    "was": _nulling_relation,
-    "key": _key,
-    "after": _after,
-    "item": composites.item,
-    "member": composites.member,
-}
+    return lambda *values: encode([[value] for value in values])[0] + end
 
 
 def _converting(
-    python: Callable[..., Any],
+    python: Python,
     types: Sequence[Type],
     result: Type,
     *,
     null_if_any_null: bool,
-) -> Callable[..., Any]:
+) -> Python:
     """Wrap a function on plain values into one on stored values."""
     decoders = [storage.decoder(kind) for kind in types]
     encode = storage.encoder(result)
@@ -238,19 +212,29 @@ def _like(operator: str, text: Any, pattern: Any, *escape: Any) -> int | None:
     return int(strings.like(operator, text, pattern, *(escape or (None,))))
 
 
-_HELPERS: dict[str, tuple[int, Callable[..., Any]]] = {
-    "yt_flip": (1, storage.flip),
-    "yt_indexes": (-1, composites.indexes),
-    "yt_like": (-1, _like),
-    "yt_order_double": (1, comparison.order_double),
-    "yt_order_document": (1, comparison.order_document),
-    "yt_sum_integer": (2, aggregates.sum_integer),
-    "yt_sum_double": (3, aggregates.sum_double),
-    "yt_average_integer": (4, aggregates.average_integer),
-    "yt_average_double": (3, aggregates.average_double),
+def _itself(python: Python) -> Python:
+    return python
+
+
+_functions: dict[str, tuple[int, Callable[[], Python]]] = {
+    name: (arguments, partial(_itself, python))
+    for name, arguments, python in (
+        ("yt_flip", 1, storage.flip),
+        ("yt_indexes", -1, composites.indexes),
+        ("yt_like", -1, _like),
+        ("yt_order_double", 1, comparison.order_double),
+        ("yt_order_document", 1, comparison.order_document),
+        ("yt_sum_integer", 2, aggregates.sum_integer),
+        ("yt_sum_double", 3, aggregates.sum_double),
+        ("yt_average_integer", 4, aggregates.average_integer),
+        ("yt_average_double", 3, aggregates.average_double),
+    )
 }
-_AGGREGATE_CLASSES: dict[str, tuple[int, Any]] = {
+"""Number of arguments and maker of every function that a statement has been given a name of."""
+
+_AGGREGATES: dict[str, tuple[int, Any]] = {
     "yt_first": (2, aggregates.First),
     "yt_argmin": (3, aggregates.ArgMin),
     "yt_argmax": (3, aggregates.ArgMax),
+    **{f"yt_array_agg_{kind.code}": (3, partial(aggregates.ArrayAgg, kind)) for kind in Type},
 }
