@@ -11,7 +11,7 @@ from yt_exactly_once.local import commands
 from yt_exactly_once.local.commands.registry import REGISTRY, Context, Rows
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.proxy import Proxy, Settings
-from yt_exactly_once.local.queues import consumers
+from yt_exactly_once.local.queues import consumers, trimming
 from yt_exactly_once.local.tablets import appends, flushing
 
 QUEUE, CONSUMER, PRODUCER = "//tmp/q", "//tmp/c", "//tmp/p"
@@ -208,10 +208,14 @@ def test_trim_follows_the_slowest_vital_consumer(start):
     run.register("//tmp/second")
     run.register("//tmp/bystander", vital=False)
     run.advance(6)
-    assert consumers.trim_all(run.proxy) == [{"queue": QUEUE, "trimmed": {}}]
+    assert trimming.trim_all(run.proxy.store, run.proxy.cypress) == [
+        {"queue": QUEUE, "trimmed": {}}
+    ]
     run.advance(3, "//tmp/second")
     run.advance(4, tablet=1)
-    assert consumers.trim_all(run.proxy) == [{"queue": QUEUE, "trimmed": {"0": 3}}]
+    assert trimming.trim_all(run.proxy.store, run.proxy.cypress) == [
+        {"queue": QUEUE, "trimmed": {"0": 3}}
+    ]
     assert run.pull() == [3, 4, 5, 6, 7, 8, 9]
     assert run.pull(tablet=1) == [0, 1, 2, 3]
 
@@ -222,14 +226,14 @@ def test_trim_needs_consent_and_a_vital_consumer(start):
     run.append(3)
     run.register(vital=False)
     run.advance(3)
-    consumers.trim_all(run.proxy)
+    trimming.trim_all(run.proxy.store, run.proxy.cypress)
     assert run.pull() == [0, 1, 2]
     run("register_queue_consumer", queue_path=QUEUE, consumer_path=CONSUMER, vital=True)
     set_config(run, {"enable": False})
-    consumers.trim_all(run.proxy)
+    trimming.trim_all(run.proxy.store, run.proxy.cypress)
     assert run.pull() == [0, 1, 2]
     set_config(run, {"enable": True})
-    consumers.trim_all(run.proxy)
+    trimming.trim_all(run.proxy.store, run.proxy.cypress)
     assert run.pull() == []
 
 
@@ -250,10 +254,10 @@ def test_trim_keeps_what_is_to_be_retained(start):
     run.register()
     run.advance(10)
     set_config(run, {"enable": True, "retained_rows": 4})
-    consumers.trim_all(run.proxy)
+    trimming.trim_all(run.proxy.store, run.proxy.cypress)
     assert run.pull() == [6, 7, 8, 9]
     set_config(run, {"enable": True, "retained_lifetime_duration": 3_600_000})
-    consumers.trim_all(run.proxy)
+    trimming.trim_all(run.proxy.store, run.proxy.cypress)
     assert run.pull() == [6, 7, 8, 9]
 
 
@@ -267,7 +271,9 @@ def test_vital_consumer_of_some_partitions_holds_the_others_back(start):
     for consumer in (CONSUMER, "//tmp/second"):
         run.advance(2, consumer, tablet=1)
     run.advance(2)
-    assert consumers.trim_all(run.proxy) == [{"queue": QUEUE, "trimmed": {"1": 2}}]
+    assert trimming.trim_all(run.proxy.store, run.proxy.cypress) == [
+        {"queue": QUEUE, "trimmed": {"1": 2}}
+    ]
     assert run.pull() == [0, 1]
 
 
@@ -281,10 +287,14 @@ def test_unmounted_vital_consumer_holds_everything(start, partitions):
     for consumer in (CONSUMER, "//tmp/second"):
         run.advance(2, consumer)
     run("unmount_table", path="//tmp/second")
-    assert consumers.trim_all(run.proxy) == [{"queue": QUEUE, "trimmed": {}}]
+    assert trimming.trim_all(run.proxy.store, run.proxy.cypress) == [
+        {"queue": QUEUE, "trimmed": {}}
+    ]
     assert run.pull() == [0, 1]
     run("mount_table", path="//tmp/second", freeze=True)
-    assert consumers.trim_all(run.proxy) == [{"queue": QUEUE, "trimmed": {"0": 2}}]
+    assert trimming.trim_all(run.proxy.store, run.proxy.cypress) == [
+        {"queue": QUEUE, "trimmed": {"0": 2}}
+    ]
     assert run.pull() == []
 
 
@@ -296,7 +306,7 @@ def test_vital_consumer_that_is_gone_holds_everything(start):
     run.register("//tmp/second")
     run.advance(2)
     run("remove", path="//tmp/second")
-    consumers.trim_all(run.proxy)
+    trimming.trim_all(run.proxy.store, run.proxy.cypress)
     assert run.pull() == [0, 1]
 
 
@@ -309,7 +319,7 @@ def test_registration_of_a_removed_queue_does_not_stop_the_others(start):
     run("create", type="table", path="//tmp/gone")
     run("register_queue_consumer", queue_path="//tmp/gone", consumer_path=CONSUMER, vital=True)
     run("remove", path="//tmp/gone")
-    gone, trimmed = consumers.trim_all(run.proxy)
+    gone, trimmed = trimming.trim_all(run.proxy.store, run.proxy.cypress)
     assert gone["queue"] == "//tmp/gone"
     assert gone["error"]["inner_errors"][0]["code"] == 500
     assert trimmed == {"queue": QUEUE, "trimmed": {"0": 1}}

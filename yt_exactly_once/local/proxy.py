@@ -12,8 +12,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.cypress import master_transactions
+from yt_exactly_once.local import table_nodes
+from yt_exactly_once.local.cypress import dynamic, master_transactions
 from yt_exactly_once.local.cypress.ids import is_id, type_number
+from yt_exactly_once.local.cypress.layout import CLUSTER_NAME
 from yt_exactly_once.local.cypress.master_transactions import MASTER_TYPES
 from yt_exactly_once.local.cypress.tree import Cypress
 from yt_exactly_once.local.errors import Code, YtError
@@ -26,8 +28,6 @@ from yt_exactly_once.local.tablets.transactions import TransactionPool
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO
-
-CLUSTER_NAME = "local"
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ class Proxy:
         self.settings = settings or Settings()
         self.cluster_name = CLUSTER_NAME
         self.store = Store(data_dir / "store.sqlite3")
+        dynamic.register(table_nodes)
         self.cypress = Cypress(self.store)
         feature = self.settings.feature
         manner = commit.Manner(

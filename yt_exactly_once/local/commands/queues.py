@@ -16,8 +16,9 @@ from yt_exactly_once.local.commands.sessions import (
 )
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.queues import consumers, producers, registrations
+from yt_exactly_once.local.queues.places import locate
 from yt_exactly_once.local.tablets import reads, validation
-from yt_exactly_once.local.tablets.access import locate, open_table
+from yt_exactly_once.local.tablets.access import open_table
 from yt_exactly_once.local.tablets.appends import apply_due
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from yt_exactly_once.local.commands.registry import Context
-    from yt_exactly_once.local.queues.registrations import Place
+    from yt_exactly_once.local.queues.places import Place
     from yt_exactly_once.local.tables.layout import TableLayout
 
 DEFAULT_MAX_ROW_COUNT = 1000

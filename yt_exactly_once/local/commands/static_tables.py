@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Mapping, Sequence
 
-    from yt_exactly_once.local.cypress.tree import Node
-    from yt_exactly_once.local.cypress.view import View
+    from yt_exactly_once.local.cypress.view import Node, View
     from yt_exactly_once.local.cypress.ypath import YPath
     from yt_exactly_once.local.static.rows import Range, Row
     from yt_exactly_once.local.tables.layout import TableLayout

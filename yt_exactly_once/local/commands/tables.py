@@ -12,7 +12,7 @@ from yt_exactly_once.local.commands.registry import command
 from yt_exactly_once.local.commands.sessions import table_of
 from yt_exactly_once.local.cypress import locks, ypath
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.queues import consumers
+from yt_exactly_once.local.queues import trimming
 from yt_exactly_once.local.tables.layout import find_layout
 from yt_exactly_once.local.tablets import flushing, shape, states
 from yt_exactly_once.local.tablets.access import check_has_cell, open_node, open_table, tablet_at
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from yt_exactly_once.local.commands.registry import Context
-    from yt_exactly_once.local.cypress.tree import Node
+    from yt_exactly_once.local.cypress.view import Node
     from yt_exactly_once.local.tables.layout import TableLayout
 
 _INSTANT = "tablets change state at once, there are no transient states"
@@ -118,7 +118,7 @@ def trim_rows(context: Context) -> dict[str, Any]:
     with context.proxy.store.write() as connection:
         layout = open_table(context.proxy.cypress, connection, context.parameters.get("path"))
         _check_ordered(layout)
-        consumers.trim(connection, layout, index, count)
+        trimming.trim(connection, layout, index, count)
     return {}
 
 

@@ -1,13 +1,13 @@
 """Attributes of nodes: the stored ones, the computed ones, and which of them may be changed.
 
-Names and rules follow the master's node proxies. Attributes of dynamic tables come from `hooks`.
+Names and rules follow the master's node proxies. Attributes of dynamic tables come from `dynamic`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.cypress import chunks, clock, hooks, locks, node_names, values
+from yt_exactly_once.local.cypress import chunks, clock, dynamic, locks, node_names, values
 from yt_exactly_once.local.cypress.ids import CELL_TAG
 from yt_exactly_once.local.cypress.layout import TRUNK
 from yt_exactly_once.local.cypress.ypath import Mark
@@ -16,8 +16,7 @@ from yt_exactly_once.local.errors import Code, YtError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from yt_exactly_once.local.cypress.tree import Node
-    from yt_exactly_once.local.cypress.view import View
+    from yt_exactly_once.local.cypress.view import Node, View
     from yt_exactly_once.local.cypress.ypath import Step
 
     Computed = dict[str, Callable[[], Any]]
@@ -114,7 +113,7 @@ def _by_type(view: View, node: Node) -> Computed:
             "broken": lambda: _is_broken(view, node),
         }
     if _is_dynamic(node):
-        return hooks.table_attributes(view.connection, node)
+        return dynamic.tables().attributes(view.connection, node)
     if node.type in {"file", "table"}:
         return _chunked(view, node)
     return {}
@@ -215,7 +214,7 @@ def user_attributes(view: View, node: Node) -> dict[str, Any]:
     """Return the attributes that users have made up."""
     system = {*SETTABLE_SYSTEM, *_STORED_SYSTEM}
     if _is_dynamic(node):
-        system |= hooks.table_attributes(view.connection, node).keys()
+        system |= dynamic.tables().attributes(view.connection, node).keys()
     return {name: value for name, value in node.attributes.items() if name not in system}
 
 
@@ -234,10 +233,10 @@ def write(view: View, node: Node, steps: Sequence[Step], value: Any) -> None:
     name = attribute_name(steps[0])
     if len(steps) > 1:
         value = values.set_(read(view, node, name), steps[1:], value, f"{node.path}/@{name}")
-    if _is_dynamic(node) and hooks.set_table_attribute(
-        view.connection, node, name, value, in_transaction=view.tx != TRUNK
-    ):
-        return
+    if _is_dynamic(node):
+        dynamic.tables().check_set(
+            view.connection, node, name, value, in_transaction=view.tx != TRUNK
+        )
     check_settable(view, node, name)
     locks.acquire(view, node.id, locks.SHARED, attribute_key=name)
     clock.touch(view, node.id, "attribute")
@@ -272,7 +271,7 @@ def delete(view: View, node: Node, steps: Sequence[Step], *, force: bool) -> Non
             return
         raise YtError(f'Attribute "{name}" is not found', Code.RESOLVE)
     if _is_dynamic(node):
-        hooks.check_removal(view.connection, node, name, in_transaction=view.tx != TRUNK)
+        dynamic.tables().check_removal(view.connection, node, name, in_transaction=view.tx != TRUNK)
     locks.acquire(view, node.id, locks.SHARED, attribute_key=name)
     view.drop_attribute(node.id, name)
     clock.touch(view, node.id, "attribute")
@@ -319,7 +318,7 @@ def _describe_lock(lock: locks.Lock) -> dict[str, Any]:
 def _resource_usage(view: View, node: Node) -> dict[str, Any]:
     size, count, tablets = 0, 0, 0
     if node.type == "table" and node.attributes.get("dynamic"):
-        statistics = hooks.table_attributes(view.connection, node)["tablet_statistics"]()
+        statistics = dynamic.tables().attributes(view.connection, node)["tablet_statistics"]()
         size, count = statistics["disk_space"], statistics["chunk_count"]
         tablets = statistics["tablet_count"]
     elif node.type in {"file", "table"}:

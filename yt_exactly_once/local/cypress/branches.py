@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.local.cypress import chunks, hooks, locks
+from yt_exactly_once.local.cypress import chunks, dynamic, locks
 from yt_exactly_once.local.cypress.layout import TRUNK
 from yt_exactly_once.local.cypress.view import View
 
@@ -73,7 +73,7 @@ def destroy_if_unreachable(connection: sqlite3.Connection, node_id: str) -> None
         (node_id,),
     ).fetchall()
     if row[0] == "table" and _is_dynamic(connection, node_id):
-        hooks.drop_table(connection, node_id)
+        dynamic.tables().drop(connection, node_id)
     versions = connection.execute(
         "SELECT tx FROM cypress_contents WHERE node_id = ?", (node_id,)
     ).fetchall()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.local.cypress import chunks, clock, hooks, lists, nodes, tree
+from yt_exactly_once.local.cypress import chunks, clock, dynamic, lists, nodes, tree
 from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.cypress.layout import ROOT_ID
 from yt_exactly_once.local.errors import YtError
@@ -90,7 +90,7 @@ def move(view: View, source: YPath, target: YPath, options: Options) -> str:
 
 def _check_movable(view: View, node_id: str) -> None:
     """Refuse to move a mounted table, or a folder with one."""
-    hooks.check_movable(view.connection, node_id)
+    dynamic.tables().check_movable(view.connection, node_id)
     for child_id in view.children(node_id).values():
         _check_movable(view, child_id)
 
@@ -150,7 +150,7 @@ def _copy_node(view: View, source_id: str, copy_id: str, node_type: str, options
     birth = clock.birth(view.connection, options.owner)
     view.put_attributes(copy_id, {**kept, **{k: v for k, v in birth.items() if k not in kept}})
     if node_type == "table" and stored.get("dynamic"):
-        hooks.copy_table(view.connection, source_id, copy_id)
+        dynamic.tables().copy(view.connection, source_id, copy_id)
     elif node_type in {"table", "file"}:
         chunks.share(view, source_id, copy_id)
     elif node_type in nodes.COMPOSITE:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import sqlite3
 
+CLUSTER_NAME = "local"
 TRUNK = ""
 ROOT_ID = "1-1-1012f-1"
 """Id of the root: a map node of cell 1."""

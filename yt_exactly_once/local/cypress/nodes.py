@@ -15,7 +15,7 @@ from yt_exactly_once.local.cypress import (
     attributes,
     branches,
     clock,
-    hooks,
+    dynamic,
     lists,
     locks,
     node_names,
@@ -26,6 +26,7 @@ from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.cypress.layout import ROOT_ID, TRUNK
 from yt_exactly_once.local.cypress.ypath import Mark, YPath
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.tables.schema import TableSchema, parse_schema
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.cypress.tree import Position
@@ -193,7 +194,7 @@ def _fill(view: View, node_id: str, node_type: str, given: dict[str, Any]) -> No
     elif node_type == "table" and given.get("dynamic"):
         if view.tx != TRUNK:
             _refuse_nested_dynamic(given)
-        given = {**hooks.create_table(view.connection, node_id, given), "dynamic": True}
+        given = {**dynamic.tables().create(view.connection, node_id, given), "dynamic": True}
     elif node_type == "table":
         given = _static_table(given)
     if not given.get("dynamic"):
@@ -217,7 +218,8 @@ def _refuse_nested_dynamic(given: dict[str, Any]) -> None:
 def _static_table(given: dict[str, Any]) -> dict[str, Any]:
     raw = given.get("schema")
     mode = "weak" if raw is None else "strong"
-    return {**given, "schema": hooks.static_schema(raw), "schema_mode": mode}
+    schema = TableSchema((), strict=False) if raw is None else parse_schema(raw)
+    return {**given, "schema": schema.to_yson(), "schema_mode": mode}
 
 
 def _link_target(target: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.cypress import clock, hooks, layout
+from yt_exactly_once.local.cypress import clock, dynamic, layout
 from yt_exactly_once.local.cypress.ids import CELL_ID, make_id
 from yt_exactly_once.local.cypress.view import View
 
@@ -50,7 +50,7 @@ def plant(connection: sqlite3.Connection) -> None:
         (f"sys/tablet_cells/{CELL_ID}", "tablet_cell", CELL_ID, _CELL),
         *(
             (path.removeprefix("//"), "table", node_id, {"dynamic": True})
-            for path, node_id in hooks.create_system_tables(connection).items()
+            for path, node_id in dynamic.tables().create_system_tables(connection).items()
         ),
     ]
     for path, node_type, node_id, attributes in planted:
@@ -60,4 +60,4 @@ def plant(connection: sqlite3.Connection) -> None:
         view.put_attributes(node_id, {**clock.birth(connection, "root"), **attributes})
         known[path] = node_id
     # A name of its own, as `TCypressManager` gives the attribute.
-    view.put_attribute(known["sys"], "cluster_name", "local")
+    view.put_attribute(known["sys"], "cluster_name", layout.CLUSTER_NAME)

@@ -6,11 +6,11 @@ changes nothing but raw attributes; `nodes` creates and removes, `locks` forbids
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.cypress import layout, lists, master_transactions, seeds, ypath
-from yt_exactly_once.local.cypress.view import View
+from yt_exactly_once.local.cypress.view import Node, View
 from yt_exactly_once.local.cypress.ypath import Mark, Step, YPath
 from yt_exactly_once.local.errors import Code, YtError
 
@@ -22,27 +22,6 @@ if TYPE_CHECKING:
 _MAX_LINKS = 32
 DOCUMENT = "document"
 """The type of nodes whose content is one value that a path may reach into."""
-
-
-@dataclass(frozen=True)
-class Node:
-    """One object of the tree, as a transaction saw it.
-
-    Attributes:
-        id: object id.
-        type: object type, such as `map_node` or `table`.
-        parent_id: id of the parent; `None` for the root and for objects without a path.
-        name: key in the parent; empty in a list.
-        path: the one path without links that leads here; `#id` for objects without a path.
-        attributes: every stored attribute, system and user.
-    """
-
-    id: str
-    type: str
-    parent_id: str | None
-    name: str
-    path: str
-    attributes: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ the first of the chain. This module knows rows and versions, not paths, types or
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.cypress.layout import ROOT_ID, TRUNK
@@ -21,6 +21,27 @@ OVERWRITE = "overwrite"
 APPEND = "append"
 _FROZEN = ""
 """Name of the entry that marks frozen children; no child can have it."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One object of the tree, as a transaction saw it.
+
+    Attributes:
+        id: object id.
+        type: object type, such as `map_node` or `table`.
+        parent_id: id of the parent; `None` for the root and for objects without a path.
+        name: key in the parent; empty in a list.
+        path: the one path without links that leads here; `#id` for objects without a path.
+        attributes: every stored attribute, system and user.
+    """
+
+    id: str
+    type: str
+    parent_id: str | None
+    name: str
+    path: str
+    attributes: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

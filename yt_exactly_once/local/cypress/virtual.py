@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
-from yt_exactly_once.local.cypress import chunks, hooks, locks, master_transactions, values
+from yt_exactly_once.local.cypress import chunks, dynamic, locks, master_transactions, values
 from yt_exactly_once.local.cypress.ids import TYPES, is_id, type_number
 from yt_exactly_once.local.cypress.reading import with_attributes
 from yt_exactly_once.local.cypress.ypath import Mark, YPath
@@ -168,7 +168,7 @@ def _by_id(view: View, path: YPath) -> Virtual | None:
 
 
 def _describe_tablet(view: View, tablet_id: str) -> dict[str, Any] | None:
-    known = hooks.describe_tablet(view.connection, tablet_id)
+    known = dynamic.tables().describe_tablet(view.connection, tablet_id)
     if known is None:
         return None
     where = view.path(known["table_id"])

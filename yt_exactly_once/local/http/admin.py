@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import structured
 from yt_exactly_once.local.http.messages import json_answer, not_found
-from yt_exactly_once.local.queues import consumers
+from yt_exactly_once.local.queues import trimming
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ class AdminPages:
             ("DELETE", "/local/faults"): lambda _: proxy.faults.clear(),
             ("GET", "/local/faults/plan"): lambda _: proxy.faults.plan(),
             ("GET", "/local/requests"): lambda _: dict(proxy.requests),
-            ("POST", "/local/trim"): lambda _: consumers.trim_all(proxy),
+            ("POST", "/local/trim"): lambda _: trimming.trim_all(proxy.store, proxy.cypress),
         }
 
     def answer(self, request: Request, path: str) -> Answer:

@@ -1,6 +1,6 @@
 """The queue agent of the cluster: a thread that trims queues now and then, when it is asked for.
 
-The step itself belongs to `tablets.queues`; without the thread a test takes the step when it wants.
+The step itself belongs to `trimming`; without the thread a test takes the step when it wants.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import sqlite3
 import threading
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.local.queues import consumers
+from yt_exactly_once.local.queues import trimming
 
 if TYPE_CHECKING:
-    from yt_exactly_once.local.proxy import Proxy
+    from yt_exactly_once.local.cypress.tree import Cypress
+    from yt_exactly_once.local.store import Store
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -22,12 +23,14 @@ class QueueAgent:
     """Trims every queue after each period, as long as the process lives.
 
     Args:
-        proxy: whose store it works on.
+        store: of the cluster.
+        cypress: the tree in it.
         period: seconds between two steps.
     """
 
-    def __init__(self, proxy: Proxy, period: float) -> None:
-        self._proxy = proxy
+    def __init__(self, store: Store, cypress: Cypress, period: float) -> None:
+        self._store = store
+        self._cypress = cypress
         self._period = period
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._work, name="queue agent", daemon=True)
@@ -44,7 +47,7 @@ class QueueAgent:
     def _work(self) -> None:
         while not self._done.wait(self._period):
             try:
-                consumers.trim_all(self._proxy)
+                trimming.trim_all(self._store, self._cypress)
             except sqlite3.OperationalError:
                 # The store was busy for very long; the next step does what this one did not.
                 _LOGGER.warning("Queues were not trimmed", exc_info=True)

@@ -22,7 +22,8 @@ from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMEST
 if TYPE_CHECKING:
     import sqlite3
 
-    from yt_exactly_once.local.cypress.tree import Node
+    from yt_exactly_once.local.cypress.view import Node
+    from yt_exactly_once.local.queues.places import Place
     from yt_exactly_once.local.tables.layout import Tablet
 
 _MILLISECONDS = 1000
@@ -116,7 +117,7 @@ def _registered(connection: sqlite3.Connection, node: Node) -> list[registration
     return [item for item in registrations.listing(connection) if item.consumer.path == node.path]
 
 
-def _open(connection: sqlite3.Connection, place: registrations.Place) -> TableLayout:
+def _open(connection: sqlite3.Connection, place: Place) -> TableLayout:
     view = View(connection)
     position = tree.walk(view, ypath.parse(place.path))
     if position.rest:

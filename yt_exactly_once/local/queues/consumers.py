@@ -1,4 +1,4 @@
-"""Queues and their consumers: offsets, pulls, trims.
+"""Queues and their consumers: offsets and pulls.
 
 A queue is any ordered table, a partition its tablet; a consumer is a sorted table with one offset per
 partition, the index of the first unread row. Owns what those rows mean; registrations are elsewhere.
@@ -16,29 +16,23 @@ from yt.yson import YsonUint64
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.queues import registrations
 from yt_exactly_once.local.queues.consumer_tables import CONSUMER_NAME, check_consumer
-from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
 from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.layout import find_layout, quote
 from yt_exactly_once.local.tables.schema import (
     CUMULATIVE_WEIGHT_COLUMN,
     TIMESTAMP_COLUMN,
 )
-from yt_exactly_once.local.tablets import chunk_lists, modifications, reads, validation
+from yt_exactly_once.local.tablets import modifications, reads, validation
 from yt_exactly_once.local.tablets.access import (
     check_has_cell,
     check_readable,
-    open_node,
     tablet_at,
 )
-from yt_exactly_once.local.tablets.appends import apply_due
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from yt_exactly_once.local.cypress.tree import Cypress
-    from yt_exactly_once.local.proxy import Proxy
-    from yt_exactly_once.local.queues.registrations import Place
-    from yt_exactly_once.local.store import Store
+    from yt_exactly_once.local.queues.places import Place
     from yt_exactly_once.local.tables.layout import TableLayout
     from yt_exactly_once.local.tablets.transactions import TabletTransaction
 
@@ -217,159 +211,6 @@ def find_registration(
 def is_known(registration: registrations.Registration, lag_seconds: float) -> bool:
     """Tell whether proxies have heard of a registration."""
     return not lag_seconds or time.time() - registration.since >= lag_seconds
-
-
-def trim(
-    connection: sqlite3.Connection, layout: TableLayout, index: int, trimmed_row_count: int
-) -> None:
-    """Drop the rows of a tablet before an index; a smaller index than before changes nothing.
-
-    Raises:
-        YtError: no such tablet, it is not mounted, or it has fewer rows.
-    """
-    tablet = tablet_at(layout, index)
-    if tablet.state != "mounted":
-        raise YtError(
-            f'Cannot trim tablet {tablet.tablet_id} while it is in "{tablet.state}" state',
-            Code.TABLET_NOT_MOUNTED,
-            {"tablet_id": tablet.tablet_id, "is_tablet_unmounted": tablet.state == "unmounted"},
-        )
-    total, trimmed = connection.execute(
-        "SELECT total_rows, trimmed_rows FROM tablets WHERE node_id = ? AND tablet_index = ?",
-        (layout.node_id, index),
-    ).fetchone()
-    if trimmed_row_count > total:
-        raise YtError(
-            f"Cannot trim tablet {tablet.tablet_id} at row {trimmed_row_count} "
-            f"since it only has {total} row(s)"
-        )
-    if trimmed_row_count <= trimmed:
-        return
-    weight = _weight_before(connection, layout, index, trimmed_row_count)
-    connection.execute(
-        f'DELETE FROM {quote(layout.sql_table)} WHERE "$tablet_index" = ? AND "$row_index" < ?',
-        (index, trimmed_row_count),
-    )
-    connection.execute(
-        "UPDATE tablets SET trimmed_rows = ?, trimmed_weight = trimmed_weight + ?"
-        " WHERE node_id = ? AND tablet_index = ?",
-        (trimmed_row_count, weight, layout.node_id, index),
-    )
-    chunk_lists.drop_trimmed(connection, tablet.tablet_id, trimmed_row_count)
-
-
-def trim_consumed(store: Store, cypress: Cypress, queue_path: str) -> dict[int, int]:
-    """Do what the queue agent does now and then: drop what every vital consumer has read.
-
-    Acts on `auto_trim_config` of the queue: nothing unless `enable`; `retained_rows` and
-    `retained_lifetime_duration` keep rows that would go otherwise. A vital consumer that cannot be read
-    stops the trimming of the whole queue. As on a real cluster, a vital consumer counts for every
-    partition, whichever ones it is registered for.
-
-    Returns:
-        The trimmed row count that was asked for, per partition that has something to trim.
-    """
-    apply_due(store)
-    done: dict[int, int] = {}
-    with store.write() as connection:
-        node, queue = open_node(cypress, connection, queue_path)
-        config = node.attributes.get("auto_trim_config") or {}
-        if not config.get("enable"):
-            return done
-        vital = [
-            found
-            for found in registrations.listing(connection)
-            if found.vital and found.queue.path == node.path
-        ]
-        try:
-            offsets = [_offsets(cypress, connection, found, queue) for found in vital]
-        except YtError as error:
-            _LOGGER.warning("Queue %s is not trimmed: %s", queue_path, error)
-            return done
-        for tablet in queue.tablets:
-            if not offsets or tablet.state != "mounted":
-                continue
-            target = min(known[tablet.index] for known in offsets)
-            target = _keep_retained(connection, queue, tablet.index, target, config)
-            if target > 0:
-                trim(connection, queue, tablet.index, target)
-                done[tablet.index] = target
-    return done
-
-
-def trim_all(proxy: Proxy) -> list[dict[str, Any]]:
-    """Trim every queue that has registrations; returns what was done per queue."""
-    with proxy.store.read() as connection:
-        paths = sorted({found.queue.path for found in registrations.listing(connection)})
-    result = []
-    for path in paths:
-        try:
-            trimmed = trim_consumed(proxy.store, proxy.cypress, path)
-        except YtError as error:
-            # A registration may outlive its queue; the others are still to be trimmed.
-            result.append({"queue": path, "error": error.to_dict()})
-            continue
-        result.append({"queue": path, "trimmed": {str(k): v for k, v in trimmed.items()}})
-    return result
-
-
-def _offsets(
-    cypress: Cypress,
-    connection: sqlite3.Connection,
-    found: registrations.Registration,
-    queue: TableLayout,
-) -> list[int]:
-    """Return the offset of a consumer in each partition of a queue.
-
-    Raises:
-        YtError: the consumer is gone, is no consumer, or is not mounted.
-    """
-    _, consumer = open_node(cypress, connection, found.consumer.path)
-    offsets = []
-    for tablet in queue.tablets:
-        partition = partition_of(consumer, found.consumer.consumer_name, found.queue, tablet.index)
-        key = validation.encode_keys(consumer, [partition.key()])
-        check_readable(consumer, consumer.tablets_of(consumer.encode_keys(key.data)))
-        offsets.append(read_offset(connection, partition)[0])
-    return offsets
-
-
-def _keep_retained(
-    connection: sqlite3.Connection,
-    queue: TableLayout,
-    index: int,
-    target: int,
-    config: dict[str, Any],
-) -> int:
-    (total,) = connection.execute(
-        "SELECT total_rows FROM tablets WHERE node_id = ? AND tablet_index = ?",
-        (queue.node_id, index),
-    ).fetchone()
-    target = min(target, total)
-    if config.get("retained_rows") is not None:
-        target = min(target, max(total - int(config["retained_rows"]), 0))
-    lifetime = config.get("retained_lifetime_duration")
-    if lifetime is not None:
-        horizon = int(time.time() - int(lifetime) / 1000) << TIMESTAMP_COUNTER_BITS
-        (oldest_kept,) = connection.execute(
-            f'SELECT min("$row_index") FROM {quote(queue.sql_table)}'
-            ' WHERE "$tablet_index" = ? AND "$ts" > ?',
-            (index, horizon),
-        ).fetchone()
-        if oldest_kept is not None:
-            target = min(target, oldest_kept)
-    return target
-
-
-def _weight_before(
-    connection: sqlite3.Connection, layout: TableLayout, index: int, row_index: int
-) -> int:
-    (weight,) = connection.execute(
-        f"SELECT coalesce(sum({reads.weight_sql(layout)}), 0) FROM {quote(layout.sql_table)}"
-        ' WHERE "$tablet_index" = ? AND "$row_index" < ?',
-        (index, row_index),
-    ).fetchone()
-    return int(weight)
 
 
 def _cell(

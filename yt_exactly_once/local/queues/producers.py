@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.queues.registrations import Place
+    from yt_exactly_once.local.queues.places import Place
     from yt_exactly_once.local.tables.columns import Conversions
     from yt_exactly_once.local.tables.layout import TableLayout
     from yt_exactly_once.local.tablets.transactions import TabletTransaction

@@ -13,6 +13,7 @@ from yt_exactly_once.local.cypress import rich_path
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats.structured import dump_yson
 from yt_exactly_once.local.queues.consumer_tables import CONSUMER_NAME
+from yt_exactly_once.local.queues.places import Place
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
 from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.layout import find_layout
@@ -26,30 +27,6 @@ if TYPE_CHECKING:
 
 TABLE_PATH = "//sys/queue_agents/consumer_registrations"
 TABLE_ID = "1-1-10191-1"
-
-
-@dataclass(frozen=True)
-class Place:
-    """A queue or a consumer: a physical path on a cluster.
-
-    Attributes:
-        cluster: its short name.
-        path: without links.
-        consumer_name: which of the consumers that share a table.
-    """
-
-    cluster: str
-    path: str
-    consumer_name: str | None = None
-
-    @property
-    def attributes(self) -> dict[str, str]:
-        """What stands around the path in its rich form."""
-        named = {} if self.consumer_name is None else {CONSUMER_NAME: self.consumer_name}
-        return {"cluster": self.cluster, **named}
-
-    def __str__(self) -> str:
-        return f"{self.cluster}:{self.path}"
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable
 
-    from yt_exactly_once.local.cypress.tree import Node
+    from yt_exactly_once.local.cypress.view import Node
     from yt_exactly_once.local.tables.layout import TableLayout
 
 _BANNED = "queue_agent_banned"

@@ -8,17 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.cypress import ypath
+from yt_exactly_once.local.cypress.layout import CLUSTER_NAME
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.proxy import CLUSTER_NAME
-from yt_exactly_once.local.queues.consumer_tables import CONSUMER_NAME
-from yt_exactly_once.local.queues.registrations import Place
 from yt_exactly_once.local.tables.layout import find_layout
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable
 
-    from yt_exactly_once.local.cypress.tree import Cypress, Node
+    from yt_exactly_once.local.cypress.tree import Cypress
+    from yt_exactly_once.local.cypress.view import Node
     from yt_exactly_once.local.cypress.ypath import YPath
     from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 
@@ -43,7 +42,7 @@ def open_node(
 ) -> tuple[Node, TableLayout]:
     """Return the node of a dynamic table together with its layout."""
     parsed = ypath.parse(path, what)
-    cluster = _cluster(parsed)
+    cluster = cluster_of(parsed)
     if cluster != CLUSTER_NAME:
         raise YtError(
             f'Queue cluster "{cluster}" was not found for path "{parsed.text}"; '
@@ -59,50 +58,8 @@ def open_node(
     return node, layout
 
 
-def locate(
-    cypress: Cypress,
-    connection: sqlite3.Connection,
-    path: Any,
-    what: str,
-    *,
-    must_exist: bool = False,
-) -> Place:
-    """Return the physical place of a queue or a consumer.
-
-    Places on other clusters, of which nothing is known here, are taken as they are given.
-
-    Raises:
-        YtError: 500 inside when there is nothing and there should be something.
-    """
-    parsed = ypath.parse(path, what)
-    cluster = _cluster(parsed)
-    name = parsed.attributes.get(CONSUMER_NAME) if what == "consumer_path" else None
-    name = None if name is None else str(name)
-    if cluster != CLUSTER_NAME:
-        return Place(cluster, parsed.text, name)
-    try:
-        node = cypress.resolve(connection, parsed.text)
-        if must_exist:
-            _check_table(node)
-        return Place(cluster, node.path, name)
-    except YtError as error:
-        if not error.contains(Code.RESOLVE):
-            raise
-        if must_exist:
-            raise YtError(
-                "Failed to get table mount info to perform registration manager resolutions for"
-                f' object "{parsed.text}"',
-                inner=[error],
-            ) from error
-        return Place(cluster, parsed.text, name)
-
-
-def _check_table(node: Node) -> None:
-    if node.type != "table":
-        raise YtError(f"Object {node.path} is a {node.type} and not a table", Code.RESOLVE)
-
-
-def _cluster(path: YPath) -> str:
+def cluster_of(path: YPath) -> str:
+    """Return the name of the cluster that a path is on."""
     return str(path.attributes.get("cluster", CLUSTER_NAME)).removesuffix(_CLUSTER_DOMAIN)
 
 

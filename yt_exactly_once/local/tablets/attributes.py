@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from yt.yson import YsonUint64
 
 from yt_exactly_once.local.cypress.ids import CELL_ID
-from yt_exactly_once.local.queues import status as queue_status
 from yt_exactly_once.local.store import last_timestamp
 from yt_exactly_once.local.tables.layout import find_layout
 from yt_exactly_once.local.tablets import chunk_lists, retention
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable
 
-    from yt_exactly_once.local.cypress.tree import Node
+    from yt_exactly_once.local.cypress.view import Node
     from yt_exactly_once.local.tables.layout import TableLayout
 
 _STATES = ("mounted", "unmounted", "frozen", "mounting", "unmounting", "freezing", "unfreezing")
@@ -42,11 +41,8 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-def table_attributes(connection: sqlite3.Connection, node: Node) -> Attributes:
-    """Return the computed attributes of a dynamic table by name; empty for other nodes."""
-    layout = find_layout(connection, node.id, node.id)
-    if layout is None:
-        return {}
+def table_attributes(connection: sqlite3.Connection, node: Node, layout: TableLayout) -> Attributes:
+    """Return the computed attributes of a dynamic table by name."""
     schema = layout.schema
     attributes: Attributes = {
         "dynamic": lambda: True,
@@ -93,7 +89,7 @@ def table_attributes(connection: sqlite3.Connection, node: Node) -> Attributes:
         attributes["pivot_keys"] = lambda: [list(pivot) for pivot in layout.pivot_keys]
     else:
         attributes["commit_ordering"] = lambda: node.attributes.get("commit_ordering", "weak")
-    return attributes | queue_status.queue_attributes(connection, node, layout)
+    return attributes
 
 
 def row_count(connection: sqlite3.Connection, layout: TableLayout) -> int:

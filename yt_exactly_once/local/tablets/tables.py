@@ -1,8 +1,7 @@
-"""Life of dynamic tables: creation, removal and copies.
+"""Life of dynamic tables: creation, removal and copies, as the tree asks for them.
 
-These are the hooks that the Cypress tree calls for nodes that are dynamic tables. It never reads or
-writes rows of clients; a change of shape (schema, tablets) is in `shape`, mounting in `states`, and the
-rules of settings are in `settings`.
+It never reads or writes rows of clients. A change of shape (schema, tablets) is in `shape`, mounting in
+`states`, and the rules of settings are in `settings`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from yt_exactly_once.local.tables.schema import (
     validate_dynamic,
 )
 from yt_exactly_once.local.tablets import chunk_lists, settings
-from yt_exactly_once.local.tablets.attributes import table_attributes
 from yt_exactly_once.local.tablets.states import change_state, options_of
 from yt_exactly_once.local.tablets.storage import (
     TRIMMED,
@@ -43,18 +41,8 @@ from yt_exactly_once.local.tablets.storage import (
 if TYPE_CHECKING:
     import sqlite3
 
-    from yt_exactly_once.local.cypress.tree import Node
+    from yt_exactly_once.local.cypress.view import Node
     from yt_exactly_once.local.tables.schema import TableSchema
-
-__all__ = [
-    "check_movable",
-    "check_removal",
-    "copy_table",
-    "create_table",
-    "drop_table",
-    "set_table_attribute",
-    "table_attributes",
-]
 
 MAX_TABLET_COUNT = 10_000
 
@@ -63,7 +51,7 @@ _SHAPE_ATTRIBUTES = frozenset(
 ) | {"cumulative_data_weights"}
 
 
-def create_table(
+def create(
     connection: sqlite3.Connection, node_id: str, attributes: dict[str, Any]
 ) -> dict[str, Any]:
     """Create the storage of a new dynamic table.
@@ -104,7 +92,7 @@ def create_table(
     return kept
 
 
-def drop_table(connection: sqlite3.Connection, node_id: str) -> None:
+def drop(connection: sqlite3.Connection, node_id: str) -> None:
     """Remove the storage of a dynamic table; other nodes are left alone."""
     layout = find_layout(connection, node_id, node_id)
     if layout is None:
@@ -117,7 +105,7 @@ def drop_table(connection: sqlite3.Connection, node_id: str) -> None:
         connection.execute(f"DELETE FROM {table} WHERE node_id = ?", (node_id,))
 
 
-def copy_table(connection: sqlite3.Connection, source_node_id: str, new_node_id: str) -> None:
+def copy(connection: sqlite3.Connection, source_node_id: str, new_node_id: str) -> None:
     """Copy the storage of a dynamic table that is not mounted; the copy is unmounted.
 
     Raises:
@@ -161,10 +149,10 @@ def check_movable(connection: sqlite3.Connection, node_id: str) -> None:
         settings.check_unmounted(layout, "Cannot move dynamic table")
 
 
-def set_table_attribute(
+def check_set(
     connection: sqlite3.Connection, node: Node, name: str, value: Any, *, in_transaction: bool
-) -> bool:
-    """Check a setting of a dynamic table; False leaves storing it to the tree.
+) -> None:
+    """Refuse a change of a setting that is not allowed now.
 
     Settings act from the next mount or remount on, as on a real cluster.
 
@@ -174,7 +162,6 @@ def set_table_attribute(
     layout = load_layout(connection, node.id, node.path)
     settings.check_change(layout, name, in_transaction=in_transaction)
     settings.check_value(name, value, is_sorted=layout.sorted)
-    return False
 
 
 def check_removal(
@@ -183,7 +170,7 @@ def check_removal(
     """Refuse to remove a setting that is fixed now.
 
     Raises:
-        YtError: as `set_table_attribute`.
+        YtError: as `check_set`.
     """
     layout = load_layout(connection, node.id, node.path)
     settings.check_change(layout, name, in_transaction=in_transaction)

@@ -1,0 +1,75 @@
+"""Dynamic tables, as far as the tree knows them.
+
+Their rows, schemas and tablets lie elsewhere. Whoever keeps them registers here what the tree calls when
+such a node is created, copied, removed or looked at.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable
+
+    from yt_exactly_once.local.cypress.view import Node
+
+
+class DynamicTables(Protocol):
+    """The keeper of dynamic tables. Every change needs a connection of `Store.write`."""
+
+    def create_system_tables(self, connection: sqlite3.Connection, /) -> dict[str, str]:
+        """Create the dynamic tables that a cluster begins with, mounted; return ids by path."""
+
+    def create(
+        self, connection: sqlite3.Connection, node_id: str, given: dict[str, Any], /
+    ) -> dict[str, Any]:
+        """Create the storage of a table from the attributes given; return those to store."""
+
+    def copy(self, connection: sqlite3.Connection, source_id: str, copy_id: str, /) -> None:
+        """Copy the storage of a table."""
+
+    def drop(self, connection: sqlite3.Connection, node_id: str, /) -> None:
+        """Drop the storage of a table."""
+
+    def check_movable(self, connection: sqlite3.Connection, node_id: str, /) -> None:
+        """Refuse to move a table that is not unmounted; other nodes may move."""
+
+    def attributes(
+        self, connection: sqlite3.Connection, node: Node, /
+    ) -> dict[str, Callable[[], Any]]:
+        """Return the computed attributes of a table."""
+
+    def check_set(
+        self,
+        connection: sqlite3.Connection,
+        node: Node,
+        name: str,
+        value: Any,
+        *,
+        in_transaction: bool,
+    ) -> None:
+        """Refuse a change of an attribute that is not allowed now."""
+
+    def check_removal(
+        self, connection: sqlite3.Connection, node: Node, name: str, *, in_transaction: bool
+    ) -> None:
+        """Refuse the removal of an attribute that is not allowed now."""
+
+    def describe_tablet(
+        self, connection: sqlite3.Connection, tablet_id: str, /
+    ) -> dict[str, Any] | None:
+        """Return the attributes of a tablet, `table_id` with them; None when there is none."""
+
+
+_keepers: list[DynamicTables] = []
+
+
+def register(keeper: DynamicTables) -> None:
+    """Let a keeper of dynamic tables answer from now on."""
+    _keepers[:] = [keeper]
+
+
+def tables() -> DynamicTables:
+    """Return the keeper of dynamic tables."""
+    return _keepers[0]

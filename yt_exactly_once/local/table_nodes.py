@@ -1,0 +1,57 @@
+"""Dynamic tables as nodes of the tree: what `cypress.dynamic` asks for, from `tablets` and `queues`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.queues import registrations
+from yt_exactly_once.local.queues.status import queue_attributes
+from yt_exactly_once.local.tables.layout import find_layout, initialize, load_layout
+from yt_exactly_once.local.tables.schema import REGISTRATIONS_SCHEMA
+from yt_exactly_once.local.tablets.attributes import describe_tablet, table_attributes
+from yt_exactly_once.local.tablets.states import change_state
+from yt_exactly_once.local.tablets.tables import (
+    check_movable,
+    check_removal,
+    check_set,
+    copy,
+    create,
+    drop,
+)
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable
+
+    from yt_exactly_once.local.cypress.view import Node
+
+__all__ = [
+    "attributes",
+    "check_movable",
+    "check_removal",
+    "check_set",
+    "copy",
+    "create",
+    "create_system_tables",
+    "describe_tablet",
+    "drop",
+]
+
+
+def create_system_tables(connection: sqlite3.Connection) -> dict[str, str]:
+    """Create the dynamic tables that a cluster begins with, mounted; return ids by path."""
+    initialize(connection)
+    node_id = registrations.TABLE_ID
+    create(connection, node_id, {"schema": REGISTRATIONS_SCHEMA.to_yson()})
+    created = load_layout(connection, node_id, registrations.TABLE_PATH)
+    change_state(connection, created, "mounted", {})
+    return {registrations.TABLE_PATH: node_id}
+
+
+def attributes(connection: sqlite3.Connection, node: Node) -> dict[str, Callable[[], Any]]:
+    """Return the computed attributes of a dynamic table by name; empty for other nodes."""
+    layout = find_layout(connection, node.id, node.id)
+    if layout is None:
+        return {}
+    own = table_attributes(connection, node, layout)
+    return own | queue_attributes(connection, node, layout)
