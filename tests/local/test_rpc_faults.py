@@ -9,22 +9,11 @@ import yt.wrapper as yt
 
 from tests.rpc_client import RawRpc, RpcError, message, request_parts
 from tests.rpc_client import driver as cpp_client
-from yt_exactly_once.local import LocalCluster
-
-
-@pytest.fixture(scope="module")
-def faulty():
-    with LocalCluster(proxies=2) as running:
-        yield running
 
 
 @pytest.fixture
 def cluster(faulty):
-    yield faulty
-    faulty.clear_faults()
-    for index in range(2):
-        if not faulty.is_alive(index):
-            faulty.restart_proxy(index)
+    return faulty
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import pytest
@@ -132,39 +132,36 @@ def test_batch_after_a_failed_one_is_refused(run):
     assert run.missing(5, 4) == []
 
 
-def test_calls_at_the_same_time_are_refused(run):
-    """The second one at once, while the first one is under way."""
+@contextmanager
+def under_way(run, number):
+    """Let another thread be in the middle of a call."""
     inside, leave = threading.Event(), threading.Event()
 
     def wait(_call):
         inside.set()
         assert leave.wait(30)
 
-    first = threading.Thread(target=run, args=(0,), kwargs={"body": wait})
-    first.start()
+    thread = threading.Thread(target=run, args=(number,), kwargs={"body": wait})
+    thread.start()
     assert inside.wait(30)
-    with pytest.raises(RepeatedCallError, match="is under way"):
+    try:
+        yield
+    finally:
+        leave.set()
+        thread.join()
+
+
+def test_calls_at_the_same_time_are_refused(run):
+    """The second one at once, while the first one is under way."""
+    with under_way(run, 0), pytest.raises(RepeatedCallError, match="is under way"):
         run(0)
-    leave.set()
-    first.join()
     assert run.missing(1, 0) == [0]
 
 
 def test_batch_that_begins_while_another_is_written_is_refused(run):
     """The function did not wait for its sink; both batches are written once it does."""
-    inside, leave = threading.Event(), threading.Event()
-
-    def wait(_call):
-        inside.set()
-        assert leave.wait(30)
-
-    first = threading.Thread(target=run, args=(0,), kwargs={"body": wait})
-    first.start()
-    assert inside.wait(30)
-    with pytest.raises(IncompleteBatchError, match="by another thread"):
+    with under_way(run, 0), pytest.raises(IncompleteBatchError, match="by another thread"):
         run(1)
-    leave.set()
-    first.join()
     run(1)
     run(2)
     assert run.missing(2, 0) == [1]
