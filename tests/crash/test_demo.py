@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from yt.wrapper import YtClient
 
-from yt_exactly_once import cli
-from yt_exactly_once.demo import data, process, verify
+from yt_exactly_once import child, cli
+from yt_exactly_once.demo import data, verify
 from yt_exactly_once.demo.layout import DELAYS, ENRICHED, QUEUE
 
 _ROWS = 3_000
@@ -92,7 +92,7 @@ def test_failing_queries_end_the_demo_with_their_own_error(monkeypatch, tmp_path
     """A failure that is not a kill of ours is shown, and leaves no process behind."""
     started = []
 
-    class Watched(process.Child):
+    class Watched(child.Child):
         def __init__(self, *arguments):
             super().__init__(*arguments)
             started.append(self.pid)
@@ -112,7 +112,7 @@ def test_failing_queries_end_the_demo_with_their_own_error(monkeypatch, tmp_path
     assert "The queries failed" in error
     assert "ConsumerNotRegisteredError" in error
     assert not numbers.exists()
-    assert [process.session_members(pid) for pid in started] == [[]]
+    assert [child.session_members(pid) for pid in started] == [[]]
 
 
 def _processes_naming(path):
