@@ -106,6 +106,35 @@ def test_weight_limit_of_a_pull_lets_at_least_one_row_through(client, tmp):
     assert len(pull(client, queue, 0, max_data_weight=10_000)) == 5
 
 
+def test_pull_ends_where_a_chunk_ends(client, tmp):
+    """A tablet node reads one store per request; whoever wants more pulls again."""
+    queue = create(client, f"{tmp}/q")
+    for _ in range(2):
+        fill(client, queue, 10)
+        client.freeze_table(queue, sync=True)
+        client.unfreeze_table(queue, sync=True)
+    fill(client, queue, 10)
+    pulled = [
+        [row["$row_index"] for row in pull(client, queue, offset)] for offset in (3, 10, 20, 25)
+    ]
+    assert pulled == [
+        list(range(3, 10)),
+        list(range(10, 20)),
+        list(range(20, 30)),
+        list(range(25, 30)),
+    ]
+    client.trim_rows(queue, 0, 12)
+    assert [row["$row_index"] for row in pull(client, queue, 0)] == list(range(12, 20))
+
+
+def test_pull_is_limited_to_16_mib_whatever_is_asked_for(client, tmp):
+    """The limit is the tablet node's."""
+    queue = create(client, f"{tmp}/q")
+    for _ in range(3):
+        client.insert_rows(queue, [{"v": "x" * (1 << 20)}] * 8)
+    assert len(pull(client, queue, 0, max_data_weight=1 << 40)) < 24
+
+
 def test_default_pull_is_limited_to_a_thousand_rows(client, tmp):
     """Whoever wants more asks for more."""
     queue = create(client, f"{tmp}/q")
@@ -300,7 +329,8 @@ def test_columns_that_come_later_are_null_in_the_rows_before(client, tmp):
     client.alter_table(queue, schema=[VALUE, *SYSTEM])
     client.mount_table(queue, sync=True)
     fill(client, queue, 1, first=2)
-    weights = [row["$cumulative_data_weight"] for row in pull(client, queue, 0)]
+    rows = pull(client, queue, 0) + pull(client, queue, 2)  # the old rows are a chunk
+    weights = [row["$cumulative_data_weight"] for row in rows]
     assert weights[:2] == [None, None]
     assert weights[2] > 0
     client.create("queue_consumer", f"{tmp}/c")

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_ROW_COUNT = 1000
 DEFAULT_MAX_DATA_WEIGHT = 16 << 20
+MAX_ANSWER_DATA_WEIGHT = 16 << 20
+"""However much a client asks for (`max_pull_queue_response_data_weight` of tablet nodes)."""
 
 
 @command("register_queue_consumer", volatile=True, partial="permissions are not checked")
@@ -230,13 +232,14 @@ def _pull(
     context: Context, connection: sqlite3.Connection, queue: TableLayout, offset: int
 ) -> Rows:
     parameters = context.parameters
+    weight = arguments.integer(parameters, "max_data_weight", DEFAULT_MAX_DATA_WEIGHT)
     rows = consumers.pull(
         connection,
         queue,
         arguments.integer(parameters, "partition_index"),
         offset,
         max_rows=arguments.integer(parameters, "max_row_count", DEFAULT_MAX_ROW_COUNT),
-        max_weight=arguments.integer(parameters, "max_data_weight", DEFAULT_MAX_DATA_WEIGHT),
+        max_weight=min(weight, MAX_ANSWER_DATA_WEIGHT),
     )
     context.response_parameters["start_offset"] = rows[0]["$row_index"] if rows else offset
     return Rows(rows, (*reads.INDEX_COLUMNS, *queue.columns))

@@ -22,7 +22,7 @@ from yt_exactly_once.local.tables.schema import (
     CUMULATIVE_WEIGHT_COLUMN,
     TIMESTAMP_COLUMN,
 )
-from yt_exactly_once.local.tablets import modifications, reads, validation
+from yt_exactly_once.local.tablets import chunk_lists, modifications, reads, validation
 from yt_exactly_once.local.tablets.access import (
     check_has_cell,
     check_readable,
@@ -173,7 +173,7 @@ def pull(
     max_rows: int,
     max_weight: int,
 ) -> list[dict[str, Any]]:
-    """Return committed rows of a partition from an offset on.
+    """Return committed rows of a partition from an offset on, at most up to the end of a chunk.
 
     Raises:
         YtError: no such partition, it is not mounted, or the offset is negative.
@@ -185,6 +185,15 @@ def pull(
     check_readable(queue, tablets)
     if offset < 0:
         raise YtError(f"Cannot read table {queue.path} at a negative offset {offset}")
+    (tablet,) = tablets
+    (trimmed,) = connection.execute(
+        "SELECT trimmed_rows FROM tablets WHERE node_id = ? AND tablet_index = ?",
+        (queue.node_id, index),
+    ).fetchone()
+    offset = max(offset, trimmed)
+    past = chunk_lists.end_of_chunk(connection, tablet.tablet_id, offset)
+    if past is not None:
+        max_rows = min(max_rows, past - offset)
     return reads.read_range(
         connection, queue, index, offset, max_rows=max_rows, max_weight=max_weight
     )

@@ -60,6 +60,14 @@ def flushed_until(connection: sqlite3.Connection, tablet_id: str) -> int:
     return int(past)
 
 
+def end_of_chunk(connection: sqlite3.Connection, tablet_id: str, row_index: int) -> int | None:
+    """Return where the chunk ends that holds a row of an ordered tablet; None if it is not flushed."""
+    (past,) = connection.execute(
+        "SELECT min(past) FROM chunk_lists WHERE tablet_id = ? AND past > ?", (tablet_id, row_index)
+    ).fetchone()
+    return None if past is None else int(past)
+
+
 def chunks(connection: sqlite3.Connection, tablet_id: str) -> list[Chunk]:
     """Return the chunks that a tablet holds, in order."""
     return [
