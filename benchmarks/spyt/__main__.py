@@ -9,18 +9,21 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import statistics
 import sys
 import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from yt.logger import LOGGER
 
+from benchmarks.arguments import positive
 from benchmarks.modes.machine import stamp
 from benchmarks.spyt import environments
 from benchmarks.spyt.holes import SCENARIOS
+from benchmarks.spyt.speed import measure
 from benchmarks.spyt.trials import CONTENDERS, Stage
 from yt_exactly_once.local import LocalCluster
 
@@ -42,7 +45,33 @@ def main(arguments: list[str] | None = None) -> int:
         if options.side in (None, "ours" if contender.is_ours else "spyt")
         and contender.name in (options.contenders or [contender.name])
     ]
+    if options.command == "speed":
+        _speed(options, contenders)
+        return 0
     return _holes(options, contenders)
+
+
+def _speed(options: argparse.Namespace, contenders: Sequence[Contender]) -> None:
+    """Measure turn by turn."""
+    turns: list[dict[str, Any]] = []
+
+    def keep(turn: dict[str, Any]) -> None:
+        turns.append(turn)
+        median = statistics.median(turn["batches"])
+        print(
+            f"{turn['contender']:<19} {turn['rows']:>7} rows, round {turn['round']}: start"
+            f" {turn['start']:5.1f} s, first {turn['first']:5.2f} s, then {median:5.2f} s; CPU"
+            f" {turn['spark']:5.2f} s Spark, {turn['cluster']:5.2f} s cluster",
+            flush=True,
+        )
+
+    with tempfile.TemporaryDirectory(prefix="spyt-") as folder, LocalCluster() as cluster:
+        stage = Stage(cluster, options.cache, Path(folder))
+        run = stamp()
+        measure(stage, contenders, options.rounds, keep)
+        versions = {who.name: stage.environment(who).versions for who in contenders}
+    result = {"run": run, "versions": versions, "turns": turns}
+    (options.folder / "speed.json").write_text(json.dumps(result, indent=1) + "\n")
 
 
 def _holes(options: argparse.Namespace, contenders: Sequence[Contender]) -> int:
@@ -99,13 +128,16 @@ def _parser() -> argparse.ArgumentParser:
         "--folder", type=Path, default=_FOLDER, help="for results, default: %(default)s"
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, text in (("holes", "break both, and count rows"),):
+    texts = {"holes": "break both, and count rows", "speed": "measure both, in turns"}
+    for name, text in texts.items():
         command = commands.add_parser(name, help=text)
         command.add_argument("--side", choices=["ours", "spyt"], help="only this side")
         command.add_argument(
             "--contenders", nargs="+", choices=[contender.name for contender in CONTENDERS]
         )
-        if name == "holes":
+        if name == "speed":
+            command.add_argument("--rounds", type=positive, default=3)
+        else:
             command.add_argument("--only", nargs="+", choices=list(SCENARIOS), metavar="NAME")
     return parser
 

@@ -32,13 +32,18 @@ class Driver:
     Args:
         environment: where it runs.
         spec: what it does, see `job`.
-        folder: for the spec and the log; a driver overwrites what the one before left.
+        folder: for the spec and the log; the log goes on.
+
+    Attributes:
+        events: what it has said.
+        began: when it was started.
     """
 
     def __init__(self, environment: Environment, spec: dict[str, Any], folder: Path) -> None:
         told = folder / "spec.json"
         told.write_text(json.dumps(spec))
         self.events: list[Event] = []
+        self.began = time.time()
         self._log = folder / "driver.log"
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(

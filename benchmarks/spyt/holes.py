@@ -132,6 +132,15 @@ def trimmed(stage: Stage, contender: Contender) -> Verdict:
         return trial.verdict(trial.run())
 
 
+def order(stage: Stage, contender: Contender) -> Verdict:
+    """Copy of one partition whose rows lie in two chunks, so that a batch takes two pulls."""
+    with Trial(stage, contender) as trial:
+        trial.append(200)
+        trial.queues[0].flush()
+        trial.append(200)
+        return trial.verdict(trial.run())
+
+
 @dataclass(frozen=True)
 class Scenario:
     """One way to break a query.
@@ -169,5 +178,6 @@ SCENARIOS = {
         Scenario(oversized),
         # Rows that are gone cannot be written; what counts is that the query says so.
         Scenario(trimmed, must_be="stopped"),
+        Scenario(order),
     )
 }

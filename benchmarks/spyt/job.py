@@ -154,14 +154,17 @@ SHAPES = {
 
 def follow(query: Any, patience: float) -> None:
     """Say every batch, and end when there is nothing to read for so many seconds."""
-    said, quiet_since, has_waited = None, time.monotonic(), False
+    said, quiet_since, has_waited = -1, time.monotonic(), False
     while query.isActive:
-        progress, status = query.lastProgress, query.status
+        status = query.status
         has_waited = has_waited or status["message"].startswith("Waiting for data")
-        if progress and (progress["batchId"], progress["numInputRows"]) != said:
-            said = (progress["batchId"], progress["numInputRows"])
-            say("batch", id=said[0], rows=said[1], ms=progress["durationMs"])
-            quiet_since = time.monotonic()
+        for progress in query.recentProgress:
+            # A query that waits reports the number of the batch to come, without its rows.
+            if progress["batchId"] > said and "addBatch" in progress["durationMs"]:
+                said = progress["batchId"]
+                rows, took = progress["numInputRows"], progress["durationMs"]
+                say("batch", id=said, rows=rows, ms=took)
+                quiet_since = time.monotonic()
         if status["isDataAvailable"] or not has_waited:
             quiet_since = time.monotonic()
         if time.monotonic() - quiet_since > patience:

@@ -98,9 +98,10 @@ class Trial:
         stage: where it happens.
         contender: who.
         shape: what is computed, see `job`.
-        queues: how many are read.
-        partitions: of each queue.
+        queues: how many queues of one partition are made and read.
+        queue: the one to read instead.
         limit: `max_rows_per_partition`.
+        tablets: of the target.
         cores: Spark's master, where two cores are not what is wanted.
         spec: what else the drivers are told.
     """
@@ -112,21 +113,23 @@ class Trial:
         shape: str = "copy",
         *,
         queues: int = 1,
-        partitions: int = 1,
+        queue: work.Queue | None = None,
         limit: int | None = None,
+        tablets: int = 1,
         cores: str = f"local[{CORES}]",
         **spec: Any,
     ) -> None:
         self.stage = stage
         self.contender = contender
         self.shape = shape
-        self.queues = [work.Queue.create(stage.client, partitions) for _ in range(queues)]
+        self.queues = [queue or work.Queue.create(stage.client) for _ in range(queues)]
         self.target = f"//home/spyt/{uuid.uuid4().hex}/target"
-        work.create_table(stage.client, self.target, work.TARGET_TYPES[shape])
+        types = work.TARGET_TYPES[shape]
+        work.create_table(stage.client, self.target, types, tablet_count=tablets)
         self.folder = Path(tempfile.mkdtemp(dir=stage.folder))
         self.checkpoint = self.folder / "checkpoint"
         self.drivers = 0
-        self._in_order = queues == partitions == 1
+        self._in_order = queues == 1 and shape == "copy"
         self._limit = limit
         self._cores = cores
         self._spec = spec
@@ -214,7 +217,7 @@ class Trial:
         compared = work.difference(
             work.found(client, self.target, self.shape),
             work.expected(self.shape, self.queues),
-            in_order=self._in_order and self.shape == "copy",
+            in_order=self._in_order,
         )
         unread = sum(queue.unread() for queue in self.queues)
         error = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter, defaultdict
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -36,28 +36,29 @@ class Queue:
     Attributes:
         client: of the cluster.
         path: of the queue.
+        consumer: path of the consumer.
         rows: what was put in, per partition.
     """
 
     client: YtClient
     path: str
-    rows: list[list[dict[str, Any]]] = field(default_factory=list)
+    consumer: str
+    rows: list[list[dict[str, Any]]]
 
     @classmethod
     def create(cls, client: YtClient, partitions: int = 1) -> Queue:
         """Create an empty one."""
         path = f"//home/spyt/{uuid.uuid4().hex}/queue"
-        queue = cls(client, path, [[] for _ in range(partitions)])
         create_table(client, path, QUEUE_TYPES, tablet_count=partitions)
-        client.create("queue_consumer", queue.consumer)
-        client.mount_table(queue.consumer, sync=True)
-        client.register_queue_consumer(path, queue.consumer, vital=True)
-        return queue
+        return cls(client, path, "", [[] for _ in range(partitions)]).for_another()
 
-    @property
-    def consumer(self) -> str:
-        """Path of its consumer."""
-        return f"{self.path}_consumer"
+    def for_another(self) -> Queue:
+        """Return the same queue with a consumer of its own."""
+        consumer = f"{self.path}_{uuid.uuid4().hex}"
+        self.client.create("queue_consumer", consumer)
+        self.client.mount_table(consumer, sync=True)
+        self.client.register_queue_consumer(self.path, consumer, vital=True)
+        return replace(self, consumer=consumer)
 
     def append(self, count: int) -> None:
         """Add so many rows to every partition; no two rows of all have one id."""
@@ -70,6 +71,11 @@ class Queue:
                 self.client.insert_rows(
                     self.path, [{**row, "$tablet_index": partition} for row in part]
                 )
+
+    def flush(self) -> None:
+        """Let what is there become a chunk, as time does."""
+        self.client.freeze_table(self.path, sync=True)
+        self.client.unfreeze_table(self.path, sync=True)
 
     def all_rows(self) -> list[dict[str, Any]]:
         """Return the rows of all partitions."""
@@ -137,10 +143,6 @@ class Difference:
         """Whether everything is as it must be."""
         return not (self.lost or self.doubled or self.wrong or self.disordered)
 
-    def to_dict(self) -> dict[str, int]:
-        """Return it as JSON has it."""
-        return asdict(self)
-
 
 def difference(found: Sequence[Row], wanted: Sequence[Row], *, in_order: bool) -> Difference:
     """Compare; the first column is the key of a row, and each key must be there once.
@@ -168,8 +170,11 @@ def difference(found: Sequence[Row], wanted: Sequence[Row], *, in_order: bool) -
 
 
 def found(client: YtClient, target: str, shape: str) -> list[Row]:
-    """Return the rows of an ordered target of one tablet, in its order."""
-    names = list(TARGET_TYPES[shape])
-    listed = ", ".join(f"[{name}]" for name in ("$row_index", *names))
-    rows = sorted(client.select_rows(f"{listed} from [{target}]"), key=lambda r: r["$row_index"])
+    """Return the rows of an ordered target, in the order of its tablets."""
+    names, places = list(TARGET_TYPES[shape]), ("$tablet_index", "$row_index")
+    listed = ", ".join(f"[{name}]" for name in (*places, *names))
+    rows = sorted(
+        client.select_rows(f"{listed} from [{target}]"),
+        key=lambda row: [row[place] for place in places],
+    )
     return [tuple(row[name] for name in names) for row in rows]

@@ -1,0 +1,150 @@
+"""Speed: a copy from a queue to an ordered table, in small and in large batches.
+
+In every round each contender has one turn per size: a new driver goes on with the query, its first batch
+counts apart, the next one warms up, and the others are measured. One driver runs at a time. Batches are
+timed by Spark; CPU is what the kernel says of the processes.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.spyt import work
+from benchmarks.spyt.trials import Trial
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from benchmarks.spyt.trials import Contender, Stage
+
+SIZES = {1_000: 8, 100_000: 4}
+"""Measured batches of a turn, by rows of a batch."""
+
+PARTITIONS = 2
+_APART = 2
+"""Batches of a turn that are not measured: the first, and one more."""
+
+_SEED = 20
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One turn of one contender.
+
+    Attributes:
+        contender: who.
+        rows: of a batch.
+        round: in which round.
+        start: seconds from the start of the process to the end of its first batch.
+        first: seconds of the first batch.
+        batches: seconds of each measured batch.
+        apart: seconds from the end of one measured batch to the end of the next, on average.
+        spark: CPU seconds of driver and tasks per batch.
+        cluster: CPU seconds of the cluster per batch.
+        load: processes that wanted a core in the last minute, as the kernel says.
+    """
+
+    contender: str
+    rows: int
+    round: int
+    start: float
+    first: float
+    batches: list[float]
+    apart: float
+    spark: float
+    cluster: float
+    load: float
+
+
+def measure(
+    stage: Stage,
+    contenders: Sequence[Contender],
+    rounds: int,
+    keep: Callable[[dict[str, Any]], None],
+) -> None:
+    """Measure, and give every turn to `keep` as JSON has it.
+
+    Raises:
+        RuntimeError: a target has other rows than the queue.
+    """
+    chance = random.Random(_SEED)
+    for rows, batches in SIZES.items():
+        queue, limit = work.Queue.create(stage.client, PARTITIONS), rows // PARTITIONS
+        trials = [
+            Trial(stage, who, queue=queue.for_another(), limit=limit, tablets=PARTITIONS)
+            for who in contenders
+        ]
+        for number in range(rounds):
+            queue.append((_APART + batches) * limit)
+            for trial in chance.sample(trials, len(trials)):
+                keep(asdict(_turn(trial, rows, batches, number)))
+                _require_all_rows(trial)
+
+
+def _require_all_rows(trial: Trial) -> None:
+    """Check that nobody is fast because rows are missing, or writes some twice."""
+    query = f"sum(1) as n from [{trial.target}] group by 1"
+    ((found,),) = (row.values() for row in trial.stage.client.select_rows(query))
+    expected = sum(map(len, trial.queues[0].rows))
+    if found != expected:
+        message = f"{trial.contender.name} has written {found} of {expected} rows"
+        raise RuntimeError(message)
+
+
+def _turn(trial: Trial, rows: int, batches: int, number: int) -> Turn:
+    pids = trial.stage.cluster.proxy_pids
+    with trial.driver() as driver:
+        driver.wait(lambda: len(driver.batches()) >= _APART)
+        spark, cluster = _cpu(_session(driver.pid)), _cpu(pids)
+        driver.wait(lambda: len(driver.batches()) >= _APART + batches)
+        spark, cluster = _cpu(_session(driver.pid)) - spark, _cpu(pids) - cluster
+        driver.finish()
+        told = driver.batches()
+    if [batch["rows"] for batch in told] != [rows] * (_APART + batches):
+        message = f"{trial.contender.name} has read other batches: {told}"
+        raise RuntimeError(message)
+    first, measured = told[0], told[_APART:]
+    return Turn(
+        trial.contender.name,
+        rows,
+        number,
+        first["at"] - driver.began,
+        _seconds(first),
+        [_seconds(batch) for batch in measured],
+        (measured[-1]["at"] - told[_APART - 1]["at"]) / batches,
+        spark / batches,
+        cluster / batches,
+        os.getloadavg()[0],
+    )
+
+
+def _seconds(batch: dict[str, Any]) -> float:
+    return float(batch["ms"]["triggerExecution"] / 1000)
+
+
+def _session(pid: int) -> list[int]:
+    """Return the processes of a driver: Python, the JVM, and Python workers."""
+    return [
+        int(folder.name)
+        for folder in Path("/proc").iterdir()
+        if folder.name.isdigit() and (stat := _stat(int(folder.name))) and int(stat[3]) == pid
+    ]
+
+
+def _cpu(pids: Iterable[int]) -> float:
+    """Return the CPU seconds of processes and of their children that have ended."""
+    stats = [stat for pid in pids if (stat := _stat(pid))]
+    return sum(int(ticks) for stat in stats for ticks in stat[11:15]) / _TICKS
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of a process behind its name; none when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
