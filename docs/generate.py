@@ -18,17 +18,11 @@ from pyspark.sql import types as spark
 
 from tests.crash.crash_points import CrashPoint
 from yt_exactly_once import errors
-from yt_exactly_once.codec.arrow_types import arrow_type_of, logical_type_of
-from yt_exactly_once.codec.pairs import Fit, match_types
+from yt_exactly_once.codec.arrow_types import arrow_type_of, logical_type_of, match_types
+from yt_exactly_once.codec.matches import Fit
 from yt_exactly_once.codec.reserved import RESERVED_PREFIX
+from yt_exactly_once.codec.scalars import SCALARS
 from yt_exactly_once.codec.types import (
-    FLOATING,
-    INTEGER_RANGES,
-    NOTHING,
-    SIGNED,
-    TEXT,
-    UNSIGNED,
-    ZONED,
     DecimalType,
     DictType,
     ListType,
@@ -40,6 +34,7 @@ from yt_exactly_once.codec.types import (
     TaggedType,
     TupleType,
     VariantType,
+    scalar_of,
 )
 from yt_exactly_once.config import RetryPolicy, WriteMode
 from yt_exactly_once.local import commands as _commands  # noqa: F401 - fills the registry
@@ -240,12 +235,8 @@ _FOREIGN_TYPES: tuple[spark.DataType, ...] = (
     spark.VariantType(),
 )
 _SIMPLE: tuple[LogicalType, ...] = (
-    *(SimpleType(name) for name in (*SIGNED, *UNSIGNED, *FLOATING, "bool", "string", *TEXT)),
-    *(SimpleType(name) for name in ("uuid", "date", "datetime", "timestamp", "interval")),
-    *(SimpleType(name) for name in ("date32", "datetime64", "timestamp64", "interval64")),
+    *map(SimpleType, SCALARS),
     DecimalType(20, 0),
-    OptionalType(SimpleType("yson")),
-    *(SimpleType(name) for name in (*ZONED, *NOTHING)),
 )
 _PARTS = (Member("a", SimpleType("int64")), Member("b", OptionalType(SimpleType("utf8"))))
 _COMPOSITE: tuple[LogicalType, ...] = (
@@ -371,15 +362,14 @@ def _with_code(remedy: str) -> str:
 
 
 def _range(logical: LogicalType) -> str:
-    if not isinstance(logical, SimpleType) or logical.name not in INTEGER_RANGES:
+    scalar = scalar_of(logical)
+    if scalar is None or scalar.bounds is None:
         return ""
-    name, (low, high) = logical.name, INTEGER_RANGES[logical.name]
-    if name.lstrip("u").startswith("int") and "interval" not in name:
-        bits = int(name.lstrip("u").removeprefix("int"))
-        return f"0 to 2^{bits} - 1" if low == 0 else f"-2^{bits - 1} to 2^{bits - 1} - 1"
-    unit = "days" if name.startswith("date") and "time" not in name else "µs"
-    unit = "s" if name.startswith("datetime") else unit
-    return f"{low} to {high} {unit}"
+    low, high = scalar.bounds
+    if scalar.is_integer:
+        bits = high.bit_length()
+        return f"0 to 2^{bits} - 1" if low == 0 else f"-2^{bits} to 2^{bits} - 1"
+    return f"{low} to {high} { {'D': 'days', 's': 's', 'us': 'µs'}[scalar.unit] }"
 
 
 def _read_as(logical: LogicalType) -> str:

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from yt.yson.yson_types import YsonUint64
 
+from yt_exactly_once.codec.scalars import SCALARS
 from yt_exactly_once.codec.types import (
-    INTEGER_RANGES,
     DecimalType,
     DictType,
     ListType,
@@ -28,7 +28,9 @@ from yt_exactly_once.codec.types import (
     render_type,
 )
 
-SIMPLE = sorted({*INTEGER_RANGES, "float", "double", "bool", "string", "utf8", "json", "uuid"})
+SIMPLE = sorted(
+    set(SCALARS) - {"yson", "null", "void", *(name for name in SCALARS if "tz_" in name)}
+)
 ANY = OptionalType(SimpleType("yson"))
 JSON = SimpleType("json")
 WIDE = Context(prec=80)
@@ -167,7 +169,7 @@ def simple_values(name):  # noqa: C901, PLR0911 - a line per kind
         return (texts().map(str.encode) | st.binary(max_size=200)).map(lambda v: same(v, v))
     if name == "uuid":
         return st.binary(min_size=16, max_size=16).map(lambda v: same(v, v))
-    low, high = INTEGER_RANGES[name]
+    low, high = SCALARS[name].bounds
     numbers = st.sampled_from([low, high, 0, 1, 127, 128]) | st.integers(low, high)
     numbers = numbers.filter(lambda v: low <= v <= high)
     if name == "uint64":

@@ -19,7 +19,7 @@ from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.ytsaurus.client import Connection
-from yt_exactly_once.ytsaurus.queues import pull_rows
+from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.tables import describe_table
 
 EXAMPLES = int(os.environ.get("YT_EXACTLY_ONCE_EXAMPLES", "0"))
@@ -69,7 +69,7 @@ def assert_kept(connection, table):
             path, [Payload(len(rows), encode(batch, plan, wire, tablet_index=tablet))], wire.value
         )
         transaction.commit()
-    pulled = [pull_rows(connection, path, None, n, 0, 10) for n in range(len(formats))]
+    pulled = [RemoteQueue(connection, path).pull(n, 0, 10) for n in range(len(formats))]
     client.remove(path)
 
     assert stored_rows(pulled[0]) == stored_rows(pulled[-1])

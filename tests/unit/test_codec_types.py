@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
+from yt_exactly_once.codec.scalars import SCALARS
 from yt_exactly_once.codec.types import (
-    INTEGER_RANGES,
     DecimalType,
     DictType,
     ListType,
@@ -17,9 +17,9 @@ from yt_exactly_once.codec.types import (
     TupleType,
     VariantType,
     is_nullable,
-    is_simple,
     parse_column_type,
     parse_type,
+    plain_scalar_of,
     render_type,
     required,
 )
@@ -114,13 +114,13 @@ def test_unknown_type_is_refused_with_the_column(description):
 
 def test_ranges_are_those_of_the_cluster():
     """Dates end with 2105; the wide types are symmetric but for one day."""
-    assert INTEGER_RANGES["uint64"] == (0, 2**64 - 1)
-    assert INTEGER_RANGES["date"] == (0, 49_672)
-    assert INTEGER_RANGES["timestamp"] == (0, 49_673 * 86_400_000_000 - 1)
-    assert INTEGER_RANGES["interval"] == (1 - 49_673 * 86_400_000_000, 49_673 * 86_400_000_000 - 1)
-    assert INTEGER_RANGES["date32"] == (-53_375_809, 53_375_807)
-    low, high = INTEGER_RANGES["timestamp64"]
-    assert INTEGER_RANGES["interval64"] == (-(high - low + 1), high - low + 1)
+    assert SCALARS["uint64"].bounds == (0, 2**64 - 1)
+    assert SCALARS["date"].bounds == (0, 49_672)
+    assert SCALARS["timestamp"].bounds == (0, 49_673 * 86_400_000_000 - 1)
+    assert SCALARS["interval"].bounds == (1 - 49_673 * 86_400_000_000, 49_673 * 86_400_000_000 - 1)
+    assert SCALARS["date32"].bounds == (-53_375_809, 53_375_807)
+    low, high = SCALARS["timestamp64"].bounds
+    assert SCALARS["interval64"].bounds == (-(high - low + 1), high - low + 1)
 
 
 def test_nullability_and_plainness_look_through_labels():
@@ -128,7 +128,7 @@ def test_nullability_and_plainness_look_through_labels():
     label = TaggedType("t", OptionalType(TaggedType("u", INT)))
     assert is_nullable(label)
     assert required(label) == INT
-    assert is_simple(label)
-    assert not is_simple(OptionalType(OptionalType(INT)))
-    assert not is_simple(OptionalType(SimpleType("yson")))
+    assert plain_scalar_of(label)
+    assert not plain_scalar_of(OptionalType(OptionalType(INT)))
+    assert not plain_scalar_of(OptionalType(SimpleType("yson")))
     assert not is_nullable(ListType(OptionalType(INT)))

@@ -31,8 +31,8 @@ from pyspark.sql.types import (
 )
 from pyspark.testing.objects import ExamplePointUDT
 
+from yt_exactly_once.codec.scalars import SCALARS
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
-from yt_exactly_once.codec.types import SIMPLE_NAMES
 from yt_exactly_once.errors import SchemaMismatchError
 from yt_exactly_once.spark.schema import arrow_of_spark, spark_schema_of
 
@@ -103,7 +103,7 @@ def test_spark_type_without_a_counterpart_is_refused(foreign, remedy, nested):
 
 COLUMNS = [
     {"name": name, "type_v3": name if name in ("null", "void") else {"type_name": "optional", "item": name}}
-    for name in sorted(SIMPLE_NAMES)
+    for name in sorted(SCALARS)
 ] + [
     {"name": "required", "type_v3": "uint64"},
     {"name": "decimal", "type_v3": {"type_name": "decimal", "precision": 38, "scale": 10}},

@@ -1,14 +1,18 @@
-"""Which Arrow type stands for which logical type, in both directions.
+"""Arrow types and logical types, in both directions, and which may be written as which.
 
-Reading picks the narrowest type that holds every value and that Spark has, under the names SPYT
-gives them; creating a table picks the logical type that takes every value of the Arrow type.
-It holds types only: no value passes through here.
+Reading picks the narrowest Arrow type that holds every value and that Spark has, with the field names that
+SPYT uses. Creating a table picks the logical type that takes every value of the Arrow type. Types only: no
+value passes through here.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 
+from yt_exactly_once.codec.matches import EXACT, TypeMatch, is_list, refused, worst
+from yt_exactly_once.codec.scalars import SCALARS
 from yt_exactly_once.codec.types import (
     DecimalType,
     DictType,
@@ -25,107 +29,68 @@ from yt_exactly_once.codec.types import (
     untagged,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from yt_exactly_once.codec.scalars import Scalar
+
 NESTED_VALUE = "value"
-"""The field of the one-field struct that stands for an optional inside an optional."""
-
-_INSTANT = pa.timestamp("us", tz="UTC")
-_SPAN = pa.duration("us")
-
-# Spark has no unsigned integers: each is read into the next wider signed type.
-_READ_AS = {
-    "int8": pa.int8(),
-    "int16": pa.int16(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "uint8": pa.int16(),
-    "uint16": pa.int32(),
-    "uint32": pa.int64(),
-    "uint64": pa.decimal128(20, 0),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "bool": pa.bool_(),
-    "utf8": pa.string(),
-    "json": pa.string(),
-    "uuid": pa.binary(),
-    "yson": pa.binary(),
-    "date": pa.date32(),
-    "date32": pa.date32(),
-    "datetime": _INSTANT,
-    "datetime64": _INSTANT,
-    "timestamp": _INSTANT,
-    "timestamp64": _INSTANT,
-    "interval": _SPAN,
-    "interval64": _SPAN,
-    "null": pa.null(),
-    "void": pa.null(),
-}
-
-_WIDEST_DECIMAL128 = 38
+"""The field of the one-field struct that represents an optional inside an optional."""
 
 
-def arrow_type_of(  # noqa: C901, PLR0911 - a case per kind
-    logical: LogicalType, *, binary_strings: bool = False
-) -> pa.DataType:
+def arrow_type_of(logical: LogicalType, *, binary_strings: bool = False) -> pa.DataType:
     """Return the Arrow type that values of the logical type are read into."""
 
+    def read_as(scalar: Scalar) -> pa.DataType:
+        return pa.binary() if binary_strings and scalar.read_as_bytes else scalar.read_as
+
+    return _shaped(logical, read_as)
+
+
+def parsed_type_of(logical: LogicalType) -> pa.DataType:
+    """Return the Arrow type that values of the logical type are parsed into from YSON."""
+    return _shaped(logical, lambda scalar: scalar.parsed)
+
+
+def _shaped(logical: LogicalType, leaf: Callable[[Scalar], pa.DataType]) -> pa.DataType:
+    """Return the Arrow type of the shape of a logical type."""
+
     def field(name: str, part: LogicalType, *, nullable: bool | None = None) -> pa.Field:
-        inner = arrow_type_of(part, binary_strings=binary_strings)
-        return pa.field(name, inner, nullable=is_nullable(part) if nullable is None else nullable)
+        found = is_nullable(part) if nullable is None else nullable
+        return pa.field(name, _shaped(part, leaf), nullable=found)
 
     match untagged(logical):
-        case SimpleType("string"):
-            return pa.binary() if binary_strings else pa.string()
-        case SimpleType(name):
-            # A type with a time zone keeps the bytes the cluster gives: Spark has none like it.
-            return _READ_AS.get(name, pa.binary())
-        case DecimalType(precision, scale) if precision <= _WIDEST_DECIMAL128:
-            return pa.decimal128(precision, scale)
-        case DecimalType(precision, scale):
-            return pa.decimal256(precision, scale)
+        case SimpleType() | DecimalType() as bare:
+            return leaf(bare.scalar)
         case OptionalType(item) as optional if is_nested_optional(optional):
             return pa.struct([field(NESTED_VALUE, item)])
         case OptionalType(item):
-            return arrow_type_of(item, binary_strings=binary_strings)
+            return _shaped(item, leaf)
         case ListType(item):
             return pa.list_(field("element", item))
         case DictType(key, value):
             return pa.map_(field("key", key, nullable=False), field("value", value))
+        case bare:
+            return pa.struct([field(name, part) for name, part in struct_fields(bare).items()])
+
+
+def struct_fields(logical: LogicalType) -> dict[str, LogicalType]:
+    """Return the fields of the Arrow struct that represents a struct, a tuple or a variant."""
+    match logical:
         case StructType(members):
-            return pa.struct([field(member.name, member.type) for member in members])
+            return {member.name: member.type for member in members}
         case TupleType(elements):
-            return pa.struct([field(f"_{n}", one) for n, one in enumerate(elements, 1)])
+            return {f"_{place}": element for place, element in enumerate(elements, 1)}
         case VariantType(alternatives):
             # Optional, so that "not chosen" and "chosen, and null" differ.
-            return pa.struct(
-                [field(variant_field(one), OptionalType(one.type)) for one in alternatives]
-            )
+            return {variant_field(one): OptionalType(one.type) for one in alternatives}
         case other:
-            raise AssertionError(f"{other} is not a logical type")
+            raise AssertionError(f"{other} has no fields")
 
 
 def variant_field(alternative: Member) -> str:
     """Return the name of the struct field that holds this alternative of a variant, as SPYT's."""
     return f"_v{alternative.name}"
-
-
-_CREATED_AS = {
-    pa.int8(): "int8",
-    pa.int16(): "int16",
-    pa.int32(): "int32",
-    pa.int64(): "int64",
-    pa.uint8(): "uint8",
-    pa.uint16(): "uint16",
-    pa.uint32(): "uint32",
-    pa.uint64(): "uint64",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.bool_(): "bool",
-    pa.string(): "string",
-    pa.large_string(): "string",
-    pa.binary(): "string",
-    pa.large_binary(): "string",
-    pa.date32(): "date32",
-}
 
 
 def logical_type_of(arrow: pa.DataType, *, nullable: bool = True) -> LogicalType | None:
@@ -137,12 +102,9 @@ def logical_type_of(arrow: pa.DataType, *, nullable: bool = True) -> LogicalType
 
 
 def _bare_logical_type_of(arrow: pa.DataType) -> LogicalType | None:
-    if arrow in _CREATED_AS:
-        return SimpleType(_CREATED_AS[arrow])
-    if pa.types.is_timestamp(arrow) and arrow.tz is not None:
-        return SimpleType("timestamp64")
-    if pa.types.is_duration(arrow):
-        return SimpleType("interval")
+    for scalar in SCALARS.values():
+        if scalar.created_for(arrow):
+            return SimpleType(scalar.name)
     if pa.types.is_decimal(arrow) and arrow.scale >= 0:
         return DecimalType(arrow.precision, arrow.scale)
     return _composite_logical_type_of(arrow)
@@ -153,7 +115,7 @@ def _composite_logical_type_of(arrow: pa.DataType) -> LogicalType | None:
         key = logical_type_of(arrow.key_type, nullable=False)
         value = logical_type_of(arrow.item_type, nullable=arrow.item_field.nullable)
         return None if key is None or value is None else DictType(key, value)
-    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
+    if is_list(arrow):
         item = logical_type_of(arrow.value_type, nullable=arrow.value_field.nullable)
         return None if item is None else ListType(item)
     if pa.types.is_struct(arrow):
@@ -165,3 +127,62 @@ def _composite_logical_type_of(arrow: pa.DataType) -> LogicalType | None:
             members.append(Member(field.name, part))
         return StructType(tuple(members))
     return None
+
+
+def match_types(  # noqa: PLR0911 - a case per kind
+    arrow: pa.DataType, logical: LogicalType
+) -> TypeMatch:
+    """Check whether values of the Arrow type may be written as the logical type."""
+    bare = untagged(logical)
+    if pa.types.is_null(arrow):
+        return EXACT if is_nullable(bare) else refused("give the column values of its type")
+    match bare:
+        case SimpleType() | DecimalType():
+            return bare.scalar.match(arrow)
+        case OptionalType(item) as optional if is_nested_optional(optional):
+            return _match_nested_optional(arrow, item)
+        case OptionalType(item):
+            return match_types(arrow, item)
+        case ListType(item):
+            return _match_list(arrow, item)
+        case DictType(key, value):
+            return _match_dict(arrow, key, value)
+        case _:
+            return _match_by_field(arrow, bare)
+
+
+def _match_list(arrow: pa.DataType, item: LogicalType) -> TypeMatch:
+    if not is_list(arrow):
+        return refused("give an array")
+    return worst([("[]", match_types(arrow.value_type, item))])
+
+
+def _match_dict(arrow: pa.DataType, key: LogicalType, value: LogicalType) -> TypeMatch:
+    if not pa.types.is_map(arrow):
+        return refused("give a map")
+    keys, values = match_types(arrow.key_type, key), match_types(arrow.item_type, value)
+    return worst([("[key]", keys), ("[value]", values)])
+
+
+def _match_nested_optional(arrow: pa.DataType, item: LogicalType) -> TypeMatch:
+    if not pa.types.is_struct(arrow) or [field.name for field in arrow] != [NESTED_VALUE]:
+        return refused(f"give a struct with the one field `{NESTED_VALUE}`")
+    return worst([(f".{NESTED_VALUE}", match_types(arrow.field(0).type, item))])
+
+
+def _match_by_field(arrow: pa.DataType, logical: LogicalType) -> TypeMatch:
+    wanted = struct_fields(logical)
+    if not pa.types.is_struct(arrow):
+        return refused(f"give a struct with the fields {', '.join(wanted)}")
+    found = {field.name: field.type for field in arrow}
+    extra = [name for name in found if name not in wanted]
+    if extra or len(found) != arrow.num_fields:
+        return refused(f"drop or rename the fields: {', '.join(extra) or 'duplicates'}")
+    for name, part in wanted.items():
+        # An absent alternative is never chosen; an absent member must be able to be null.
+        spare = isinstance(logical, VariantType) or (
+            isinstance(logical, StructType) and is_nullable(part)
+        )
+        if name not in found and not spare:
+            return refused(f"add the field {name}")
+    return worst((f".{name}", match_types(found[name], wanted[name])) for name in found)

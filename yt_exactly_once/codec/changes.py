@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from yt_exactly_once.codec.rows import Fragments, coordinates, decode, row_fragments
-from yt_exactly_once.codec.scalars import first_true
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
+from yt_exactly_once.codec.values import first_true
 from yt_exactly_once.errors import EncodingError
 
 if TYPE_CHECKING:

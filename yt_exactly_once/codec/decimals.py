@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from yt_exactly_once.codec.buffers import scalar, to_numpy
-from yt_exactly_once.codec.scalars import UnfitValueError, validated
+from yt_exactly_once.codec.values import UnfitValueError, validated
 
 _WIDTHS = ((9, 4), (18, 8), (38, 16), (76, 32))
 _SIGN = np.uint8(0x80)

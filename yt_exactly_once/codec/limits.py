@@ -13,8 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from yt_exactly_once.codec.scalars import UnfitValueError
-from yt_exactly_once.codec.types import SimpleType, is_simple, required
+from yt_exactly_once.codec.matches import is_binary, is_string
+from yt_exactly_once.codec.types import plain_scalar_of
+from yt_exactly_once.codec.values import UnfitValueError
 from yt_exactly_once.codec.yson_writer import Shape, fragments
 
 if TYPE_CHECKING:
@@ -80,12 +81,13 @@ def heavy_rows(batch: pa.RecordBatch, plan: WritePlan) -> list[int]:
 
 
 def _weights(array: pa.Array, column: ColumnSchema) -> npt.NDArray[np.int64]:
-    if _has_bytes(array) and is_simple(column.type):
+    scalar = plain_scalar_of(column.type)
+    if scalar is not None and _has_bytes(array):
         return _lengths(array)
     valid = np.asarray(array.is_valid(), bool)
-    if is_simple(column.type):
+    if scalar is not None:
         # A decimal of many digits weighs 32; such a difference decides nothing.
-        return valid * (1 if required(column.type) == SimpleType("bool") else _NUMBER)
+        return valid * scalar.weight
     return valid * _lengths(fragments(array, column.type, Shape.POSITIONAL))
 
 
@@ -101,10 +103,4 @@ def _require_short(lengths: pa.Array, rows: npt.NDArray[Any]) -> None:
 
 def _has_bytes(array: pa.Array) -> bool:
     kind = array.type
-    return bool(
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_fixed_size_binary(kind)
-    )
+    return is_string(kind) or is_binary(kind) or bool(pa.types.is_fixed_size_binary(kind))

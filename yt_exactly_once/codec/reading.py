@@ -1,7 +1,6 @@
-"""What plain arrays mean: numbers into dates, instants and decimals, bytes into text.
+"""From the plain arrays that YSON is parsed into to the Arrow types that a source promised.
 
-The counterpart of `scalars`: it takes what the readers of YSON give and yields the Arrow types a
-source promised, on whole arrays and without loss.
+It walks the logical type on whole arrays and loses nothing.
 """
 
 from __future__ import annotations
@@ -10,18 +9,9 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from yt_exactly_once.codec import decimals
-from yt_exactly_once.codec.buffers import scalar, to_numpy
-from yt_exactly_once.codec.pairs import struct_fields
-from yt_exactly_once.codec.scalars import (
-    SECONDS,
-    UnfitValueError,
-    check_nulls,
-    converted,
-    require_utf8,
-)
+from yt_exactly_once.codec.arrow_types import struct_fields
+from yt_exactly_once.codec.buffers import to_numpy
 from yt_exactly_once.codec.types import (
     DecimalType,
     DictType,
@@ -33,23 +23,21 @@ from yt_exactly_once.codec.types import (
     TupleType,
     VariantType,
     is_nested_optional,
+    is_nullable,
     untagged,
 )
+from yt_exactly_once.codec.values import UnfitValueError, check_nulls
 
-_MICROSECONDS = scalar(1_000_000, pa.int64())
 
-
-def present(plain: pa.Array, logical: LogicalType, asked: pa.DataType) -> pa.Array:  # noqa: PLR0911 - a case per kind
+def present(plain: pa.Array, logical: LogicalType, asked: pa.DataType) -> pa.Array:
     """Turn a plain array of the logical type into the Arrow type asked for.
 
     Raises:
         UnfitValueError: a value the Arrow type cannot hold, such as bytes that are no text.
     """
     match untagged(logical):
-        case SimpleType(name):
-            return _simple(plain, name, asked)
-        case DecimalType():
-            return decimals.from_stored(plain, asked)
+        case SimpleType() | DecimalType() as bare:
+            return bare.scalar.from_plain(plain, asked)
         case OptionalType(item) as optional if is_nested_optional(optional):
             return _struct(plain, [item], asked)
         case OptionalType(item):
@@ -65,25 +53,6 @@ def present(plain: pa.Array, logical: LogicalType, asked: pa.DataType) -> pa.Arr
             return _struct(plain, list(struct_fields(composite).values()), asked)
         case other:
             raise AssertionError(f"{other} is not a logical type")
-
-
-def _simple(plain: pa.Array, name: str, asked: pa.DataType) -> pa.Array:
-    if pa.types.is_string(asked):
-        return require_utf8(plain)
-    return converted(plain, lambda part: _number(part, name, asked), f"it does not fit {asked}")
-
-
-def _number(plain: pa.Array, name: str, asked: pa.DataType) -> pa.Array:
-    if pa.types.is_date32(asked):
-        return plain.cast(pa.int32()).cast(asked)
-    if pa.types.is_timestamp(asked):
-        ticks = plain.cast(pa.int64())
-        if name in SECONDS:
-            ticks = pc.multiply_checked(ticks, _MICROSECONDS)
-        return ticks.cast(pa.timestamp("us", asked.tz)).cast(asked)
-    if pa.types.is_duration(asked):
-        return plain.cast(pa.int64()).cast(pa.duration("us")).cast(asked)
-    return plain.cast(asked)
 
 
 def _same_spans(plain: pa.Array, asked: pa.DataType, parts: list[pa.Array]) -> pa.Array:
@@ -116,7 +85,7 @@ def _part(
 ) -> pa.Array:
     """Turn a part of composite values into the Arrow type asked for."""
     try:
-        check_nulls(plain, part, whole)
+        check_nulls(plain, nullable=is_nullable(part), whole=whole)
         return present(plain, part, asked)
     except UnfitValueError as error:
         raise error.within(error.row, step) from error

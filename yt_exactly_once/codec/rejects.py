@@ -23,8 +23,8 @@ from yt_exactly_once.codec.rows import (
     encode,
     value_at,
 )
-from yt_exactly_once.codec.scalars import UnfitValueError
 from yt_exactly_once.codec.schema import TableSchema, WritePlan, check_frame
+from yt_exactly_once.codec.values import UnfitValueError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

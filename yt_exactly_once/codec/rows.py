@@ -21,15 +21,6 @@ from yt_exactly_once.codec.limits import (
     may_be_heavy,
 )
 from yt_exactly_once.codec.reading import present
-from yt_exactly_once.codec.scalars import (
-    IS_NULL,
-    NOT_UTF8,
-    UnfitValueError,
-    check_nulls,
-    first_true,
-    plain_type,
-    to_plain,
-)
 from yt_exactly_once.codec.schema import (
     SOURCE_QUEUE_COLUMN,
     SOURCE_ROW_COLUMN,
@@ -39,13 +30,13 @@ from yt_exactly_once.codec.schema import (
     field_type,
     row_column,
 )
-from yt_exactly_once.codec.types import (
-    FLOATING,
-    DecimalType,
-    LogicalType,
-    SimpleType,
-    is_simple,
-    required,
+from yt_exactly_once.codec.types import is_nullable, plain_scalar_of, scalar_of
+from yt_exactly_once.codec.values import (
+    IS_NULL,
+    NOT_UTF8,
+    UnfitValueError,
+    check_nulls,
+    first_true,
 )
 from yt_exactly_once.codec.yson_parts import (
     ENTITY,
@@ -196,9 +187,9 @@ def _arrow_fields(plan: WritePlan) -> list[pa.Field]:
 
 
 def _arrow_field(column: ColumnSchema) -> pa.Field:
-    bare = required(column.type)
-    if isinstance(bare, DecimalType) or (isinstance(bare, SimpleType) and is_simple(bare)):
-        return pa.field(column.name, plain_type(bare))
+    scalar = plain_scalar_of(column.type)
+    if scalar is not None:
+        return pa.field(column.name, scalar.plain)
     return pa.field(column.name, pa.binary(), metadata=_HOLDS_YSON)
 
 
@@ -237,13 +228,6 @@ def _key(name: str) -> bytes:
     return string_literal(name.encode()) + b"="
 
 
-def _plain(array: pa.Array, logical: LogicalType) -> pa.Array:
-    check_nulls(array, logical)
-    bare = required(logical)
-    assert isinstance(bare, SimpleType | DecimalType)
-    return to_plain(array, bare)
-
-
 def _stored(encoded: pa.Array, column: ColumnSchema) -> pa.Array:
     """Return values as the cluster keeps them; there, null is no value but its absence."""
     try:
@@ -270,11 +254,14 @@ def check_column(
     array = batch.column(column.name)
     if column.is_key:
         _check_key(array, column)
-    if is_simple(column.type):
+    scalar = plain_scalar_of(column.type)
+    if scalar is not None:
         check_given(array)
         if wire is WireFormat.YSON:
             return fragments(array, column.type, shape)
-        return _plain(array, column.type)
+        check_nulls(array, nullable=column.nullable)
+        is_null = pa.types.is_null(array.type)
+        return pa.nulls(len(array), scalar.plain) if is_null else scalar.to_plain(array)
     encoded = fragments(array, column.type, shape if wire is WireFormat.YSON else Shape.POSITIONAL)
     check_encoded(encoded, array, column)
     if not column.nullable:
@@ -316,8 +303,8 @@ def _converted(
 
 
 def _check_key(array: pa.Array, column: ColumnSchema) -> None:
-    bare = required(column.type)
-    if isinstance(bare, SimpleType) and bare.name in FLOATING:
+    key = scalar_of(column.type)
+    if key is not None and key.is_floating:
         place = first_true(pc.is_nan(array.cast(pa.float64())))
         if place is not None:
             raise UnfitValueError(place, "NaN cannot be part of a key")
@@ -378,7 +365,7 @@ def decode(rows: bytes, schema: pa.Schema) -> pa.RecordBatch:
         logical = wanted[name]
         try:
             plain = pulled.column(name, logical)
-            check_nulls(plain, logical)
+            check_nulls(plain, nullable=is_nullable(logical))
             columns.append(present(plain, logical, field.type))
         except UnfitValueError as error:
             raise _unreadable(field, error, ParsedRows(rows)) from error

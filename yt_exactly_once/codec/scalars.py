@@ -1,292 +1,354 @@
-"""From the Arrow arrays of a frame to the plain arrays YTsaurus counts in, every value checked.
+"""The table of types: one record for each type without parts, with everything the package knows of it.
 
-Each logical type without parts has one plain Arrow type: dates are days, instants microseconds or
-seconds, all as integers. The work is done on whole arrays; a value that does not fit is never
-rounded, cut or wrapped, it is an `UnfitValueError`.
+A further simple type is one more record here. Types with parameters and parts are in `types`; the modules
+that walk through them ask the record for everything about a type without parts.
 """
 
 from __future__ import annotations
 
-import json
-import math
-import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from yt_exactly_once.codec.buffers import scalar
-from yt_exactly_once.codec.types import (
-    INTEGER_RANGES,
-    TEXT,
-    DecimalType,
-    LogicalType,
-    SimpleType,
-    is_nullable,
+from yt_exactly_once.codec import bindings, decimals, matches
+from yt_exactly_once.codec.matches import CHECKED, EXACT, TypeMatch
+from yt_exactly_once.codec.values import (
+    as_asked,
+    as_dates,
+    as_durations,
+    as_instants,
+    as_text,
+    to_decimals,
+    to_integers,
+    to_json,
+    to_text,
+    to_uuids,
+)
+from yt_exactly_once.codec.yson_any import any_keys, any_values
+from yt_exactly_once.codec.yson_parts import (
+    booleans,
+    canonical_doubles,
+    doubles,
+    fixed_strings,
+    integers,
+    nothing,
+    strings,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
-_PLAIN = {
-    **{
-        f"{sign}int{bits}": getattr(pa, f"{sign}int{bits}")()
-        for sign in ("", "u")
-        for bits in (8, 16, 32, 64)
-    },
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "bool": pa.bool_(),
-    "date": pa.uint32(),
-    "datetime": pa.uint32(),
-    "timestamp": pa.uint64(),
-    "interval": pa.int64(),
-    "date32": pa.int32(),
-    "datetime64": pa.int64(),
-    "timestamp64": pa.int64(),
-    "interval64": pa.int64(),
-    "null": pa.null(),
-    "void": pa.null(),
-}
+    from yt_exactly_once.codec.values import Bounds
 
-IS_NULL = "it is null, and null is not allowed here"
-NOT_UTF8 = "its bytes are not valid UTF-8"
-TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-SECONDS = ("datetime", "datetime64")
-UUID_BYTES = 16
-_WIDEST_DECIMAL128 = 38
-_MAY_BE_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+types = pa.types
+
+_BINARY = pa.binary()
+
+Convert = Callable[[pa.Array], pa.Array]
 
 
-class UnfitValueError(Exception):
-    """A value that the column cannot take; caught and completed with names before it leaves.
+def _to_bytes(array: pa.Array) -> pa.Array:
+    return array.cast(_BINARY)
+
+
+def _none_created(_arrow: pa.DataType) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scalar:
+    """A type without parts.
 
     Attributes:
-        row: its position in the array that was handed over.
-        problem: what is wrong with it; never the value itself.
-        place: where inside the column, such as `.tags[]`; empty for the whole value.
+        name: in `type_v3`.
+        match: says which columns of a DataFrame fit a column of the type.
+        created_for: says for which columns of a DataFrame a new table gets a column of the type.
+        read_as: Arrow type that the source yields; one that Spark has.
+        read_as_bytes: whether the option `binary_strings` reads it as bytes.
+        plain: Arrow type of plain values, which is that of an Arrow request.
+        to_plain: turns values of a DataFrame into plain ones and checks each; nulls stay null.
+        to_yson: encodes plain values; what it makes of nulls is overwritten.
+        to_key: encodes plain values of keys, with equal bytes where the cluster takes them for one key;
+            `None` where `to_yson` does.
+        parsed: Arrow type into which values are parsed from YSON.
+        from_parsed: turns a value of the YSON parser into one that Arrow takes; `None` where it is one.
+        from_plain: turns parsed values into the Arrow type asked for.
+        bounds: first and last integer the cluster accepts; `None` for what does not travel as an integer.
+        unit: what such an integer counts: `D` for days, `s`, `us`; empty for plain numbers.
+        weight: bytes of a value without a length in the weight of a row.
+        holds_yson: whether values are YSON of any shape; they are sent as composite values are.
+        arrow_obstacle: why values of a column should not be sent as Arrow. Some versions of the proxy
+            (`arrow_parser.cpp`) store such values wrongly without an error, so that nothing short of a
+            committed row could tell. Inside composite values they are right: those travel as YSON.
     """
 
-    def __init__(self, row: int, problem: str, place: str = "") -> None:
-        super().__init__(problem)
-        self.row = row
-        self.problem = problem
-        self.place = place
+    name: str
+    match: Callable[[pa.DataType], TypeMatch]
+    created_for: Callable[[pa.DataType], bool] = _none_created
+    read_as: pa.DataType = _BINARY
+    read_as_bytes: bool = False
+    plain: pa.DataType = _BINARY
+    to_plain: Convert = _to_bytes
+    to_yson: Convert = strings
+    to_key: Convert | None = None
+    parsed: pa.DataType = _BINARY
+    from_parsed: Callable[[Any], Any] | None = None
+    from_plain: Callable[[pa.Array, pa.DataType], pa.Array] = as_text
+    bounds: Bounds | None = None
+    unit: str = ""
+    weight: int = 8
+    holds_yson: bool = False
+    arrow_obstacle: str | None = None
 
-    def within(self, row: int, step: str) -> UnfitValueError:
-        """Return the same finding as seen from the value that holds this one."""
-        return UnfitValueError(row, self.problem, step + self.place)
+    @property
+    def is_nothing(self) -> bool:
+        """Whether null is the only value."""
+        return bool(types.is_null(self.plain))
 
+    @property
+    def is_floating(self) -> bool:
+        """Whether NaN is a value."""
+        return bool(types.is_floating(self.plain))
 
-def plain_type(logical: SimpleType | DecimalType) -> pa.DataType:
-    """Return the Arrow type in which values of the logical type travel."""
-    if isinstance(logical, DecimalType):
-        make = pa.decimal128 if logical.precision <= _WIDEST_DECIMAL128 else pa.decimal256
-        return make(logical.precision, logical.scale)
-    return _PLAIN.get(logical.name, pa.binary())
+    @property
+    def is_integer(self) -> bool:
+        """Whether values are plain numbers without a fraction."""
+        return self.bounds is not None and not self.unit
 
-
-def to_plain(array: pa.Array, logical: SimpleType | DecimalType) -> pa.Array:
-    """Turn a frame's array into the plain array of the logical type; nulls stay null.
-
-    Raises:
-        UnfitValueError: a value has no equal in the logical type.
-    """
-    target = plain_type(logical)
-    if pa.types.is_null(array.type):
-        return pa.nulls(len(array), target)
-    if isinstance(logical, DecimalType):
-        return _decimals(array, target)
-    name = logical.name
-    if name in INTEGER_RANGES:
-        return _integers(_ticks(array, name), name, target)
-    if name in TEXT:
-        texts = _text(array)
-        if name == "json":
-            _require_json(texts)
-        return texts
-    if name == "uuid":
-        return _uuids(array)
-    return array.cast(target)
+    @property
+    def is_unsigned(self) -> bool:
+        """Whether YSON holds values as unsigned integers."""
+        return bool(types.is_uint64(self.parsed))
 
 
-def first_true(mask: pa.Array) -> int | None:
-    """Return the position of the first true in a mask, nulls counting as false."""
-    places = pc.indices_nonzero(mask)
-    return int(places[0].as_py()) if len(places) else None
-
-
-def check_nulls(array: pa.Array, logical: LogicalType, whole: pa.Array | None = None) -> None:
-    """Check that a column that must have values has them.
-
-    Args:
-        array: the values.
-        logical: their type.
-        whole: the composite values they are parts of; a part may lack where the whole does.
-
-    Raises:
-        UnfitValueError: a null where the logical type has none.
-    """
-    if array.null_count == 0 or is_nullable(logical):
-        return
-    missing = array.is_null()
-    row = first_true(missing if whole is None else pc.and_(missing, whole.is_valid()))
-    if row is not None:
-        raise UnfitValueError(row, IS_NULL)
-
-
-def converted(array: pa.Array, convert: Callable[[pa.Array], pa.Array], problem: str) -> pa.Array:
-    """Convert an array; where Arrow refuses, find the first value it refuses.
-
-    Raises:
-        UnfitValueError: the conversion fails for some value.
-    """
-    try:
-        return convert(array)
-    except pa.ArrowInvalid:
-        # Not chained: Arrow's messages quote the value.
-        raise UnfitValueError(_first_refused(array, convert), problem) from None
-
-
-def _first_refused(array: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> int:
-    for row in range(len(array)):
-        try:
-            convert(array.slice(row, 1))
-        except pa.ArrowInvalid:
-            return row
-    raise AssertionError("each value is convertible, and together they are not")
-
-
-def _ticks(array: pa.Array, name: str) -> pa.Array:
-    """Count dates, instants and spans in the unit of the logical type."""
-    kind = array.type
-    if pa.types.is_date32(kind):
-        return array.cast(pa.int32())
-    if not (pa.types.is_timestamp(kind) or pa.types.is_duration(kind)):
-        return array
-    have = TICKS_PER_SECOND[kind.unit]
-    want = TICKS_PER_SECOND["s" if name in SECONDS else "us"]
-    ticks = array.cast(pa.int64())
-    if have == want:
-        return ticks
-    if have > want:
-        return _coarser(ticks, have // want, name)
-    factor = want // have
-    _check_range(ticks, name, factor)
-    return pc.multiply(ticks, scalar(factor, pa.int64()))
-
-
-def _coarser(ticks: pa.Array, divisor: int, name: str) -> pa.Array:
-    step = scalar(divisor, pa.int64())
-    whole = pc.divide(ticks, step)
-    cut = first_true(pc.not_equal(pc.multiply(whole, step), ticks))
-    if cut is not None:
-        unit = "second" if name in SECONDS else "microsecond"
-        raise UnfitValueError(
-            cut, f"it is finer than one {unit}; cut it in the query: date_trunc('{unit}', ...)"
-        )
-    return whole
-
-
-def _integers(array: pa.Array, name: str, target: pa.DataType) -> pa.Array:
-    _check_range(array, name)
-    return array.cast(target)
-
-
-def _check_range(array: pa.Array, name: str, factor: int = 1) -> None:
-    """Check integers, and whole decimals, that count `factor` units each."""
-    low, high = INTEGER_RANGES[name]
-    ends = pc.min_max(array)
-    for end in (ends["min"], ends["max"]):
-        if end.is_valid and not low <= int(end.as_py()) * factor <= high:
-            row = int(pc.index(array, end).as_py())
-            raise UnfitValueError(row, f"it is outside the range of {name}")
-
-
-def _decimals(array: pa.Array, target: pa.DataType) -> pa.Array:
-    return converted(validated(array), lambda part: part.cast(target), f"it does not fit {target}")
-
-
-def validated(decimals: pa.Array) -> pa.Array:
-    """Return decimals that have no more digits than their type says.
-
-    Raises:
-        UnfitValueError: a value has more; YTsaurus means NaN and the infinities by the largest.
-    """
-
-    def convert(part: pa.Array) -> pa.Array:
-        part.validate(full=True)
-        return part
-
-    return converted(
-        decimals, convert, f"it is NaN, infinite, or has more digits than {decimals.type}"
+def _counting(name: str, plain: pa.DataType, bounds: Bounds, unit: str, **others: Any) -> Scalar:
+    """Return a type whose values travel as integers."""
+    return Scalar(
+        name=name,
+        plain=plain,
+        to_plain=partial(to_integers, target=plain, name=name, bounds=bounds, unit=unit),
+        to_yson=integers,
+        parsed=pa.uint64() if bounds[0] == 0 else pa.int64(),
+        bounds=bounds,
+        unit=unit,
+        **others,
     )
 
 
-def _text(array: pa.Array) -> pa.Array:
-    require_utf8(array)
-    return array.cast(pa.binary())
+def _integer(plain: pa.DataType, read_as: pa.DataType | None = None) -> Scalar:
+    """Return the type of the same name; Spark has no unsigned ones, so they are read as wider ones."""
+    bits = plain.bit_width
+    bounds = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return _counting(
+        str(plain),
+        plain,
+        (0, 2**bits - 1) if types.is_unsigned_integer(plain) else bounds,
+        "",
+        match=partial(matches.match_integer, integer=plain),
+        created_for=plain.equals,
+        read_as=read_as or plain,
+        from_plain=as_asked,
+    )
 
 
-def _require_json(texts: pa.Array) -> None:
-    """Check as the cluster will when it commits; by then it could no longer say which row it was."""
-    for row, text in enumerate(texts.to_pylist()):
-        if text is None:
-            continue
-        try:
-            parsed = json.loads(
-                text.decode(),
-                parse_float=_in_range,
-                parse_int=_in_range,
-                parse_constant=_no_constant,
-            )
-        except OverflowError:
-            raise UnfitValueError(row, "it has a number outside the range of double") from None
-        except (ValueError, RecursionError):
-            # Not chained: the parser's error quotes the text.
-            raise UnfitValueError(row, "it is not valid JSON") from None
-        if _MAY_BE_SURROGATE.search(text) and not _is_text(parsed):
-            raise UnfitValueError(row, "it has half of a surrogate pair")
+def _floating(plain: pa.DataType) -> Scalar:
+    return Scalar(
+        name=str(plain),
+        match=partial(matches.match_floating, floating=plain),
+        created_for=plain.equals,
+        read_as=plain,
+        plain=plain,
+        to_plain=lambda array: array.cast(plain),
+        to_yson=doubles,
+        to_key=canonical_doubles,
+        parsed=pa.float64(),
+        from_plain=as_asked,
+    )
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError(f"JSON has no {name}")
+def _date(name: str, plain: pa.DataType, bounds: Bounds, **others: Any) -> Scalar:
+    return _counting(
+        name,
+        plain,
+        bounds,
+        "D",
+        match=matches.match_date,
+        read_as=pa.date32(),
+        from_plain=as_dates,
+        **others,
+    )
 
 
-def _in_range(number: str) -> float:
-    value = float(number)
-    if math.isinf(value):
-        raise OverflowError
-    return value
+def _instant(name: str, plain: pa.DataType, bounds: Bounds, unit: str, **others: Any) -> Scalar:
+    return _counting(
+        name,
+        plain,
+        bounds,
+        unit,
+        match=matches.match_instant,
+        read_as=pa.timestamp("us", tz="UTC"),
+        from_plain=partial(as_instants, unit=unit),
+        **others,
+    )
 
 
-def _is_text(parsed: Any) -> bool:
-    try:
-        json.dumps(parsed, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def _interval(name: str, bounds: Bounds, **others: Any) -> Scalar:
+    return _counting(
+        name,
+        pa.int64(),
+        bounds,
+        "us",
+        match=matches.match_interval,
+        read_as=pa.duration("us"),
+        from_plain=as_durations,
+        **others,
+    )
 
 
-def require_utf8(array: pa.Array) -> pa.Array:
-    """Return values as strings.
-
-    Raises:
-        UnfitValueError: a value is not valid UTF-8, as Spark's strings need not be either.
-    """
-    return converted(array, _as_text, NOT_UTF8)
+def _zoned(name: str) -> Scalar:
+    """Return a type with a time zone. Spark has none like it: the bytes of the cluster are kept."""
+    remedy = "types with a time zone cannot be written; use a timestamp column"
+    return Scalar(name=name, match=lambda _: matches.refused(remedy))
 
 
-def _as_text(array: pa.Array) -> pa.Array:
-    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
-        # A cast takes them for what they say they are.
-        array.validate(full=True)
-    return array.cast(pa.string())
+def _nothing(name: str) -> Scalar:
+    return Scalar(
+        name=name,
+        match=lambda _: matches.refused("only nulls fit: leave the column out"),
+        read_as=pa.null(),
+        plain=pa.null(),
+        to_plain=lambda array: array.cast(pa.null()),
+        to_yson=nothing,
+        parsed=pa.null(),
+        from_plain=as_asked,
+    )
 
 
-def _uuids(array: pa.Array) -> pa.Array:
-    length = pc.binary_length(array)
-    short = first_true(pc.not_equal(length, scalar(UUID_BYTES, length.type)))
-    if short is not None:
-        raise UnfitValueError(short, f"a uuid has {UUID_BYTES} bytes")
-    return array.cast(pa.binary())
+def _is_instant(arrow: pa.DataType) -> bool:
+    return types.is_timestamp(arrow) and arrow.tz is not None
+
+
+def _is_bytes(arrow: pa.DataType) -> bool:
+    return matches.is_string(arrow) or matches.is_binary(arrow)
+
+
+_DATE_END = 49_673
+_DATE32_END = 53_375_808
+_DAY = 86_400
+_DAY_US = _DAY * 1_000_000
+_TIMESTAMP_END = _DATE_END * _DAY_US
+_TIMESTAMP64_START, _TIMESTAMP64_END = (-_DATE32_END - 1) * _DAY_US, _DATE32_END * _DAY_US
+_INTERVAL64_END = _TIMESTAMP64_END - _TIMESTAMP64_START
+
+
+def _named(*scalars: Scalar) -> Mapping[str, Scalar]:
+    return {scalar.name: scalar for scalar in scalars}
+
+
+SCALARS: Mapping[str, Scalar] = _named(
+    _integer(pa.int8()),
+    _integer(pa.int16()),
+    _integer(pa.int32()),
+    _integer(pa.int64()),
+    _integer(pa.uint8(), pa.int16()),
+    _integer(pa.uint16(), pa.int32()),
+    _integer(pa.uint32(), pa.int64()),
+    _integer(pa.uint64(), pa.decimal128(20, 0)),
+    _floating(pa.float32()),
+    _floating(pa.float64()),
+    Scalar(
+        name="bool",
+        match=matches.match_boolean,
+        created_for=types.is_boolean,
+        read_as=pa.bool_(),
+        plain=pa.bool_(),
+        to_plain=lambda array: array.cast(pa.bool_()),
+        to_yson=booleans,
+        parsed=pa.bool_(),
+        from_plain=as_asked,
+        weight=1,
+    ),
+    Scalar(
+        name="string",
+        match=partial(matches.match_bytes, text=EXACT, binary=EXACT),
+        created_for=_is_bytes,
+        read_as=pa.string(),
+        read_as_bytes=True,
+    ),
+    Scalar(
+        name="utf8",
+        match=partial(matches.match_bytes, text=EXACT, binary=CHECKED),
+        read_as=pa.string(),
+        to_plain=to_text,
+    ),
+    Scalar(
+        name="json",
+        match=partial(matches.match_bytes, text=CHECKED, binary=CHECKED),
+        read_as=pa.string(),
+        to_plain=to_json,
+    ),
+    Scalar(name="uuid", match=matches.match_uuid, to_plain=to_uuids),
+    _date("date", pa.uint32(), (0, _DATE_END - 1)),
+    _instant("datetime", pa.uint32(), (0, _DATE_END * _DAY - 1), "s"),
+    _instant("timestamp", pa.uint64(), (0, _TIMESTAMP_END - 1), "us"),
+    _interval("interval", (1 - _TIMESTAMP_END, _TIMESTAMP_END - 1), created_for=types.is_duration),
+    _date("date32", pa.int32(), (-_DATE32_END - 1, _DATE32_END - 1), created_for=types.is_date32),
+    _instant("datetime64", pa.int64(), ((-_DATE32_END - 1) * _DAY, _DATE32_END * _DAY - 1), "s"),
+    _instant(
+        "timestamp64",
+        pa.int64(),
+        (_TIMESTAMP64_START, _TIMESTAMP64_END - 1),
+        "us",
+        created_for=_is_instant,
+    ),
+    _interval(
+        "interval64",
+        (-_INTERVAL64_END, _INTERVAL64_END),
+        arrow_obstacle="no proxy takes interval64 as Arrow",
+    ),
+    Scalar(
+        name="yson",
+        match=matches.match_any,
+        to_plain=lambda array: array,
+        to_yson=any_values,
+        to_key=any_keys,
+        from_parsed=bindings.write_value,
+        holds_yson=True,
+        arrow_obstacle="older proxies store the bytes of any values as strings",
+    ),
+    _zoned("tz_date"),
+    _zoned("tz_datetime"),
+    _zoned("tz_timestamp"),
+    _zoned("tz_date32"),
+    _zoned("tz_datetime64"),
+    _zoned("tz_timestamp64"),
+    _nothing("null"),
+    _nothing("void"),
+)
+"""Every type without parts and parameters, by name."""
+
+MAX_DECIMAL_PRECISION = 76
+
+_MOST_DECIMAL128_DIGITS = 38
+_MOST_ARROW_DIGITS = 35
+
+
+@lru_cache
+def decimal(precision: int, scale: int) -> Scalar:
+    """Return the decimals of a precision and scale."""
+    make = pa.decimal128 if precision <= _MOST_DECIMAL128_DIGITS else pa.decimal256
+    kind = make(precision, scale)
+    wide = f"older proxies store decimals of more than {_MOST_ARROW_DIGITS} digits as text"
+    return Scalar(
+        name=f"decimal({precision}, {scale})",
+        match=partial(matches.match_decimal, decimal=kind),
+        read_as=kind,
+        plain=kind,
+        to_plain=partial(to_decimals, target=kind),
+        to_yson=lambda array: fixed_strings(decimals.to_stored(array)),
+        from_plain=decimals.from_stored,
+        arrow_obstacle=wide if precision > _MOST_ARROW_DIGITS else None,
+    )

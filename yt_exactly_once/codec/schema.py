@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from yt_exactly_once.codec.arrow_types import arrow_type_of, logical_type_of
-from yt_exactly_once.codec.pairs import Fit, match_types
+from yt_exactly_once.codec.arrow_types import arrow_type_of, logical_type_of, match_types
+from yt_exactly_once.codec.matches import Fit
 from yt_exactly_once.codec.types import (
     LogicalType,
     arrow_obstacle,

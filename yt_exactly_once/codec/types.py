@@ -1,7 +1,6 @@
 """The logical types of YTsaurus as a tree, parsed from column descriptions and rendered back.
 
-It owns the vocabulary: names, nesting, nullability and the value ranges the cluster enforces.
-It knows nothing of Arrow, of Spark or of bytes on a wire.
+It owns nesting and nullability. What the package knows of a leaf is its record in `scalars`.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from yt_exactly_once.codec.scalars import MAX_DECIMAL_PRECISION, SCALARS, Scalar, decimal
 from yt_exactly_once.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -17,60 +17,17 @@ if TYPE_CHECKING:
 # The older column key `type` spells two names differently from `type_v3`.
 _V1_NAMES = {"boolean": "bool", "any": "yson"}
 
-SIGNED = ("int8", "int16", "int32", "int64")
-UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
-FLOATING = ("float", "double")
-TEXT = ("utf8", "json")
-ZONED = (
-    "tz_date",
-    "tz_datetime",
-    "tz_timestamp",
-    "tz_date32",
-    "tz_datetime64",
-    "tz_timestamp64",
-)
-NOTHING = ("null", "void")
-
-_DATE_END = 49_673
-_DATE32_END = 53_375_808
-_DAY = 86_400
-_MICROSECONDS = 1_000_000
-_TIMESTAMP_END = _DATE_END * _DAY * _MICROSECONDS
-_TIMESTAMP64_END = _DATE32_END * _DAY * _MICROSECONDS
-_TIMESTAMP64_START = (-_DATE32_END - 1) * _DAY * _MICROSECONDS
-
-# First and last number the cluster accepts for each type that travels as an integer. Dates count
-# days, datetimes seconds, timestamps and intervals microseconds.
-INTEGER_RANGES: Mapping[str, tuple[int, int]] = {
-    **{f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64)},
-    **{f"uint{bits}": (0, 2**bits - 1) for bits in (8, 16, 32, 64)},
-    "date": (0, _DATE_END - 1),
-    "datetime": (0, _DATE_END * _DAY - 1),
-    "timestamp": (0, _TIMESTAMP_END - 1),
-    "interval": (1 - _TIMESTAMP_END, _TIMESTAMP_END - 1),
-    "date32": (-_DATE32_END - 1, _DATE32_END - 1),
-    "datetime64": ((-_DATE32_END - 1) * _DAY, _DATE32_END * _DAY - 1),
-    "timestamp64": (_TIMESTAMP64_START, _TIMESTAMP64_END - 1),
-    "interval64": (
-        _TIMESTAMP64_START - _TIMESTAMP64_END,
-        _TIMESTAMP64_END - _TIMESTAMP64_START,
-    ),
-}
-
-SIMPLE_NAMES = frozenset(
-    (*INTEGER_RANGES, *FLOATING, *TEXT, *ZONED, *NOTHING, "bool", "string", "uuid", "yson")
-)
-
-MAX_DECIMAL_PRECISION = 76
-
-_MOST_ARROW_DIGITS = 35
-
 
 @dataclass(frozen=True, slots=True)
 class SimpleType:
     """A type without parameters, under its `type_v3` name."""
 
     name: str
+
+    @property
+    def scalar(self) -> Scalar:
+        """What the package knows of the type."""
+        return SCALARS[self.name]
 
     def __str__(self) -> str:
         return self.name
@@ -82,6 +39,11 @@ class DecimalType:
 
     precision: int
     scale: int
+
+    @property
+    def scalar(self) -> Scalar:
+        """What the package knows of the type."""
+        return decimal(self.precision, self.scale)
 
     def __str__(self) -> str:
         return f"decimal({self.precision}, {self.scale})"
@@ -193,13 +155,15 @@ def untagged(logical: LogicalType) -> LogicalType:
 
 
 def is_nullable(logical: LogicalType) -> bool:
-    """Tell whether null is a value of the type."""
+    """Check whether null is a value of the type."""
     bare = untagged(logical)
-    return isinstance(bare, OptionalType) or (isinstance(bare, SimpleType) and bare.name in NOTHING)
+    return isinstance(bare, OptionalType) or (
+        isinstance(bare, SimpleType) and bare.scalar.is_nothing
+    )
 
 
 def is_nested_optional(optional: OptionalType) -> bool:
-    """Tell whether a present value must be told apart from a null inside it."""
+    """Check whether a present value must be distinguished from a null inside it."""
     return is_nullable(optional.item)
 
 
@@ -211,28 +175,22 @@ def required(logical: LogicalType) -> LogicalType:
     return bare
 
 
-def is_simple(logical: LogicalType) -> bool:
-    """Tell whether a column of the type holds plain values: neither composite nor `yson`."""
+def scalar_of(logical: LogicalType) -> Scalar | None:
+    """Return what a present value of a column is, if it has no parts."""
     bare = required(logical)
-    return isinstance(bare, DecimalType) or (isinstance(bare, SimpleType) and bare.name != "yson")
+    return bare.scalar if isinstance(bare, SimpleType | DecimalType) else None
+
+
+def plain_scalar_of(logical: LogicalType) -> Scalar | None:
+    """Return the same for a column that is sent as plain values: neither composite nor `yson`."""
+    scalar = scalar_of(logical)
+    return None if scalar is None or scalar.holds_yson else scalar
 
 
 def arrow_obstacle(logical: LogicalType) -> str | None:
-    """Say why values of a column should not be sent as Arrow, or return None.
-
-    Some versions of the proxy (`arrow_parser.cpp`) store such values wrongly without an error, so that
-    nothing short of a committed row could tell. Composite types are right in all of them: they travel as
-    binary YSON, and what is inside does not matter.
-    """
-    match required(logical):
-        case SimpleType("interval64"):
-            return "no proxy takes interval64 as Arrow"
-        case SimpleType("yson"):
-            return "older proxies store the bytes of any values as strings"
-        case DecimalType(precision) if precision > _MOST_ARROW_DIGITS:
-            return f"older proxies store decimals of more than {_MOST_ARROW_DIGITS} digits as text"
-        case _:
-            return None
+    """Return why values of a column should not be sent as Arrow, see `Scalar`; None without a reason."""
+    scalar = scalar_of(logical)
+    return None if scalar is None else scalar.arrow_obstacle
 
 
 def parse_type(description: Any, *, column: str | None = None) -> LogicalType:
@@ -322,7 +280,7 @@ def _parse(description: Any) -> LogicalType:  # noqa: PLR0911 - a case per kind
 
 
 def _simple(name: str) -> SimpleType:
-    if name not in SIMPLE_NAMES:
+    if name not in SCALARS:
         raise ValueError(f"unknown type name {name!r}")
     return SimpleType(name)
 

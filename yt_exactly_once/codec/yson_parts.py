@@ -6,7 +6,7 @@ knows of logical types.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from yt_exactly_once.codec.buffers import scalar, to_numpy
+from yt_exactly_once.codec.values import UnfitValueError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Offsets = npt.NDArray[np.int64]
 
 BYTES = pa.large_binary()
 ENTITY = scalar(b"#", BYTES)
@@ -45,6 +51,19 @@ def or_entity(fragments: pa.Array, source: pa.Array) -> pa.Array:
     return pc.if_else(source.is_valid(), fragments, ENTITY)
 
 
+def around_nulls(array: pa.Array, encode: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """Encode the present values alone, and put the entity where the array is null."""
+    present = array.is_valid()
+    rows = np.flatnonzero(np.asarray(present))
+    try:
+        encoded = encode(array.filter(present))
+    except UnfitValueError as error:
+        raise error.within(int(rows[error.row]), "") from error
+    places = np.full(len(array), len(rows))
+    places[rows] = np.arange(len(rows))
+    return pa.concat_arrays([encoded, pa.array([b"#"], BYTES)]).take(pa.array(places))
+
+
 def string_literal(value: bytes) -> bytes:
     """Encode one string."""
     return bytes((_STRING,)) + _varint(len(value) << 1) + value
@@ -70,16 +89,18 @@ def integers(array: pa.Array) -> pa.Array:
     return _varints(_zigzag(_numbers(array, np.int64)), _INT64)
 
 
-def doubles(array: pa.Array, *, canonical: bool = False) -> pa.Array:
-    """Encode floating-point numbers, NaN and the infinities included.
+def doubles(array: pa.Array) -> pa.Array:
+    """Encode floating-point numbers, NaN and the infinities included."""
+    return _doubles(_numbers(array.cast(pa.float64()), np.float64))
 
-    Args:
-        array: the numbers.
-        canonical: encode numbers alike that the cluster takes for the same key: both zeros, and every NaN.
-    """
+
+def canonical_doubles(array: pa.Array) -> pa.Array:
+    """Encode floating-point numbers, both zeros alike and every NaN alike, as the cluster compares keys."""
     values = _numbers(array.cast(pa.float64()), np.float64)
-    if canonical:
-        values = np.where(np.isnan(values), np.nan, values + 0.0)
+    return _doubles(np.where(np.isnan(values), np.nan, values + 0.0))
+
+
+def _doubles(values: npt.NDArray[np.float64]) -> pa.Array:
     matrix = np.empty((len(values), 9), np.uint8)
     matrix[:, 0] = _DOUBLE
     matrix[:, 1:] = values.astype("<f8", copy=False).view(np.uint8).reshape(-1, 8)
@@ -104,7 +125,30 @@ def fixed_strings(array: pa.Array) -> pa.Array:
     return join(string_literal(b"\0" * width)[:-width], array.cast(pa.binary()).cast(BYTES))
 
 
-def spans(items: pa.Array, offsets: npt.NDArray[np.int64]) -> pa.Array:
+def nothing(array: pa.Array) -> pa.Array:
+    """Encode values of a type that has none but null."""
+    return constant(b"#", len(array))
+
+
+def contents(array: pa.Array) -> tuple[Offsets, pa.Array]:
+    """Return where each list begins and ends among the items, and the items of all lists."""
+    offsets, start, end = _offsets(array)
+    return offsets, array.values[start:end]
+
+
+def entries(array: pa.Array) -> tuple[Offsets, pa.Array, pa.Array]:
+    """Return where each map begins and ends among the entries, and the keys and values of all maps."""
+    offsets, start, end = _offsets(array)
+    return offsets, array.keys[start:end], array.items[start:end]
+
+
+def _offsets(array: pa.Array) -> tuple[Offsets, int, int]:
+    offsets = np.asarray(array.offsets).astype(np.int64)
+    start, end = int(offsets[0]), int(offsets[-1])
+    return offsets - start, start, end
+
+
+def spans(items: pa.Array, offsets: Offsets) -> pa.Array:
     """Concatenate the items between each offset and the next, sharing their bytes."""
     bounds, data = _bounds(items)[offsets], items.buffers()[2]
     return pa.Array.from_buffers(BYTES, len(offsets) - 1, [None, pa.py_buffer(bounds), data])

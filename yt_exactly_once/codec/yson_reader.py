@@ -1,7 +1,7 @@
 """Pulled rows as plain Arrow arrays, by way of the C parser and Python objects.
 
 It handles every type; tables of simple columns take the faster way of `yson_scan`. Plain arrays
-hold numbers and bytes as the cluster counts them: what they mean is left to `reading`.
+hold numbers and bytes as the cluster counts them: `reading` gives them their meaning.
 """
 
 from __future__ import annotations
@@ -12,12 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from yt_exactly_once.codec import bindings
-from yt_exactly_once.codec.arrow_types import NESTED_VALUE, variant_field
-from yt_exactly_once.codec.scalars import UnfitValueError
+from yt_exactly_once.codec.arrow_types import NESTED_VALUE, parsed_type_of, variant_field
 from yt_exactly_once.codec.types import (
-    FLOATING,
-    INTEGER_RANGES,
-    NOTHING,
     DecimalType,
     DictType,
     ListType,
@@ -32,44 +28,9 @@ from yt_exactly_once.codec.types import (
     is_nullable,
     untagged,
 )
+from yt_exactly_once.codec.values import UnfitValueError
 
 Shaper = Callable[[Any], Any]
-
-
-def wire_type(logical: LogicalType) -> pa.DataType:  # noqa: PLR0911 - a case per kind
-    """Return the Arrow type of the plain array that values of the logical type are read into."""
-    match untagged(logical):
-        case SimpleType(name):
-            return _simple_wire_type(name)
-        case DecimalType():
-            return pa.binary()
-        case OptionalType(item) as optional:
-            inner = wire_type(item)
-            return pa.struct([(NESTED_VALUE, inner)]) if is_nested_optional(optional) else inner
-        case ListType(item):
-            return pa.list_(wire_type(item))
-        case DictType(key, value):
-            return pa.map_(wire_type(key), wire_type(value))
-        case StructType(members):
-            return pa.struct([(member.name, wire_type(member.type)) for member in members])
-        case TupleType(elements):
-            return pa.struct([(f"_{n}", wire_type(one)) for n, one in enumerate(elements, 1)])
-        case VariantType(alternatives):
-            return pa.struct(
-                [(variant_field(one), wire_type(OptionalType(one.type))) for one in alternatives]
-            )
-        case other:
-            raise AssertionError(f"{other} is not a logical type")
-
-
-def _simple_wire_type(name: str) -> pa.DataType:
-    if name in INTEGER_RANGES:
-        return pa.uint64() if INTEGER_RANGES[name][0] == 0 else pa.int64()
-    if name in FLOATING:
-        return pa.float64()
-    if name == "bool":
-        return pa.bool_()
-    return pa.null() if name in NOTHING else pa.binary()
 
 
 class ParsedRows:
@@ -92,7 +53,7 @@ class ParsedRows:
         """
         key, shape = name.encode(), _or_null(logical)
         values = [row.get(key) for row in self._rows]
-        target = wire_type(logical)
+        target = parsed_type_of(logical)
         try:
             return pa.array(values if shape is _same else map(shape, values), target)
         except _MISFITS:
@@ -121,10 +82,8 @@ def _first_misfit(values: Sequence[Any], shape: Shaper, target: pa.DataType) -> 
 def _shaper(logical: LogicalType) -> Shaper | None:  # noqa: PLR0911 - a case per kind
     """Return what turns a parsed value into one Arrow takes, or None where it is one already."""
     match untagged(logical):
-        case SimpleType("yson"):
-            return bindings.write_value
-        case SimpleType() | DecimalType():
-            return None
+        case SimpleType() | DecimalType() as bare:
+            return bare.scalar.from_parsed
         case OptionalType(item) as optional if is_nested_optional(optional):
             return _nested(_or_null(item))
         case OptionalType(item):

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from yt_exactly_once.codec.arrow_types import parsed_type_of
 from yt_exactly_once.codec.buffers import from_numpy
-from yt_exactly_once.codec.types import is_simple
-from yt_exactly_once.codec.yson_reader import wire_type
+from yt_exactly_once.codec.types import plain_scalar_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,15 +53,15 @@ class ScannedRows:
 
     def column(self, name: str, logical: LogicalType) -> pa.Array:
         """Return the plain array of one column that was asked for when scanning."""
-        assert self._columns[name].type == wire_type(logical)
+        assert self._columns[name].type == parsed_type_of(logical)
         return self._columns[name]
 
 
 def scan_rows(rows: bytes, wanted: Mapping[str, LogicalType]) -> ScannedRows | None:
     """Scan the columns wanted, or return None where rows must be parsed one by one."""
-    if not rows or not all(is_simple(logical) for logical in wanted.values()):
+    if not rows or None in map(plain_scalar_of, wanted.values()):
         return None
-    types = {name: wire_type(logical) for name, logical in wanted.items()}
+    types = {name: parsed_type_of(logical) for name, logical in wanted.items()}
     try:
         layout = _first_row(rows)
         if not types.keys() <= set(layout.names):

@@ -1,8 +1,7 @@
 """Arrow columns as binary YSON, whatever their logical type, without a Python object per value.
 
-`fragments` walks the logical type, not the rows: each node is a few passes over whole arrays.
-Composite values exist in two shapes, which the cluster does not mix up: by name in rows of YSON,
-by position inside the binary columns of an Arrow request.
+`fragments` walks the logical type, not the rows: each node is a few passes over whole arrays. Composite
+values have two shapes: by name in rows of YSON, by position inside the binary columns of an Arrow request.
 """
 
 from __future__ import annotations
@@ -11,17 +10,11 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from yt_exactly_once.codec import decimals
-from yt_exactly_once.codec.arrow_types import NESTED_VALUE, variant_field
-from yt_exactly_once.codec.buffers import to_numpy
-from yt_exactly_once.codec.pairs import struct_fields
-from yt_exactly_once.codec.scalars import UnfitValueError, check_nulls, to_plain
+from yt_exactly_once.codec.arrow_types import NESTED_VALUE, struct_fields, variant_field
 from yt_exactly_once.codec.types import (
-    NOTHING,
     DecimalType,
     DictType,
     ListType,
@@ -35,31 +28,24 @@ from yt_exactly_once.codec.types import (
     is_nullable,
     untagged,
 )
+from yt_exactly_once.codec.values import UnfitValueError, check_nulls
 from yt_exactly_once.codec.yson_parts import (
     BYTES,
-    booleans,
+    Offsets,
+    around_nulls,
     constant,
-    doubles,
-    fixed_strings,
+    contents,
+    entries,
     integer_literal,
-    integers,
     join,
+    nothing,
     or_entity,
     spans,
     string_literal,
-    strings,
 )
-from yt_exactly_once.codec.yson_text import (
-    REPEATED_KEY,
-    UnfitYsonError,
-    comparable,
-    to_binary,
-)
-
-Offsets = npt.NDArray[np.int64]
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from yt_exactly_once.codec.scalars import Scalar
 
 
 class Shape(Enum):
@@ -70,7 +56,7 @@ class Shape(Enum):
     POSITIONAL = auto()
     """As lists and by index: values the cluster stores as they are."""
     KEY = auto()
-    """By name, and what the cluster takes for one key has the same bytes: it has one zero, and one NaN."""
+    """By name, with equal bytes for what the cluster takes for one key: one zero, and one NaN."""
 
 
 def fragments(array: pa.Array, logical: LogicalType, shape: Shape) -> pa.Array:
@@ -79,15 +65,15 @@ def fragments(array: pa.Array, logical: LogicalType, shape: Shape) -> pa.Array:
     Raises:
         UnfitValueError: a value, or a null, that the logical type does not have.
     """
-    check_nulls(array, logical)
+    check_nulls(array, nullable=is_nullable(logical))
     if pa.types.is_null(array.type):
-        return constant(b"#", len(array))
+        return nothing(array)
     bare = _unwrapped(logical)
     if array.null_count == 0:
         return _present(array, bare, shape)
-    if isinstance(bare, SimpleType | DecimalType) and bare != SimpleType("yson"):
-        return or_entity(_scalar(to_plain(array, bare), bare, shape), array)
-    return _around_nulls(array, lambda present: _present(present, bare, shape))
+    if isinstance(bare, SimpleType | DecimalType) and not bare.scalar.holds_yson:
+        return or_entity(_scalar(array, bare.scalar, shape), array)
+    return around_nulls(array, lambda present: _present(present, bare, shape))
 
 
 def _unwrapped(logical: LogicalType) -> LogicalType:
@@ -98,28 +84,11 @@ def _unwrapped(logical: LogicalType) -> LogicalType:
     return bare
 
 
-def _around_nulls(array: pa.Array, encode: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """Encode the present values alone, then spread them out again."""
-    present = array.is_valid()
-    rows = np.flatnonzero(np.asarray(present))
-    try:
-        encoded = encode(array.filter(present))
-    except UnfitValueError as error:
-        raise error.within(int(rows[error.row]), "") from error
-    places = np.full(len(array), len(rows))
-    places[rows] = np.arange(len(rows))
-    return pa.concat_arrays([encoded, pa.array([b"#"], BYTES)]).take(pa.array(places))
-
-
-def _present(  # noqa: PLR0911 - a case per kind
-    array: pa.Array, bare: LogicalType, shape: Shape
-) -> pa.Array:
+def _present(array: pa.Array, bare: LogicalType, shape: Shape) -> pa.Array:
     """Encode an array without nulls."""
     match bare:
-        case SimpleType("yson"):
-            return _free(array, shape)
         case SimpleType() | DecimalType():
-            return _scalar(to_plain(array, bare), bare, shape)
+            return _scalar(array, bare.scalar, shape)
         case OptionalType(item):
             return join(b"[", _part(array.field(0), item, shape, f".{NESTED_VALUE}"), b";]")
         case ListType(item):
@@ -134,35 +103,23 @@ def _present(  # noqa: PLR0911 - a case per kind
             raise AssertionError(f"{other} is not a logical type")
 
 
-def _scalar(plain: pa.Array, bare: SimpleType | DecimalType, shape: Shape) -> pa.Array:
-    if isinstance(bare, DecimalType):
-        return fixed_strings(decimals.to_stored(plain))
-    if bare.name in NOTHING:
-        return constant(b"#", len(plain))
-    if pa.types.is_integer(plain.type):
-        return integers(plain)
-    if pa.types.is_floating(plain.type):
-        return doubles(plain, canonical=shape is Shape.KEY)
-    return booleans(plain) if pa.types.is_boolean(plain.type) else strings(plain)
-
-
-def _offsets(array: pa.Array) -> Offsets:
-    return np.asarray(array.offsets).astype(np.int64)
+def _scalar(array: pa.Array, scalar: Scalar, shape: Shape) -> pa.Array:
+    plain = scalar.to_plain(array)
+    as_key = scalar.to_key if shape is Shape.KEY else None
+    return (as_key or scalar.to_yson)(plain)
 
 
 def _list(array: pa.Array, item: LogicalType, shape: Shape) -> pa.Array:
-    offsets = _offsets(array)
-    start, end = int(offsets[0]), int(offsets[-1])
-    offsets -= start
+    offsets, items = contents(array)
     try:
-        items = fragments(array.values[start:end], item, shape)
+        encoded = fragments(items, item, shape)
     except UnfitValueError as error:
         raise error.within(_row_of(error.row, offsets), "[]") from error
-    return join(b"[", spans(join(items, b";"), offsets), b"]")
+    return join(b"[", spans(join(encoded, b";"), offsets), b"]")
 
 
 def _dict(array: pa.Array, key: LogicalType, value: LogicalType, shape: Shape) -> pa.Array:
-    offsets, keys, values = _entries(array)
+    offsets, keys, values = entries(array)
     try:
         pairs = join(
             b"[",
@@ -174,12 +131,6 @@ def _dict(array: pa.Array, key: LogicalType, value: LogicalType, shape: Shape) -
     except UnfitValueError as error:
         raise error.within(_row_of(error.row, offsets), "") from error
     return join(b"[", spans(pairs, offsets), b"]")
-
-
-def _entries(array: pa.Array) -> tuple[Offsets, pa.Array, pa.Array]:
-    offsets = _offsets(array)
-    start, end = int(offsets[0]), int(offsets[-1])
-    return offsets - start, array.keys[start:end], array.items[start:end]
 
 
 def _row_of(item: int, offsets: Offsets) -> int:
@@ -233,76 +184,3 @@ def _variant(array: pa.Array, bare: VariantType, shape: Shape) -> pa.Array:
     if len(wrong):
         raise UnfitValueError(int(wrong[0]), "exactly one alternative of a variant must be given")
     return pc.coalesce(*chosen) if chosen else constant(b"", 0)
-
-
-def _free(array: pa.Array, shape: Shape) -> pa.Array:
-    """Encode a column for `yson`: bytes are YSON already and made binary, the rest is plain.
-
-    Structs and maps become YSON maps.
-    """
-    kind = array.type
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        given = array.to_pylist()
-        made = [_binary_yson(row, value, shape) for row, value in enumerate(given)]
-        if any(one is not value for one, value in zip(made, given, strict=True)):
-            array = pa.array(made, BYTES)
-        return array.cast(BYTES)
-    return _plain(array, shape)
-
-
-def _binary_yson(row: int, value: bytes, shape: Shape) -> bytes:
-    if value.lstrip().startswith(b"<"):
-        raise UnfitValueError(row, "a column value cannot have attributes at its top")
-    try:
-        binary = to_binary(value)
-    except UnfitYsonError as error:
-        raise UnfitValueError(row, str(error)) from error
-    return comparable(binary) if shape is Shape.KEY else binary
-
-
-def _plain(array: pa.Array, shape: Shape) -> pa.Array:  # noqa: PLR0911 - a line per kind
-    kind = array.type
-    if pa.types.is_null(kind):
-        return constant(b"#", len(array))
-    if array.null_count:
-        return _around_nulls(array, lambda present: _plain(present, shape))
-    if pa.types.is_integer(kind):
-        return integers(array)
-    if pa.types.is_floating(kind):
-        return doubles(array, canonical=shape is Shape.KEY)
-    if pa.types.is_boolean(kind):
-        return booleans(array)
-    if pa.types.is_map(kind):
-        return _plain_map(array, shape)
-    if pa.types.is_struct(kind):
-        return join(constant(b"{", len(array)), *_plain_members(array, shape), b"}")
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        offsets = _offsets(array)
-        items = _plain(array.values[int(offsets[0]) : int(offsets[-1])], shape)
-        return join(b"[", spans(join(items, b";"), offsets - offsets[0]), b"]")
-    return strings(array)
-
-
-def _plain_map(array: pa.Array, shape: Shape) -> pa.Array:
-    offsets, keys, values = _entries(array)
-    _require_distinct(keys, offsets)
-    return join(b"{", spans(join(strings(keys), b"=", _plain(values, shape), b";"), offsets), b"}")
-
-
-def _require_distinct(keys: pa.Array, offsets: Offsets) -> None:
-    """Check that no map has a key twice: who reads the YSON would see one of the two values."""
-    rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    codes = to_numpy(keys.dictionary_encode().indices).astype(np.int64)
-    _, first, count = np.unique(
-        rows * (len(keys) + 1) + codes, return_index=True, return_counts=True
-    )
-    repeated = first[count > 1]
-    if len(repeated):
-        raise UnfitValueError(int(rows[repeated.min()]), REPEATED_KEY)
-
-
-def _plain_members(array: pa.Array, shape: Shape) -> Iterable[pa.Array | bytes]:
-    for place, field in enumerate(array.type):
-        yield string_literal(field.name.encode()) + b"="
-        yield _plain(array.field(place), shape)
-        yield b";"

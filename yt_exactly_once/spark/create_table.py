@@ -20,7 +20,7 @@ from yt_exactly_once.codec.schema import (
     keyed,
     table_schema_for,
 )
-from yt_exactly_once.codec.types import INTEGER_RANGES, SIGNED, UNSIGNED, SimpleType, required
+from yt_exactly_once.codec.types import scalar_of
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import ConfigError, SchemaMismatchError, TableNotFoundError
 from yt_exactly_once.spark.java import require_java
@@ -169,15 +169,15 @@ def _shape(
     check_positive(tablet_count, "tablet_count")
     if not key_columns:
         return {"tablet_count": tablet_count}
-    first = required(key_columns[0].type)
-    if not isinstance(first, SimpleType) or first.name not in (*SIGNED, *UNSIGNED):
+    first = scalar_of(key_columns[0].type)
+    if first is None or first.bounds is None or not first.is_integer:
         raise ConfigError(
             f"The range of {key_columns[0].type} cannot be cut into {tablet_count} tablets",
             remedy="Give pivot_keys, or begin the key with a column of an integer type",
             path=path,
             column=key_columns[0].name,
         )
-    low, high = INTEGER_RANGES[first.name]
+    low, high = first.bounds
     cuts = [low + (high - low + 1) * number // tablet_count for number in range(1, tablet_count)]
     return {"pivot_keys": [[], *(_pivot([cut], key_columns) for cut in cuts)]}
 
@@ -185,11 +185,14 @@ def _shape(
 def _pivot(key: Sequence[Any], key_columns: Sequence[ColumnSchema]) -> list[Any]:
     """Return a first key as the cluster wants it, which tells signed from unsigned numbers."""
     return [
-        unsigned(value)
-        if isinstance(value, int) and str(required(column.type)) in UNSIGNED
-        else value
+        unsigned(value) if isinstance(value, int) and _is_unsigned(column) else value
         for value, column in zip(key, key_columns, strict=False)
     ]
+
+
+def _is_unsigned(column: ColumnSchema) -> bool:
+    scalar = scalar_of(column.type)
+    return scalar is not None and scalar.is_integer and scalar.is_unsigned
 
 
 def _require_fit(info: TableInfo, columns: Sequence[Mapping[str, Any]], frame: pa.Schema) -> None:

@@ -3,9 +3,10 @@
 import pyarrow as pa
 import pytest
 
-from yt_exactly_once.codec.arrow_types import arrow_type_of, logical_type_of
-from yt_exactly_once.codec.pairs import Fit, match_types
-from yt_exactly_once.codec.types import SIMPLE_NAMES, SimpleType, parse_type
+from yt_exactly_once.codec.arrow_types import arrow_type_of, logical_type_of, match_types
+from yt_exactly_once.codec.matches import Fit
+from yt_exactly_once.codec.scalars import SCALARS
+from yt_exactly_once.codec.types import SimpleType, parse_type
 
 UTC = pa.timestamp("us", "UTC")
 YSON = {"type_name": "optional", "item": "yson"}
@@ -151,7 +152,7 @@ def test_pair_with_loss_is_refused_with_a_remedy(arrow, description, remedy, pla
     assert match.place == place
 
 
-@pytest.mark.parametrize("name", sorted(SIMPLE_NAMES - {"null", "void"}))
+@pytest.mark.parametrize("name", sorted(SCALARS.keys() - {"null", "void"}))
 def test_column_read_may_be_written_back(name):
     """What a source yields for a type, a sink takes for the same type; zoned types are read-only."""
     match = match_types(arrow_type_of(SimpleType(name)), SimpleType(name))

@@ -1,0 +1,310 @@
+"""Values of types without parts, on whole arrays: from a DataFrame's arrays to plain ones, and back.
+
+Plain arrays hold numbers and bytes as YTsaurus counts them: dates are days, instants seconds or
+microseconds, all as integers. Every value is checked. One that does not fit is an `UnfitValueError`; it is
+never rounded, cut or wrapped.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from yt_exactly_once.codec.buffers import scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+IS_NULL = "it is null, and null is not allowed here"
+NOT_UTF8 = "its bytes are not valid UTF-8"
+UUID_BYTES = 16
+
+_TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_UNIT_NAMES = {"s": "second", "us": "microsecond"}
+_MICROSECONDS = scalar(_TICKS_PER_SECOND["us"], pa.int64())
+_MAY_BE_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+Bounds = tuple[int, int]
+"""The first and the last integer of a type."""
+
+
+class UnfitValueError(Exception):
+    """A value that the column cannot take; caught and completed with names before it leaves the codec.
+
+    Attributes:
+        row: its position in the array that was passed.
+        problem: what is wrong with it; never the value itself.
+        place: where inside the column, such as `.tags[]`; empty for the whole value.
+    """
+
+    def __init__(self, row: int, problem: str, place: str = "") -> None:
+        super().__init__(problem)
+        self.row = row
+        self.problem = problem
+        self.place = place
+
+    def within(self, row: int, step: str) -> UnfitValueError:
+        """Return the same finding as seen from the value that contains this one."""
+        return UnfitValueError(row, self.problem, step + self.place)
+
+
+def first_true(mask: pa.Array) -> int | None:
+    """Return the position of the first true in a mask, nulls counting as false."""
+    places = pc.indices_nonzero(mask)
+    return int(places[0].as_py()) if len(places) else None
+
+
+def check_nulls(array: pa.Array, *, nullable: bool, whole: pa.Array | None = None) -> None:
+    """Check that a column that must have values has them.
+
+    Args:
+        array: the values.
+        nullable: whether their type has null.
+        whole: the composite values they are parts of; a part may lack where the whole does.
+
+    Raises:
+        UnfitValueError: a null where the type has none.
+    """
+    if nullable or array.null_count == 0:
+        return
+    missing = array.is_null()
+    row = first_true(missing if whole is None else pc.and_(missing, whole.is_valid()))
+    if row is not None:
+        raise UnfitValueError(row, IS_NULL)
+
+
+def converted(array: pa.Array, convert: Callable[[pa.Array], pa.Array], problem: str) -> pa.Array:
+    """Convert an array; where Arrow refuses, find the first value it refuses.
+
+    Raises:
+        UnfitValueError: the conversion fails for some value.
+    """
+    try:
+        return convert(array)
+    except pa.ArrowInvalid:
+        # Not chained: Arrow's messages quote the value.
+        raise UnfitValueError(_first_refused(array, convert), problem) from None
+
+
+def _first_refused(array: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> int:
+    for row in range(len(array)):
+        try:
+            convert(array.slice(row, 1))
+        except pa.ArrowInvalid:
+            return row
+    raise AssertionError("each value is convertible, and together they are not")
+
+
+# From a DataFrame.
+
+
+def to_integers(
+    array: pa.Array, target: pa.DataType, name: str, bounds: Bounds, unit: str = ""
+) -> pa.Array:
+    """Convert integers, whole decimals, dates, instants and durations to integers of a column.
+
+    Args:
+        array: the values.
+        target: Arrow type of the result.
+        name: of the column's type, for messages.
+        bounds: of the column's type.
+        unit: what the column counts: `D` for days, `s`, `us`; empty for plain numbers.
+
+    Raises:
+        UnfitValueError: a value is out of bounds, or finer than the unit.
+    """
+    ticks = _ticks(array, name, bounds, unit)
+    _check_bounds(ticks, name, bounds)
+    return ticks.cast(target)
+
+
+def _ticks(array: pa.Array, name: str, bounds: Bounds, unit: str) -> pa.Array:
+    """Count dates, instants and durations in the unit of the column."""
+    kind = array.type
+    if pa.types.is_date32(kind):
+        return array.cast(pa.int32())
+    if not (pa.types.is_timestamp(kind) or pa.types.is_duration(kind)):
+        return array
+    have, want = _TICKS_PER_SECOND[kind.unit], _TICKS_PER_SECOND[unit]
+    ticks = array.cast(pa.int64())
+    if have == want:
+        return ticks
+    if have > want:
+        return _coarser(ticks, have // want, _UNIT_NAMES[unit])
+    factor = want // have
+    _check_bounds(ticks, name, bounds, factor)
+    return pc.multiply(ticks, scalar(factor, pa.int64()))
+
+
+def _coarser(ticks: pa.Array, divisor: int, unit: str) -> pa.Array:
+    step = scalar(divisor, pa.int64())
+    whole = pc.divide(ticks, step)
+    cut = first_true(pc.not_equal(pc.multiply(whole, step), ticks))
+    if cut is not None:
+        raise UnfitValueError(
+            cut, f"it is finer than one {unit}; cut it in the query: date_trunc('{unit}', ...)"
+        )
+    return whole
+
+
+def _check_bounds(array: pa.Array, name: str, bounds: Bounds, factor: int = 1) -> None:
+    """Check integers, and whole decimals, that count `factor` units each."""
+    low, high = bounds
+    ends = pc.min_max(array)
+    for end in (ends["min"], ends["max"]):
+        if end.is_valid and not low <= int(end.as_py()) * factor <= high:
+            row = int(pc.index(array, end).as_py())
+            raise UnfitValueError(row, f"it is outside the range of {name}")
+
+
+def to_decimals(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Widen decimals.
+
+    Raises:
+        UnfitValueError: a value has more digits than its own type says.
+    """
+    return converted(validated(array), lambda part: part.cast(target), f"it does not fit {target}")
+
+
+def validated(decimals: pa.Array) -> pa.Array:
+    """Return decimals that have no more digits than their type says.
+
+    Raises:
+        UnfitValueError: a value has more; YTsaurus stores NaN and the infinities as the largest numbers.
+    """
+
+    def convert(part: pa.Array) -> pa.Array:
+        part.validate(full=True)
+        return part
+
+    return converted(
+        decimals, convert, f"it is NaN, infinite, or has more digits than {decimals.type}"
+    )
+
+
+def to_text(array: pa.Array) -> pa.Array:
+    """Return the bytes of texts.
+
+    Raises:
+        UnfitValueError: a value is not valid UTF-8.
+    """
+    return require_utf8(array).cast(pa.binary())
+
+
+def require_utf8(array: pa.Array) -> pa.Array:
+    """Return values as strings.
+
+    Raises:
+        UnfitValueError: a value is not valid UTF-8, as Spark's strings need not be either.
+    """
+    return converted(array, _as_text, NOT_UTF8)
+
+
+def _as_text(array: pa.Array) -> pa.Array:
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        # A cast does not check them: their type says that they are valid.
+        array.validate(full=True)
+    return array.cast(pa.string())
+
+
+def to_uuids(array: pa.Array) -> pa.Array:
+    """Return the bytes of UUIDs.
+
+    Raises:
+        UnfitValueError: a value has another length.
+    """
+    length = pc.binary_length(array)
+    short = first_true(pc.not_equal(length, scalar(UUID_BYTES, length.type)))
+    if short is not None:
+        raise UnfitValueError(short, f"a uuid has {UUID_BYTES} bytes")
+    return array.cast(pa.binary())
+
+
+def to_json(array: pa.Array) -> pa.Array:
+    """Return the bytes of JSON, checked as the cluster will: at the commit it could not name the row.
+
+    Raises:
+        UnfitValueError: a value is not JSON that the cluster takes.
+    """
+    texts = to_text(array)
+    for row, text in enumerate(texts.to_pylist()):
+        if text is not None:
+            _check_json(row, text)
+    return texts
+
+
+def _check_json(row: int, text: bytes) -> None:
+    try:
+        parsed = json.loads(
+            text.decode(), parse_float=_in_range, parse_int=_in_range, parse_constant=_no_constant
+        )
+    except OverflowError:
+        raise UnfitValueError(row, "it has a number outside the range of double") from None
+    except (ValueError, RecursionError):
+        # Not chained: the parser's error quotes the text.
+        raise UnfitValueError(row, "it is not valid JSON") from None
+    if _MAY_BE_SURROGATE.search(text) and not _is_text(parsed):
+        raise UnfitValueError(row, "it has half of a surrogate pair")
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"JSON has no {name}")
+
+
+def _in_range(number: str) -> float:
+    value = float(number)
+    if math.isinf(value):
+        raise OverflowError
+    return value
+
+
+def _is_text(parsed: Any) -> bool:
+    try:
+        json.dumps(parsed, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+# To a DataFrame. Each takes a plain array and the Arrow type asked for.
+
+
+def as_asked(plain: pa.Array, asked: pa.DataType) -> pa.Array:
+    """Read numbers, booleans, bytes and nulls."""
+    return _cast(plain, asked, lambda part: part)
+
+
+def as_text(plain: pa.Array, asked: pa.DataType) -> pa.Array:
+    """Read strings; asked for as text, they must be UTF-8."""
+    return require_utf8(plain) if pa.types.is_string(asked) else as_asked(plain, asked)
+
+
+def as_dates(plain: pa.Array, asked: pa.DataType) -> pa.Array:
+    """Read days."""
+    return _cast(plain, asked, lambda part: part.cast(pa.int32()))
+
+
+def as_durations(plain: pa.Array, asked: pa.DataType) -> pa.Array:
+    """Read microseconds."""
+    return _cast(plain, asked, lambda part: part.cast(pa.int64()).cast(pa.duration("us")))
+
+
+def as_instants(plain: pa.Array, asked: pa.DataType, unit: str) -> pa.Array:
+    """Read seconds or microseconds since 1970."""
+
+    def microseconds(part: pa.Array) -> pa.Array:
+        ticks = part.cast(pa.int64())
+        if unit == "s":
+            ticks = pc.multiply_checked(ticks, _MICROSECONDS)
+        return ticks.cast(pa.timestamp("us", asked.tz))
+
+    return _cast(plain, asked, microseconds)
+
+
+def _cast(plain: pa.Array, asked: pa.DataType, prepare: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    return converted(plain, lambda part: prepare(part).cast(asked), f"it does not fit {asked}")
