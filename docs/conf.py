@@ -14,6 +14,8 @@ exclude_patterns = ["_build"]
 
 html_theme = "furo"
 html_title = f"{project} {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 
 # Headings get anchors, so that one page can link to a section of another.
 myst_heading_anchors = 3

@@ -36,7 +36,7 @@ from yt_exactly_once.codec.types import (
     VariantType,
     scalar_of,
 )
-from yt_exactly_once.config import RetryPolicy, WriteMode
+from yt_exactly_once.config import WriteMode
 from yt_exactly_once.local import commands as _commands  # noqa: F401 - fills the registry
 from yt_exactly_once.local.commands.registry import REGISTRY
 from yt_exactly_once.local.features import FEATURES
@@ -167,7 +167,7 @@ def retries() -> str:
                 "an error are searched for a code."
             ),
             "",
-            "| what has happened | codes | we do | at a commit we do | error |",
+            "| what has happened | codes | the sink | the sink, at a commit | error |",
             "|---|---|---|---|---|",
             *(
                 f"| {failure.meaning} | {_codes(failure)} | {failure.decision} "
@@ -200,9 +200,7 @@ def retries() -> str:
                 "the batch."
             ),
             "",
-            "```text",
-            inspect.getdoc(RetryPolicy) or "",
-            "```",
+            "The limits are in [`RetryPolicy`](configuration.md#retrypolicy).",
             "",
         ]
     )
@@ -407,8 +405,8 @@ def failure_table() -> str:
             "# What happens at every crash",
             "",
             (
-                "The driver dies within batch N. Each row says what the cluster then holds, what Spark "
-                "replays after the restart, and what the sink does with it."
+                "The driver dies within batch N. After the restart Spark replays batch N, from the offsets "
+                "in its log. Each row says what the cluster holds, and what the sink does with the replay."
             ),
             "",
             (
@@ -435,8 +433,8 @@ def failure_table() -> str:
 def crash_rows(*modes: WriteMode) -> list[str]:
     """One row per crash point that these modes pass, which all of them pass alike."""
     rows = [
-        "| crash point | the driver dies | the cluster holds | Spark replays | we do | test |",
-        "|---|---|---|---|---|---|",
+        "| crash point | the driver dies | the cluster holds | the sink | test |",
+        "|---|---|---|---|---|",
     ]
     for point in CrashPoint:
         left = point.value.aftermath(modes[0])
@@ -445,7 +443,7 @@ def crash_rows(*modes: WriteMode) -> list[str]:
         tests = ", ".join(f"`{point.name.lower()}-{mode}`" for mode in modes)
         rows.append(
             f"| `{point.name}` | {point.value.moment} | {left.cluster_holds} "
-            f"| {left.spark_replays} | {left.we_do} | {tests} |"
+            f"| {left.we_do} | {tests} |"
         )
     return rows
 

@@ -16,7 +16,7 @@ from yt_exactly_once.spark.source.options import OPTION_NAMES, SourceOptions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_ATTRIBUTE = re.compile(r"^    (\w+): (.*?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)
+_PART = re.compile(r"^    (\w+): (.*?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)
 """Name and meaning in the section of a docstring."""
 
 
@@ -43,29 +43,35 @@ def configuration() -> str:
 
 
 def _section(called: Callable[..., Any], *more: str) -> list[str]:
-    """Return what there is to say about one callable: its parameters, more lines, and its docstring."""
-    return [
-        f"## `{called.__name__}`",
-        "",
-        *_parameters(called),
-        "",
-        *more,
-        "```text",
-        inspect.getdoc(called) or "",
-        "```",
-        "",
-    ]
-
-
-def _parameters(called: Callable[..., Any]) -> list[str]:
-    """Return a table of names, types and defaults."""
-    rows = ["| name | type | default |", "|---|---|---|"]
+    """Return what there is to say about one callable: its docstring, with its arguments as a table."""
+    text, *parts = re.split(
+        r"^(Args|Attributes|Returns|Raises):\n", inspect.getdoc(called) or "", flags=re.MULTILINE
+    )
+    sections = dict(zip(parts[::2], parts[1::2], strict=True))
+    meanings = _meanings(sections.pop("Args", "") + sections.pop("Attributes", ""))
+    rows = ["| name | type, default | meaning |", "|---|---|---|"]
     for name, parameter in inspect.signature(called).parameters.items():
-        kind = str(parameter.annotation).replace("|", "\\|")
+        kind = f"`{parameter.annotation}`".replace("|", "\\|")
         default = parameter.default
         given = "required" if default is inspect.Parameter.empty else _shown(default)
-        rows.append(f"| `{name}` | {kind} | {given} |")
-    return rows
+        rows.append(f"| `{name}` | {', '.join(filter(None, (kind, given)))} | {meanings[name]} |")
+    lines = [f"## `{called.__name__}`", "", text.strip(), "", *rows, "", *more]
+    if "Returns" in sections:
+        lines += [f"It returns {_lower(' '.join(sections['Returns'].split()))}", ""]
+    if "Raises" in sections:
+        lines += ["It raises:", ""]
+        lines += [f"- `{name}`: {why}" for name, why in _meanings(sections["Raises"]).items()]
+        lines += [""]
+    return lines
+
+
+def _meanings(section: str) -> dict[str, str]:
+    """Return the names that a section of a docstring explains, with their meanings."""
+    return {name: " ".join(text.split()) for name, text in _PART.findall(section)}
+
+
+def _lower(text: str) -> str:
+    return text[0].lower() + text[1:]
 
 
 def _shown(default: object) -> str:
@@ -81,7 +87,7 @@ def _shown(default: object) -> str:
 def _source_options() -> list[str]:
     """Return a table of the source's options; their meaning is in the docstring of what holds them."""
     _, attributes = inspect.getdoc(SourceOptions).split("Attributes:\n")
-    meanings = {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(attributes)}
+    meanings = _meanings(attributes)
     meanings |= {
         "path": meanings["queue"],
         "consumer_path": meanings["consumer"],

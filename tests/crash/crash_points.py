@@ -31,14 +31,12 @@ class Aftermath:
         committed: whether the ledger holds batch N, whole.
         cluster_holds: what is in the cluster then.
         we_do: what the sink does with the replay.
-        spark_replays: what Spark does after the restart.
     """
 
     visible: Visible
     committed: bool
     cluster_holds: str
     we_do: str
-    spark_replays: str = "Batch N, from the offsets in its log"
 
 
 _NOTHING = Aftermath(
