@@ -4,8 +4,10 @@ import re
 from pathlib import Path
 
 import generate
+import prose
 import pytest
 
+from tests import code_blocks
 from tests.crash import test_crash_points
 from tests.crash.crash_points import CrashPoint
 from yt_exactly_once.config import WriteMode
@@ -77,6 +79,41 @@ def test_links_lead_somewhere(page):
     links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     local = [link for link in links if "://" not in link]
     assert [link for link in local if not (page.parent / link).exists()] == []
+
+
+def test_every_block_of_code_is_checked_or_has_a_reason_why_not():
+    """A block that nothing runs is wrong sooner or later; list a new one in tests/code_blocks.py."""
+    for page in code_blocks.pages():
+        assert all(block.how for block in code_blocks.blocks(page))
+
+
+LATER = {"configuration.md", "write-changes.md"}
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in prose.pages() if page.name not in LATER], ids=lambda page: page.name
+)
+def test_sentences_are_short_and_in_the_words_of_the_field(page):
+    """Readers read once, and not in their first language; `python docs/prose.py` lists all faults."""
+    assert prose.faults(page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("Two queries go on.", "'go on'"),
+        (f"It {'really ' * 25}works.", "27 words"),
+        ("A (b (c)) d.", "nested parentheses"),
+        ("| cell | It has a (very (deep)) end |", "nested parentheses"),
+    ],
+)
+def test_fault_of_a_page_is_found(text, fault):
+    (found,) = prose.faults(text)
+    assert found.startswith(fault)
+
+
+def test_code_is_no_prose():
+    assert prose.faults("```sh\nfate anew\n```\n\nSee `frame.goes on`. [A link](a_(b(c))).\n") == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

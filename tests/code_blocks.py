@@ -1,0 +1,95 @@
+"""Every block of code that the README and the documentation show, and what checks it.
+
+Each page lists its blocks in order. A block that is in no list fails `tests/unit/test_docs.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+_BLOCK = re.compile(r"^```([\w{}-]+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_CODE = ("python", "sh")
+
+
+class How(Enum):
+    """What checks a block."""
+
+    RUNS = "tests/integration/test_code_blocks.py runs it"
+    IN_TUTORIAL = "tests/integration/test_tutorial.py runs it"
+    OPTIONS = (
+        "tests/integration/test_code_blocks.py looks for its options in the help of its command"
+    )
+
+
+class Block(NamedTuple):
+    """One block of a page: its language, its code, and what checks it, or the reason why nothing can."""
+
+    language: str
+    code: str
+    how: How | str
+
+
+_BY_CI = "it installs the package, as .ci/run does"
+_TUTORIAL_SETUP = "it installs the package and makes the folder of the test"
+_SPYT = "it shows SPYT, which is not installed"
+
+_HOWS: dict[str, list[How | str]] = {
+    "README.md": [
+        How.RUNS,
+        "tests/crash/test_demo.py runs the demo",
+        "it runs the tests",
+        How.OPTIONS,
+        How.OPTIONS,
+        _BY_CI,
+        _BY_CI,
+        How.RUNS,
+        How.RUNS,
+    ],
+    "docs/contributing.md": [_BY_CI],
+    "docs/index.md": [How.RUNS],
+    "docs/explanation/callers.md": ["it runs tests; pytest has no help for profiles"],
+    "docs/explanation/chaos.md": [How.OPTIONS, How.OPTIONS],
+    "docs/explanation/performance.md": [How.OPTIONS],
+    "docs/how-to/move-from-spyt.md": [_SPYT, How.RUNS],
+    "docs/how-to/test-your-pipeline.md": [
+        *[How.RUNS] * 3,
+        How.OPTIONS,
+        How.RUNS,
+        How.OPTIONS,
+        *[How.RUNS] * 2,
+        How.OPTIONS,
+        *[How.RUNS] * 2,
+    ],
+    "docs/how-to/write-changes.md": [How.RUNS] * 7,
+    "docs/reference/contract.md": ["it needs a live cluster"],
+    "docs/tutorial/first-pipeline.md": [*[_TUTORIAL_SETUP] * 2, *[How.IN_TUTORIAL] * 14],
+}
+
+
+def pages() -> list[str]:
+    """Return the pages that show code, as paths from the root."""
+    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    names = [str(page.relative_to(ROOT)) for page in found]
+    return [name for name in names if _code_of(name)]
+
+
+def blocks(page: str) -> list[Block]:
+    """Return the blocks of code of a page.
+
+    Raises:
+        ValueError: it has more or fewer than this module knows.
+    """
+    found = _code_of(page)
+    hows = _HOWS.get(page, [])
+    if len(found) != len(hows):
+        raise ValueError(f"{page} has {len(found)} blocks of code, {__name__} knows {len(hows)}")
+    return [Block(*block, how) for block, how in zip(found, hows, strict=True)]
+
+
+def _code_of(page: str) -> list[tuple[str, str]]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return [(language, code) for language, code in _BLOCK.findall(text) if language in _CODE]

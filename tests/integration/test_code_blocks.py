@@ -1,0 +1,131 @@
+"""The code that README and how-tos show, run as a reader would copy it."""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import pytest
+
+from tests.code_blocks import How, blocks, pages
+from yt_exactly_once import TransactionalSink, create_table, register_source
+from yt_exactly_once.local import LocalCluster
+
+if TYPE_CHECKING:
+    from yt.wrapper import YtClient
+
+pytestmark = pytest.mark.further
+
+ORDERS = [{"customer": f"c{n % 3}", "amount": n} for n in range(30)]
+QUEUE = [{"name": "customer", "type": "utf8"}, {"name": "amount", "type": "int64"}]
+COMMAND = re.compile(r"(?:python -m ([\w.]+)|(yt-exactly-once [\w-]+))([^&;|\n]*)")
+
+
+class Shop(LocalCluster):
+    """A cluster with the queue and the consumer that a page takes for granted."""
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        stock(self.client())
+        self.client().create("queue_consumer", "//home/shop/consumer")
+        self.client().mount_table("//home/shop/consumer", sync=True)
+        return self
+
+
+def stock(client: YtClient) -> None:
+    """Create a queue with orders, and a target for them."""
+    for path in ("//home/shop/orders", "//home/app/result"):
+        client.create("table", path, recursive=True, attributes={"dynamic": True, "schema": QUEUE})
+        client.mount_table(path, sync=True)
+    client.insert_rows("//home/shop/orders", ORDERS)
+
+
+@pytest.fixture
+def names(spark, monkeypatch):
+    """The names that a page takes for granted, on a cluster of its own."""
+    with LocalCluster() as cluster:
+        stock(cluster.client())
+        monkeypatch.setenv("YT_PROXY", cluster.proxy_urls[0])
+        register_source(spark)
+        orders = spark.readStream.format("yt").load("//home/shop/orders")
+        yield {
+            "TransactionalSink": TransactionalSink,
+            "cluster": cluster,
+            "create_table": create_table,
+            "events": orders,
+            "orders": orders,
+            "spark": spark,
+            "totals": orders.groupBy("customer").agg({"amount": "sum"}).toDF("customer", "total"),
+        }
+
+
+def run_python(code: str, names: dict, folder: Path) -> None:
+    """Run a block; a query that it starts runs until its queue is read."""
+    code = code.replace("query.awaitTermination()", "query.processAllAvailable()")
+    code = code.replace("/data/checkpoints", str(folder))
+    names["LocalCluster"] = Shop
+    known = set(names)
+    exec(compile(code, "the block", "exec"), names)
+    for query in names["spark"].streams.active:
+        query.processAllAvailable()
+        query.stop()
+    for test in [
+        names.pop(name) for name in sorted(set(names) - known) if name.startswith("test_")
+    ]:
+        with LocalCluster() as cluster:
+            given = {"yt_local_cluster": cluster, "tmp_path": folder}
+            arguments = test.__code__.co_varnames[: test.__code__.co_argcount]
+            test(**{name: given[name] for name in arguments})
+
+
+def run_shell(code: str, folder: Path) -> None:
+    """Run a block where `yt` and `yt-exactly-once` are those of the tests."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PYTHONWARNINGS": "ignore"}
+    subprocess.run(["bash", "-e"], cwd=folder, env=environment, input=code, text=True, check=True)
+
+
+PAGES = [page for page in pages() if any(block.how is How.RUNS for block in blocks(page))]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_reader_who_copies_the_code_gets_no_error(page, names, tmp_path):
+    for number, block in enumerate(blocks(page)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        if block.how is How.RUNS and block.language == "python":
+            run_python(block.code, names, folder)
+        elif block.how is How.RUNS:
+            run_shell(block.code, folder)
+
+
+def test_one_line_of_the_readme_copies_the_queue(names, tmp_path):
+    """It is the promise of the whole page."""
+    run_python(blocks("README.md")[0].code, names, tmp_path)
+    found = names["cluster"].client().select_rows("customer, amount from [//home/app/result]")
+    key = operator.itemgetter("amount")
+    assert sorted(found, key=key) == ORDERS
+
+
+def commands() -> dict[str, set[str]]:
+    """Return the options that pages give to each of our commands."""
+    found: dict[str, set[str]] = {}
+    for block in [block for page in pages() for block in blocks(page) if block.how is How.OPTIONS]:
+        for module, command, rest in COMMAND.findall(block.code.replace("\\\n", " ")):
+            options = found.setdefault(f"-m {module}" if module else f"-m {command}", set())
+            options |= set(re.findall(r"(?<= )--[a-z-]+", rest.split(" #")[0]))
+    return found
+
+
+@pytest.mark.parametrize(("command", "options"), commands().items())
+def test_options_that_a_page_shows_exist(command, options):
+    words = command.replace("yt-exactly-once", "yt_exactly_once").split()
+    shown = subprocess.run(
+        [sys.executable, *words, "--help"], capture_output=True, text=True, check=True
+    )
+    assert options <= set(re.findall(r"--[a-z-]+", shown.stdout))
