@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.config import WriteMode
 from yt_exactly_once.errors import ConfigError, ExactlyOnceError
 from yt_exactly_once.local import LocalClusterError
-from yt_exactly_once.local.fault_text import parse as fault_rule
 from yt_exactly_once.local.features import FEATURES
 from yt_exactly_once.local.features import parse as parse_features
 
@@ -220,7 +219,7 @@ def _add_local(commands: Any) -> None:
         "--fault",
         action="append",
         default=[],
-        type=fault_rule,
+        type=_fault_rule,
         metavar="ACTION[,NAME=VALUE]...",
         help="may be repeated; names: command, count (1; null means no limit), after, probability, "
         "seed, seconds, code, message, when, proxy, match.PARAMETER. "
@@ -271,6 +270,12 @@ def _create_table(options: argparse.Namespace) -> int:
     )
     print(f"{'created' if created else 'exists and fits'}: {options.path}")
     return 0
+
+
+def _fault_rule(text: str) -> dict[str, Any]:
+    from yt_exactly_once.local import faults  # noqa: PLC0415
+
+    return faults.from_text(text)
 
 
 def _demo(options: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ import pytest
 from yt.wrapper import YtClient
 
 from yt_exactly_once import cli
-from yt_exactly_once.local import fault_text
+from yt_exactly_once.local import faults
 
 COMMAND = [sys.executable, "-m", "yt_exactly_once", "local", "--port", "0"]
 
@@ -83,7 +83,7 @@ def test_faults_are_given_recorded_and_replayed(tmp_path):
 )
 def test_rule_is_read_from_text(text, rule):
     """Values are JSON where they can be."""
-    assert fault_text.parse(text) == rule
+    assert faults.from_text(text) == rule
 
 
 @pytest.mark.parametrize("text", ["error,code", "error,=1", "error,"])

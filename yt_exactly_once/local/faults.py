@@ -7,6 +7,7 @@ replayed. This module decides which rule hits; the wire layer carries the action
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -217,6 +218,28 @@ def parse(rule: Any) -> Fault:
         raise YtError(f"Malformed fault rule: {error}") from error
 
 
+def from_text(text: str) -> dict[str, Any]:
+    """Read `ACTION[,NAME=VALUE]...`, such as `lose_answer,command=commit_transaction,count=3`.
+
+    Names are the attributes of `Fault`; `match.NAME=VALUE` asks for a parameter of the request. Values
+    are JSON where they can be, else text. Whether the rule makes sense is for `parse` to say.
+
+    Raises:
+        ValueError: the text does not have that form.
+    """
+    action, *pairs = text.split(",")
+    rule: dict[str, Any] = {"action": action}
+    for pair in pairs:
+        name, found, value = pair.partition("=")
+        if not name or not found:
+            raise ValueError(f"{pair!r} in the fault {text!r} is not NAME=VALUE")
+        if name.startswith("match."):
+            rule.setdefault("match", {})[name.removeprefix("match.")] = _value(value)
+        else:
+            rule[name] = _value(value)
+    return rule
+
+
 def _stored(connection: sqlite3.Connection) -> list[tuple[int, Fault, int, int]]:
     rows = connection.execute("SELECT id, rule, seen, hits FROM faults ORDER BY id").fetchall()
     return [(n, _load(rule), seen, hits) for n, rule, seen, hits in rows]
@@ -239,3 +262,10 @@ def _hits(rule: Fault, seen: int, hits: int) -> bool:
         return False
     chance = random.Random(f"{rule.seed}/{seen}").random()  # noqa: S311 - repeatable, not secret
     return chance < rule.probability
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

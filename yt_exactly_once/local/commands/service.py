@@ -7,12 +7,12 @@ from typing import Any
 from yt import yson
 
 from yt_exactly_once.local import arguments
+from yt_exactly_once.local.commands import failures
 from yt_exactly_once.local.commands.cypress import path_of, view_of
-from yt_exactly_once.local.commands.registry import Context, command
+from yt_exactly_once.local.commands.registry import Command, Context, command
 from yt_exactly_once.local.commands.version import VERSION
 from yt_exactly_once.local.cypress import tree
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.http import dispatch
 from yt_exactly_once.local.store import next_timestamp
 
 _DEFAULT_CONCURRENCY = 50
@@ -112,4 +112,28 @@ def execute_batch(context: Context) -> Any:
     if concurrency < 1:
         raise YtError('Error parsing parameter "concurrency": it must be positive')
     # One after the other is one of the orders that a concurrent execution may have.
-    return {"results": [dispatch.execute_nested(context, part) for part in parts]}
+    return {"results": [_part(context, part) for part in parts]}
+
+
+def _part(parent: Context, request: Any) -> dict[str, Any]:
+    """Execute one part of a batch and return its `output` or its `error`."""
+    context: Context | None = None
+    try:
+        part = arguments.mapping(request, "batch request")
+        command = _batch_command(parent, arguments.text(part.get("command"), "command"))
+        given = arguments.mapping(part.get("parameters", {}), "parameters")
+        context = Context(parent.proxy, command.name, given, parent.user, commands=parent.commands)
+        context.read_value = lambda: part.get("input")
+        output = command.handler(context)
+    except Exception as raised:  # noqa: BLE001 - as_error logs what it does not know
+        return {"error": failures.as_error(raised, context).to_dict()}
+    return {} if output is None or command.output_type == "null" else {"output": output}
+
+
+def _batch_command(parent: Context, name: str) -> Command:
+    command = parent.commands.get(name)
+    if command is None:
+        raise YtError(f'Unknown command "{name}"')
+    if not {command.input_type, command.output_type} <= {"null", "structured"}:
+        raise YtError(f'Command "{name}" cannot be part of a batch')
+    return command

@@ -7,17 +7,14 @@ command does is its handler's business.
 from __future__ import annotations
 
 import logging
-import sqlite3
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from yt.yson.yson_types import NotUnicodeError
-
-from yt_exactly_once.local import arguments
+from yt_exactly_once.local.commands import failures
 from yt_exactly_once.local.commands.registry import Command, Context, Rows
 from yt_exactly_once.local.commands.streams import Stream
-from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import row_formats, structured
 from yt_exactly_once.local.http import encodings, messages, parameters
 from yt_exactly_once.local.http.messages import Answer, Request
@@ -111,7 +108,7 @@ def error_format(headers: Mapping[str, str]) -> Format:
 def run(call: Call) -> Answer:
     """Execute a command; every failure becomes an error answer."""
     try:
-        result = execute(call.command, call.context)
+        result = call.command.handler(call.context)
         etag = call.context.etag
         if etag is not None and etag == call.known_etag:
             if isinstance(result, Stream):
@@ -119,7 +116,7 @@ def run(call: Call) -> Answer:
             return Answer(_NOT_MODIFIED, {"ETag": etag})
         answer = _answer(call, result)
     except Exception as raised:  # noqa: BLE001 - as_error logs what it does not know
-        return messages.error_answer(as_error(raised, call.context), call.error_format)
+        return messages.error_answer(failures.as_error(raised, call.context), call.error_format)
     return answer
 
 
@@ -163,58 +160,6 @@ def _pieces(command: Command, items: Iterator[Any], output: Format) -> Iterator[
 
 def _nothing() -> None:
     """Release nothing: the rows are there already."""
-
-
-def execute(command: Command, context: Context) -> Any:
-    """Run a handler; exceptions pass through."""
-    return command.handler(context)
-
-
-def as_error(raised: Exception, context: Context | None = None) -> YtError:
-    """Turn anything that a handler raised into an error of the wire."""
-    if isinstance(raised, YtError):
-        error = raised
-    elif isinstance(raised, sqlite3.OperationalError) and "locked" in str(raised):
-        error = YtError("The store is busy; try again later", Code.UNAVAILABLE)
-    elif isinstance(raised, NotUnicodeError):
-        error = YtError(
-            "A parameter or the name of an attribute is not UTF-8; the embedded cluster takes other"
-            " bytes in values and names of nodes only"
-        )
-    else:
-        name = context.command if context else "request"
-        _LOGGER.error("Internal error in %s", name, exc_info=raised)
-        error = YtError(
-            "Internal error", attributes={"exception": f"{type(raised).__name__}: {raised}"}
-        )
-    path = context.parameters.get("path") if context else None
-    if isinstance(path, str):
-        error.attributes.setdefault("path", str(path))
-    return error
-
-
-def execute_nested(parent: Context, request: Any) -> dict[str, Any]:
-    """Execute one part of a batch and return its `output` or its `error`."""
-    context: Context | None = None
-    try:
-        part = arguments.mapping(request, "batch request")
-        command = _batch_command(parent, arguments.text(part.get("command"), "command"))
-        given = arguments.mapping(part.get("parameters", {}), "parameters")
-        context = Context(parent.proxy, command.name, given, parent.user, commands=parent.commands)
-        context.read_value = lambda: part.get("input")
-        output = execute(command, context)
-    except Exception as raised:  # noqa: BLE001 - as_error logs what it does not know
-        return {"error": as_error(raised, context).to_dict()}
-    return {} if output is None or command.output_type == "null" else {"output": output}
-
-
-def _batch_command(parent: Context, name: str) -> Command:
-    command = parent.commands.get(name)
-    if command is None:
-        raise YtError(f'Unknown command "{name}"')
-    if not {command.input_type, command.output_type} <= {"null", "structured"}:
-        raise YtError(f'Command "{name}" cannot be part of a batch')
-    return command
 
 
 class _Body:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from yt_exactly_once.local import commands, legacy, sockets
-from yt_exactly_once.local.commands import refused
+from yt_exactly_once.local.commands import failures, refused
 from yt_exactly_once.local.commands.registry import REGISTRY
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats import structured
@@ -96,7 +96,7 @@ class Application:
         except YtError as error:
             answer = messages.error_answer(error)
         except Exception as raised:  # noqa: BLE001 - as_error logs what it does not know
-            answer = messages.error_answer(dispatch.as_error(raised))
+            answer = messages.error_answer(failures.as_error(raised))
         finally:
             self._in_flight -= 1
         if answer is None:
@@ -214,7 +214,7 @@ class Application:
                 try:
                     piece = await self._in_thread(next, answer.rest, None)
                 except Exception as raised:
-                    _end_with_trailers(transport, messages.error_headers(dispatch.as_error(raised)))
+                    _end_with_trailers(transport, messages.error_headers(failures.as_error(raised)))
                     raise _BrokenOffError from raised
         await send({"type": "http.response.body", "body": piece or b""})
 

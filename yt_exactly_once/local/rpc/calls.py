@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from yt_exactly_once.local.commands.registry import REGISTRY
-from yt_exactly_once.local.http import dispatch
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.commands.registry import Context
@@ -44,7 +43,7 @@ class Call:
 
     def execute(self) -> Any:
         """Run the handler of the command."""
-        return dispatch.execute(REGISTRY[self.context.command], self.context)
+        return REGISTRY[self.context.command].handler(self.context)
 
     @property
     def rowset(self) -> bytes:

@@ -9,9 +9,9 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
+from yt_exactly_once.local.commands import failures
 from yt_exactly_once.local.commands.registry import Context
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.http import dispatch
 from yt_exactly_once.local.rpc import envelopes, error_messages, message_types
 from yt_exactly_once.local.rpc.calls import Call, Method
 from yt_exactly_once.local.rpc.connection import Connection
@@ -83,7 +83,7 @@ class Front:
         except YtError as error:
             await exchange.fail(error)
         except Exception as raised:  # noqa: BLE001 - as_error logs what it does not know
-            await exchange.fail(error_messages.of_call(dispatch.as_error(raised)))
+            await exchange.fail(error_messages.of_call(failures.as_error(raised)))
         finally:
             self._in_flight -= 1
 
@@ -140,7 +140,7 @@ class Front:
         try:
             return method.run(call)
         except Exception as raised:
-            error = dispatch.as_error(raised, call.context)
+            error = failures.as_error(raised, call.context)
             raise error_messages.of_call(error) from raised
 
     async def _read_stream(self, method: Method, call: Call, exchange: Exchange) -> None:
@@ -157,7 +157,7 @@ class Front:
         try:
             return [] if method.opening is None else method.opening(call)
         except Exception as raised:
-            error = dispatch.as_error(raised, call.context)
+            error = failures.as_error(raised, call.context)
             raise error_messages.of_call(error) from raised
 
     async def _send_stream(self, blocks: Iterator[bytes], exchange: Exchange) -> None:

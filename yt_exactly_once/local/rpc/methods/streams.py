@@ -15,7 +15,6 @@ from yt import yson
 from yt_exactly_once.local.commands.registry import REGISTRY, Context
 from yt_exactly_once.local.cypress import ypath
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.http import dispatch
 from yt_exactly_once.local.rpc import (
     identifiers,
     message_types,
@@ -157,7 +156,7 @@ def _schema(call: Call) -> TableSchema:
         name: given.parameters[name] for name in ("transaction_id",) if name in given.parameters
     }
     context = Context(given.proxy, "get", {**wanted, "path": f"{path.text}/@schema"}, given.user)
-    schema = parse_schema(dispatch.execute(REGISTRY["get"], context)["value"])
+    schema = parse_schema(REGISTRY["get"].handler(context)["value"])
     chosen = path.attributes.get("columns")
     if chosen is None or not isinstance(chosen, list):
         return schema
@@ -198,7 +197,7 @@ def _check_file(call: Call) -> list[bytes]:
     """Refuse a path that leads nowhere before the client sends its bytes."""
     given = call.context
     parameters = {**given.parameters, "path": f"{ypath.parse(given.parameters['path']).text}/@id"}
-    dispatch.execute(REGISTRY["get"], Context(given.proxy, "get", parameters, given.user))
+    REGISTRY["get"].handler(Context(given.proxy, "get", parameters, given.user))
     return []
 
 
