@@ -9,13 +9,13 @@ import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.ql import syntax
+from yt_exactly_once.local.ql.text import syntax
 from yt_exactly_once.local.ql.value_types import Type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from yt_exactly_once.local.ql.syntax import Expression, Expressions
+    from yt_exactly_once.local.ql.text.syntax import Expression, Expressions
 
 TWO_63, TWO_64 = 1 << 63, 1 << 64
 

@@ -12,7 +12,7 @@ from tests.local.ql_tables import Tables, columns, key_columns
 from tests.property import select_model
 from tests.property.select_model import Table, Value
 from tests.property.select_queries import DATA, POSITION, SCHEMAS, queries
-from yt_exactly_once.local.ql.parser import parse
+from yt_exactly_once.local.ql.text.parser import parse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,19 +10,19 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.local.ql.array_joins import BoundArrayJoin
-from yt_exactly_once.local.ql.bound import Binary, sources_of
+from yt_exactly_once.local.ql.binding.array_joins import BoundArrayJoin
+from yt_exactly_once.local.ql.binding.bound import Binary, sources_of
+from yt_exactly_once.local.ql.binding.scope import POSITION_COLUMNS
 from yt_exactly_once.local.ql.functions import udf
 from yt_exactly_once.local.ql.ranges import KeyRange, KeyRanges
-from yt_exactly_once.local.ql.scope import POSITION_COLUMNS
 from yt_exactly_once.local.tables.keys import AFTER, encode_prefix
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from yt_exactly_once.local.ql.bound import Bound
-    from yt_exactly_once.local.ql.joins import BoundJoin
-    from yt_exactly_once.local.ql.query import BoundQuery
+    from yt_exactly_once.local.ql.binding.bound import Bound
+    from yt_exactly_once.local.ql.binding.joins import BoundJoin
+    from yt_exactly_once.local.ql.binding.query import BoundQuery
     from yt_exactly_once.local.ql.statement import Statement
     from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 

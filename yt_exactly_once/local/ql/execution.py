@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.ql.binding.joins import check_index_used
+from yt_exactly_once.local.ql.binding.query import BoundQuery, Resolve, bind_query
 from yt_exactly_once.local.ql.coverage import Check, check_tables
 from yt_exactly_once.local.ql.functions import udf
-from yt_exactly_once.local.ql.joins import check_index_used
-from yt_exactly_once.local.ql.parser import parse
-from yt_exactly_once.local.ql.query import BoundQuery, Resolve, bind_query
 from yt_exactly_once.local.ql.ranges import KeyRanges
 from yt_exactly_once.local.ql.statement import Limits, Statement
-from yt_exactly_once.local.ql.syntax import Totals
+from yt_exactly_once.local.ql.text.parser import parse
+from yt_exactly_once.local.ql.text.syntax import Totals
 from yt_exactly_once.local.ql.value_types import Type
 from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.schema import Column

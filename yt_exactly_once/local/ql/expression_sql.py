@@ -13,7 +13,7 @@ from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.ql.arithmetic import RELATIONS
-from yt_exactly_once.local.ql.bound import (
+from yt_exactly_once.local.ql.binding.bound import (
     AggregateValue,
     Apply,
     Binary,
@@ -27,14 +27,14 @@ from yt_exactly_once.local.ql.bound import (
     Member,
     Unary,
 )
+from yt_exactly_once.local.ql.binding.scope import ArraySource
 from yt_exactly_once.local.ql.functions import storage, udf
-from yt_exactly_once.local.ql.scope import ArraySource
 from yt_exactly_once.local.ql.value_types import Type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.ql.scope import AnySource
+    from yt_exactly_once.local.ql.binding.scope import AnySource
 
 _SIGN_MASK = (1 << 63) - 1
 _INT64_MIN = -(1 << 63)

@@ -12,11 +12,11 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.ql import syntax
+from yt_exactly_once.local.ql.binding.query import bind_query
 from yt_exactly_once.local.ql.expression_sql import ExpressionSql
 from yt_exactly_once.local.ql.functions import udf
-from yt_exactly_once.local.ql.parser import parse
-from yt_exactly_once.local.ql.query import bind_query
+from yt_exactly_once.local.ql.text import syntax
+from yt_exactly_once.local.ql.text.parser import parse
 from yt_exactly_once.local.ql.value_types import of_column
 from yt_exactly_once.local.tables.layout import TableLayout, quote
 from yt_exactly_once.local.tables.schema import TableSchema
@@ -24,7 +24,7 @@ from yt_exactly_once.local.tables.schema import TableSchema
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from yt_exactly_once.local.ql.query import BoundQuery
+    from yt_exactly_once.local.ql.binding.query import BoundQuery
     from yt_exactly_once.local.tables.schema import Column
 
 _connection = sqlite3.connect(":memory:", check_same_thread=False)

@@ -10,15 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from yt_exactly_once.local.ql.binding.scope import ROW_INDEX, TABLET_INDEX
 from yt_exactly_once.local.ql.ranges import EVERYTHING
-from yt_exactly_once.local.ql.scope import ROW_INDEX, TABLET_INDEX
 from yt_exactly_once.local.tables.keys import AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from yt_exactly_once.local.ql.binding.scope import Source
     from yt_exactly_once.local.ql.ranges import KeyRange, KeyRanges
-    from yt_exactly_once.local.ql.scope import Source
 
 _BIAS = 1 << 63
 _ENCODED_INT64 = 9

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.local.ql.bound import Apply, Binary, Bound, Column, Constant, InSet
+from yt_exactly_once.local.ql.binding.bound import Apply, Binary, Bound, Column, Constant, InSet
 from yt_exactly_once.local.ql.computed import infer
 from yt_exactly_once.local.ql.functions.storage import encoder
 from yt_exactly_once.local.ql.value_types import Type
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from yt_exactly_once.local.ql.scope import Source
+    from yt_exactly_once.local.ql.binding.scope import Source
 
 Interval = tuple[bytes, bytes]
 Box = dict[int, Interval]

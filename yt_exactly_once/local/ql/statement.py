@@ -9,22 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.local.ql.array_joins import BoundArrayJoin
-from yt_exactly_once.local.ql.bound import Constant
+from yt_exactly_once.local.ql.binding.array_joins import BoundArrayJoin
+from yt_exactly_once.local.ql.binding.bound import Constant
+from yt_exactly_once.local.ql.binding.operators import relation
+from yt_exactly_once.local.ql.binding.scope import ROW_INDEX, TABLET_INDEX, Source
 from yt_exactly_once.local.ql.expression_sql import ExpressionSql
 from yt_exactly_once.local.ql.functions import udf
 from yt_exactly_once.local.ql.functions.aggregates import AGGREGATES
 from yt_exactly_once.local.ql.key_sql import key_access
-from yt_exactly_once.local.ql.operators import relation
-from yt_exactly_once.local.ql.scope import ROW_INDEX, TABLET_INDEX, Source
-from yt_exactly_once.local.ql.syntax import Totals
+from yt_exactly_once.local.ql.text.syntax import Totals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.ql.bound import Bound
-    from yt_exactly_once.local.ql.joins import BoundJoin, Equation
-    from yt_exactly_once.local.ql.query import BoundQuery, Order
+    from yt_exactly_once.local.ql.binding.bound import Bound
+    from yt_exactly_once.local.ql.binding.joins import BoundJoin, Equation
+    from yt_exactly_once.local.ql.binding.query import BoundQuery, Order
     from yt_exactly_once.local.ql.ranges import KeyRanges
 
 ROW_INDEX_BITS = 44

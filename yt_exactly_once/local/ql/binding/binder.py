@@ -13,9 +13,9 @@ from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.ql import operators, syntax
 from yt_exactly_once.local.ql.arithmetic import RELATIONS
-from yt_exactly_once.local.ql.bound import (
+from yt_exactly_once.local.ql.binding import operators
+from yt_exactly_once.local.ql.binding.bound import (
     Aggregate,
     AggregateValue,
     Apply,
@@ -26,21 +26,22 @@ from yt_exactly_once.local.ql.bound import (
     InSet,
     Match,
 )
-from yt_exactly_once.local.ql.casts import cast_function
+from yt_exactly_once.local.ql.binding.casts import cast_function
+from yt_exactly_once.local.ql.binding.members import bind_member
+from yt_exactly_once.local.ql.binding.operators import Untyped
+from yt_exactly_once.local.ql.binding.scope import logical_type
+from yt_exactly_once.local.ql.binding.tuples import between, constant_rows
 from yt_exactly_once.local.ql.functions.aggregates import AGGREGATES
 from yt_exactly_once.local.ql.functions.signatures import infer
 from yt_exactly_once.local.ql.functions.table import SCALARS
-from yt_exactly_once.local.ql.members import bind_member
-from yt_exactly_once.local.ql.naming import (
+from yt_exactly_once.local.ql.text import syntax
+from yt_exactly_once.local.ql.text.naming import (
     column_name,
     expression_text,
     expressions_text,
     reference_name,
 )
-from yt_exactly_once.local.ql.operators import Untyped
-from yt_exactly_once.local.ql.parser import scalar
-from yt_exactly_once.local.ql.scope import logical_type
-from yt_exactly_once.local.ql.tuples import between, constant_rows
+from yt_exactly_once.local.ql.text.parser import scalar
 from yt_exactly_once.local.ql.value_types import (
     ALL_TYPES,
     Type,
@@ -53,8 +54,8 @@ from yt_exactly_once.local.ql.value_types import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from yt_exactly_once.local.ql.scope import Scope
-    from yt_exactly_once.local.ql.syntax import Expression, Expressions
+    from yt_exactly_once.local.ql.binding.scope import Scope
+    from yt_exactly_once.local.ql.text.syntax import Expression, Expressions
 
 MAX_EXPRESSION_DEPTH = 50
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.ql.scope import ArraySource, logical_type
+from yt_exactly_once.local.ql.binding.scope import ArraySource, logical_type
 from yt_exactly_once.local.tables import types
 from yt_exactly_once.local.tables.schema import Column as SchemaColumn
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from yt_exactly_once.local.ql import syntax
-    from yt_exactly_once.local.ql.binder import Binder
-    from yt_exactly_once.local.ql.bound import Bound
-    from yt_exactly_once.local.ql.scope import AnySource, Scope
+    from yt_exactly_once.local.ql.binding.binder import Binder
+    from yt_exactly_once.local.ql.binding.bound import Bound
+    from yt_exactly_once.local.ql.binding.scope import AnySource, Scope
+    from yt_exactly_once.local.ql.text import syntax
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.functions.table import SCALARS
-from yt_exactly_once.local.ql.naming import expression_text
+from yt_exactly_once.local.ql.text.naming import expression_text
 from yt_exactly_once.local.ql.value_types import Type
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.ql.functions.signatures import Function
-    from yt_exactly_once.local.ql.syntax import Expression
+    from yt_exactly_once.local.ql.text.syntax import Expression
 
 _TARGETS = {
     "int64": Type.INT64,

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.arithmetic import compare_keys, convert_constant
-from yt_exactly_once.local.ql.bound import Binary, Bound, Constant
-from yt_exactly_once.local.ql.operators import relation
+from yt_exactly_once.local.ql.binding.bound import Binary, Bound, Constant
+from yt_exactly_once.local.ql.binding.operators import relation
 from yt_exactly_once.local.ql.value_types import NUMERIC, Type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from yt_exactly_once.local.ql.syntax import Constants
+    from yt_exactly_once.local.ql.text.syntax import Constants
 
 Row = tuple[Any, ...]
 

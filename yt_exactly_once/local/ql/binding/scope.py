@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.ql.bound import Bound, Column, Member
-from yt_exactly_once.local.ql.naming import reference_name
+from yt_exactly_once.local.ql.binding.bound import Bound, Column, Member
+from yt_exactly_once.local.ql.text.naming import reference_name
 from yt_exactly_once.local.ql.value_types import Type, of_column, of_logical
 from yt_exactly_once.local.tables.schema import Column as SchemaColumn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.ql.syntax import Reference
+    from yt_exactly_once.local.ql.text.syntax import Reference
     from yt_exactly_once.local.tables.layout import TableLayout
 
 TABLET_INDEX = "$tablet_index"

@@ -8,16 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.ql.bound import Bound, Member
-from yt_exactly_once.local.ql.naming import expression_text
+from yt_exactly_once.local.ql.binding.bound import Bound, Member
+from yt_exactly_once.local.ql.text.naming import expression_text
 from yt_exactly_once.local.ql.value_types import Type, of_logical
 from yt_exactly_once.local.tables import types
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from yt_exactly_once.local.ql import syntax
-    from yt_exactly_once.local.ql.operators import Untyped
+    from yt_exactly_once.local.ql.binding.operators import Untyped
+    from yt_exactly_once.local.ql.text import syntax
 
 
 def bind_member(

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.arithmetic import RELATIONS, convert_constant
-from yt_exactly_once.local.ql.bound import Binary, Bound, Constant, Unary
-from yt_exactly_once.local.ql.folding import fold_binary, fold_unary
+from yt_exactly_once.local.ql.binding.bound import Binary, Bound, Constant, Unary
+from yt_exactly_once.local.ql.binding.folding import fold_binary, fold_unary
 from yt_exactly_once.local.ql.value_types import (
     COMPARABLE,
     INTEGRAL,

@@ -17,7 +17,7 @@ from yt_exactly_once.local.ql.arithmetic import (
     negate,
     relate,
 )
-from yt_exactly_once.local.ql.bound import Constant
+from yt_exactly_once.local.ql.binding.bound import Constant
 from yt_exactly_once.local.ql.value_types import NUMERIC, Type
 
 

@@ -10,12 +10,12 @@ import re
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.local.ql import syntax
-from yt_exactly_once.local.ql.lexer import RESERVED
+from yt_exactly_once.local.ql.text import syntax
+from yt_exactly_once.local.ql.text.lexer import RESERVED
 from yt_exactly_once.local.ql.value_types import Type
 
 if TYPE_CHECKING:
-    from yt_exactly_once.local.ql.syntax import Constants, Expression, Expressions
+    from yt_exactly_once.local.ql.text.syntax import Constants, Expression, Expressions
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z_0-9]*\Z")
 _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}

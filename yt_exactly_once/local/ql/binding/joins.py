@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.ql.bound import Bound, Column
-from yt_exactly_once.local.ql.naming import expressions_text, reference_name
-from yt_exactly_once.local.ql.scope import Scope, Source
+from yt_exactly_once.local.ql.binding.bound import Bound, Column
+from yt_exactly_once.local.ql.binding.scope import Scope, Source
+from yt_exactly_once.local.ql.text.naming import expressions_text, reference_name
 from yt_exactly_once.local.ql.value_types import COMPARABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.ql import syntax
-    from yt_exactly_once.local.ql.array_joins import BoundArrayJoin
-    from yt_exactly_once.local.ql.binder import Binder
+    from yt_exactly_once.local.ql.binding.array_joins import BoundArrayJoin
+    from yt_exactly_once.local.ql.binding.binder import Binder
+    from yt_exactly_once.local.ql.text import syntax
     from yt_exactly_once.local.tables.layout import TableLayout
 
 Equation = tuple[Bound, Bound]

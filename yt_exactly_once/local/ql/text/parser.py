@@ -15,11 +15,11 @@ from lark import Lark, Token, Transformer, UnexpectedToken, v_args
 from lark.lexer import Lexer
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.ql import syntax
-from yt_exactly_once.local.ql.lexer import tokenize
-from yt_exactly_once.local.ql.naming import expressions_text
-from yt_exactly_once.local.ql.syntax import Constants, Expression, Expressions, Literal
-from yt_exactly_once.local.ql.syntax_errors import OPERATORS, syntax_error
+from yt_exactly_once.local.ql.text import syntax
+from yt_exactly_once.local.ql.text.lexer import tokenize
+from yt_exactly_once.local.ql.text.naming import expressions_text
+from yt_exactly_once.local.ql.text.syntax import Constants, Expression, Expressions, Literal
+from yt_exactly_once.local.ql.text.syntax_errors import OPERATORS, syntax_error
 from yt_exactly_once.local.ql.value_types import Type
 
 if TYPE_CHECKING:

@@ -11,14 +11,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.ql import syntax
-from yt_exactly_once.local.ql.array_joins import BoundArrayJoin, bind_array_join
-from yt_exactly_once.local.ql.binder import Binder, Group
-from yt_exactly_once.local.ql.bound import Aggregate, AggregateValue, Bound, Column, GroupKey
-from yt_exactly_once.local.ql.joins import BoundJoin, bind_join
-from yt_exactly_once.local.ql.naming import column_name, reference_name
-from yt_exactly_once.local.ql.scope import Scope, Source
-from yt_exactly_once.local.ql.syntax import Reference, Totals
+from yt_exactly_once.local.ql.binding.array_joins import BoundArrayJoin, bind_array_join
+from yt_exactly_once.local.ql.binding.binder import Binder, Group
+from yt_exactly_once.local.ql.binding.bound import (
+    Aggregate,
+    AggregateValue,
+    Bound,
+    Column,
+    GroupKey,
+)
+from yt_exactly_once.local.ql.binding.joins import BoundJoin, bind_join
+from yt_exactly_once.local.ql.binding.scope import Scope, Source
+from yt_exactly_once.local.ql.text import syntax
+from yt_exactly_once.local.ql.text.naming import column_name, reference_name
+from yt_exactly_once.local.ql.text.syntax import Reference, Totals
 from yt_exactly_once.local.ql.value_types import COMPARABLE
 
 if TYPE_CHECKING:

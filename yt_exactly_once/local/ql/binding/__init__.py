@@ -1,0 +1,1 @@
+"""From the syntax tree to typed expressions over the columns of tables."""
