@@ -12,7 +12,7 @@ from yt_exactly_once.local.commands.registry import REGISTRY, Context, Rows
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.proxy import Proxy, Settings
 from yt_exactly_once.local.queues import consumers, trimming
-from yt_exactly_once.local.tablets import appends, flushing
+from yt_exactly_once.local.tablets import appends, forced_unmount
 
 QUEUE, CONSUMER, PRODUCER = "//tmp/q", "//tmp/c", "//tmp/p"
 
@@ -343,7 +343,7 @@ def test_old_rows_survive_a_forced_unmount(start, monkeypatch):
     set_attribute(run, "dynamic_store_auto_flush_period", 1000)
     run.append(2)
     later = time.time() + 3
-    monkeypatch.setattr(flushing.time, "time", lambda: later)
+    monkeypatch.setattr(forced_unmount.time, "time", lambda: later)
     run("unmount_table", path=QUEUE, force=True)
     run("mount_table", path=QUEUE)
     assert run.pull() == [0, 1]

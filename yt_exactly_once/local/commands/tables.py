@@ -14,7 +14,7 @@ from yt_exactly_once.local.cypress import locks, ypath
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.queues import trimming
 from yt_exactly_once.local.tables.layout import find_layout
-from yt_exactly_once.local.tablets import flushing, shape, states
+from yt_exactly_once.local.tablets import forced_unmount, shape, states
 from yt_exactly_once.local.tablets.access import check_has_cell, open_node, open_table, tablet_at
 from yt_exactly_once.local.tablets.appends import apply_due
 
@@ -182,7 +182,7 @@ def _change_state(context: Context, action: states.Action, state: str) -> Any:
         states.check_transition(layout, action, indexes, force=force)
         if force and action == "unmount":
             mounted = [index for index in indexes if layout.tablets[index].state == "mounted"]
-            flushing.drop_unflushed(connection, layout, mounted, node.attributes)
+            forced_unmount.drop_unflushed(connection, layout, mounted, node.attributes)
         states.change_state(connection, layout, state, node.attributes, indexes)
 
     return _run(context, change, f"Cannot {action.removesuffix('_frozen')} a static table")

@@ -22,7 +22,7 @@ from yt_exactly_once.local.tables.schema import (
     CUMULATIVE_WEIGHT_COLUMN,
     TIMESTAMP_COLUMN,
 )
-from yt_exactly_once.local.tablets import chunk_lists, modifications, reads, validation
+from yt_exactly_once.local.tablets import flushed, modifications, reads, validation
 from yt_exactly_once.local.tablets.access import (
     check_has_cell,
     check_readable,
@@ -191,7 +191,7 @@ def pull(
         (queue.node_id, index),
     ).fetchone()
     offset = max(offset, trimmed)
-    past = chunk_lists.end_of_chunk(connection, tablet.tablet_id, offset)
+    past = flushed.end_of_chunk(connection, tablet.tablet_id, offset)
     if past is not None:
         max_rows = min(max_rows, past - offset)
     return reads.read_range(

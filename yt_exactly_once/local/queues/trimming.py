@@ -11,7 +11,7 @@ from yt_exactly_once.local.queues import registrations
 from yt_exactly_once.local.queues.consumers import partition_of, read_offset
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
 from yt_exactly_once.local.tables.layout import quote
-from yt_exactly_once.local.tablets import chunk_lists, reads, validation
+from yt_exactly_once.local.tablets import flushed, reads, validation
 from yt_exactly_once.local.tablets.access import check_readable, open_node, tablet_at
 from yt_exactly_once.local.tablets.appends import apply_due
 
@@ -61,7 +61,7 @@ def trim(
         " WHERE node_id = ? AND tablet_index = ?",
         (trimmed_row_count, weight, layout.node_id, index),
     )
-    chunk_lists.drop_trimmed(connection, tablet.tablet_id, trimmed_row_count)
+    flushed.drop_trimmed(connection, tablet.tablet_id, trimmed_row_count)
 
 
 def trim_consumed(store: Store, cypress: Cypress, queue_path: str) -> dict[int, int]:

@@ -15,7 +15,7 @@ from yt.yson import YsonUint64
 from yt_exactly_once.local.cypress.ids import CELL_ID
 from yt_exactly_once.local.store import last_timestamp
 from yt_exactly_once.local.tables.layout import find_layout
-from yt_exactly_once.local.tablets import chunk_lists, retention
+from yt_exactly_once.local.tablets import flushed, retention
 from yt_exactly_once.local.tablets.reads import weight_sql
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def tablets(connection: sqlite3.Connection, layout: TableLayout) -> list[dict[st
                 "uncompressed_data_size": weight - trimmed_weight,
                 "compressed_data_size": weight - trimmed_weight,
                 "tablet_count": 1,
-                "chunk_count": len(chunk_lists.chunks(connection, tablet.tablet_id)),
+                "chunk_count": len(flushed.chunks(connection, tablet.tablet_id)),
             },
         }
         if tablet.state != "unmounted":
@@ -142,7 +142,7 @@ def tablets(connection: sqlite3.Connection, layout: TableLayout) -> list[dict[st
             item["pivot_key"] = list(tablet.pivot_values)
             del item["trimmed_row_count"]
         else:
-            item["flushed_row_count"] = chunk_lists.flushed_until(connection, tablet.tablet_id)
+            item["flushed_row_count"] = flushed.until(connection, tablet.tablet_id)
         result.append(item)
     return result
 
@@ -193,5 +193,5 @@ def _last_commit(connection: sqlite3.Connection, layout: TableLayout) -> int:
 
 
 def _chunk_ids(connection: sqlite3.Connection, layout: TableLayout) -> list[str]:
-    held = (chunk_lists.chunks(connection, tablet.tablet_id) for tablet in layout.tablets)
+    held = (flushed.chunks(connection, tablet.tablet_id) for tablet in layout.tablets)
     return list(dict.fromkeys(chunk.chunk_id for each in held for chunk in each))

@@ -13,7 +13,7 @@ from yt_exactly_once.local.tables import types
 from yt_exactly_once.local.tables.keys import NULL_KEY
 from yt_exactly_once.local.tables.layout import TableLayout, quote, save_layout, touch_layout
 from yt_exactly_once.local.tables.schema import parse_schema, validate_dynamic
-from yt_exactly_once.local.tablets import chunk_lists
+from yt_exactly_once.local.tablets import flushed
 from yt_exactly_once.local.tablets.settings import check_unmounted
 from yt_exactly_once.local.tablets.storage import (
     TRIMMED,
@@ -163,7 +163,7 @@ def _reshard_sorted(
     ]
     # Which keys a chunk holds is not known here: the first new tablet counts the chunks of all.
     for index in affected:
-        chunk_lists.join(connection, layout.tablets[index].tablet_id, created[0], 0)
+        flushed.join(connection, layout.tablets[index].tablet_id, created[0], 0)
 
 
 def _reshard_ordered(
@@ -195,7 +195,7 @@ def _check_joinable(connection: sqlite3.Connection, layout: TableLayout, index: 
         "SELECT trimmed_rows FROM tablets WHERE node_id = ? AND tablet_index = ?",
         (layout.node_id, index),
     ).fetchone()
-    if trimmed != chunk_lists.first_kept(connection, tablet.tablet_id):
+    if trimmed != flushed.first_kept(connection, tablet.tablet_id):
         raise YtError(
             f"Some chunks of tablet {tablet.tablet_id} are not fully trimmed; such a tablet"
             " cannot participate in resharding; mount the table, trim whole chunks, unmount it"
@@ -223,7 +223,7 @@ def _join(connection: sqlite3.Connection, layout: TableLayout, source: int, targ
         (total - trimmed, weight - trimmed_weight, layout.node_id, target),
     )
     source_id, target_id = (layout.tablets[index].tablet_id for index in (source, target))
-    chunk_lists.join(connection, source_id, target_id, past - trimmed)
+    flushed.join(connection, source_id, target_id, past - trimmed)
 
 
 def _replace_tablet(connection: sqlite3.Connection, layout: TableLayout, index: int) -> None:
@@ -233,7 +233,7 @@ def _replace_tablet(connection: sqlite3.Connection, layout: TableLayout, index: 
         "UPDATE tablets SET tablet_id = ? WHERE node_id = ? AND tablet_index = ?",
         (tablet_id, layout.node_id, index),
     )
-    chunk_lists.rename(connection, layout.tablets[index].tablet_id, tablet_id)
+    flushed.rename(connection, layout.tablets[index].tablet_id, tablet_id)
 
 
 def _forget_tablets(

@@ -12,7 +12,7 @@ from yt_exactly_once.local import arguments
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.store import next_timestamp
 from yt_exactly_once.local.tables.layout import save_layout
-from yt_exactly_once.local.tablets import appends, chunk_lists, flushing
+from yt_exactly_once.local.tablets import appends, flushed
 
 if TYPE_CHECKING:
     import sqlite3
@@ -69,11 +69,11 @@ def change_state(
         mounted_anew = tablet.state == "unmounted"
         # Unmounted rows are all on disk, and the freeze flushes those of a mounted tablet.
         if mounted_anew or state == "frozen":
-            flushing.mark(connection, layout, index, revision)
+            flushed.mark(connection, layout, index, revision)
         if mounted_anew:
-            flushing.forget_conflicts(connection, layout, index)
+            flushed.forget_conflicts(connection, layout, index)
         if tablet.state == "mounted":
-            chunk_lists.flush(connection, layout, tablet)
+            flushed.flush(connection, layout, tablet)
         elif state == "mounted" and not layout.sorted:
             _drop_trimmed(connection, layout, tablet)
         connection.execute(
@@ -89,7 +89,7 @@ def _drop_trimmed(connection: sqlite3.Connection, layout: TableLayout, tablet: T
         "SELECT trimmed_rows FROM tablets WHERE node_id = ? AND tablet_index = ?",
         (layout.node_id, tablet.index),
     ).fetchone()
-    chunk_lists.drop_trimmed(connection, tablet.tablet_id, trimmed)
+    flushed.drop_trimmed(connection, tablet.tablet_id, trimmed)
 
 
 def remount(

@@ -17,7 +17,7 @@ from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables import keys, values
 from yt_exactly_once.local.tables.columns import Conversions, encode_column
 from yt_exactly_once.local.tables.layout import TableLayout, quote
-from yt_exactly_once.local.tablets import chunk_lists
+from yt_exactly_once.local.tablets import flushed
 
 if TYPE_CHECKING:
     import sqlite3
@@ -119,7 +119,7 @@ def insert_tablet(
     """Add an unmounted tablet and return its id; `trimmed` is its trimmed row count and weight."""
     rows, weight = trimmed
     tablet_id = new_tablet_id()
-    chunk_lists.begin_at(connection, tablet_id, rows)
+    flushed.begin_at(connection, tablet_id, rows)
     connection.execute(
         "INSERT INTO tablets (node_id, tablet_index, tablet_id, state, pivot_key, mount_revision,"
         " total_rows, trimmed_rows, total_weight, trimmed_weight)"

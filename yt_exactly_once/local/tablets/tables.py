@@ -24,7 +24,7 @@ from yt_exactly_once.local.tables.schema import (
     parse_schema,
     validate_dynamic,
 )
-from yt_exactly_once.local.tablets import chunk_lists, settings
+from yt_exactly_once.local.tablets import flushed, settings
 from yt_exactly_once.local.tablets.states import change_state, options_of
 from yt_exactly_once.local.tablets.storage import (
     TRIMMED,
@@ -100,7 +100,7 @@ def drop(connection: sqlite3.Connection, node_id: str) -> None:
     connection.execute(f"DROP TABLE {quote(layout.sql_table)}")
     if layout.sorted:
         connection.execute(f"DROP TABLE {quote(layout.history_table)}")
-    chunk_lists.forget(connection, [tablet.tablet_id for tablet in layout.tablets])
+    flushed.forget(connection, [tablet.tablet_id for tablet in layout.tablets])
     for table in ("tablets", "dynamic_tables", "pending_appends", "row_locks", "retention"):
         connection.execute(f"DELETE FROM {table} WHERE node_id = ?", (node_id,))
 
@@ -126,7 +126,7 @@ def copy(connection: sqlite3.Connection, source_node_id: str, new_node_id: str) 
     )
     for tablet in source.tablets:
         tablet_id = new_tablet_id()
-        chunk_lists.copy(connection, tablet.tablet_id, tablet_id)
+        flushed.copy(connection, tablet.tablet_id, tablet_id)
         connection.execute(
             "INSERT INTO tablets (node_id, tablet_index, tablet_id, state, pivot_key,"
             " mount_revision, total_rows, trimmed_rows, total_weight, trimmed_weight, last_write_ts)"

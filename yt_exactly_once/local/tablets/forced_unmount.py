@@ -1,8 +1,8 @@
-"""What of a tablet is on disk for good, and the loss of the rest when a tablet is unmounted by force.
+"""What a forced unmount loses: the rows that are not flushed.
 
 On a real cluster fresh rows live in a dynamic store, and a forced unmount drops that store. Here a row
-counts as flushed once its tablet was mounted, frozen or unmounted after it was written, or once it is
-older than the period of the automatic flush. It never changes the state of a tablet.
+counts as flushed once its tablet was mounted, frozen or unmounted after it was written (`flushed`), or
+once it is older than the period of the automatic flush. It never changes the state of a tablet.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
 from yt_exactly_once.local.tables.layout import quote
-from yt_exactly_once.local.tablets import appends, chunk_lists, reads, retention
+from yt_exactly_once.local.tablets import appends, flushed, reads, retention
 
 if TYPE_CHECKING:
     import sqlite3
@@ -21,22 +21,6 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 
 _PERIOD = "dynamic_store_auto_flush_period"
-
-
-def mark(connection: sqlite3.Connection, layout: TableLayout, index: int, timestamp: int) -> None:
-    """Count every row of a tablet as flushed."""
-    connection.execute(
-        "UPDATE tablets SET flushed_ts = ? WHERE node_id = ? AND tablet_index = ?",
-        (timestamp, layout.node_id, index),
-    )
-
-
-def forget_conflicts(connection: sqlite3.Connection, layout: TableLayout, index: int) -> None:
-    """Let a tablet that is being mounted know its rows from chunks, which hold no locks."""
-    connection.execute(
-        "UPDATE tablets SET chunk_ts = last_write_ts WHERE node_id = ? AND tablet_index = ?",
-        (layout.node_id, index),
-    )
 
 
 def drop_unflushed(
@@ -55,11 +39,7 @@ def drop_unflushed(
     """
     horizon = _horizon(attributes)
     for index in indexes:
-        (flushed,) = connection.execute(
-            "SELECT flushed_ts FROM tablets WHERE node_id = ? AND tablet_index = ?",
-            (layout.node_id, index),
-        ).fetchone()
-        moment = max(flushed, horizon)
+        moment = max(flushed.moment(connection, layout, index), horizon)
         if layout.sorted:
             kept = max(moment, retention.retained_from(connection, layout.node_id))
             _drop_sorted(connection, layout, layout.tablets[index], kept)
@@ -67,8 +47,8 @@ def drop_unflushed(
             appends.forget_pending(connection, layout, index)
             _drop_ordered(connection, layout, index, horizon)
         # Of a sorted table the last chunk names the last write that was flushed.
-        flushed = chunk_lists.flushed_until(connection, layout.tablets[index].tablet_id)
-        written = max(flushed, horizon) if layout.sorted else moment
+        until = flushed.until(connection, layout.tablets[index].tablet_id)
+        written = max(until, horizon) if layout.sorted else moment
         connection.execute(
             "UPDATE tablets SET last_write_ts = min(last_write_ts, ?)"
             " WHERE node_id = ? AND tablet_index = ?",
@@ -119,8 +99,8 @@ def _drop_ordered(
         " WHERE node_id = ? AND tablet_index = ?",
         (layout.node_id, index),
     ).fetchone()
-    flushed = chunk_lists.flushed_until(connection, layout.tablets[index].tablet_id)
-    kept = max(flushed, _rows_until(connection, layout, index, horizon))
+    until = flushed.until(connection, layout.tablets[index].tablet_id)
+    kept = max(until, _rows_until(connection, layout, index, horizon))
     gone = '"$tablet_index" = ? AND "$row_index" >= ?'
     (weight,) = connection.execute(
         f"SELECT coalesce(sum({reads.weight_sql(layout)}), 0) FROM {quote(layout.sql_table)}"

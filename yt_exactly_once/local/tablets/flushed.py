@@ -1,8 +1,9 @@
-"""Chunks that tablets have flushed: what a freeze or an unmount leaves, and what a trim drops.
+"""What tablets have flushed: the chunks that a freeze or an unmount leaves, and when it was.
 
-Rows stay where they are; only the bounds of chunks are kept here, because resharding and the counters
-of a table depend on them. A chunk of an ordered tablet ends at a row index, one of a sorted tablet at
-the timestamp of its last write. Chunks are dropped whole, and only while their tablet is mounted.
+Rows stay where they are. Only the bounds of chunks are kept here, because resharding and the counters
+of a table depend on them, and the moment up to which all rows are flushed. A chunk of an ordered tablet
+ends at a row index, one of a sorted tablet at the timestamp of its last write. Chunks are dropped whole,
+and only while their tablet is mounted.
 """
 
 from __future__ import annotations
@@ -33,9 +34,34 @@ def flush(connection: sqlite3.Connection, layout: TableLayout, tablet: Tablet) -
         (layout.node_id, tablet.index),
     ).fetchone()
     past = last_write if layout.sorted else total
-    first = flushed_until(connection, tablet.tablet_id)
+    first = until(connection, tablet.tablet_id)
     if past > first:
         _add(connection, tablet.tablet_id, Chunk(make_id("chunk"), first, past))
+
+
+def mark(connection: sqlite3.Connection, layout: TableLayout, index: int, timestamp: int) -> None:
+    """Count every row of a tablet as flushed."""
+    connection.execute(
+        "UPDATE tablets SET flushed_ts = ? WHERE node_id = ? AND tablet_index = ?",
+        (timestamp, layout.node_id, index),
+    )
+
+
+def moment(connection: sqlite3.Connection, layout: TableLayout, index: int) -> int:
+    """Return the timestamp of the last `mark` of a tablet."""
+    (timestamp,) = connection.execute(
+        "SELECT flushed_ts FROM tablets WHERE node_id = ? AND tablet_index = ?",
+        (layout.node_id, index),
+    ).fetchone()
+    return int(timestamp)
+
+
+def forget_conflicts(connection: sqlite3.Connection, layout: TableLayout, index: int) -> None:
+    """Let a tablet that is being mounted know its rows from chunks, which hold no locks."""
+    connection.execute(
+        "UPDATE tablets SET chunk_ts = last_write_ts WHERE node_id = ? AND tablet_index = ?",
+        (layout.node_id, index),
+    )
 
 
 def begin_at(connection: sqlite3.Connection, tablet_id: str, row_index: int) -> None:
@@ -52,7 +78,7 @@ def drop_trimmed(connection: sqlite3.Connection, tablet_id: str, trimmed_rows: i
     )
 
 
-def flushed_until(connection: sqlite3.Connection, tablet_id: str) -> int:
+def until(connection: sqlite3.Connection, tablet_id: str) -> int:
     """Return where the next chunk of a tablet begins, dropped chunks included."""
     (past,) = connection.execute(
         "SELECT coalesce(max(past), 0) FROM chunk_lists WHERE tablet_id = ?", (tablet_id,)
@@ -83,7 +109,7 @@ def chunks(connection: sqlite3.Connection, tablet_id: str) -> list[Chunk]:
 def first_kept(connection: sqlite3.Connection, tablet_id: str) -> int:
     """Return where the first chunk begins that is not dropped, or else where the next one will."""
     held = chunks(connection, tablet_id)
-    return held[0].first if held else flushed_until(connection, tablet_id)
+    return held[0].first if held else until(connection, tablet_id)
 
 
 def rename(connection: sqlite3.Connection, old_id: str, new_id: str) -> None:
