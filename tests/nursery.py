@@ -33,7 +33,7 @@ _IMPORTED = (
     "pyspark.worker",
     "yt_exactly_once.spark.sink.encode",
     "yt_exactly_once.spark.source.data_source",
-    "yt_exactly_once.spark.sink.tasks",
+    "yt_exactly_once.spark.sink.modes",
 )
 _REQUEST_BYTES = 1 << 20
 _STREAMS = 3

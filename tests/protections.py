@@ -12,8 +12,11 @@ from yt_exactly_once import observability
 from yt_exactly_once.commit import transactional
 from yt_exactly_once.commit.ledger import CommitLedger, Verdict
 from yt_exactly_once.spark.query import calls, running
-from yt_exactly_once.spark.sink import delivery
+from yt_exactly_once.spark.sink import look_up
 from yt_exactly_once.spark.sink import transactional_sink as sink
+from yt_exactly_once.spark.sink.modes.at_least_once import AtLeastOnce
+from yt_exactly_once.spark.sink.modes.idempotent import Idempotent
+from yt_exactly_once.spark.sink.modes.transactional import Transactional
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 if TYPE_CHECKING:
@@ -26,7 +29,7 @@ Patch = tuple[Any, str, Any]
 def _ledger_look_up() -> list[Patch]:
     """A replay is not recognised, neither at first nor inside the transaction."""
     return [
-        (sink, "judge", lambda *_, **__: Verdict.NEW),
+        (look_up, "judge", lambda *_, **__: Verdict.NEW),
         (transactional.BatchCommit, "_is_done", lambda *_: False),
         (transactional, "plan_moves", lambda *_: {}),
     ]
@@ -34,7 +37,7 @@ def _ledger_look_up() -> list[Patch]:
 
 def _early_look_up() -> list[Patch]:
     """A replay is recognised only inside the transaction."""
-    return [(sink, "judge", lambda *_, **__: Verdict.NEW)]
+    return [(look_up, "judge", lambda *_, **__: Verdict.NEW)]
 
 
 def _state_evaluation() -> list[Patch]:
@@ -43,8 +46,8 @@ def _state_evaluation() -> list[Patch]:
 
     skip = sink.TransactionalSink._skip
 
-    def without(self: Any, frame: Any, batch: Any, emit: Any) -> None:
-        skip(self, frame, replace(batch, stateful=False), emit)
+    def without(self: Any, delivery: Any) -> None:
+        skip(self, replace(delivery, batch=replace(delivery.batch, stateful=False)))
 
     return [(sink.TransactionalSink, "_skip", without)]
 
@@ -92,18 +95,16 @@ def _room_check() -> list[Patch]:
 
 def _producer_sessions() -> list[Patch]:
     """Tasks of idempotent mode append their rows without a session that would know them."""
-    from yt_exactly_once.spark.sink.delivery import insert_from_tasks
 
-    def plainly(frame: Any, _batch: Any, target: Any, **given: Any) -> Any:
-        del given["producer"], given["begun"]
-        return insert_from_tasks(frame, target, update=False, **given)
+    def plainly(self: Any, *given: Any) -> Any:
+        return AtLeastOnce(self.options, self.connection).write(*given)
 
-    return [(delivery, "push_from_tasks", plainly)]
+    return [(Idempotent, "_push", plainly)]
 
 
 def _push_look_up() -> list[Patch]:
     """Rows of an unfinished batch that idempotent mode has pushed are not looked for."""
-    return [(sink, "begun_sessions", lambda *_: {})]
+    return [(mode, "begun", lambda *_: {}) for mode in (Transactional, Idempotent)]
 
 
 def _one_call() -> list[Patch]:
@@ -113,7 +114,7 @@ def _one_call() -> list[Patch]:
 
 def _history() -> list[Patch]:
     """A run knows nothing of calls that failed or were refused before, nor of ledgers that were used."""
-    return [(sink, "compare_history", lambda *_: None)]
+    return [(look_up, "compare_history", lambda *_: None)]
 
 
 def _same_rows() -> list[Patch]:

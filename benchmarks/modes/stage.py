@@ -148,8 +148,10 @@ class Stage:
         )
         placement = Placement(None if keys else point.partitions)
         encoder = RowEncoder(plan, WireFormat.ARROW, placement)
-        for piece in encode_frame(frame, encoder, dyn_batch_size=_ROWS_PER_REQUEST):
-            yield piece.data
+        encode_frame(frame, encoder, dyn_batch_size=_ROWS_PER_REQUEST)
+        for lane in encoder.lanes.values():
+            for payload in lane:
+                yield payload.data
 
     def _starter(self, name: str) -> Callable[[Callable[[DataFrame, int], None]], StreamingQuery]:
         def start(write: Callable[[DataFrame, int], None]) -> StreamingQuery:

@@ -1,5 +1,8 @@
 """Frames as payloads, from real Spark tasks."""
 
+from collections import Counter
+from typing import NamedTuple
+
 import pyarrow as pa
 import pytest
 import yt.yson
@@ -33,13 +36,31 @@ def configured(spark):
         spark.conf.set(name, value)
 
 
+class Chunk(NamedTuple):
+    """A payload and the lane it is in: its tablet, or its Spark partition where keys choose."""
+
+    lane: int
+    row_count: int
+    data: bytes
+
+
 def payloads(frame, *, wire=WireFormat.YSON, size=1000, placement=BY_KEY, columns=None):
     """Encode for a table of the frame's own columns, or of those given."""
     schema = arrow_of_spark(frame.schema)
     table = TableSchema.from_yt(columns or table_schema_for(schema))
     plan = check_frame(schema, table, target="//t", sorted=False)
     encoder = RowEncoder(plan, wire, placement)
-    return list(encode_frame(placement.placed(frame), encoder, dyn_batch_size=size))
+    encode_frame(placement.placed(frame), encoder, dyn_batch_size=size)
+    chunks = [
+        Chunk(lane, payload.row_count, payload.data)
+        for lane, lane_payloads in encoder.lanes.items()
+        for payload in lane_payloads
+    ]
+    told = Counter()
+    for chunk in chunks:
+        told[chunk.lane if None not in encoder.rows_by_tablet else None] += chunk.row_count
+    assert told == encoder.rows_by_tablet
+    return chunks
 
 
 def rows_of(chunk, wire=WireFormat.YSON):
@@ -63,7 +84,7 @@ def test_small_arrow_batches_become_full_chunks_in_order(spark, configured, wire
     """Chunks are cut by rows, not by how Spark happens to hand them over."""
     configured(BATCH_ROWS, 7)
     chunks = payloads(spark.range(0, 500, 1, 2), wire=wire, size=100)
-    assert [(c.partition, c.row_count) for c in chunks] == [
+    assert [(c.lane, c.row_count) for c in chunks] == [
         (0, 100),
         (0, 100),
         (0, 50),
@@ -105,17 +126,20 @@ def test_columns_whose_names_differ_in_case_are_told_apart(spark):
 def test_empty_partitions_yield_nothing(spark):
     """A payload without rows would be a request for nothing."""
     chunks = payloads(spark.range(0, 100, 1, 4).where("id >= 80"))
-    assert [(chunk.partition, chunk.row_count) for chunk in chunks] == [(3, 20)]
+    assert [(chunk.lane, chunk.row_count) for chunk in chunks] == [(3, 20)]
     assert payloads(spark.range(0)) == []
 
 
 def test_each_partition_goes_to_its_tablet(spark):
-    """The tablet is told beside the payload and inside every row."""
+    """The tablet is the payload's lane, and inside every row."""
     chunks = payloads(spark.range(0, 30, 1, 3), placement=Placement(2), size=10)
-    assert [chunk.tablet for chunk in chunks] == [0, 1, 0]
+    found = [(chunk.lane, [row[b"id"] for row in rows_of(chunk)]) for chunk in chunks]
+    parts = [list(range(start, start + 10)) for start in (0, 10, 20)]
+    assert found == [(0, parts[0]), (0, parts[2]), (1, parts[1])]
     for chunk in chunks:
-        assert {row[b"$tablet_index"] for row in rows_of(chunk)} == {chunk.tablet}
-    assert [chunk.tablet for chunk in payloads(spark.range(0, 1, 1, 1))] == [None]
+        assert {row[b"$tablet_index"] for row in rows_of(chunk)} == {chunk.lane}
+    (chunk,) = payloads(spark.range(0, 1, 1, 1))
+    assert b"$tablet_index" not in rows_of(chunk)[0]
 
 
 def test_small_batch_is_one_payload_whatever_its_partitions(spark):
@@ -142,8 +166,9 @@ def test_rows_go_to_their_tablets_in_order(spark):
         found = {}
         for chunk in chunks:
             rows = rows_of(chunk)
-            assert {row[b"$tablet_index"] for row in rows} == {chunk.tablet}
-            found.setdefault((chunk.partition, chunk.tablet), []).extend(row[b"id"] for row in rows)
+            assert {row[b"$tablet_index"] for row in rows} == {chunk.lane}
+            (partition,) = {row[b"id"] // 300 for row in rows}
+            found.setdefault((partition, chunk.lane), []).extend(row[b"id"] for row in rows)
         assert sorted(one for ids in found.values() for one in ids) == list(range(900))
         assert all(ids == sorted(ids) for ids in found.values())
         assert {tablet for _, tablet in found} == {0, 1, 2, 3}
@@ -251,4 +276,4 @@ def test_both_zeros_are_placed_alike(spark):
     frame = frame.selectExpr("d", "cast(d as float) as f", "named_struct('d', d) as s")
     for rule in (("d",), ("f",), ("s",), ("s", "f", "d")):
         chunks = payloads(frame, placement=Placement(7, rule), size=10)
-        assert len({chunk.tablet for chunk in chunks}) == 1
+        assert len({chunk.lane for chunk in chunks}) == 1

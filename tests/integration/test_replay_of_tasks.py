@@ -19,8 +19,8 @@ from tests.integration.streams import QUICK, finish
 from yt_exactly_once import TransactionalSink
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.errors import ConfigError, NotOneToOneError
-from yt_exactly_once.spark.sink import delivery, tasks
-from yt_exactly_once.spark.sink.row_digest import row_hash
+from yt_exactly_once.spark.sink.modes import idempotent, push
+from yt_exactly_once.spark.sink.modes.row_digest import row_hash
 
 pytestmark = pytest.mark.further
 
@@ -111,8 +111,8 @@ def test_replay_that_differs_is_refused_until_the_old_code_is_back(stream, begun
 
 def test_comparison_off_is_noticed(stream, monkeypatch):
     """Rows behind the filter are lost, and a part of the others is there twice."""
-    monkeypatch.setattr(delivery, "require_same_rows", lambda *_: None)
-    monkeypatch.setattr(tasks._NumberedSession, "_require_same_rows", lambda *_: None)
+    monkeypatch.setattr(idempotent, "require_same_rows", lambda *_: None)
+    monkeypatch.setattr(push._NumberedSession, "_require_same_rows", lambda *_: None)
     flow = stream(rows=100)
     pushed = begin(flow, in_two_tasks)
     run(flow, in_one_task)

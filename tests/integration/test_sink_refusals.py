@@ -14,7 +14,7 @@ from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.sink import run as query_run
-from yt_exactly_once.spark.sink.delivery import require_output_mode
+from yt_exactly_once.spark.sink.preparation import require_output_mode
 
 NOBODY = "127.0.0.1:1"
 

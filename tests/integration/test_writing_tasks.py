@@ -26,14 +26,14 @@ from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, ClusterConfig
 from yt_exactly_once.errors import FencedError, NotOneToOneError, ProducerDivergedError
 from yt_exactly_once.local import LocalCluster
-from yt_exactly_once.spark.sink import tasks
+from yt_exactly_once.spark.sink.modes import push, tasks
+from yt_exactly_once.spark.sink.modes.push import PushTask, RehearsalTask, require_same_rows
+from yt_exactly_once.spark.sink.modes.row_digest import ROW_HASH_COLUMN
+from yt_exactly_once.spark.sink.modes.sessions import Numbering, session_prefix
+from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS, InsertTask, TaskSettings
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.placement import Placement
-from yt_exactly_once.spark.sink.replay import RehearsalTask, require_same_rows
-from yt_exactly_once.spark.sink.row_digest import ROW_HASH_COLUMN
-from yt_exactly_once.spark.sink.sessions import Numbering, session_prefix
 from yt_exactly_once.spark.sink.targets import PreparedTarget
-from yt_exactly_once.spark.sink.tasks import KEY_HASH_COLUMNS, InsertTask, PushTask, TaskSettings
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import ProducerSession, SessionState, sessions_of
 from yt_exactly_once.ytsaurus.tables import ensure_producer
@@ -199,7 +199,7 @@ def test_attempt_after_a_broken_one_adds_what_is_missing(writing):
 @pytest.fixture
 def without_digest(monkeypatch):
     """Take away the comparison of digests, which covers other protections."""
-    monkeypatch.setattr(tasks._NumberedSession, "_require_same_rows", lambda *_: None)
+    monkeypatch.setattr(push._NumberedSession, "_require_same_rows", lambda *_: None)
 
 
 @pytest.mark.usefixtures("without_digest")
@@ -279,11 +279,11 @@ def test_push_that_the_client_repeats_would_be_noticed(cluster, writing, monkeyp
 def test_answer_that_is_not_compared_would_be_noticed(cluster, writing, monkeypatch):
     """A push of which nothing arrived is answered with success."""
     repeating(monkeypatch)
-    push = YtClient.push_queue_producer
+    send = YtClient.push_queue_producer
 
     def believed(self, *given, **options):
         rows = yson.loads(given[4].getvalue(), yson_type="list_fragment")
-        push(self, *given, **options)
+        send(self, *given, **options)
         return {
             "last_sequence_number": max(row["$sequence_number"] for row in rows),
             "skipped_row_count": 0,
@@ -305,7 +305,7 @@ def test_source_partition_in_two_tasks_is_refused(writing):
 @pytest.mark.usefixtures("without_digest")
 def test_source_partition_in_two_tasks_unchecked_would_be_noticed(writing, monkeypatch):
     """The earlier rows come too late, and are lost without a word."""
-    monkeypatch.setattr(tasks._NumberedSession, "_require_sole_writer", lambda *_: None)
+    monkeypatch.setattr(push._NumberedSession, "_require_sole_writer", lambda *_: None)
     list(writing.push(ALL[4:], partition=0))
     list(writing.push(ALL[:4], partition=1))
     assert writing.found() == ALL[4:]
@@ -421,7 +421,7 @@ def test_numbers_of_another_queue_are_refused(writing):
 @pytest.mark.usefixtures("without_digest")
 def test_numbers_of_another_queue_unchecked_would_be_noticed(writing, monkeypatch):
     """Rows 1 and 3 are lost without a word."""
-    monkeypatch.setattr(tasks._NumberedSession, "_require_later_numbers", lambda *_: None)
+    monkeypatch.setattr(push._NumberedSession, "_require_later_numbers", lambda *_: None)
     list(writing.push([0, 2, 4]))
     list(writing.push([1, 3], batch_id=1))
     assert writing.found() == [0, 2, 4]
@@ -430,13 +430,13 @@ def test_numbers_of_another_queue_unchecked_would_be_noticed(writing, monkeypatc
 @pytest.mark.usefixtures("without_digest")
 def test_rows_out_of_order_unchecked_would_be_noticed(writing, monkeypatch):
     """All but the first are taken for seen."""
-    push = tasks._NumberedSession.push
+    pushed = push._NumberedSession.push
 
     def forgetful(self, *given):
         self._last_seen = -1
-        push(self, *given)
+        pushed(self, *given)
 
-    monkeypatch.setattr(tasks._NumberedSession, "push", forgetful)
+    monkeypatch.setattr(push._NumberedSession, "push", forgetful)
     list(writing.push(ALL[::-1], chunk=1))
     assert writing.found() == [7]
 

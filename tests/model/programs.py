@@ -48,10 +48,11 @@ from yt_exactly_once.errors import (
     OffsetConflictError,
 )
 from yt_exactly_once.spark.query.calls import Calls, Place
-from yt_exactly_once.spark.sink import delivery
+from yt_exactly_once.spark.sink import look_up
+from yt_exactly_once.spark.sink.modes import idempotent
+from yt_exactly_once.spark.sink.modes.push import RehearsalTask
 from yt_exactly_once.spark.sink.options import Target
-from yt_exactly_once.spark.sink.replay import RehearsalTask
-from yt_exactly_once.spark.sink.run import QueryRun
+from yt_exactly_once.spark.sink.run import Delivery, QueryRun
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 from yt_exactly_once.spark.source.offsets import QueueOffset
 from yt_exactly_once.spark.source.reader import QueueStreamReader
@@ -157,10 +158,12 @@ class Programs:
         columns = frame_columns(self._scenario)
         frame = ModelFrame(script, job, columns, self._tasks)
         with (
-            mock.patch.object(delivery, "sf", _NoFunctions),
-            mock.patch.object(delivery, "named_column"),
-            mock.patch.object(delivery, "row_hash"),
-            mock.patch.object(delivery, "require_straight"),
+            mock.patch.object(idempotent, "sf", _NoFunctions),
+            mock.patch.object(idempotent, "named_column"),
+            mock.patch.object(idempotent, "row_hash"),
+            mock.patch.object(idempotent, "require_straight"),
+            mock.patch.object(look_up, "sessions_of", _sessions_of),
+            mock.patch.object(look_up, "table_identity", _identity),
         ):
             ModelSink(self._scenario, call, script)(cast("Any", frame), call.batch)
         return None
@@ -308,6 +311,7 @@ class ModelSink(TransactionalSink):
         )
         batch = micro_batch(scenario, call)
         self._connection = cast("Any", ModelCluster(script, scenario.index))
+        self._mode.connection = self._connection
         self._offset_log = cast("Any", _Identified(batch))
         # A program is run again and again, each time as if for the first time.
         self._calls = Calls()
@@ -318,32 +322,16 @@ class ModelSink(TransactionalSink):
             )
         self._runs = {batch.query_id: run}
 
-    def _prepare_run(self, run: QueryRun, frame: Any, batch: MicroBatch, emit: Emitter) -> None:
+    def _prepare(self, delivery: Delivery) -> None:
         """Leave out what is checked once per run."""
-
-    def _sessions(self, batch: MicroBatch) -> dict[str, SessionState]:
-        """Read the rows of the producer table; its client has a query for them."""
-        assert isinstance(self._connection, ModelCluster)
-        keys = [values for path, values in self._connection.index if path == PRODUCER]
-        names = [name for (name,) in keys if name.startswith(f"{batch.query_id}:")]
-        rows = self._connection.lookup(PRODUCER, [{"session_id": name} for name in names])
-        return {
-            name: SessionState(row[1], dict(row[2]))
-            for name, row in zip(names, rows, strict=True)
-            if row is not None
-        }
-
-    def _ledger_id(self) -> str:
-        return "1-2-3-4"
 
     def _emitter(self, batch: MicroBatch | Place) -> Emitter:  # noqa: ARG002 - overrides
         return silent
 
-    def _compute(
-        self, run: QueryRun, frame: Any, batch: MicroBatch, emit: Emitter
-    ) -> list[TargetRows]:
+    def _compute(self, delivery: Delivery) -> list[TargetRows]:
         if self.options.mode is not WriteMode.TRANSACTIONAL:
-            return super()._compute(run, frame, batch, emit)
+            return super()._compute(delivery)
+        batch, frame = delivery.batch, cast("Any", delivery.frame)
         payloads = [
             Payload(1, json.dumps([batch.query_id, batch.batch_id, effect]).encode())
             for effect in frame.evaluate()
@@ -352,6 +340,22 @@ class ModelSink(TransactionalSink):
         return [
             TargetRows(target.path, lanes, "yson", len(payloads)) for target in self.options.targets
         ]
+
+
+def _identity(*_: Any) -> tuple[str, tuple[()]]:
+    return _QUEUE_ID, ()
+
+
+def _sessions_of(connection: ModelCluster, producer: str, prefix: str) -> dict[str, SessionState]:
+    """Read the rows of the producer table; its client has a query for them."""
+    keys = [values for path, values in connection.index if path == producer]
+    names = [name for (name,) in keys if name.startswith(prefix)]
+    rows = connection.lookup(producer, [{"session_id": name} for name in names])
+    return {
+        name: SessionState(row[1], dict(row[2]))
+        for name, row in zip(names, rows, strict=True)
+        if row is not None
+    }
 
 
 @dataclass(frozen=True)

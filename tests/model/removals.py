@@ -20,7 +20,7 @@ from yt_exactly_once.commit.ledger import CommitLedger, Verdict, judge
 from yt_exactly_once.commit.parts import Part
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.errors import CommitOutcomeUnknownError, FencedError
-from yt_exactly_once.spark.sink import transactional_sink as sink
+from yt_exactly_once.spark.sink import look_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -244,7 +244,7 @@ def _same_offsets(put: Put) -> None:
             return Verdict.REPLAY
         return judge(entry, batch, **options)
 
-    put(sink, "judge", by_number)
+    put(look_up, "judge", by_number)
 
 
 def _never_skip_silently(put: Put) -> None:
@@ -253,7 +253,7 @@ def _never_skip_silently(put: Put) -> None:
             return Verdict.REPLAY
         return judge(entry, batch, **options)
 
-    put(sink, "judge", skip_older)
+    put(look_up, "judge", skip_older)
 
 
 def _resumption(put: Put) -> None:

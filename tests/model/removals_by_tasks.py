@@ -11,10 +11,9 @@ from tests.model import network
 from tests.model.invariants import Kind
 from tests.model.removals import Put, Removal
 from tests.model.tasks import Client, rows_in
-from yt_exactly_once.commit.ledger import Verdict
 from yt_exactly_once.commit.parts import whole
 from yt_exactly_once.errors import TransientError
-from yt_exactly_once.spark.sink import delivery, tasks
+from yt_exactly_once.spark.sink.modes import idempotent, push, tasks
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import ProducerSession
@@ -41,12 +40,12 @@ def _drop_what_is_there(put: Put) -> None:
 
 def _comparison(put: Put) -> None:
     """Believe every answer to a push that is not an error."""
-    push = Client.push_queue_producer
+    send = Client.push_queue_producer
 
     def as_expected(self: Any, *arguments: Any, **options: Any) -> dict[str, Any]:
         body = arguments[4]
         numbers = [row["$sequence_number"] for row in rows_in(body.getvalue())]
-        push(self, *arguments, **options)
+        send(self, *arguments, **options)
         return {"last_sequence_number": numbers[-1], "skipped_row_count": 0}
 
     put(Client, "push_queue_producer", as_expected)
@@ -65,21 +64,21 @@ def _single_sending(put: Put) -> None:
 
 def _fresh_session(put: Put) -> None:
     """Keep the old session after a lost answer."""
-    attempt = tasks._NumberedSession._attempt
+    attempt = push._NumberedSession._attempt
 
     def stale(self: Any, part: Any, *, fresh: bool) -> None:
         attempt(self, part, fresh=fresh and self._session is None)
 
-    put(tasks._NumberedSession, "_attempt", stale)
+    put(push._NumberedSession, "_attempt", stale)
 
 
 def _digest_in_a_task(put: Put) -> None:
     """Drop the rows up to the session's number, whatever they are."""
-    put(tasks._NumberedSession, "_require_same_rows", lambda *_: None)
+    put(push._NumberedSession, "_require_same_rows", lambda *_: None)
 
 
 def _rehearsal(put: Put) -> None:
-    put(delivery, "require_same_rows", lambda *_: None)
+    put(idempotent, "require_same_rows", lambda *_: None)
 
 
 def _digests(put: Put) -> None:
@@ -88,17 +87,17 @@ def _digests(put: Put) -> None:
 
 
 def _sole_writer(put: Put) -> None:
-    put(tasks._NumberedSession, "_require_sole_writer", lambda *_: None)
+    put(push._NumberedSession, "_require_sole_writer", lambda *_: None)
 
 
 def _source_order(put: Put) -> None:
-    push = tasks._NumberedSession.push
+    pushed = push._NumberedSession.push
 
     def forgetful(self: Any, *arguments: Any) -> None:
         self._last_seen = -1
-        push(self, *arguments)
+        pushed(self, *arguments)
 
-    put(tasks._NumberedSession, "push", forgetful)
+    put(push._NumberedSession, "push", forgetful)
 
 
 def _sole_writer_and_digests(put: Put) -> None:
@@ -116,7 +115,7 @@ def _unique_in_a_chunk(put: Put) -> None:
 
 
 def _unique_in_a_batch(put: Put) -> None:
-    put(delivery, "require_unique", lambda *_: None)
+    put(idempotent, "require_unique", lambda *_: None)
 
 
 def _unanswered_request(put: Put) -> None:
@@ -129,21 +128,18 @@ def _unanswered_request(put: Put) -> None:
             return
 
     put(tasks, "run_attempts", once)
+    put(push, "run_attempts", once)
 
 
 def _rows_first(put: Put) -> None:
     """Record the batch and move the consumer before the tasks have written."""
-    find = TransactionalSink._find
+    compute = TransactionalSink._compute
 
-    def too_early(
-        self: TransactionalSink, run: Any, call: Any, frame: Any, batch: Any, emit: Any
-    ) -> Any:
-        entry, verdict = find(self, run, call, frame, batch, emit)
-        if verdict is Verdict.NEW:
-            self._committer(call, batch, emit).commit(batch, whole([]))
-        return entry, verdict
+    def too_early(self: TransactionalSink, delivery: Any) -> Any:
+        self._committer(delivery).commit(delivery.batch, whole([]))
+        return compute(self, delivery)
 
-    put(TransactionalSink, "_find", too_early)
+    put(TransactionalSink, "_compute", too_early)
 
 
 _LOST, _TWICE = frozenset({Kind.LOST}), frozenset({Kind.TWICE})

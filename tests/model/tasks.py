@@ -1,6 +1,6 @@
 """What tasks ask of the cluster, and the real tasks as programs that can be stopped at every request.
 
-The tasks are the ones that the real sink hands to Spark (`spark.tasks`); only the client below
+The tasks are the ones that the real sink hands to Spark (`spark.sink.modes`); only the client below
 `ytsaurus.rows` is the model's. Rows are encoded and decoded for real.
 """
 
@@ -23,12 +23,12 @@ from tests.model.cluster import UNAVAILABLE, session_key
 from yt_exactly_once.codec.rows import SEQUENCE_NUMBER, WireFormat
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, check_frame
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, ClusterConfig
-from yt_exactly_once.spark.sink import tasks
+from yt_exactly_once.spark.sink.modes import push, tasks
+from yt_exactly_once.spark.sink.modes.row_digest import ROW_HASH_COLUMN
+from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.placement import Placement
-from yt_exactly_once.spark.sink.row_digest import ROW_HASH_COLUMN
 from yt_exactly_once.spark.sink.targets import PreparedTarget
-from yt_exactly_once.spark.sink.tasks import KEY_HASH_COLUMNS
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from tests.model.continuations import Script
     from tests.model.scenario import Ranges, Scenario
     from yt_exactly_once.observability import Emitter, Event
-    from yt_exactly_once.spark.sink.replay import RehearsalTask
-    from yt_exactly_once.spark.sink.tasks import InsertTask, PushTask
+    from yt_exactly_once.spark.sink.modes.push import PushTask, RehearsalTask
+    from yt_exactly_once.spark.sink.modes.tasks import InsertTask
 
 COLUMNS = ("key", "query", "place", "row")
 """Of the target; the first one is the key of a sorted target."""
@@ -144,7 +144,11 @@ def run_task(
     names = task.settings.names
     rows = scenario.rows_of_task(call.job.ranges, call.partition, call.job.number)
     batch = _frame(names, tuple(_values(scenario, call.job, *row) for row in rows))
-    with task_context(call.partition), mock.patch.object(tasks, "emitter", _silence):
+    with (
+        task_context(call.partition),
+        mock.patch.object(tasks, "emitter", _silence),
+        mock.patch.object(push, "emitter", _silence),
+    ):
         reports = [report for written in task(batch) for report in written.to_pylist()]
     return tuple(tuple(report.items()) for report in reports)
 

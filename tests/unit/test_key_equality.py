@@ -11,7 +11,7 @@ from yt_exactly_once.codec.rows import WireFormat, encode, row_fragments
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.complete import CompleteResult
 from yt_exactly_once.errors import AmbiguousOrderError, EncodingError
-from yt_exactly_once.spark.sink import delivery
+from yt_exactly_once.spark.sink.modes import transactional
 
 LIST = {"type_name": "list", "item": "double"}
 PAIR = {"type_name": "tuple", "elements": [{"type": "int8"}, {"type": LIST}]}
@@ -96,7 +96,7 @@ def test_key_in_two_spark_partitions_is_found_whichever_zero_it_has():
     plan = planned("double", pa.float64()).keys
     parts = [[row_fragments(rows([zero], pa.float64()), plan)] for zero in ZEROS]
     with pytest.raises(AmbiguousOrderError):
-        delivery._distinct_keys(parts, "//t")
+        transactional._distinct_keys(parts, "//t")
 
 
 @pytest.mark.parametrize(("there", "wanted"), [(0.0, -0.0), (-0.0, 0.0)])

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yt_exactly_once.spark.sink.row_digest import added, mixed, seed_of, spelled
+from yt_exactly_once.spark.sink.modes.row_digest import added, mixed, seed_of, spelled
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1)
 HASHES = st.lists(NUMBERS, min_size=2, max_size=20)

@@ -17,7 +17,8 @@ from yt_exactly_once.codec.schema import (
     check_frame,
 )
 from yt_exactly_once.errors import EncodingError, SchemaMismatchError
-from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN, Kind, RowEncoder
+from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN, RowEncoder
+from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS
 from yt_exactly_once.spark.sink.placement import (
     BY_PARTITION,
     PRESERVE,
@@ -25,12 +26,11 @@ from yt_exactly_once.spark.sink.placement import (
     TABLET_COLUMN,
     Placement,
 )
-from yt_exactly_once.spark.sink.tasks import KEY_HASH_COLUMNS
 
 TABLETS = 3
 REJECTS = Rejects("//rejects", "query", 7)
 RULES = [BY_PARTITION, PRESERVE, ROUND_ROBIN, ("id",)]
-CHANGES = [{}, {"delete_marker": "gone"}, {"tells_keys": True}]
+CHANGES = [{}, {"delete_marker": "gone"}, {"collect_keys": True}]
 
 
 def planned(*, keyed):
@@ -56,8 +56,8 @@ def chunk(values):
     })  # fmt: skip
 
 
-def rows(piece):
-    return list(yt.yson.loads(piece.data, yson_type="list_fragment"))
+def rows(payload):
+    return list(yt.yson.loads(payload.data, yson_type="list_fragment"))
 
 
 @pytest.mark.parametrize("wire", list(WireFormat))
@@ -69,13 +69,12 @@ def test_chunk_of_which_nothing_is_left_is_encoded(rule, changes, values, wire):
     """Every replay would meet the same chunk, so an error would stop the query for ever."""
     is_sorted = rule is None
     placement = Placement(None) if is_sorted else Placement(TABLETS, rule)
-    encoder = RowEncoder(planned(keyed=is_sorted), wire, placement, rejects=REJECTS, **changes)
-    ways = [encoder.pieces(chunk(values), 0)]
-    if values:
-        ways.append(encoder.together(chunk(values)))
-    for pieces in map(list, ways):
-        assert not any(piece.row_count for piece in pieces if piece.kind is Kind.WRITE)
-        rejected = [row for piece in pieces if piece.kind is Kind.REJECT for row in rows(piece)]
+    for is_mixed in (False, True):
+        encoder = RowEncoder(planned(keyed=is_sorted), wire, placement, rejects=REJECTS, **changes)
+        encoder.add(chunk(values), 0, is_mixed=is_mixed)
+        assert not encoder.lanes
+        assert not encoder.rows_by_tablet
+        rejected = [row for payload in encoder.rejected for row in rows(payload)]
         assert len(rejected) == len(values)
 
 
@@ -97,15 +96,17 @@ def test_row_of_a_tablet_that_is_not_there_is_refused(tablet, shown):
     place = rows_given.schema.get_field_index(TABLET_COLUMN)
     given = rows_given.set_column(place, TABLET_COLUMN, pa.array([0, 1, tablet], pa.int64()))
     with pytest.raises(EncodingError, match=f"{shown}.* and the target has 2 tablets"):
-        list(encoder.pieces(given, 0))
+        encoder.add(given, 0)
+    assert not encoder.lanes
+    assert not encoder.rejected
 
 
 def test_service_columns_of_another_kind_say_nothing_about_a_rejected_row():
     """A user may have made them; on every replay they would be in the way."""
     encoder = RowEncoder(planned(keyed=False), WireFormat.YSON, Placement(1), rejects=REJECTS)
     given = chunk([-1]).append_column(SOURCE_ROW_COLUMN, pa.array(["first"]))
-    (told,) = encoder.pieces(given, 0)
-    (row,) = rows(told)
+    encoder.add(given, 0)
+    (row,) = rows(encoder.rejected[0])
     assert (row["source_partition"], row["source_row"]) == (None, None)
     assert json.loads(row["row"])[SOURCE_ROW_COLUMN] == "first"
 
@@ -115,8 +116,9 @@ def test_rejected_row_tells_the_columns_of_the_user_alone():
     encoder = RowEncoder(
         planned(keyed=False), WireFormat.YSON, Placement(TABLETS, ROUND_ROBIN), rejects=REJECTS
     )
-    told, _ = encoder.together(chunk([-1, 0]))
-    assert json.loads(rows(told)[0]["row"]) == {
+    encoder.add(chunk([-1, 0]), 0, is_mixed=True)
+    assert encoder.rows_by_tablet == {None: 1}
+    assert json.loads(rows(encoder.rejected[0])[0]["row"]) == {
         "id": 0, "v": -1, "gone": False, SOURCE_TABLET_COLUMN: 1,
     }  # fmt: skip
 

@@ -6,9 +6,10 @@ import pytest
 
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
-from yt_exactly_once.config import WriteMode
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.sink.sessions import begun_sessions
+from yt_exactly_once.spark.sink.modes.at_least_once import AtLeastOnce
+from yt_exactly_once.spark.sink.modes.idempotent import Idempotent
+from yt_exactly_once.spark.sink.modes.transactional import Transactional
 from yt_exactly_once.ytsaurus.rows import SessionState
 
 BATCH = MicroBatch("query", 7, "run", (SourceRange("cluster", "//queue", None, ()),))
@@ -19,10 +20,11 @@ def pushed(batch=7, **more):
     return SessionState(5, {"run": "old", "batch": batch, "task": 0, "digest": "0a"} | more)
 
 
-def begun(sessions, *, columns=("id",), mode=WriteMode.IDEMPOTENT, is_sorted=False):
-    target = SimpleNamespace(is_sorted=is_sorted, path=TARGET, transformed=lambda frame: frame)
+def begun(sessions, *, columns=("id",), mode=Idempotent, is_sorted=False):
+    options = SimpleNamespace(transformed=lambda frame: frame)
+    target = SimpleNamespace(is_sorted=is_sorted, path=TARGET, options=options)
     frame = SimpleNamespace(columns=list(columns))
-    return begun_sessions(sessions, SimpleNamespace(mode=mode), [target], frame, BATCH)
+    return mode(None, None).begun(frame, BATCH, [target], lambda: sessions)
 
 
 def test_sessions_with_rows_of_the_batch_are_found_by_their_short_names():
@@ -35,14 +37,15 @@ def test_sessions_with_rows_of_the_batch_are_found_by_their_short_names():
     }
     assert begun(sessions) == {TARGET: {"partition-0": pushed()}}
     assert begun(sessions, is_sorted=True) == {}
+    assert begun(sessions, mode=AtLeastOnce) == {}
 
 
 @pytest.mark.parametrize(
     ("name", "columns", "mode"),
     [
-        ("partition-0", ("id",), WriteMode.TRANSACTIONAL),
-        ("partition-0", SOURCE_COLUMNS, WriteMode.IDEMPOTENT),
-        ("source-a-0", ("id",), WriteMode.IDEMPOTENT),
+        ("partition-0", ("id",), Transactional),
+        ("partition-0", SOURCE_COLUMNS, Idempotent),
+        ("source-a-0", ("id",), Idempotent),
     ],
 )
 def test_rows_that_would_be_written_again_are_refused(name, columns, mode):

@@ -1,15 +1,15 @@
-"""The rows of a frame as payloads, encoded on the driver and in the order of the rows.
+"""The rows of a DataFrame as payloads, encoded on the driver and in the order of the rows.
 
-Rows are cut into chunks of at most `dyn_batch_size`, small Arrow batches of Spark merged on the
-way. No task sends anything anywhere: which attempt of it counts is Spark's to decide.
+Rows are cut into chunks of at most `dyn_batch_size`; small Arrow batches of Spark are merged first. No task
+sends anything anywhere: which attempt of it counts is Spark's to decide.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import IntEnum
+from collections import defaultdict
+from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyspark.sql.functions as sf
@@ -18,170 +18,123 @@ from yt_exactly_once.codec.changes import changes
 from yt_exactly_once.codec.rejects import Rejects, find_faults, without
 from yt_exactly_once.codec.reserved import RESERVED_PREFIX
 from yt_exactly_once.codec.rows import WireFormat, encode, joined, row_fragments
+from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.errors import EncodingError
 from yt_exactly_once.spark.schema import with_nullable_members
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame
 
     from yt_exactly_once.codec.schema import WritePlan
     from yt_exactly_once.spark.sink.placement import Placement
 
-    Part = tuple[int | pa.IntegerArray | None, pa.RecordBatch]
-
 PARTITION_COLUMN = f"{RESERVED_PREFIX}partition"
-"""Frame column with the Spark partition of a row."""
+"""DataFrame column with the Spark partition of a row."""
 
 SMALL_BATCH = 10_000
 """A batch of no more rows is sent as one request, whatever its partitions."""
 
 
-class Kind(IntEnum):
-    """What a payload is for."""
-
-    WRITE = 0
-    """Rows to write."""
-    DELETE = 1
-    """Keys to delete, as YSON."""
-    KEYS = 2
-    """Every key that the rows have."""
-    REJECT = 3
-    """Rows of the table of rejected rows, as YSON."""
-
-
-class Piece(NamedTuple):
-    """A payload, and what it is for.
-
-    Attributes:
-        kind: what for.
-        partition: Spark partition of the rows; the first one where there are several.
-        tablet: of all the rows; `None` where keys decide, or the rows themselves tell.
-        row_count: rows or keys in it.
-        data: the bytes; none for keys that the driver is told.
-        keys: those keys.
-    """
-
-    kind: Kind
-    partition: int
-    tablet: int | None
-    row_count: int
-    data: bytes = b""
-    keys: pa.LargeBinaryArray | None = None
-
-
-@dataclass(frozen=True)
+@dataclass
 class RowEncoder:
-    """Turns rows into payloads.
+    """Collects the rows of one batch and target as payloads.
+
+    Payloads for one tablet share a lane, and so do those of one Spark partition where keys choose the
+    tablets. Payloads of a lane keep their order.
 
     Attributes:
         plan: from `check_frame`.
         wire: format of rows to write.
         placement: the tablet of each row.
         delete_marker: a column that is true where the row's key is to be deleted; may be empty.
-        tells_keys: whether the driver must know the keys.
+        collect_keys: whether the driver must know the keys.
         rejects: where rows go that cannot be written; without it they are an error.
+        lanes: payloads that write or delete, by tablet or Spark partition.
+        rows_by_tablet: how many rows are in them; of `None`, those whose keys choose the tablet.
+        keys: the keys of all rows, by Spark partition, where the driver must know them.
+        rejected: payloads for the dead-letter table.
     """
 
     plan: WritePlan
     wire: WireFormat
     placement: Placement
     delete_marker: str = ""
-    tells_keys: bool = False
+    collect_keys: bool = False
     rejects: Rejects | None = None
+    lanes: dict[int, list[Payload]] = field(default_factory=lambda: defaultdict(list))
+    rows_by_tablet: dict[int | None, int] = field(default_factory=lambda: defaultdict(int))
+    keys: dict[int, list[pa.LargeBinaryArray]] = field(default_factory=lambda: defaultdict(list))
+    rejected: list[Payload] = field(default_factory=list)
 
     @property
     def order_matters(self) -> bool:
         """Whether rows of several Spark partitions must be told apart."""
-        return bool(self.delete_marker) or self.tells_keys
+        return bool(self.delete_marker) or self.collect_keys
 
-    def pieces(self, rows: pa.RecordBatch, partition: int) -> Iterator[Piece]:
-        """Yield the payloads of some rows of one Spark partition, in the order to send them in.
+    def add(self, rows: pa.RecordBatch, partition: int, *, is_mixed: bool = False) -> None:
+        """Encode one chunk; what cannot be written is rejected.
 
         Args:
-            rows: of the frame that the plan was made for, placed by the placement.
+            rows: of the DataFrame that the plan was made for, placed by the placement.
             partition: the Spark partition they are in.
+            is_mixed: whether they are in several, as `PARTITION_COLUMN` says. Then the chunk becomes one
+                payload, and each row tells its tablet.
 
         Raises:
             EncodingError: a value that its column cannot take, and nowhere to reject its row to.
         """
-        return self._fitting(rows, partition, lambda fit: self.placement.split(fit, partition))
-
-    def together(self, rows: pa.RecordBatch) -> Iterator[Piece]:
-        """Yield rows of several Spark partitions as one payload; each row tells its tablet.
-
-        Args:
-            rows: with `PARTITION_COLUMN`.
-
-        Raises:
-            EncodingError: as `pieces`.
-        """
-        partition = rows.column(PARTITION_COLUMN)[0].as_py()
-        return self._fitting(rows, partition, lambda fit: [(self._tablets(fit), fit)])
-
-    def _tablets(self, rows: pa.RecordBatch) -> pa.IntegerArray | None:
-        count = self.placement.tablet_count
-        if count is None:
-            return None
-        tablets = self.placement.tablets(rows)
-        if tablets is not None:
-            return tablets
-        partitions = rows.column(PARTITION_COLUMN).to_numpy()
-        return pa.array(partitions % count, pa.int64())
-
-    def _fitting(
-        self,
-        rows: pa.RecordBatch,
-        partition: int,
-        split: Callable[[pa.RecordBatch], Iterable[Part]],
-    ) -> Iterator[Piece]:
-        """Yield payloads, those of rejected rows first."""
-        if self.rejects is None:
-            yield from self._encoded(rows, partition, split)
-            return
         try:
-            yield from list(self._encoded(rows, partition, split))
+            self._encode(rows, partition, is_mixed=is_mixed)
         except EncodingError:
+            if self.rejects is None:
+                raise
             faults = find_faults(rows, self.plan, self.wire, self.delete_marker)
             if not faults:
                 raise
-            told = self.rejects.encode(rows, faults, self.plan.target)
-            yield Piece(Kind.REJECT, partition, None, len(faults), told)
-            yield from self._encoded(without(rows, faults), partition, split)
+            described = self.rejects.encode(rows, faults, self.plan.target)
+            self._encode(without(rows, faults), partition, is_mixed=is_mixed)
+            self.rejected.append(Payload(len(faults), described))
 
-    def _encoded(
-        self,
-        rows: pa.RecordBatch,
-        partition: int,
-        split: Callable[[pa.RecordBatch], Iterable[Part]],
-    ) -> Iterator[Piece]:
+    def _encode(self, rows: pa.RecordBatch, partition: int, *, is_mixed: bool) -> None:
+        """Keep all payloads of a chunk, or none."""
+        keys = deleted = None
         if self.delete_marker:
             keys, deleted, rows = changes(rows, self.plan.keys, self.delete_marker)
-            yield Piece(Kind.KEYS, partition, None, len(keys), keys=keys)
-            if len(deleted):
-                yield Piece(Kind.DELETE, partition, None, len(deleted), joined(deleted))
-        elif self.tells_keys:
+        elif self.collect_keys:
             keys = row_fragments(rows, self.plan.keys)
-            yield Piece(Kind.KEYS, partition, None, len(keys), keys=keys)
-        for tablet, part in split(rows):
-            if part.num_rows:
-                data = encode(part, self.plan, self.wire, tablet_index=tablet)
-                alone = tablet if isinstance(tablet, int) else None
-                yield Piece(Kind.WRITE, partition, alone, part.num_rows, data)
+        placed: Iterable[tuple[Any, pa.RecordBatch]] = self.placement.split(rows, partition)
+        if is_mixed:
+            placed = [(self.placement.tablets(rows, rows.column(PARTITION_COLUMN)), rows)]
+        payloads = [
+            (tablet, encode(part, self.plan, self.wire, tablet_index=tablet), part.num_rows)
+            for tablet, part in placed
+            if part.num_rows
+        ]
+        if keys is not None:
+            self.keys[partition].append(keys)
+        if deleted is not None and len(deleted):
+            self._keep(partition, None, Payload(len(deleted), joined(deleted), deletes=True))
+        for tablet, data, row_count in payloads:
+            self._keep(partition, tablet, Payload(row_count, data))
+
+    def _keep(self, partition: int, tablet: Any, payload: Payload) -> None:
+        alone = tablet if isinstance(tablet, int) else None
+        self.lanes[partition if alone is None else alone].append(payload)
+        self.rows_by_tablet[alone] += payload.row_count
 
 
-def encode_frame(frame: DataFrame, encoder: RowEncoder, *, dyn_batch_size: int) -> Iterator[Piece]:
-    """Evaluate a frame, once, and yield its rows as the payloads of whole requests.
+def encode_frame(frame: DataFrame, encoder: RowEncoder, *, dyn_batch_size: int) -> None:
+    """Evaluate a DataFrame, once, and give its rows to the encoder in the order of the Spark partitions.
 
     Spark hands them over as Arrow, one result per partition, and they are encoded here: that takes
-    milliseconds, and the way into a Python task and back takes longer. Pieces come in the order of the
-    Spark partitions, and of the rows within each; an empty partition yields nothing. Rows are let go
-    as they are encoded.
+    milliseconds, and the way into a Python task and back takes longer. Rows are let go as they are
+    encoded.
 
     Args:
-        frame: the frame that the encoder was made for, placed by its placement.
-        encoder: makes the payloads.
+        frame: what the encoder was made for, placed by its placement.
+        encoder: collects the payloads.
         dyn_batch_size: most rows in one payload.
 
     Raises:
@@ -193,12 +146,13 @@ def encode_frame(frame: DataFrame, encoder: RowEncoder, *, dyn_batch_size: int) 
     del arrived
     small = sum(batch.num_rows for batch in batches) <= min(SMALL_BATCH, dyn_batch_size)
     if small and len(batches) > 1 and not encoder.order_matters:
-        yield from encoder.together(merged(batches))
+        rows = merged(batches)
+        encoder.add(rows, _partition(rows), is_mixed=True)
         return
     # A batch of Arrow is a part of one partition.
-    for partition, rows in groupby(_drained(batches), _partition):
-        for chunk in chunks(rows, dyn_batch_size):
-            yield from encoder.pieces(chunk, partition)
+    for partition, drained in groupby(_drained(batches), _partition):
+        for chunk in chunks(drained, dyn_batch_size):
+            encoder.add(chunk, partition)
 
 
 def _with_nullable_members(frame: DataFrame) -> DataFrame:
@@ -226,24 +180,6 @@ def _drained(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     batches.reverse()
     while batches:
         yield batches.pop()
-
-
-def plain_columns(frame: DataFrame, wanted: Collection[str]) -> tuple[DataFrame, tuple[str, ...]]:
-    """Keep the wanted columns under names that Spark does not take for paths.
-
-    Spark looks columns up by name and takes a dot for a path into a struct; tasks get the real names
-    back.
-
-    Returns:
-        The frame for the tasks, and the real names of its columns, in order.
-    """
-    names = frame.columns
-    plain = [f"c{place}" for place in range(len(names))]
-    kept = [alias for alias, name in zip(plain, names, strict=True) if name in wanted]
-    real = tuple(name for name in names if name in wanted)
-    renamed = frame.toDF(*plain)
-    # Every step costs Spark an analysis of its own.
-    return (renamed if len(kept) == len(plain) else renamed.select(*kept)), real
 
 
 def chunks(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:

@@ -227,12 +227,6 @@ class SinkOptions:
         if self.reject_to is None:
             return
         check_path(self.reject_to, "reject_to")
-        if self.mode is not WriteMode.TRANSACTIONAL:
-            raise ConfigError(
-                f"reject_to is not possible in mode {self.mode.value!r}: a task that Spark repeats "
-                "would reject its rows again",
-                remedy="Use mode='transactional', or repair the rows in the query",
-            )
         if self.reject_to in {self.ledger_path, *(target.path for target in self.targets)}:
             raise ConfigError(
                 f"reject_to is {self.reject_to}, which this sink uses already",
@@ -247,32 +241,6 @@ class SinkOptions:
         if repeated:
             raise ConfigError(
                 f"The sink has the target {repeated[0]} twice", remedy="Give each path once"
-            )
-        if self.split_oversized and self.mode is not WriteMode.TRANSACTIONAL:
-            raise ConfigError(
-                f"split_oversized has no meaning in mode {self.mode.value!r}",
-                remedy="Leave it out: only transactional mode puts a batch into one transaction",
-            )
-        for target in self.targets:
-            for name in ("write='replace'", "delete_marker", "aggregate"):
-                if target.changes[name] and self.mode is not WriteMode.TRANSACTIONAL:
-                    raise ConfigError(
-                        f"{name} is not possible in mode {self.mode.value!r}: a task that Spark "
-                        "repeats would do it again",
-                        remedy="Use mode='transactional'",
-                        target=target.path,
-                    )
-            if target.replaces and self.split_oversized:
-                raise ConfigError(
-                    "write='replace' and split_oversized exclude each other: a result is replaced at "
-                    "once",
-                    remedy="Give the target more tablets instead",
-                    target=target.path,
-                )
-        if len(paths) > 1 and self.mode is not WriteMode.TRANSACTIONAL:
-            raise ConfigError(
-                f"Several targets cannot be written in mode {self.mode.value!r}",
-                remedy="Use mode='transactional', or one sink per target",
             )
 
 

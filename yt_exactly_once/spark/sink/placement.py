@@ -80,37 +80,43 @@ class Placement:
             return frame
         return frame.withColumn(TABLET_COLUMN, self._column().cast("bigint"))
 
-    def tablet(self, partition: int) -> int | None:
-        """Return the tablet for a Spark partition, the same one for every attempt."""
-        return None if self.tablet_count is None else partition % self.tablet_count
-
     def split(
         self, rows: pa.RecordBatch, partition: int
     ) -> Iterator[tuple[int | None, pa.RecordBatch]]:
-        """Yield the rows of every tablet.
+        """Yield the rows of every tablet; all of them, and `None`, where keys choose the tablets.
 
         Args:
-            rows: of the frame that `placed` returned.
+            rows: of the DataFrame that `placed` returned.
             partition: the Spark partition they are in.
 
         Raises:
             EncodingError: the target has not so many tablets.
         """
-        tablets = self.tablets(rows)
-        if tablets is None:
-            yield self.tablet(partition), rows
+        tablets = self.tablets(rows, partition)
+        if not isinstance(tablets, pa.Array):
+            yield tablets, rows
             return
         for tablet in sorted(pc.unique(tablets).to_pylist()):
             yield tablet, rows.filter(pc.equal(tablets, tablet))
 
-    def tablets(self, rows: pa.RecordBatch) -> pa.IntegerArray | None:
-        """Return the tablet of every row, `None` where the Spark partition decides.
+    def tablets(
+        self, rows: pa.RecordBatch, partition: int | pa.IntegerArray
+    ) -> int | pa.IntegerArray | None:
+        """Return the tablet of all rows or of each, the same for every attempt; `None` where keys choose.
+
+        Args:
+            rows: of the DataFrame that `placed` returned.
+            partition: the Spark partition of all rows or of each.
 
         Raises:
             EncodingError: the target has not so many tablets.
         """
-        if self.rule == BY_PARTITION or self.tablet_count is None:
+        if self.tablet_count is None:
             return None
+        if self.rule == BY_PARTITION:
+            if isinstance(partition, int):
+                return partition % self.tablet_count
+            return pa.array(partition.to_numpy() % self.tablet_count, pa.int64())
         tablets = rows.column(TABLET_COLUMN)
         if rows.num_rows == 0:
             return tablets

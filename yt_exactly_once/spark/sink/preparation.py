@@ -6,15 +6,12 @@ from typing import TYPE_CHECKING
 
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.commit.ledger import LEDGER_SCHEMA
-from yt_exactly_once.config import WriteMode
 from yt_exactly_once.errors import ConfigError, LedgerError
 from yt_exactly_once.observability import Event
-from yt_exactly_once.spark.sink.delivery import require_output_mode, require_stateless
 from yt_exactly_once.spark.sink.targets import prepare_target
 from yt_exactly_once.ytsaurus.queues import require_registration
 from yt_exactly_once.ytsaurus.tables import (
     describe_table,
-    ensure_producer,
     ensure_table,
     require_columns,
 )
@@ -24,14 +21,13 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.observability import Emitter
-    from yt_exactly_once.spark.sink.options import SinkOptions
+    from yt_exactly_once.spark.sink.modes.mode import Mode
+    from yt_exactly_once.spark.sink.options import Target
     from yt_exactly_once.spark.sink.targets import PreparedTarget
-    from yt_exactly_once.ytsaurus.client import Connection
 
 
 def prepare(
-    connection: Connection,
-    options: SinkOptions,
+    mode: Mode,
     frame: DataFrame,
     batch: MicroBatch,
     emit: Emitter,
@@ -48,6 +44,7 @@ def prepare(
         SchemaMismatchError: the frame does not fit a target.
         TransientError: the cluster could not be asked; nothing is decided.
     """
+    options, connection = mode.options, mode.connection
     for wanted in options.targets:
         require_output_mode(batch, wanted)
     targets = tuple(
@@ -61,10 +58,7 @@ def prepare(
         )
         for target in options.targets
     )
-    if options.mode is WriteMode.IDEMPOTENT:
-        require_stateless(batch)
-        if not all(target.is_sorted for target in targets):
-            ensure_producer(connection, options.producer_path)
+    mode.prepare(batch, targets)
     if options.advance_consumer:
         for source in batch.sources:
             if source.consumer is not None:
@@ -91,3 +85,37 @@ def prepare(
             "Name another path in reject_to, where the table is created",
         )
     return targets
+
+
+def require_output_mode(batch: MicroBatch, target: Target) -> None:
+    """Check that the batches of the query are what the target takes them for.
+
+    Raises:
+        ConfigError: a result is replaced that is not complete, or added up although it is; or the
+            output mode is not known, and it matters.
+    """
+    complete = batch.output_mode == "complete"
+    if not batch.output_mode and (target.replaces or target.aggregate):
+        option = "write='replace'" if target.replaces else "aggregate"
+        raise ConfigError(
+            f"{option} depends on the output mode of the query, which cannot be known in a session "
+            "without a JVM (Spark Connect)",
+            remedy=f"Run the query in a session with a JVM, or leave {option} out",
+            query=batch.query_id,
+            target=target.path,
+        )
+    if target.replaces and not complete:
+        raise ConfigError(
+            f"write='replace' is for output mode complete, and this query has {batch.output_mode}: "
+            "rows of earlier batches would be deleted",
+            remedy="Use outputMode('complete'), or leave write out",
+            query=batch.query_id,
+            target=target.path,
+        )
+    if target.aggregate and complete:
+        raise ConfigError(
+            "aggregate would add the whole result again with every batch of output mode complete",
+            remedy="Leave aggregate out, and use write='replace'",
+            query=batch.query_id,
+            target=target.path,
+        )

@@ -1,4 +1,4 @@
-"""What a sink remembers of one run of one query; a sink may serve several queries at a time."""
+"""One run of one query as a sink remembers it, and one batch of it on its way."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
     from yt_exactly_once.commit.batch import MicroBatch
+    from yt_exactly_once.commit.ledger import CommitLedger
+    from yt_exactly_once.observability import Emitter
+    from yt_exactly_once.spark.query.calls import Call
     from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.rows import SessionState
 
@@ -19,12 +23,12 @@ LOOK_INTERVAL = 10.0
 
 @dataclass
 class QueryRun:
-    """One run of one query.
+    """One run of one query; a sink may serve several queries at a time.
 
     Attributes:
         id: of the run.
         targets: as they were prepared; empty before.
-        schema: of the frame they were prepared for.
+        schema: of the DataFrame they were prepared for.
         looked_at: when the targets were looked at last.
         agreed: the newest batch about which sink and ledger agree; `None` before the first.
         begun: by target, the producer sessions that had rows of the newest batch before it was computed.
@@ -37,8 +41,8 @@ class QueryRun:
     agreed: int | None = None
     begun: dict[str, dict[str, SessionState]] = field(default_factory=dict)
 
-    def goes_on_with(self, batch: MicroBatch) -> bool:
-        """Tell whether a batch comes after the ones that were agreed about."""
+    def continues_with(self, batch: MicroBatch) -> bool:
+        """Return whether a batch follows the ones that sink and ledger agree about."""
         return self.agreed is not None and self.agreed < batch.batch_id
 
     def agree(self, batch: MicroBatch) -> None:
@@ -46,9 +50,30 @@ class QueryRun:
         self.agreed = batch.batch_id
 
     def prepared(self, schema: StructType, targets: tuple[PreparedTarget, ...]) -> None:
-        """Take note of targets that are prepared for frames of a schema."""
+        """Take note of targets that are prepared for DataFrames of a schema."""
         self.schema, self.targets, self.looked_at = schema, targets, time.monotonic()
 
     def must_look(self) -> bool:
-        """Tell whether it is time to look at the targets again."""
+        """Return whether it is time to look at the targets again."""
         return time.monotonic() - self.looked_at > LOOK_INTERVAL
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One micro-batch on its way into its targets: what every step needs.
+
+    Attributes:
+        batch: which one.
+        frame: its rows.
+        call: the call of the sink that delivers it.
+        run: of its query.
+        ledger: its query's ledger entries.
+        emit: takes events.
+    """
+
+    batch: MicroBatch
+    frame: DataFrame
+    call: Call
+    run: QueryRun
+    ledger: CommitLedger
+    emit: Emitter

@@ -79,7 +79,7 @@ class PreparedTarget:
             self.wire,
             self.placement,
             delete_marker=self.options.delete_marker or "",
-            tells_keys=self.options.replaces,
+            collect_keys=self.options.replaces,
             rejects=rejects,
         )
 

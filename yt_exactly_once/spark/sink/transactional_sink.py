@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.commit.ledger import CommitLedger, Verdict, judge, require_one_sink
+from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import split, whole
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.config import (
@@ -19,17 +19,14 @@ from yt_exactly_once.config import (
     RetryPolicy,
     WriteMode,
 )
-from yt_exactly_once.errors import TransientError
+from yt_exactly_once.errors import ConfigError, TransientError
 from yt_exactly_once.observability import Clock, Event, GuardedListener, emitter, reported
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.query.calls import PROCESS_CALLS
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
 from yt_exactly_once.spark.query.running import RunningQuery
-from yt_exactly_once.spark.sink.delivery import (
-    deliver,
-    require_splitting,
-)
-from yt_exactly_once.spark.sink.history import compare_history, require_waiting
+from yt_exactly_once.spark.sink.look_up import find, look_up
+from yt_exactly_once.spark.sink.modes import MODES
 from yt_exactly_once.spark.sink.options import (
     ADD,
     AUTO_WIRE,
@@ -38,12 +35,9 @@ from yt_exactly_once.spark.sink.options import (
 )
 from yt_exactly_once.spark.sink.placement import BY_PARTITION
 from yt_exactly_once.spark.sink.preparation import prepare
-from yt_exactly_once.spark.sink.run import QueryRun
-from yt_exactly_once.spark.sink.sessions import begun_sessions
+from yt_exactly_once.spark.sink.run import Delivery, QueryRun
 from yt_exactly_once.spark.sink.targets import are_the_same
 from yt_exactly_once.ytsaurus.client import Connection
-from yt_exactly_once.ytsaurus.rows import sessions_of
-from yt_exactly_once.ytsaurus.tables import table_identity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,14 +45,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.commit.ledger import LedgerEntry
     from yt_exactly_once.commit.parts import TargetRows
     from yt_exactly_once.observability import Emitter, Listener
     from yt_exactly_once.spark.query.calls import Call, Place
     from yt_exactly_once.spark.query.offset_log import OffsetLog
     from yt_exactly_once.spark.sink.options import Target
     from yt_exactly_once.spark.sink.targets import PreparedTarget
-    from yt_exactly_once.ytsaurus.rows import SessionState
 
 
 class TransactionalSink:
@@ -213,6 +205,7 @@ class TransactionalSink:
             CheckpointFiles(checkpoint_location) if checkpoint_location else None
         )
         self._open()
+        self._mode.check()
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Write one micro-batch; Spark calls this.
@@ -231,38 +224,36 @@ class TransactionalSink:
         place = self._offset_log.locate(frame, batch_id)
         emit = self._emitter(place)
         with reported(emit), self._calls.begun(place, self.options.ledger_rows, emit) as call:
-            self._write(call, frame, emit)
+            self._deliver(call, frame, emit)
 
-    def _write(self, call: Call, frame: DataFrame, emit: Emitter) -> None:
+    def _deliver(self, call: Call, frame: DataFrame, emit: Emitter) -> None:
         if call.place.problem is not None:
             raise call.place.problem
         batch = self._offset_log.identify(frame, call.place)  # 1
-        run = self._run(batch)
+        delivery = Delivery(batch, frame, call, self._run(batch), self._ledger(batch), emit)
         clock = Clock()
-        self._prepare_run(run, frame, batch, emit)
-        entry, verdict = self._find(run, call, frame, batch, emit)  # 2
-        if verdict is Verdict.REPLAY and not call.has_sent(entry):
-            self._skip(frame, batch, emit)
+        self._prepare(delivery)
+        found = find(delivery, self._mode, self._offset_log)  # 2
+        if found.is_replay:
+            self._skip(delivery)
             return
         clock.lap("look_up")
         try:
-            rows = self._compute(run, frame, batch, emit)  # 3
+            rows = self._compute(delivery)  # 3
         except Exception:
             # A commit of an earlier run that landed late may have let the queue trim these rows.
-            entry, verdict = self._look_up(run, call, frame, batch, emit)
-            if verdict is Verdict.REPLAY and not call.has_sent(entry):
-                self._skip(frame, batch, emit)
+            if look_up(delivery, self._mode, self._offset_log).is_replay:
+                self._skip(delivery)
                 return
             raise
         clock.lap("compute")
-        is_empty = not (batch.moves or any(part.row_count or part.complete for part in rows))
-        if is_empty and not (call.is_repeated or call.records):
+        has_rows = any(target.row_count or target.complete for target in rows)
+        if not (batch.moves or has_rows or call.is_repeated or call.records):
             emit(Event.BATCH_SKIPPED, reason="empty")
             return
         limit = self.options.rows_per_tablet_limit
         parts = split(rows, limit) if self.options.split_oversized else whole(rows)
-        resumed = entry if verdict is Verdict.PARTIAL else None
-        committed = self._committer(call, batch, emit).commit(batch, parts, resumed)  # 4 to 9
+        committed = self._committer(delivery).commit(batch, parts, found.resumed)  # 4 to 9
         clock.lap("commit")
         emit(
             Event.BATCH_COMMITTED,
@@ -271,7 +262,7 @@ class TransactionalSink:
             transaction=committed.transaction_id,
             seconds=clock.laps,
         )
-        require_waiting(self._offset_log, batch, call.place)
+        self._require_waiting(delivery)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what belongs to this process."""
@@ -288,6 +279,7 @@ class TransactionalSink:
 
     def _open(self) -> None:
         self._connection = Connection(self.options.cluster)
+        self._mode = MODES[self.options.mode](self.options, self._connection)
         self._runs: dict[str, QueryRun] = {}
         self._calls = PROCESS_CALLS
         listener = self.options.listener
@@ -308,15 +300,18 @@ class TransactionalSink:
             mode=self.options.mode.value,
         )
 
-    def _prepare_run(
-        self, run: QueryRun, frame: DataFrame, batch: MicroBatch, emit: Emitter
-    ) -> None:
+    def _ledger(self, batch: MicroBatch) -> CommitLedger:
+        paths = sorted(target.path for target in self.options.targets)
+        return CommitLedger(self.options.ledger_path, batch.query_id, paths)
+
+    def _prepare(self, delivery: Delivery) -> None:
         """Check, once per run, everything that can be wrong before its first row.
 
         The targets are looked at again now and then: one that was replaced by another table since would
         take rows that were encoded for the old one, and might take them wrongly.
         """
-        is_known = run.schema == frame.schema
+        run, schema, emit = delivery.run, delivery.frame.schema, delivery.emit
+        is_known = run.schema == schema
         if is_known and not run.must_look():
             return
 
@@ -324,128 +319,70 @@ class TransactionalSink:
             try:
                 if is_known and are_the_same(self._connection, run.targets):
                     return run.targets
-                return prepare(self._connection, self.options, frame, batch, emit)
+                return prepare(self._mode, delivery.frame, delivery.batch, emit)
             except TransientError:
                 self._connection.unpin()
                 raise
 
-        run.prepared(frame.schema, run_attempts(attempt, self.options.retry, emit))
+        run.prepared(schema, run_attempts(attempt, self.options.retry, emit))
 
-    def _ledger(self, batch: MicroBatch) -> CommitLedger:
-        paths = sorted(target.path for target in self.options.targets)
-        return CommitLedger(self.options.ledger_path, batch.query_id, paths)
-
-    def _find(
-        self, run: QueryRun, call: Call, frame: DataFrame, batch: MicroBatch, emit: Emitter
-    ) -> tuple[LedgerEntry | None, Verdict]:
-        """Look the batch up where its rows could be written, or be missing, before step 5.
-
-        Spark replays only the first batch of a run. A later one can be in the ledger only if another run
-        has got ahead, which the check inside the transaction finds, or if the sink is called again for it.
-        """
-        if self.options.mode is WriteMode.TRANSACTIONAL and run.goes_on_with(batch):
-            run.agree(batch)
-            return None, Verdict.NEW
-        return self._look_up(run, call, frame, batch, emit)
-
-    def _look_up(
-        self, run: QueryRun, call: Call, frame: DataFrame, batch: MicroBatch, emit: Emitter
-    ) -> tuple[LedgerEntry | None, Verdict]:
-        ledger = self._ledger(batch)
-        entry = run_attempts(lambda _: ledger.read(self._connection), self.options.retry, emit)
-        if call.is_first:
-            may_be_written = partial(self._offset_log.may_be_written, batch)
-            compare_history(
-                self.options, call, entry, batch, ledger, self._ledger_id(), may_be_written
-            )
-        verdict = judge(
-            entry,
-            batch,
-            ledger=ledger.path,
-            running=run.agreed is not None,
-            logged=partial(self._offset_log.ranges, batch),
-            accepted=self.options.accepted,
-        )
-        run.begun = {}
-        if verdict is Verdict.NEW and not run.goes_on_with(batch):
-            run.begun = self._begun(run, frame, batch, emit)
-        run.agree(batch)
-        if entry is not None and verdict is not Verdict.NEW:
-            require_one_sink(entry, batch, call.sent, ledger=ledger.path)
-        if verdict is Verdict.PARTIAL:
-            require_splitting(self.options, batch)
-        emit(Event.LEDGER_READ, verdict=verdict.value)
-        return entry, verdict
-
-    def _ledger_id(self) -> str:
-        ledger = self.options.ledger_path
-        retry = self.options.retry
-        return run_attempts(lambda _: table_identity(self._connection, ledger)[0], retry, emitter())
-
-    def _begun(
-        self, run: QueryRun, frame: DataFrame, batch: MicroBatch, emit: Emitter
-    ) -> dict[str, dict[str, SessionState]]:
-        """Return the sessions that have rows of a batch which is not in the ledger.
-
-        At-least-once mode may repeat them, and does not look.
-        """
-        is_pushed = self.options.mode is not WriteMode.AT_LEAST_ONCE
-        if not is_pushed or all(target.is_sorted for target in run.targets):
-            return {}
-        sessions = run_attempts(lambda _: self._sessions(batch), self.options.retry, emit)
-        return begun_sessions(sessions, self.options, run.targets, frame, batch)
-
-    def _sessions(self, batch: MicroBatch) -> dict[str, SessionState]:
-        return sessions_of(self._connection, self.options.producer_path, f"{batch.query_id}:")
-
-    def _skip(self, frame: DataFrame, batch: MicroBatch, emit: Emitter) -> None:
+    def _skip(self, delivery: Delivery) -> None:
         """Let a replay pass without writing.
 
         The DataFrame of a stateful query is evaluated all the same: Spark must build its state again, and
         refuses to continue when a batch leaves none behind.
         """
-        if batch.stateful:
-            frame.write.format("noop").mode("overwrite").save()
-        emit(Event.BATCH_SKIPPED, reason="replay")
+        if delivery.batch.stateful:
+            delivery.frame.write.format("noop").mode("overwrite").save()
+        delivery.emit(Event.BATCH_SKIPPED, reason="replay")
 
-    def _compute(
-        self, run: QueryRun, frame: DataFrame, batch: MicroBatch, emit: Emitter
-    ) -> list[TargetRows]:
-        """Evaluate the frame, once; in modes that write from tasks its rows are in the table then."""
+    def _compute(self, delivery: Delivery) -> list[TargetRows]:
+        """Evaluate the DataFrame, once; in modes whose tasks write its rows are in the table then."""
+        frame, run = delivery.frame, delivery.run
         if len(run.targets) > 1:
-            # Several frames are made of it, and each evaluation of a stateful one would commit state.
+            # Several DataFrames are made of it, and each evaluation of a stateful one would commit state.
             frame = frame.localCheckpoint(eager=True)
         rows = [
             part
             for target in run.targets
-            for part in deliver(
-                frame,
-                batch,
-                target,
-                self.options,
-                connection=self._connection,
-                begun=run.begun.get(target.path, {}),
+            for part in self._mode.write(
+                target.transformed(frame), delivery.batch, target, run.begun.get(target.path, {})
             )
         ]
-        emit(Event.BATCH_COMPUTED, rows=sum(target.row_count for target in rows))
+        delivery.emit(Event.BATCH_COMPUTED, rows=sum(target.row_count for target in rows))
         rejected = sum(part.row_count for part in rows if part.path == self.options.reject_to)
         if rejected:
-            emit(Event.ROWS_REJECTED, path=self.options.reject_to, rows=rejected)
+            delivery.emit(Event.ROWS_REJECTED, path=self.options.reject_to, rows=rejected)
         return rows
 
-    def _committer(self, call: Call, batch: MicroBatch, emit: Emitter) -> BatchCommit:
+    def _committer(self, delivery: Delivery) -> BatchCommit:
         return BatchCommit(
             self._connection,
-            self._ledger(batch),
+            delivery.ledger,
             policy=self.options.retry,
-            emit=emit,
+            emit=delivery.emit,
             transaction_timeout=self.options.transaction_timeout,
             lanes=self.options.connections,
             advance_consumer=self.options.advance_consumer,
-            sent=call.sent,
-            logged=partial(self._offset_log.ranges, batch),
+            sent=delivery.call.sent,
+            logged=partial(self._offset_log.ranges, delivery.batch),
             accepted=self.options.accepted,
         )
 
+    def _require_waiting(self, delivery: Delivery) -> None:
+        """Check that the function waits for its sink.
 
-_PROCESS_STATE = frozenset({"_connection", "_runs", "_calls", "_listener"})
+        Raises:
+            ConfigError: Spark has logged the batch as done before the sink has returned.
+        """
+        if self._offset_log.has_ended(delivery.call.place):
+            raise ConfigError(
+                "Spark had logged the batch as done before the sink had written it",
+                remedy="The function returned before its sink did: wait in the function for every sink "
+                "that it calls, and let errors through. This batch is written",
+                query=delivery.batch.query_id,
+                batch=delivery.batch.batch_id,
+            )
+
+
+_PROCESS_STATE = frozenset({"_connection", "_mode", "_runs", "_calls", "_listener"})

@@ -1,8 +1,8 @@
-"""What runs inside Spark tasks in the modes that write from there.
+"""What runs inside Spark tasks that push: each row goes once through a queue-producer session.
 
-A task may be retried, re-run or duplicated by Spark. `InsertTask` accepts that its rows may then be
-there twice (at-least-once), or relies on keys to overwrite them with themselves. `PushTask` numbers its
-rows and lets a queue-producer session drop those it has seen.
+`PushTask` numbers its rows, and the session drops those it has seen. After a run that broke off,
+`RehearsalTask` first finds out whether the replay gives the rows that were pushed; only then is the
+DataFrame computed twice, and the first time no task asks the cluster for anything.
 """
 
 from __future__ import annotations
@@ -13,103 +13,46 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.types import BinaryType, LongType, StructType
+from pyspark.sql.types import LongType, StringType, StructType
 
-from yt_exactly_once.codec.reserved import RESERVED_PREFIX
 from yt_exactly_once.codec.rows import encode
 from yt_exactly_once.codec.schema import SOURCE_ROW_COLUMN, SOURCE_TABLET_COLUMN
 from yt_exactly_once.errors import FencedError, NotOneToOneError, ProducerFencedError
 from yt_exactly_once.observability import Event, emitter
 from yt_exactly_once.retrying import run_attempts
-from yt_exactly_once.spark.sink.encode import chunks
-from yt_exactly_once.spark.sink.row_digest import added, spelled
-from yt_exactly_once.spark.sink.sessions import REPEAT, other_rows, position_session, session_prefix
-from yt_exactly_once.ytsaurus.rows import ProducerSession, insert_payload
+from yt_exactly_once.spark.sink.modes.row_digest import added, spelled
+from yt_exactly_once.spark.sink.modes.sessions import (
+    REPEAT,
+    other_rows,
+    position_session,
+    session_prefix,
+)
+from yt_exactly_once.spark.sink.modes.tasks import partition_id, report
+from yt_exactly_once.ytsaurus.rows import ProducerSession
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.config import RetryPolicy
-    from yt_exactly_once.spark.sink.sessions import NumberedRows, Numbering
-    from yt_exactly_once.spark.sink.targets import PreparedTarget
-    from yt_exactly_once.ytsaurus.client import Connection
+    from yt_exactly_once.spark.sink.modes.sessions import NumberedRows, Numbering
+    from yt_exactly_once.spark.sink.modes.tasks import TaskSettings
     from yt_exactly_once.ytsaurus.rows import SessionState
 
-REPORT_SCHEMA = StructType().add("row_count", LongType()).add("key_hashes", BinaryType())
-"""What a task tells the driver, one row per chunk it wrote."""
+REHEARSAL_SCHEMA = (
+    StructType()
+    .add("session", StringType())
+    .add("partition", LongType())
+    .add("digest", StringType())
+)
+"""What a task tells the driver, one row per session."""
 
-KEY_HASH_COLUMNS = (f"{RESERVED_PREFIX}key_hash_64", f"{RESERVED_PREFIX}key_hash_32")
-"""Two hashes of a row's key, 96 bits together, added to the frame by the driver."""
+_REHEARSAL = pa.schema(
+    [("session", pa.string()), ("partition", pa.int64()), ("digest", pa.string())]
+)
 
 _WAY_ON = (
     f"use mode='transactional'. If it finds rows of this batch in the target already, {REPEAT}"
 )
-
-_REPORT = pa.schema([("row_count", pa.int64()), ("key_hashes", pa.binary())])
-
-
-@dataclass(frozen=True)
-class TaskSettings:
-    """What every writing task needs.
-
-    Attributes:
-        names: columns of the batches the task gets, in order.
-        target: where to write.
-        connection: the cluster; opened in the worker.
-        dyn_batch_size: rows per request.
-        retry: how often a request is repeated.
-    """
-
-    names: tuple[str, ...]
-    target: PreparedTarget
-    connection: Connection
-    dyn_batch_size: int
-    retry: RetryPolicy
-
-    def chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Cut the rows of the task into chunks under their real names."""
-        for chunk in chunks(batches, self.dyn_batch_size):
-            yield chunk.rename_columns(list(self.names))
-
-
-@dataclass(frozen=True)
-class InsertTask:
-    """Writes chunks, each in a transaction of its own that the proxy begins and commits.
-
-    Attributes:
-        settings: see there.
-        update: keep the columns that the frame does not have.
-        unique_keys: refuse two rows with one key, as far as this task sees them, and report hashes.
-    """
-
-    settings: TaskSettings
-    update: bool
-    unique_keys: bool
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write all rows of the task; yield one report per chunk."""
-        settings, target = self.settings, self.settings.target
-        partition, emit = partition_id(), emitter(target=target.path)
-        for chunk in settings.chunks(batches):
-            hashes = key_hashes(chunk) if self.unique_keys else None
-            if hashes is not None:
-                require_unique(hashes, target.path)
-            placed = target.placement.tablets(chunk)
-            tablets = target.placement.tablet(partition) if placed is None else placed
-            payload = encode(chunk, target.plan, target.wire, tablet_index=tablets)
-
-            def insert(_: int, payload: bytes = payload) -> None:
-                insert_payload(
-                    settings.connection,
-                    target.path,
-                    payload,
-                    target.wire.value,
-                    update=self.update,
-                )
-
-            run_attempts(insert, settings.retry, emit)
-            yield _report(chunk.num_rows, hashes)
 
 
 @dataclass(frozen=True)
@@ -141,7 +84,7 @@ class PushTask:
                         self, part.session, part.home, partition
                     )
                 sessions[part.session].push(part)
-            yield _report(sum(len(part.numbers) for part in parts), None)
+            yield report(sum(len(part.numbers) for part in parts))
         if not (sessions or self.numbering.by_source) and _is_repeated():
             # The attempt before this one may have had rows.
             name = position_session(partition)
@@ -157,7 +100,7 @@ class _NumberedSession:
     def __init__(self, task: PushTask, name: str, home: int, partition: int) -> None:
         self._task = task
         self._target = task.settings.target
-        self._tablet = self._target.placement.tablet(home)
+        self._home = home
         self._partition = partition
         self._name = name
         self._session_id = session_prefix(task.numbering.batch.query_id, self._target.path) + name
@@ -216,12 +159,12 @@ class _NumberedSession:
             return
         self._require_same_rows(state, added(self._digest, part.parts[:skip]))
         unseen = part.rows.slice(skip)
-        placed = self._target.placement.tablets(unseen)
+        tablets = self._target.placement.tablets(unseen, self._home)
         payload = encode(
             unseen,
             self._target.plan,
             self._target.wire,
-            tablet_index=self._tablet if placed is None else placed,
+            tablet_index=tablets,
             sequence_numbers=pa.array(numbers[skip:]),
         )
         self._session = session.push(
@@ -309,49 +252,65 @@ class _NumberedSession:
             )
 
 
-def key_hashes(chunk: pa.RecordBatch) -> np.ndarray[Any, Any]:
-    """Return the keys' hashes, one 12-byte record per row."""
-    wide, narrow = (chunk.column(name).to_numpy() for name in KEY_HASH_COLUMNS)
-    packed = np.empty(chunk.num_rows, dtype=[("wide", "<i8"), ("narrow", "<i4")])
-    packed["wide"], packed["narrow"] = wide, narrow
-    return packed
+@dataclass(frozen=True)
+class RehearsalTask:
+    """Tells for each session the digest of those rows of the task that the session has.
 
-
-def require_unique(hashes: np.ndarray[Any, Any], target: str) -> None:
-    """Check that no key occurs twice.
-
-    Raises:
-        NotOneToOneError: one does.
+    Attributes:
+        settings: see there.
+        numbering: how rows are numbered.
+        last: number of the last row of each session, by its name.
     """
-    repeated = len(hashes) - len(np.unique(hashes))
-    if repeated:
-        raise NotOneToOneError(
-            f"{repeated} rows of the batch have the key of another row of it",
-            remedy="Idempotent mode writes each key once per batch; make the keys unique, or use "
-            "mode='transactional', where the last row of a key wins",
-            target=target,
+
+    settings: TaskSettings
+    numbering: Numbering
+    last: Mapping[str, int]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Compute all rows of the task; write nothing."""
+        partition, digests = partition_id(), dict[str, int]()
+        for parts in self.numbering.numbered(self.settings.chunks(batches), partition):
+            for part in parts:
+                seen = part.numbers <= self.last.get(part.session, -1)
+                digests[part.session] = added(digests.get(part.session, 0), part.parts[seen])
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.array(list(digests), pa.string()),
+                pa.array(np.full(len(digests), partition), pa.int64()),
+                pa.array([spelled(digest) for digest in digests.values()], pa.string()),
+            ],
+            schema=_REHEARSAL,
         )
 
 
-def unpack_hashes(packed: Iterable[bytes]) -> np.ndarray[Any, Any]:
-    """Return what tasks reported as one array."""
-    return np.frombuffer(b"".join(packed), dtype=[("wide", "<i8"), ("narrow", "<i4")])
+def require_same_rows(
+    reports: Iterable[Mapping[str, Any]],
+    begun: Mapping[str, SessionState],
+    numbering: Numbering,
+    target: str,
+) -> None:
+    """Compare what a replay gives with what sessions have.
 
-
-def partition_id() -> int:
-    """Return the number of the Spark partition that this task computes."""
-    context = TaskContext.get()
-    assert context is not None, "runs inside a Spark task"
-    return context.partitionId()
+    Raises:
+        NotOneToOneError: a session has other rows, or more.
+    """
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for told in reports:
+        found.setdefault(told["session"], []).append(told)
+    for name, state in begun.items():
+        tasks = found.get(name, [])
+        if len(tasks) == 1 and tasks[0]["digest"] == state.digest:
+            continue
+        if not tasks:
+            why = "no task of this replay gives them"
+        elif len(tasks) > 1:
+            partitions = " and ".join(str(told["partition"]) for told in tasks)
+            why = f"this replay gives them in the Spark partitions {partitions}"
+        else:
+            why = "this replay gives other rows in their place, or in another order"
+        raise other_rows(why, numbering, target, name)
 
 
 def _is_repeated() -> bool:
     context = TaskContext.get()
     return context is not None and bool(context.attemptNumber())
-
-
-def _report(row_count: int, hashes: np.ndarray[Any, Any] | None) -> pa.RecordBatch:
-    packed = None if hashes is None else hashes.tobytes()
-    return pa.RecordBatch.from_arrays(
-        [pa.array([row_count], pa.int64()), pa.array([packed], pa.binary())], schema=_REPORT
-    )

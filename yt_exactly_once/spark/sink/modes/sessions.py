@@ -18,18 +18,16 @@ from yt_exactly_once.codec.schema import (
     SOURCE_ROW_COLUMN,
     SOURCE_TABLET_COLUMN,
 )
-from yt_exactly_once.config import WriteMode
 from yt_exactly_once.errors import ConfigError, NotOneToOneError
-from yt_exactly_once.spark.sink.row_digest import ROW_HASH_COLUMN, mixed
+from yt_exactly_once.spark.sink.modes.row_digest import ROW_HASH_COLUMN, mixed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.spark.sink.options import SinkOptions
     from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.rows import SessionState
 
@@ -129,42 +127,41 @@ def is_numbered_by_source(frame: DataFrame, batch: MicroBatch) -> bool:
     return has_numbers and len(batch.sources) == 1 and not batch.others
 
 
+def session_kind(*, by_source: bool) -> str:
+    """Return how the names of sessions begin whose rows are numbered in this way."""
+    return _BY_SOURCE if by_source else _BY_POSITION
+
+
 def begun_sessions(
-    sessions: Mapping[str, SessionState],
-    options: SinkOptions,
-    targets: Iterable[PreparedTarget],
-    frame: DataFrame,
     batch: MicroBatch,
+    targets: Iterable[PreparedTarget],
+    sessions: Callable[[], Mapping[str, SessionState]],
+    kind_of: Callable[[PreparedTarget], str],
 ) -> dict[str, dict[str, SessionState]]:
     """Return the sessions with rows of a batch that is not in the ledger, by target and name.
 
     Args:
-        sessions: all of the query.
-        options: of the sink.
-        targets: of the sink.
-        frame: rows of the batch.
         batch: the micro-batch.
+        targets: of the sink.
+        sessions: asks for all of the query.
+        kind_of: how the sink numbers the rows of a target, see `session_kind`; empty when it does not.
 
     Raises:
         ConfigError: rows were pushed in idempotent mode, and this sink would write them again or cannot
             tell which they are.
     """
+    ordered = [target for target in targets if not target.is_sorted]
+    found = sessions() if ordered else {}
     begun: dict[str, dict[str, SessionState]] = {}
-    for target in targets:
-        if target.is_sorted:
-            continue
-        known = ""
-        if options.mode is WriteMode.IDEMPOTENT:
-            by_source = is_numbered_by_source(target.transformed(frame), batch)
-            known = _BY_SOURCE if by_source else _BY_POSITION
-        prefix = session_prefix(batch.query_id, target.path)
-        for session_id, state in sessions.items():
+    for target in ordered:
+        own_kind, prefix = kind_of(target), session_prefix(batch.query_id, target.path)
+        for session_id, state in found.items():
             if not session_id.startswith(prefix) or state.batch != batch.batch_id:
                 continue
             name = session_id.removeprefix(prefix)
             kind = name.partition("-")[0]
-            if kind != known or state.digest is None:
-                raise _unusable(kind, state, session_id, target.path, batch, known=kind == known)
+            if kind != own_kind or state.digest is None:
+                raise _unusable(kind, state, session_id, target.path, batch, known=kind == own_kind)
             begun.setdefault(target.path, {})[name] = state
     return begun
 

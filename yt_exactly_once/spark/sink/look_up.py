@@ -1,0 +1,139 @@
+"""Whether a batch is written already: by the ledger, the notes of the checkpoint, and producer sessions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.commit.history import is_noted, note_ledger, require_ledger, require_whole
+from yt_exactly_once.commit.ledger import Verdict, judge, require_one_sink
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.observability import Event
+from yt_exactly_once.retrying import run_attempts
+from yt_exactly_once.ytsaurus.rows import sessions_of
+from yt_exactly_once.ytsaurus.tables import table_identity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from yt_exactly_once.commit.ledger import LedgerEntry
+    from yt_exactly_once.spark.query.offset_log import OffsetLog
+    from yt_exactly_once.spark.sink.modes.mode import Mode
+    from yt_exactly_once.spark.sink.run import Delivery
+    from yt_exactly_once.ytsaurus.rows import SessionState
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a look-up has found.
+
+    Attributes:
+        is_replay: whether an earlier run has committed the batch.
+        resumed: the ledger entry of a batch of which some parts are committed.
+    """
+
+    is_replay: bool = False
+    resumed: LedgerEntry | None = None
+
+
+def find(delivery: Delivery, mode: Mode, offset_log: OffsetLog) -> Found:
+    """Look a batch up unless the check inside the transaction is early enough.
+
+    Spark replays only the first batch of a run. A later one can be in the ledger only if another run has
+    got ahead, which the check inside the transaction finds, or if the sink is called again for it.
+    """
+    if delivery.run.continues_with(delivery.batch) and not mode.looks_up_each_batch:
+        delivery.run.agree(delivery.batch)
+        return Found()
+    return look_up(delivery, mode, offset_log)
+
+
+def look_up(delivery: Delivery, mode: Mode, offset_log: OffsetLog) -> Found:
+    """Compare a batch with its ledger entry; before a run's first row the history of the query too.
+
+    Raises:
+        IncompleteBatchError: the target lacks rows of an earlier batch.
+        LedgerError: the ledger and Spark's checkpoint contradict each other.
+        FencedError: another run has committed a later batch.
+        ConfigError: the batch was begun with options that this sink does not have.
+    """
+    batch, run, call, ledger = delivery.batch, delivery.run, delivery.call, delivery.ledger
+    connection, retry = mode.connection, mode.options.retry
+    entry = run_attempts(lambda _: ledger.read(connection), retry, delivery.emit)
+    if call.is_first:
+        compare_history(delivery, entry, mode, offset_log)
+    verdict = judge(
+        entry,
+        batch,
+        ledger=ledger.path,
+        running=run.agreed is not None,
+        logged=partial(offset_log.ranges, batch),
+        accepted=mode.options.accepted,
+    )
+    run.begun = {}
+    if verdict is Verdict.NEW and not run.continues_with(batch):
+        sessions = partial(_sessions, delivery, mode)
+        run.begun = mode.begun(delivery.frame, batch, run.targets, sessions)
+    run.agree(batch)
+    if entry is not None and verdict is not Verdict.NEW:
+        require_one_sink(entry, batch, call.sent, ledger=ledger.path)
+    if verdict is Verdict.PARTIAL and not mode.options.split_oversized:
+        raise ConfigError(
+            "Some parts of this batch are written, and this sink would write them again",
+            remedy="Finish the batch as it was begun, with mode='transactional' and "
+            "split_oversized=True; change them afterwards",
+            query=batch.query_id,
+            batch=batch.batch_id,
+        )
+    delivery.emit(Event.LEDGER_READ, verdict=verdict.value)
+    return Found(
+        is_replay=verdict is Verdict.REPLAY and not call.has_sent(entry),
+        resumed=entry if verdict is Verdict.PARTIAL else None,
+    )
+
+
+def compare_history(
+    delivery: Delivery, entry: LedgerEntry | None, mode: Mode, offset_log: OffsetLog
+) -> None:
+    """Compare the notes in the checkpoint with the ledger, before this run's first row.
+
+    Args:
+        delivery: of the batch.
+        entry: what the ledger holds.
+        mode: of the sink.
+        offset_log: of the query.
+
+    Raises:
+        IncompleteBatchError: the target lacks rows of an earlier batch.
+        LedgerMissingError: the ledger may have had an entry.
+    """
+    batch, call, ledger, options = delivery.batch, delivery.call, delivery.ledger, mode.options
+    ledger_id, _ = run_attempts(
+        lambda _: table_identity(mode.connection, ledger.path), options.retry, delivery.emit
+    )
+    notes = call.place.notes
+    known = notes.all()
+    require_whole(known, entry, batch, ledger, options.accepted)
+    if entry is None:
+        require_ledger(
+            known,
+            batch,
+            ledger,
+            ledger_id,
+            accepted=options.accepted,
+            may_be_new=options.new_ledger,
+            may_be_written=partial(offset_log.may_be_written, batch),
+        )
+    note_ledger(notes, known, batch, ledger, ledger_id)
+    # An entry is what tells later that this batch is whole.
+    call.records = entry is None or is_noted(known, ledger, batch.batch_id)
+    call.compared()
+
+
+def _sessions(delivery: Delivery, mode: Mode) -> Mapping[str, SessionState]:
+    """Return all producer sessions of the query."""
+    path, prefix = mode.options.producer_path, f"{delivery.batch.query_id}:"
+    return run_attempts(
+        lambda _: sessions_of(mode.connection, path, prefix), mode.options.retry, delivery.emit
+    )

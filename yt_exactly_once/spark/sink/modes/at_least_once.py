@@ -1,0 +1,31 @@
+"""At-least-once mode: tasks write chunks straight into the table; one that Spark repeats writes again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.spark.sink.modes.tasks import REPORT_SCHEMA, InsertTask, TaskMode
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from yt_exactly_once.commit.batch import MicroBatch
+    from yt_exactly_once.commit.parts import TargetRows
+    from yt_exactly_once.spark.sink.modes.mode import Sessions
+    from yt_exactly_once.spark.sink.targets import PreparedTarget
+
+
+class AtLeastOnce(TaskMode):
+    """Loses nothing, and may repeat rows."""
+
+    def write(
+        self,
+        frame: DataFrame,
+        batch: MicroBatch,  # noqa: ARG002 - the contract
+        target: PreparedTarget,
+        begun: Sessions,  # noqa: ARG002
+    ) -> list[TargetRows]:
+        """See `Mode.write`."""
+        plain, settings = self.for_tasks(frame, target)
+        task = InsertTask(settings, update=target.options.update_columns, unique_keys=False)
+        return self.written(target, self.reports(plain.mapInArrow(task, REPORT_SCHEMA)))

@@ -1,0 +1,126 @@
+"""Transactional mode: the driver collects the rows, and one transaction writes them with the ledger.
+
+Spark hands the driver one result per partition. That is the only place where a retried task, a re-run stage
+or a speculative copy is already sorted out. The result is Arrow: no Python object per value on the driver.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from yt_exactly_once.codec.rejects import Rejects
+from yt_exactly_once.codec.rows import WireFormat
+from yt_exactly_once.commit.parts import TargetRows
+from yt_exactly_once.errors import AmbiguousOrderError, ConfigError
+from yt_exactly_once.spark.sink.encode import encode_frame
+from yt_exactly_once.spark.sink.modes.mode import Mode
+from yt_exactly_once.spark.sink.modes.sessions import begun_sessions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from yt_exactly_once.commit.batch import MicroBatch
+    from yt_exactly_once.spark.sink.modes.mode import Sessions
+    from yt_exactly_once.spark.sink.targets import PreparedTarget
+    from yt_exactly_once.ytsaurus.rows import SessionState
+
+
+class Transactional(Mode):
+    """Exactly once for any query; a batch becomes visible all at once."""
+
+    looks_up_each_batch = False
+
+    def check(self) -> None:
+        """See `Mode.check`."""
+        for target in self.options.targets:
+            if target.replaces and self.options.split_oversized:
+                raise ConfigError(
+                    "write='replace' and split_oversized exclude each other: a result is replaced at "
+                    "once",
+                    remedy="Give the target more tablets instead",
+                    target=target.path,
+                )
+
+    def begun(
+        self,
+        frame: DataFrame,  # noqa: ARG002 - the contract
+        batch: MicroBatch,
+        targets: Sequence[PreparedTarget],
+        sessions: Callable[[], Sessions],
+    ) -> dict[str, dict[str, SessionState]]:
+        """See `Mode.begun`: rows that idempotent mode has pushed would be written again."""
+        return begun_sessions(batch, targets, sessions, lambda _: "")
+
+    def write(
+        self,
+        frame: DataFrame,
+        batch: MicroBatch,
+        target: PreparedTarget,
+        begun: Sessions,  # noqa: ARG002 - the contract
+    ) -> list[TargetRows]:
+        """See `Mode.write`: the rows of the target, and rejected ones if there are any.
+
+        Payloads for one tablet, or of one Spark partition where keys choose the tablet, share a lane and
+        so keep their order.
+
+        Raises:
+            BatchTooLargeError: more rows than one transaction may write; nothing was sent.
+            AmbiguousOrderError: which of the rows of a key is the last one cannot be known.
+        """
+        options = self.options
+        rejects = None
+        if options.reject_to is not None:
+            rejects = Rejects(options.reject_to, batch.query_id, batch.batch_id)
+        encoder = target.encoder(rejects)
+        encode_frame(frame, encoder, dyn_batch_size=options.request_size(frame))
+        if not options.split_oversized:
+            target.require_room(encoder.rows_by_tablet)
+        keys = _distinct_keys(encoder.keys.values(), target.path)
+        rows = TargetRows(
+            path=target.path,
+            lanes=[encoder.lanes[lane] for lane in sorted(encoder.lanes)],
+            wire=target.wire.value,
+            row_count=sum(encoder.rows_by_tablet.values()),
+            update=target.options.update_columns,
+            aggregate=target.options.aggregate,
+            lane_is_tablet=not target.is_sorted,
+            complete=target.complete(keys) if target.options.replaces else None,
+        )
+        if rejects is None or not encoder.rejected:
+            return [rows]
+        rejected = TargetRows(
+            path=rejects.path,
+            lanes=[encoder.rejected],
+            wire=WireFormat.YSON.value,
+            row_count=sum(payload.row_count for payload in encoder.rejected),
+            lane_is_tablet=True,
+        )
+        return [rows, rejected]
+
+
+def _distinct_keys(
+    by_partition: Iterable[list[pa.LargeBinaryArray]], target: str
+) -> pa.LargeBinaryArray:
+    """Return every key once.
+
+    Raises:
+        AmbiguousOrderError: one is in several Spark partitions, which are sent side by side.
+    """
+    kept = [pc.unique(pa.concat_arrays(keys)) for keys in by_partition]
+    together = pa.concat_arrays([pa.array([], pa.large_binary()), *kept])
+    repeated = len(together) - len(pc.unique(together))
+    if repeated:
+        raise AmbiguousOrderError(
+            f"The rows of {repeated} keys are spread over several Spark partitions, and which is the "
+            "last one of a key is not known",
+            remedy="Bring the rows of a key together and in order inside the foreachBatch function, for "
+            "instance sink(frame.repartition(key).sortWithinPartitions(time), batch_id), or make the keys "
+            "unique",
+            target=target,
+        )
+    return together
