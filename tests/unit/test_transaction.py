@@ -1,13 +1,18 @@
-"""Calls of one transaction that are made at the same time."""
+"""One transaction: its requests, calls made at the same time, and how it ends."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
+from datetime import timedelta
+from io import BytesIO
 
 import pytest
+from yt.common import YtError
 
+from yt_exactly_once.commit.cluster import Payload
+from yt_exactly_once.errors import AccessError, CommitOutcomeUnknownError, ConflictError
 from yt_exactly_once.ytsaurus import transaction
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
@@ -127,3 +132,145 @@ def test_interrupt_waits_for_the_calls_under_way(opened, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         opened(2).side_by_side([end_later, end_later])
     assert ended
+
+
+class Recorder:
+    """A client that remembers its commands, with the transactions it has joined, and may refuse one.
+
+    Attributes:
+        commands: name, arguments, options; the format as its name, and what becomes of null.
+        joined: ids of the transactions that commands go into now.
+    """
+
+    def __init__(self, **answers):
+        self.answers, self.commands, self.joined, self.fails = answers, [], [], {}
+
+    @contextlib.contextmanager
+    def Transaction(self, *, transaction_id, ping, acquire):  # noqa: N802 - as the client has it
+        assert (ping, acquire) == (False, False)
+        self.joined.append(transaction_id)
+        yield
+        self.joined.remove(transaction_id)
+
+    def __getattr__(self, name):
+        def command(*arguments, **options):
+            if "format" in options:
+                kind = options["format"]
+                options["format"] = (kind.name(), kind.attributes.get(CONVERSION))
+            arguments = [one.read() if isinstance(one, BytesIO) else one for one in arguments]
+            self.commands.append((name, *arguments, options, list(self.joined)))
+            if name in self.fails:
+                raise self.fails[name]
+            return self.answers.get(name)
+
+        return command
+
+
+CONVERSION = "enable_null_to_yson_entity_conversion"
+YSON = ("yson", None)
+
+
+def recorded(**answers):
+    client = Recorder(start_transaction="1-2-3-4", **answers)
+    began = TabletTransaction.start([client], None, timedelta(seconds=2.5), proxy="proxy")
+    assert client.commands.pop() == (
+        "start_transaction", {"type": "tablet", "sticky": True, "timeout": 2500}, []
+    )  # fmt: skip
+    return client, began
+
+
+def test_every_request_goes_into_the_transaction_that_was_started():
+    """A tablet transaction with the lease asked for, in milliseconds."""
+    client, began = recorded(lookup_rows=iter([{"a": 1}, None]))
+    assert (began.id, began.proxy, client.joined) == ("1-2-3-4", "proxy", ["1-2-3-4"])
+    assert began.lookup("//t", ({"k": 1}, {"k": 2})) == [{"a": 1}, None]
+    began.insert("//t", ({"a": 1},))
+    assert client.commands == [
+        ("lookup_rows", "//t", [{"k": 1}, {"k": 2}],
+         {"keep_missing_rows": True, "format": YSON}, ["1-2-3-4"]),
+        ("insert_rows", "//t", [{"a": 1}], {"format": YSON}, ["1-2-3-4"]),
+    ]  # fmt: skip
+
+
+def test_no_keys_are_no_request():
+    """Nobody needs the answer."""
+    client, began = recorded()
+    assert began.lookup("//t", []) == []
+    assert client.commands == []
+
+
+@pytest.mark.parametrize(("limit", "read"), [(10, 1_000_000), (1_000_001, 1_000_001)])
+def test_select_reads_as_many_rows_as_are_wanted(limit, read):
+    """The cluster's own limit is lower."""
+    client, began = recorded(select_rows=BytesIO(b"rows"))
+    assert began.select("//t", ("a", "b"), limit=limit) == b"rows"
+    limits = {"input_row_limit": read, "output_row_limit": read}
+    assert client.commands == [
+        ("select_rows", f"[a], [b] from [//t] limit {limit}",
+         {**limits, "format": YSON, "raw": True}, ["1-2-3-4"]),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("wire", ["arrow", "yson"])
+@pytest.mark.parametrize("asked", [False, True])
+def test_payloads_are_written_and_deleted_in_their_order(wire, asked):
+    """Keys are YSON in either wire format; options that were not asked for are left to the cluster."""
+    client, began = recorded()
+    payloads = [
+        Payload(1, b"old", deletes=True),
+        Payload(2, b"new"),
+        Payload(1, b"key", deletes=True),
+    ]
+    began.write("//t", payloads, wire, update=asked, aggregate=asked)
+    options = {"update": asked or None, "aggregate": asked or None}
+    assert [command[:4] for command in client.commands] == [
+        ("delete_rows", "//t", b"old", {"format": YSON, "raw": True}),
+        ("insert_rows", "//t", b"new", {"format": (wire, False), "raw": True, **options}),
+        ("delete_rows", "//t", b"key", {"format": YSON, "raw": True}),
+    ]
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_an_ended_transaction_leaves_its_clients_to_the_next_one(end):
+    """They leave it before the request that ends it, which names it."""
+    client, began = recorded()
+    getattr(began, end)()
+    assert client.commands == [(f"{end}_transaction", "1-2-3-4", {}, [])]
+    assert client.joined == []
+
+
+@pytest.mark.parametrize(
+    ("failure", "error"),
+    [
+        (YtError("told", code=1700), ConflictError),
+        (YtError("told", code=901), AccessError),
+        (YtError("told", code=105), CommitOutcomeUnknownError),
+        (ConnectionResetError("told"), CommitOutcomeUnknownError),
+        (YtError("told", code=11000), CommitOutcomeUnknownError),
+    ],
+)
+def test_a_failed_commit_is_refused_or_unknown(failure, error):
+    """Unknown unless the answer proves that nothing was applied."""
+    client, began = recorded()
+    client.fails["commit_transaction"] = failure
+    with pytest.raises(error) as caught:
+        began.commit()
+    assert caught.value.where["transaction"] == "1-2-3-4"
+    assert caught.value.where["proxy"] == "proxy"
+
+
+def test_an_abort_that_fails_is_quiet():
+    """The error that led to it matters more."""
+    client, began = recorded()
+    client.fails["abort_transaction"] = ConnectionResetError("told")
+    began.abort()
+    assert len(client.commands) == 1
+
+
+def test_an_error_inside_the_transaction_names_it():
+    """And the table."""
+    client, began = recorded()
+    client.fails["insert_rows"] = YtError("told", code=1700)
+    with pytest.raises(ConflictError) as caught:
+        began.insert("//t", [{}])
+    assert caught.value.where == {"transaction": "1-2-3-4", "proxy": "proxy", "path": "//t"}

@@ -1,0 +1,403 @@
+"""Steps 4 to 9 of the protocol, request by request and event by event."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
+from yt_exactly_once.commit.cluster import Payload
+from yt_exactly_once.commit.ledger import CommitLedger, LedgerEntry, offsets_of
+from yt_exactly_once.commit.parts import TargetRows, digest_of, split, whole
+from yt_exactly_once.commit.transactional import BatchCommit, Committed
+from yt_exactly_once.config import RetryPolicy
+from yt_exactly_once.errors import (
+    AccessError,
+    ClusterUnavailableError,
+    CommitOutcomeUnknownError,
+    ConflictError,
+    FencedError,
+    LedgerDivergedError,
+    OffsetConflictError,
+    RepeatedCallError,
+    RetriesExhaustedError,
+    TransactionLostError,
+)
+from yt_exactly_once.observability import Event
+
+LEASE = timedelta(seconds=7)
+QUEUE = SourceRange(
+    "local", "//q", "//c", (PartitionRange(0, 10, 15), PartitionRange(1, 4, 4)), "id"
+)
+ROWS = TargetRows("//t", [[Payload(2, b"ab")], [Payload(1, b"c")]], "yson", 3)
+
+
+def batch(*sources, number=5, run="run", stateful=False, others=""):
+    return MicroBatch("query", number, run, sources or (QUEUE,), stateful, "append", others)
+
+
+def entry_of(of, transaction="before", *, run="run", part=1, count=1, digests=()):
+    return LedgerEntry(
+        of.query_id, "//t", of.batch_id, run, transaction, offsets_of(of), 3, "", part, count, digests
+    )  # fmt: skip
+
+
+BEFORE_SOURCES = (replace(QUEUE, partitions=(PartitionRange(0, 0, 10), PartitionRange(1, 0, 4))),)
+BEFORE = entry_of(batch(*BEFORE_SOURCES, number=4))
+
+
+class Cluster:
+    """A cluster whose requests fail as they are told to.
+
+    Attributes:
+        entry: what the ledger holds.
+        at: where the consumer is.
+        fails: per transaction, the request that fails, and how. A commit that fails with `applied` set
+            counts nevertheless.
+        requests: what was asked inside transactions.
+        unpinned: how often the proxy was given up.
+    """
+
+    def __init__(self, *fails, entry=BEFORE, at=(10, 4), applied=True):
+        self.entry, self.at, self.applied = entry, dict(enumerate(at)), applied
+        self.fails = deque(fails)
+        self.requests, self.unpinned, self.begun = [], 0, 0
+
+    def begin(self, timeout, lanes):
+        assert (timeout, lanes) == (LEASE, 3)
+        self.begun += 1
+        return Transaction(
+            self, f"tx{self.begun}", self.fails.popleft() if self.fails else ("", None)
+        )
+
+    def unpin(self):
+        self.unpinned += 1
+
+    def lookup(self, path, keys):
+        if path == "//ledger":
+            assert keys == [{"query_id": "query", "target": "//t"}]
+            return [self.entry and self.entry.to_row()]
+        assert path == "//c"
+        names = {"queue_cluster": "local", "queue_path": "//q"}
+        partitions = [key.pop("partition_index") for key in map(dict, keys)]
+        assert all(key.items() >= names.items() for key in keys)
+        return [
+            None if self.at[one] is None else {"partition_index": one, "offset": self.at[one]}
+            for one in partitions
+        ]
+
+
+class Transaction:
+    def __init__(self, cluster, number, fails):
+        self.cluster, self.id, (self.failing, self.error) = cluster, number, fails
+        self.row = None
+
+    def ask(self, request, *details):
+        self.cluster.requests.append((request, *details))
+        if request == self.failing:
+            raise self.error
+
+    def lookup(self, path, keys):
+        self.ask("lookup", path)
+        return self.cluster.lookup(path, keys)
+
+    def side_by_side(self, calls):
+        return [call(self) for call in calls]
+
+    def write(self, path, payloads, wire, *, update=False, aggregate=False):
+        self.ask("write", path, b"".join(one.data for one in payloads), wire, update, aggregate)
+
+    def insert(self, path, rows):
+        if path == "//ledger":
+            (self.row,) = rows
+            rows = self.row["part"]
+        else:
+            rows = {row["partition_index"]: row["offset"] for row in rows}
+        self.ask("insert", path, rows)
+
+    def commit(self):
+        if self.failing != "commit" or self.cluster.applied:
+            self.cluster.entry = LedgerEntry.from_row(self.row)
+        self.ask("commit")
+
+    def abort(self):
+        self.ask("abort")
+
+
+class Log(list):
+    def __call__(self, event, **fields):
+        self.append((event, fields))
+
+    def of(self, *events):
+        return [fields for event, fields in self if event in events]
+
+
+def committer(cluster, log=lambda *_, **__: None, *, attempts=3, advance=True, **options):
+    return BatchCommit(
+        cluster,
+        CommitLedger("//ledger", "query", ["//t"]),
+        policy=RetryPolicy(attempts=attempts, first_wait=timedelta(0), max_wait=timedelta(0)),
+        emit=log,
+        transaction_timeout=LEASE,
+        lanes=3,
+        advance_consumer=advance,
+        **options,
+    )
+
+
+READS = [("lookup", "//ledger"), ("lookup", "//c")]
+WRITES = [
+    ("write", "//t", b"ab", "yson", False, False), ("write", "//t", b"c", "yson", False, False),
+    ("insert", "//c", {0: 15}), ("insert", "//ledger", 1),
+]  # fmt: skip
+
+
+def test_a_batch_is_read_written_advanced_recorded_and_committed():
+    """Each request once, and an event after each step."""
+    cluster, log = Cluster(), Log()
+    done = committer(cluster, log).commit(batch(others="digest"), whole([ROWS]))
+    assert done == Committed("tx1", 1, 3)
+    assert cluster.requests == [*READS, *WRITES, ("commit",)]
+    assert log == [
+        (Event.TRANSACTION_STARTED, {"attempt": 1, "transaction": "tx1"}),
+        (Event.ROWS_WRITTEN, {"path": "//t", "rows": 3, "replaced": 0}),
+        (Event.OFFSETS_ADVANCED, {"partitions": 1}),
+        (Event.LEDGER_RECORDED, {"transaction": "tx1"}),
+        (Event.TRANSACTION_COMMITTED, {"attempt": 1, "transaction": "tx1"}),
+    ]
+    entry = cluster.entry
+    assert (entry.run_id, entry.batch_id, entry.row_count) == ("run", 5, 3)
+    assert (entry.part, entry.part_count, entry.digests, entry.others) == (1, 1, (), "digest")
+    assert datetime.fromisoformat(entry.committed_at).tzinfo is not None
+    assert entry.offset(QUEUE, 0).left == 15
+    assert cluster.unpinned == 0
+
+
+def test_rows_that_the_tasks_wrote_are_not_told_as_written():
+    """They were, when the tasks wrote them."""
+    log = Log()
+    committer(Cluster(), log).commit(batch(), whole([TargetRows("//t", [], "yson", 3)]))
+    assert log.of(Event.ROWS_WRITTEN) == []
+
+
+def test_options_of_a_target_are_those_of_its_requests():
+    """Updates keep columns, aggregates combine."""
+    cluster = Cluster()
+    rows = TargetRows("//t", [[Payload(1, b"a")]], "arrow", 1, update=True, aggregate=True)
+    committer(cluster).commit(batch(), whole([rows]))
+    assert ("write", "//t", b"a", "arrow", True, True) in cluster.requests
+
+
+@pytest.mark.parametrize(
+    ("sources", "advance"),
+    [
+        ((SourceRange("local", "//q", None, (PartitionRange(0, 10, 15),), "id"),), True),
+        ((SourceRange("local", "//q", "//c", (PartitionRange(0, 10, 10),), "id"),), True),
+        ((QUEUE,), False),
+    ],
+)  # fmt: skip
+def test_a_consumer_that_does_not_move_is_not_asked(sources, advance):
+    """Without a consumer, without new rows, or when another sink moves it."""
+    cluster, log = Cluster(entry=None), Log()
+    committer(cluster, log, advance=advance).commit(batch(*sources), whole([ROWS]))
+    assert cluster.requests == [READS[0], *WRITES[:2], WRITES[3], ("commit",)]
+    assert log.of(Event.OFFSETS_ADVANCED) == [{"partitions": 0}]
+    left = cluster.entry.offset(sources[0], 0).left
+    assert left == (15 if sources[0].consumer is None else 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "unpinned"),
+    [(ClusterUnavailableError, 1), (TransactionLostError, 1), (ConflictError, 0)],
+)
+@pytest.mark.parametrize("request_", ["lookup", "write", "insert"])
+def test_a_failed_attempt_is_aborted_and_made_again(request_, error, unpinned):
+    """Through another proxy, unless the cluster itself has answered."""
+    cluster, log = Cluster((request_, error("told"))), Log()
+    done = committer(cluster, log).commit(batch(), whole([ROWS]))
+    assert done == Committed("tx2", 2, 3)
+    ended = cluster.requests.index(("abort",))
+    assert cluster.requests[ended + 1 :] == [*READS, *WRITES, ("commit",)]
+    assert log.of(Event.TRANSACTION_ABORTED) == [{"attempt": 1, "transaction": "tx1"}]
+    assert cluster.unpinned == unpinned
+
+
+def test_a_refusal_is_aborted_and_not_made_again():
+    """Nothing would change."""
+    cluster = Cluster(("write", AccessError("told")))
+    with pytest.raises(AccessError):
+        committer(cluster).commit(batch(), whole([ROWS]))
+    assert (cluster.requests[-1], cluster.begun) == (("abort",), 1)
+
+
+def test_a_refused_commit_is_neither_aborted_nor_looked_up():
+    """The transaction is gone, and the answer says that nothing was written."""
+    cluster, log = Cluster(("commit", ConflictError("told")), applied=False), Log()
+    assert committer(cluster, log).commit(batch(), whole([ROWS])).attempts == 2
+    assert ("abort",) not in cluster.requests
+    assert log.of(Event.COMMIT_OUTCOME_UNKNOWN, Event.COMMIT_OUTCOME_RESOLVED) == []
+    assert len(log.of(Event.TRANSACTION_COMMITTED)) == 1
+
+
+def test_an_unknown_commit_that_the_ledger_has_is_done():
+    """It is looked up through another proxy, outside the transaction."""
+    cluster, log = Cluster(("commit", CommitOutcomeUnknownError("told"))), Log()
+    sent = {}
+    done = committer(cluster, log, sent=sent).commit(batch(), whole([ROWS]))
+    assert done == Committed("tx1", 1, 3)
+    assert cluster.unpinned == 1
+    assert log[-3:] == [
+        (Event.COMMIT_OUTCOME_UNKNOWN, {"attempt": 1, "transaction": "tx1", "error": "told."}),
+        (Event.COMMIT_OUTCOME_RESOLVED, {"transaction": "tx1", "own": True}),
+        (Event.TRANSACTION_COMMITTED, {"attempt": 1, "transaction": "tx1"}),
+    ]
+    assert sent == {"tx1": ""}
+
+
+@pytest.mark.parametrize("entry", [BEFORE, None])
+def test_an_unknown_commit_that_the_ledger_lacks_is_made_again(entry):
+    """Also when the ledger has the entry of another transaction."""
+    fails = ("commit", CommitOutcomeUnknownError("told"))
+    cluster, log = Cluster(fails, entry=entry, at=(None, None), applied=False), Log()
+    sources = () if entry is None else (QUEUE,)
+    cluster.at = {0: 10, 1: 4}
+    done = committer(cluster, log).commit(batch(*sources), whole([ROWS]))
+    assert done == Committed("tx2", 2, 3)
+    assert log.of(Event.COMMIT_OUTCOME_RESOLVED) == []
+    assert [fields["transaction"] for fields in log.of(Event.TRANSACTION_COMMITTED)] == ["tx2"]
+
+
+class Late(Cluster):
+    """A cluster on which an unknown commit shows only when the next transaction begins."""
+
+    def begin(self, timeout, lanes):
+        if self.begun:
+            self.entry = entry_of(batch(), "tx1")
+        return super().begin(timeout, lanes)
+
+
+def test_a_commit_that_is_applied_late_is_found_by_the_next_attempt():
+    """Its transaction is one of ours, and the rows are not written again."""
+    cluster, log = Late(("commit", CommitOutcomeUnknownError("told")), applied=False), Log()
+    done = committer(cluster, log).commit(batch(), whole([ROWS]))
+    assert done == Committed("tx1", 2, 3)
+    assert cluster.requests[-3:] == [*READS, ("abort",)]
+    assert log.of(Event.COMMIT_OUTCOME_RESOLVED) == [{"transaction": "tx1", "own": True}]
+
+
+def test_a_batch_that_an_earlier_run_committed_is_found():
+    """Between the look-up of this run and its transaction."""
+    cluster, log = Cluster(entry=entry_of(batch(), "theirs", run="earlier")), Log()
+    assert committer(cluster, log).commit(batch(), whole([ROWS])) == Committed("theirs", 1, 3)
+    assert cluster.requests == [*READS, ("abort",)]
+    assert log.of(Event.COMMIT_OUTCOME_RESOLVED) == [{"transaction": "theirs", "own": False}]
+
+
+@pytest.mark.parametrize(
+    ("entry", "error"),
+    [
+        (entry_of(batch(), "theirs"), RepeatedCallError),
+        (entry_of(batch(number=6), "theirs", run="other"), FencedError),
+        (entry_of(batch(), "theirs", run="earlier", count=2, part=1), LedgerDivergedError),
+    ],
+)
+def test_an_entry_of_somebody_else_is_refused(entry, error):
+    """And the transaction is aborted."""
+    cluster = Cluster(entry=entry)
+    with pytest.raises(error):
+        committer(cluster).commit(batch(), whole([ROWS]))
+    assert cluster.requests == [*READS, ("abort",)]
+
+
+def test_the_rows_of_a_failed_call_are_remembered():
+    """Each transaction keeps the digest of the rows it was sent with first."""
+    sent = {"earlier": "digest"}
+    cluster = Cluster(*[("commit", CommitOutcomeUnknownError("told"))] * 2, applied=False)
+    with pytest.raises(RetriesExhaustedError):
+        committer(cluster, attempts=2, sent=sent).commit(batch(), whole([ROWS]))
+    assert sent["earlier"] == "digest"
+    assert sent["tx1"] == sent["tx2"] == digest_of([ROWS])
+
+
+PARTS = split([ROWS], 2)
+
+
+def test_parts_are_committed_in_turn_and_the_consumer_moves_with_the_last():
+    """Every part records the digests up to its own."""
+    cluster, log = Cluster(), Log()
+    sent = {}
+    done = committer(cluster, log, sent=sent).commit(batch(), PARTS)
+    assert done == Committed("tx2", 2, 3)
+    assert [request for request in cluster.requests if request[0] == "insert"] == [
+        ("insert", "//ledger", 1), ("insert", "//c", {0: 15}), ("insert", "//ledger", 2)
+    ]  # fmt: skip
+    assert log.of(Event.OFFSETS_ADVANCED) == [{"partitions": 1}]
+    assert [fields["rows"] for fields in log.of(Event.ROWS_WRITTEN)] == [2, 1]
+    assert cluster.entry.digests == PARTS[1].digests
+    assert cluster.entry.row_count == 1
+
+
+def test_a_part_before_the_last_leaves_the_consumer_where_it_was():
+    """So the entry says, too."""
+    cluster = Cluster(("", None), ("commit", AccessError("told")), applied=False)
+    with pytest.raises(AccessError):
+        committer(cluster).commit(batch(), PARTS)
+    assert (cluster.entry.part, cluster.entry.is_complete) == (1, False)
+    assert cluster.entry.offset(QUEUE, 0).left == 10
+
+
+def resumed(part, *, digests=None, count=2):
+    known = PARTS[-1].digests[:part] if digests is None else digests
+    found = entry_of(batch(), "first", run="earlier", part=part, count=count, digests=known)
+    return replace(found, offsets=offsets_of(batch(), BEFORE, moved=part == count))
+
+
+def test_committed_parts_are_left_out():
+    """The others follow; the rows of the batch are all of them."""
+    cluster = Cluster(entry=resumed(1))
+    done = committer(cluster).commit(batch(), PARTS, resumed(1))
+    assert done == Committed("tx1", 1, 3)
+    assert [request[2] for request in cluster.requests if request[0] == "write"] == [b"", b"c"]
+    assert committer(Cluster()).commit(batch(), PARTS, resumed(2)) == Committed("first", 0, 3)
+
+
+@pytest.mark.parametrize("entry", [resumed(1, digests=("other",)), resumed(1, count=3)])
+def test_a_batch_that_is_cut_otherwise_is_refused(entry):
+    """Or has other rows: nothing is sent."""
+    cluster = Cluster(entry=entry)
+    with pytest.raises(LedgerDivergedError, match="differs from its 1 of"):
+        committer(cluster).commit(batch(), PARTS, entry)
+    assert cluster.begun == 0
+
+
+def test_a_part_that_an_earlier_attempt_committed_is_found_by_its_digest():
+    """With other digests it is another batch."""
+    cluster = Cluster(entry=resumed(1))
+    assert committer(cluster).commit(batch(), PARTS).attempts == 2
+    assert cluster.requests[:3] == [*READS, ("abort",)]
+    with pytest.raises(LedgerDivergedError):
+        committer(Cluster(entry=resumed(1, digests=("other",)))).commit(batch(), PARTS)
+
+
+def test_a_consumer_that_somebody_moved_ends_the_attempt():
+    """Nothing was written."""
+    cluster = Cluster(at=(11, 4))
+    with pytest.raises(OffsetConflictError):
+        committer(cluster).commit(batch(), whole([ROWS]))
+    assert cluster.requests == [*READS, ("abort",)]
+
+
+@pytest.mark.parametrize(
+    "options", [{"accepted": {5, 6}}, {"logged": {4: BEFORE_SOURCES}.get}], ids=["person", "log"]
+)
+def test_a_gap_in_the_batches_is_settled_by_the_log_or_by_a_person(options):
+    """What the sink knows of it counts inside the transaction too."""
+    later = replace(QUEUE, partitions=(PartitionRange(0, 20, 25), PartitionRange(1, 4, 4)))
+    now = batch(later, number=7)
+    with pytest.raises(LedgerDivergedError, match="starts at 20"):
+        committer(Cluster(at=(20, 4))).commit(now, whole([ROWS]))
+    done = committer(Cluster(at=(20, 4)), **options).commit(now, whole([ROWS]))
+    assert done.attempts == 1
