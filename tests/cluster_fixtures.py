@@ -39,13 +39,17 @@ _REGISTRATION_TRIES = 20
 
 
 class HazardousCluster(LocalCluster):
-    """A cluster with every hazard, whose own clients wait until what was committed can be seen.
+    """A cluster with hazards, whose own clients wait until what was committed can be seen.
 
     So a test judges the final state, and what is tested, with clients of its own, meets the hazards.
+
+    Args:
+        but: features that differ from `HAZARDS`.
+        options: of `LocalCluster`.
     """
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, features=HAZARDS, **options)
+    def __init__(self, but: Mapping[str, Any] | None = None, **options: Any) -> None:
+        super().__init__(features={**HAZARDS, **(but or {})}, **options)
 
     def client(self, proxy_index: int = 0, **config: Any) -> Any:
         """Return a client whose reads come after the delay of all earlier commits."""

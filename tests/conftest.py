@@ -1,13 +1,17 @@
-"""What holds for all tests: marks by folder, their order, and patience with a busy machine."""
+"""What holds for all tests: marks by folder, the longest first, and patience with a busy machine."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.class_archive import missing_archive, use_archive
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -22,14 +26,21 @@ _MARKS = {
 }
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest selects by mark
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    folders = list(_MARKS)
+_LONGEST = ("crash", "integration", "model", "contract", "local", "property", "soak", "callers")
+"""Folders, by how long a file of theirs takes."""
+
+
+@pytest.hookimpl(
+    wrapper=True, tryfirst=True
+)  # before pytest selects by mark, and after the shuffle
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     for item in items:
         for mark in _MARKS.get(_folder(item), ()):
             item.add_marker(mark)
-    # The longest first, so that no worker is left alone with them in the end.
-    items.sort(key=lambda item: (*folders, _folder(item)).index(_folder(item)))
+    yield
+    # So that no worker is left alone with a long file in the end. Within a folder the order is random.
+    places = {folder: place for place, folder in enumerate(_LONGEST)}
+    items.sort(key=lambda item: places.get(_folder(item), len(places)))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

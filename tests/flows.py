@@ -6,7 +6,6 @@ with the package. Used by the tests in one Spark session and by those that kill 
 
 from __future__ import annotations
 
-import os
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 Rows = list[tuple[Any, ...]]
-
-NIGHTLY = bool(os.environ.get("YT_EXACTLY_ONCE_NIGHTLY"))
-"""Whether there is time for every combination."""
 
 PARTITION_COLUMN = "__spyt_streaming_src_tablet_index"
 ROW_COLUMN = "__spyt_streaming_src_row_index"

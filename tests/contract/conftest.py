@@ -1,8 +1,8 @@
 """The cluster of the contract: a real one at `YT_PROXY`, or the embedded one.
 
 Tests here use what every YTsaurus offers and nothing else. Those that use a client run twice: over HTTP,
-and over RPC through YTsaurus's own C++ driver. Where the embedded cluster shows a choice of its own, the
-test is marked `embedded_only` with the reason; what only one front has is marked `only_over`.
+and as further tests over RPC, through YTsaurus's own C++ driver. Where the embedded cluster shows a choice
+of its own, the test is marked `embedded_only` with the reason; what only one front has is marked `only_over`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "front" not in metafunc.fixturenames:
         return
     over_http_only = "raw" in metafunc.fixturenames or find_spec("yt_driver_rpc_bindings") is None
-    metafunc.parametrize("front", ["http"] if over_http_only else ["http", "rpc"])
+    # Both fronts have the same handlers, so one shows the promise.
+    over_rpc = pytest.param("rpc", marks=pytest.mark.further)
+    metafunc.parametrize("front", ["http"] if over_http_only else ["http", over_rpc])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -8,8 +8,6 @@ import sys
 
 import pytest
 
-from tests.flows import NIGHTLY
-
 SEED = 7
 
 
@@ -41,7 +39,7 @@ def test_short_chaos_breaks_no_promise(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 
 
-@pytest.mark.skipif(not NIGHTLY, reason="minutes of chaos")
+@pytest.mark.nightly
 @pytest.mark.timeout(3000)
 def test_chaos_notices_a_protection_that_is_switched_off(tmp_path):
     """What keeps the promise is the protection, not luck."""

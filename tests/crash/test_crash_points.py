@@ -18,7 +18,8 @@ import pytest
 from tests.crash.crash_points import CrashPoint
 from tests.crash.harness.account import Account
 from tests.crash.harness.lives import Cell
-from tests.flows import NIGHTLY, QUERIES
+from tests.flows import QUERIES
+from tests.tiers import NIGHTLY
 from yt_exactly_once import Event, TransactionalSink
 from yt_exactly_once.config import WriteMode
 from yt_exactly_once.errors import ConfigError
@@ -259,7 +260,7 @@ def test_every_mode_dies_at_every_crash_point_that_it_passes():
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.skipif(not NIGHTLY, reason="tests/integration has one such query")
+@pytest.mark.nightly  # tests/integration has one such query
 def test_stateful_queries_in_idempotent_mode_are_refused_after_a_death_too(lineage):
     """They pass no crash point but the first one, and leave nothing behind."""
     family: Lineage = lineage(*REFUSED, rows=800, rows_per_partition=400)

@@ -1,6 +1,7 @@
 """Protections switched off in a driver that takes over from one that was killed: the damage shows.
 
-Every protection has such a test in one Spark session, in tests/integration; here the driver really died.
+Every protection has such a test in one Spark session, in tests/integration; here the driver really died,
+for one of them in every run and for the others at night.
 The damage that only `ledger_row` prevents takes a driver that wakes up, see test_zombies.py.
 """
 
@@ -12,7 +13,6 @@ import pytest
 
 from tests.crash.crash_points import CrashPoint
 from tests.crash.harness.lives import Cell
-from tests.flows import NIGHTLY
 
 if TYPE_CHECKING:
     from tests.crash.harness.lives import Life, Lineage, Subject
@@ -23,8 +23,6 @@ OF_A_BATCH = 3 * ROWS_PER_PARTITION
 
 STATELESS = Cell("stateless", is_sorted=False)
 TOTALS = Cell("aggregation", is_sorted=True)
-
-nightly = pytest.mark.skipif(not NIGHTLY, reason="in one Spark session in tests/integration")
 
 
 def live_on(family: Lineage, subject: Subject, off: str) -> Life:
@@ -51,7 +49,7 @@ def test_ledger_look_up_off_doubles_the_batch_that_spark_replays(killed):
     assert wrong.startswith(f"0 lost, e.g. []; {OF_A_BATCH} too many")
 
 
-@nightly
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_early_look_up_off_is_covered_by_the_check_inside_the_transaction(lineage):
     """The replay is recognised there, and nothing is written."""
@@ -62,7 +60,7 @@ def test_early_look_up_off_is_covered_by_the_check_inside_the_transaction(lineag
     assert subject.incomplete(subject.remains()) == ""
 
 
-@nightly
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_state_evaluation_off_stops_the_query_after_a_replay(killed):
     """Spark has no state to go on with."""
@@ -71,7 +69,7 @@ def test_state_evaluation_off_stops_the_query_after_a_replay(killed):
     assert "STATE_STORE" in life.error_of(subject.plan.target)
 
 
-@nightly
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_trim_guard_off_loses_the_rows_that_a_replay_needs(lineage):
     """The queue has trimmed them, since its vital consumer had passed."""
@@ -85,7 +83,7 @@ def test_trim_guard_off_loses_the_rows_that_a_replay_needs(lineage):
     assert "DataLossError" in life.error
 
 
-@nightly
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_compare_and_set_off_lets_two_queries_take_the_same_rows(lineage):
     """While one was dead, the other one has read on through its consumer."""
@@ -102,7 +100,7 @@ def test_compare_and_set_off_lets_two_queries_take_the_same_rows(lineage):
     assert len(both) == OF_A_BATCH
 
 
-@nightly
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_producer_sessions_off_double_the_rows_of_a_batch_that_was_not_recorded(lineage):
     """The tasks write the rows that are there once more."""

@@ -15,7 +15,7 @@ import pytest
 
 from tests.crash.crash_points import CrashPoint
 from tests.crash.harness.lives import Cell
-from tests.flows import NIGHTLY
+from tests.tiers import NIGHTLY
 
 if TYPE_CHECKING:
     from tests.crash.harness.lives import Lineage

@@ -10,7 +10,7 @@ import pytest
 
 from tests.crash.crash_points import CrashPoint
 from tests.crash.harness.lives import Cell
-from tests.flows import NIGHTLY
+from tests.tiers import NIGHTLY
 from yt_exactly_once import Event
 from yt_exactly_once.config import WriteMode
 

@@ -9,12 +9,21 @@ import pytest
 
 from tests.cluster_fixtures import HazardousCluster
 
+_NURSERY = """
+import sys
+from tests.nursery import main
+from yt_exactly_once.ytsaurus import queues
+queues._PAUSE_SECONDS = 0.05
+main(sys.argv[1])
+"""
+"""A nursery whose processes do not wait for long until a consumer counts as not registered."""
+
 
 @pytest.fixture(scope="session")
 def interpreter(tmp_path_factory):
     """The program that Spark starts for Python: without the imports, which every query would repeat."""
     folder = tmp_path_factory.mktemp("nursery")
-    command = [sys.executable, "-m", "tests.nursery", str(folder)]
+    command = [sys.executable, "-c", _NURSERY, str(folder)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as nursery:
         yield nursery.stdout.readline().strip()
@@ -50,7 +59,8 @@ def spark(interpreter):
 @pytest.fixture(scope="session")
 def cluster():
     """One embedded cluster of two proxies for all tests; each test keeps to a folder of its own."""
-    with HazardousCluster(proxies=2) as running:
+    # Registrations are known at once: every query would begin with a second of waiting.
+    with HazardousCluster({"registration_lag_seconds": 0.0}, proxies=2) as running:
         yield running
 
 
@@ -95,6 +105,14 @@ def faults(cluster):
     cluster.clear_faults()
     yield cluster
     cluster.clear_faults()
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    """Let the driver, too, soon take a consumer for not registered."""
+    from yt_exactly_once.ytsaurus import queues
+
+    monkeypatch.setattr(queues, "_PAUSE_SECONDS", 0.05)
 
 
 @pytest.fixture(autouse=True)

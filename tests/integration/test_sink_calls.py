@@ -14,6 +14,7 @@ from pyspark.errors import StreamingQueryException
 from tests.flows import columns, create_table, differences, ledger_entries, passed_on
 from tests.integration.streams import Broken, Heard, finish
 from tests.protections import switch_off
+from tests.tiers import first_of
 from yt_exactly_once import Event, TransactionalSink
 from yt_exactly_once.errors import ExactlyOnceError
 
@@ -84,11 +85,13 @@ def at_the_same_time(flow):
 
 @pytest.mark.parametrize(
     ("calls", "mode"),
-    [
-        (twice_by_one_object, "transactional"),
-        (twice_by_new_objects, "idempotent"),
-        (at_the_same_time, "at-least-once"),
-    ],
+    first_of(
+        [
+            (twice_by_one_object, "transactional"),
+            (twice_by_new_objects, "idempotent"),
+            (at_the_same_time, "at-least-once"),
+        ]
+    ),
 )
 def test_second_call_of_a_batch_is_refused_until_it_is_settled(flow, calls, mode):
     """Not by a restart, and not by a mended function that cannot know which rows are missing."""
@@ -189,6 +192,7 @@ def test_failed_batch_may_be_called_again(flow, faults):
     flow.assert_exact()
 
 
+@pytest.mark.further
 def test_sink_made_for_each_batch_is_exact(flow):
     """It costs a look-up per batch, and nothing else."""
 
@@ -201,7 +205,7 @@ def test_sink_made_for_each_batch_is_exact(flow):
 
 
 @pytest.mark.parametrize(
-    "wrong", [lambda _: 0, lambda number: number + 1], ids=["a constant", "the next"]
+    "wrong", first_of([lambda _: 0, lambda number: number + 1]), ids=["a constant", "the next"]
 )
 def test_wrong_batch_number_is_refused(flow, wrong):
     """A replay could not be recognised by it."""
@@ -231,6 +235,7 @@ def test_thread_without_sparks_properties_is_refused_and_noted(flow):
     flow.fail("IncompleteBatchError")
 
 
+@pytest.mark.further
 def test_function_that_does_not_wait_for_its_sink_is_stopped(flow):
     """Spark has logged a batch that may never be written; no later one gets past it."""
     go = threading.Event()
@@ -277,8 +282,8 @@ def test_data_frame_of_another_query_is_refused(flow, stream):
         query.stop()
 
 
-@pytest.mark.parametrize("how", ["removed", "another path"])
-@pytest.mark.parametrize("batches", [1, 2])
+@pytest.mark.parametrize("how", first_of(["removed", "another path"]))
+@pytest.mark.parametrize("batches", first_of([1, 2]))
 def test_missing_ledger_is_refused(stream, how, batches):
     """Without a consumer nothing else could tell that the batch is there already."""
     flow = stream(rows=500 * batches, partitions=2, rows_per_partition=500, consumer="")
@@ -329,6 +334,7 @@ def test_run_killed_before_its_first_commit_goes_on(flow):
     flow.assert_exact()
 
 
+@pytest.mark.further
 def test_query_whose_first_batches_write_nothing_goes_on_after_a_restart(
     spark, cluster, client, tmp, tmp_path
 ):
@@ -359,7 +365,7 @@ def test_query_whose_first_batches_write_nothing_goes_on_after_a_restart(
     assert list(client.select_rows(f"value from [{target}]")) != []
 
 
-@pytest.mark.parametrize("error", [ValueError, StopIteration])
+@pytest.mark.parametrize("error", first_of([ValueError, StopIteration]))
 def test_listener_that_raises_disturbs_nothing(flow, error, caplog):
     """It is a metrics hook: its first exception is logged, with the event."""
 

@@ -11,6 +11,7 @@ from pyspark.errors import StreamingQueryException
 from tests.flows import PARTITION_COLUMN, ROW_COLUMN, columns, create_table, passed_on
 from tests.integration.streams import QUICK, Broken, Heard, finish
 from tests.protections import switch_off
+from tests.tiers import first_of
 from yt_exactly_once import Event, Target, TransactionalSink
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError
@@ -36,7 +37,7 @@ def broken_off(flow, batch=1):
     return flow.found()
 
 
-@pytest.mark.parametrize("batch", [0, 1])
+@pytest.mark.parametrize("batch", first_of([0, 1]))
 def test_transactional_mode_does_not_repeat_what_tasks_have_pushed(stream, batch):
     """It refuses before anything is written; the mode the batch was begun in finishes it."""
     flow = stream(rows=3_000)
@@ -62,6 +63,7 @@ def test_check_off_is_noticed(stream, monkeypatch):
     assert len(pushed) == 6_000
 
 
+@pytest.mark.further
 def test_at_least_once_mode_repeats_the_rows_of_that_batch_alone(stream):
     """As the error says: a way on for a query that cannot be finished as it was begun."""
     flow = stream(rows=3_000)
@@ -71,6 +73,7 @@ def test_at_least_once_mode_repeats_the_rows_of_that_batch_alone(stream):
     assert set(flow.found()) == set(passed_on(flow.queue))
 
 
+@pytest.mark.further
 def test_sorted_target_may_be_written_in_another_mode_at_any_time(stream):
     """A row that is written again replaces itself."""
     flow = stream(rows=3_000, is_sorted=True)
@@ -91,10 +94,12 @@ def by_position(frame):
 
 @pytest.mark.parametrize(
     ("begun", "changed", "told"),
-    [
-        (by_source, by_position, "numbered by their place in the queue"),
-        (by_position, by_source, "numbered by their position in a task"),
-    ],
+    first_of(
+        [
+            (by_source, by_position, "numbered by their place in the queue"),
+            (by_position, by_source, "numbered by their position in a task"),
+        ]
+    ),
     ids=["by source", "by position"],
 )
 def test_rows_are_not_numbered_otherwise_in_the_middle_of_a_batch(stream, begun, changed, told):
@@ -127,7 +132,7 @@ def a_table_of_others(client, path):
     create_table(client, path, columns({"id": "int64", "value": "int64"}, ["id"]))
 
 
-@pytest.mark.parametrize("make", [a_folder, a_static_table, a_table_of_others])
+@pytest.mark.parametrize("make", first_of([a_folder, a_static_table, a_table_of_others]))
 def test_what_is_no_producer_is_no_matter_of_transactional_mode(stream, client, make):
     """The path is a default that nobody has chosen."""
     flow = stream(rows=100)
@@ -152,6 +157,7 @@ def test_shuffle_that_cannot_be_known_is_refused():
         require_straight(job, MicroBatch("query", 0, "run"))
 
 
+@pytest.mark.further
 def test_transform_that_shuffles_rows_without_numbers_is_refused(stream):
     """What counts is the frame that is written, not the one that the query gives."""
     flow = stream(rows=100)

@@ -17,7 +17,6 @@ from tests.flows import (
     AGGREGATION,
     DEDUP,
     FIRST_MOMENT,
-    NIGHTLY,
     STATELESS,
     WINDOW_SECONDS,
     WINDOWED,
@@ -25,6 +24,7 @@ from tests.flows import (
     Queue,
     read_queue,
 )
+from tests.tiers import first_of
 from yt_exactly_once import Event
 
 if TYPE_CHECKING:
@@ -163,29 +163,25 @@ UPDATED_WINDOWS = replace(WINDOWED, output_mode="update", expected=_all_windows,
 ORDERED, SORTED = False, True
 
 MATRIX = [
-    (STATELESS, SORTED, {}),
-    (WINDOWED, ORDERED, {}),
-    (WINDOWED, SORTED, {}),
-    (DEDUP, SORTED, {}),
     (PAIRS, ORDERED, {}),
     (JOINED, ORDERED, {}),
     (_with_state("append"), ORDERED, {}),
     (AGGREGATION, ORDERED, {}),
+    (DEDUP, SORTED, {}),
+    # As above with another target or output mode, or in tests of replays.
+    (STATELESS, SORTED, {}),
+    (WINDOWED, ORDERED, {}),
+    (WINDOWED, SORTED, {}),
+    (AGGREGATION, SORTED, {}),
+    (UPDATED_WINDOWS, SORTED, {}),
+    (replace(DEDUP, output_mode="update"), ORDERED, {}),
+    (replace(JOINED, output_mode="update"), SORTED, {}),
+    (_with_state("update"), SORTED, {}),
+    (EVERY_TOTAL, ORDERED, {}),
+    (EVEN_TOTALS, SORTED, COMPLETE),
+    (replace(WINDOWED, output_mode="complete", expected=_all_windows), SORTED, COMPLETE),
+    (GROUPED, SORTED, COMPLETE),
 ]
-if NIGHTLY:
-    MATRIX += [
-        (AGGREGATION, SORTED, {}),
-        (UPDATED_WINDOWS, SORTED, {}),
-        (replace(DEDUP, output_mode="update"), ORDERED, {}),
-        (replace(JOINED, output_mode="update"), SORTED, {}),
-        (_with_state("update"), SORTED, {}),
-        (EVERY_TOTAL, ORDERED, {}),
-        (EVEN_TOTALS, SORTED, COMPLETE),
-        (replace(WINDOWED, output_mode="complete", expected=_all_windows), SORTED, COMPLETE),
-        (GROUPED, SORTED, COMPLETE),
-    ]
-
-nightly = pytest.mark.skipif(not NIGHTLY, reason="takes long; set YT_EXACTLY_ONCE_NIGHTLY")
 
 
 def named(case):
@@ -215,7 +211,7 @@ def _one_shuffle_partition(spark):
     spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
-@pytest.mark.parametrize("case", MATRIX, ids=named)
+@pytest.mark.parametrize("case", first_of([(case,) for case in MATRIX], count=5), ids=named)
 def test_output_mode_is_exact(stream, case):
     """Query, target, result."""
     query, is_sorted, options = case
@@ -235,7 +231,7 @@ def far_row(number, *, queue):
     queue.rows[0].append(row)
 
 
-@nightly
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["inner", "leftOuter"])
 def test_joined_streams_are_exact(stream, client, tmp, spark, cluster, kind):
     """Rows of the left side without a partner come out once their time is over."""
@@ -278,7 +274,7 @@ def test_joined_streams_are_exact(stream, client, tmp, spark, cluster, kind):
     flow.assert_exact()
 
 
-@nightly
+@pytest.mark.nightly
 def test_stateful_processor_is_exact(stream, spark):
     """`transformWithState`, which needs the RocksDB state store."""
     name = "spark.sql.streaming.stateStore.providerClass"

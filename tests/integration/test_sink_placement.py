@@ -8,6 +8,7 @@ import pytest
 
 from tests.flows import PARTITION_COLUMN, STATELESS
 from tests.integration.streams import finish
+from tests.tiers import first_of
 from yt_exactly_once import Event, Target, TransactionalSink
 
 MODES = ["transactional", "at-least-once", "idempotent"]
@@ -68,7 +69,7 @@ def test_rows_keep_the_tablet_they_had_in_the_queue(flow, mode):
         assert [(row["part"], row["row"]) for row in rows] == [(tablet, i) for i in range(600)]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", first_of(MODES))
 def test_rows_of_one_spark_partition_go_round(flow, mode):
     """Every tablet gets as many."""
     run(flow, placement="round_robin", mode=mode)
@@ -78,7 +79,7 @@ def test_rows_of_one_spark_partition_go_round(flow, mode):
         assert_in_order(rows)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", first_of(MODES))
 def test_rows_of_one_key_go_to_one_tablet(flow, mode):
     """By the hash of the columns named."""
     run(flow, placement=["key"], mode=mode)
@@ -90,6 +91,7 @@ def test_rows_of_one_key_go_to_one_tablet(flow, mode):
         assert_in_order(rows)
 
 
+@pytest.mark.further
 def test_split_batch_keeps_tablets_and_order(flow):
     """The parts are cut tablet by tablet."""
     run(flow, placement="preserve", split_oversized=True, rows_per_tablet_limit=150)
@@ -106,6 +108,7 @@ def test_room_is_counted_by_tablet(flow):
     assert told.count(Event.BATCH_COMMITTED) == 2
 
 
+@pytest.mark.further
 def test_placement_of_one_target_of_several(flow, client, tmp):
     """Each Target has its own."""
     other = STATELESS.create_target(client, f"{tmp}/other", is_sorted=False)
@@ -135,7 +138,9 @@ def test_fewer_tablets_than_queue_partitions_are_refused(stream):
 
 @pytest.mark.parametrize(
     ("placement", "message"),
-    [("preserve", "include_service_columns=true"), (["nobody"], "the frame's column nobody")],
+    first_of(
+        [("preserve", "include_service_columns=true"), (["nobody"], "the frame's column nobody")]
+    ),
 )
 def test_placement_by_a_missing_column_is_refused(stream, placement, message):
     """Before the first row."""

@@ -8,6 +8,7 @@ import pytest
 
 from tests.flows import STATELESS, columns, create_table, differences, passed_on
 from tests.integration.streams import Heard, finish
+from tests.tiers import first_of
 from yt_exactly_once import Event, Target, TransactionalSink
 
 COMMIT = "commit_transaction"
@@ -72,9 +73,9 @@ def assert_rejected(flow):
     assert flow.queue.stored(flow.consumer) == flow.queue.ends()
 
 
-@pytest.mark.parametrize("options", [
+@pytest.mark.parametrize("options", first_of([
     {}, {"wire_format": "yson", "split_oversized": True, "rows_per_tablet_limit": 100},
-], ids=["one transaction", "split"])  # fmt: skip
+]), ids=["one transaction", "split"])  # fmt: skip
 def test_bad_rows_go_to_the_reject_table_once(flow, faults, options):
     """With their batch: over lost answers, lost requests, and a replay."""
     faults.inject("lose_answer", COMMIT, after=1)
@@ -104,7 +105,7 @@ def test_batch_with_bad_rows_fails_unless_they_are_rejected(flow):
     flow.assert_untouched()
 
 
-@pytest.mark.parametrize("shown", [False, True])
+@pytest.mark.parametrize("shown", first_of([False, True]))
 def test_value_is_quoted_on_request_only(stream, shown):
     """It may be private."""
     flow = stream(rows=20)
@@ -117,6 +118,7 @@ def test_value_is_quoted_on_request_only(stream, shown):
     flow.assert_untouched()
 
 
+@pytest.mark.further
 def test_rows_of_several_targets_are_rejected_one_by_one(flow, client, tmp):
     """One target may take what the other cannot."""
     types = STATELESS.types | {"value": "int64?"}

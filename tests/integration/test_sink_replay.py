@@ -8,7 +8,6 @@ from pyspark.errors import StreamingQueryException
 from tests.flows import (
     AGGREGATION,
     DEDUP,
-    NIGHTLY,
     QUERIES,
     STATELESS,
     WINDOWED,
@@ -17,6 +16,7 @@ from tests.flows import (
 )
 from tests.integration.streams import Broken, Heard, finish, forget_last_batch
 from tests.protections import switch_off
+from tests.tiers import NIGHTLY, first_of
 from yt_exactly_once import Event
 
 KINDS = [(STATELESS, False), (AGGREGATION, True), (DEDUP, False), (WINDOWED, True)]
@@ -41,7 +41,7 @@ def named(kind):
     return f"{query.name}-{'sorted' if is_sorted else 'ordered'}"
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=named)
+@pytest.mark.parametrize("kind", first_of([(kind,) for kind in KINDS], count=2), ids=named)
 def test_batch_without_its_commit_log_entry_is_replayed_without_effect(stream, kind):
     """Whatever the query, and also for the batches that come after."""
     query, is_sorted = kind
@@ -60,6 +60,7 @@ def test_batch_without_its_commit_log_entry_is_replayed_without_effect(stream, k
     flow.assert_exact()
 
 
+@pytest.mark.further
 def test_one_sink_object_serves_run_after_run(stream):
     """It tells the runs of a query apart, so the first batch of each is looked up again."""
     flow = stream(STATELESS)
@@ -107,7 +108,7 @@ def test_stateless_replay_is_skipped_without_reading(stream):
     flow.assert_exact()
 
 
-@pytest.mark.parametrize("query", [AGGREGATION, WINDOWED], ids=lambda query: query.name)
+@pytest.mark.parametrize("query", first_of([AGGREGATION, WINDOWED]), ids=lambda query: query.name)
 def test_rows_of_a_stateful_batch_are_kept_until_spark_has_logged_it(stream, query):
     """A queue that trims all its vital consumer has read still has what a replay needs."""
     flow = stream(query, is_sorted=True)
@@ -175,6 +176,7 @@ def test_state_evaluation_off_is_noticed(stream, monkeypatch):
     assert "STATE_STORE_COMMIT_VALIDATION_FAILED" in caught.value._stackTrace
 
 
+@pytest.mark.further
 def test_joined_streams_survive_a_replay(stream, client, tmp, tmp_path):
     """Both sides keep state; every pair comes out once."""
     left, right = Queue.create(client, tmp, "left"), Queue.create(client, tmp, "right")

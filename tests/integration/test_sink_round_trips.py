@@ -2,10 +2,11 @@
 
 import pytest
 
+from tests.tiers import first_of
 from yt_exactly_once import Event
 
 
-@pytest.mark.parametrize("partitions", [1, 6])
+@pytest.mark.parametrize("partitions", first_of([6, 1]))
 def test_small_batch_takes_seven_requests_whatever_its_partitions(stream, cluster, partitions):
     """Begin, two look-ups, rows, consumer, ledger entry, commit; nothing of Cypress."""
     flow = stream(rows=30, partitions=partitions, rows_per_partition=10)

@@ -19,6 +19,7 @@ from tests.flows import (
 )
 from tests.integration.streams import QUICK, Broken, Heard, finish, forget_last_batch
 from tests.protections import switch_off
+from tests.tiers import first_of
 from yt_exactly_once import Event, TransactionalSink
 
 LINES = {"line": "utf8"}
@@ -73,6 +74,7 @@ def test_idle_queue_keeps_its_consumer_where_it_is(stream, client, tmp):
     assert queue.stored() == {1: 2_000}
 
 
+@pytest.mark.further
 def test_queue_without_a_consumer_rests_on_the_ledger_alone(stream):
     """A replay is found all the same."""
     flow = stream(consumer="")
@@ -176,6 +178,7 @@ def test_replay_of_two_queues_without_the_ledger_would_be_noticed(
     assert len(ours.found()) == 620
 
 
+@pytest.mark.further
 def test_rate_source_is_delivered_once(spark, cluster, client, tmp, tmp_path):
     """Every value once and none left out, however often the query is stopped and replayed."""
     target = create_table(client, f"{tmp}/values", columns({"value": "int64?", "at": "timestamp?"}))
@@ -251,7 +254,9 @@ def test_two_sinks_in_one_function_are_both_exact(stream, client, tmp):
     assert differences(STATELESS.found(client, other), sorted(passed_on(flow.queue))) == ""
 
 
-@pytest.mark.parametrize("first_batch", [True, False], ids=["from the first batch", "later"])
+@pytest.mark.parametrize(
+    "first_batch", first_of([True, False]), ids=["from the first batch", "later"]
+)
 def test_two_sinks_on_one_target_are_refused(stream, first_batch):
     """The entry of the first one would make the rows of the second one look written."""
     flow = stream(rows=2_000)
@@ -267,6 +272,7 @@ def test_two_sinks_on_one_target_are_refused(stream, first_batch):
     assert flow.entry().batch_id == (0 if first_batch else 1)
 
 
+@pytest.mark.further
 def test_one_sink_object_serves_two_queries_at_a_time(stream, client, tmp):
     """Each of them keeps its own columns: what was prepared for one is not used for the other."""
     flow = stream(rows=6_000, rows_per_partition=300)
@@ -285,6 +291,7 @@ def test_one_sink_object_serves_two_queries_at_a_time(stream, client, tmp):
     assert sorted(found, key=str) == sorted([*passed_on(flow.queue), *without], key=str)
 
 
+@pytest.mark.further
 def test_function_that_leaves_empty_batches_out_is_borne(stream):
     """The sink is not called for them, and the next batch goes on; so it does after a restart."""
     flow = stream(rows=4_000, rows_per_partition=500)

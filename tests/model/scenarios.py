@@ -382,8 +382,13 @@ LATE_UPSERT = Scenario(
 ALL = (*SCENARIOS, *BY_TASKS, TRIMMED_UNDER_A_REPLAY, SHARED_CONSUMER, LATE_UPSERT)
 
 
-LONG = ("idempotent, shuffled", "idempotent, chunks")
-"""Scenarios that take a minute, and wait for the further tests."""
+LONG = (
+    "idempotent",
+    "idempotent, chunks",
+    "idempotent, commit log lost",
+    "idempotent, shuffled",
+)
+"""Scenarios that take long, and wait for the further tests."""
 
 
 def is_deep() -> bool:

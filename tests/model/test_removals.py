@@ -18,19 +18,25 @@ if TYPE_CHECKING:
 ALL = (*REMOVALS, *REMOVALS_BY_TASKS)
 
 FOUND = [
-    pytest.param(removal, scenario, kinds, id=f"{removal.what}-{scenario}")
+    pytest.param(
+        removal,
+        scenario,
+        kinds,
+        id=f"{removal.what}-{scenario}",
+        marks=[pytest.mark.further] * (number > 0),
+    )
     for removal in ALL
-    for scenario, kinds in removal.found.items()
+    for number, (scenario, kinds) in enumerate(removal.found.items())
 ]
 COVERED = [
     pytest.param(
         removal,
         scenario,
         id=f"{removal.what}-{scenario}",
-        marks=[pytest.mark.further] * (scenario in LONG),
+        marks=[pytest.mark.further] * (number > 0 or scenario in LONG),
     )
     for removal in ALL
-    for scenario in removal.covered
+    for number, scenario in enumerate(removal.covered)
 ]
 
 

@@ -69,7 +69,8 @@ def assert_kept(connection, table):
             path, [Payload(len(rows), encode(batch, plan, wire, tablet_index=tablet))], wire.value
         )
         transaction.commit()
-    pulled = [RemoteQueue(connection, path).pull(n, 0, 10) for n in range(len(formats))]
+    queue = RemoteQueue(connection, path)
+    pulled = [queue.pull(n, 0, 10) for n in range(len(formats))]
     client.remove(path)
 
     assert stored_rows(pulled[0]) == stored_rows(pulled[-1])
