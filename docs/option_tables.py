@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.spark.create_table import create_table
-from yt_exactly_once.spark.sink.options import Target
+from yt_exactly_once.spark.sink.options import SinkOptions, Target
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 from yt_exactly_once.spark.source.options import OPTION_NAMES, SourceOptions
 
@@ -26,8 +26,12 @@ def configuration() -> str:
         [
             "# Options",
             "",
-            *_section(TransactionalSink),
+            *_section(TransactionalSink, explained_by=SinkOptions),
             *_section(Target),
+            "A sink with several targets:",
+            "",
+            _TARGETS,
+            "",
             '## `spark.readStream.format("yt")`',
             "",
             "Given with `option(name, value)`, the path also as `load(path)`; all values may be text.",
@@ -42,13 +46,26 @@ def configuration() -> str:
     )
 
 
-def _section(called: Callable[..., Any], *more: str) -> list[str]:
+_TARGETS = """\
+```python
+sink = TransactionalSink(
+    [
+        "//home/shop/orders",
+        Target("//home/shop/totals", transform=totals_by_customer, aggregate=True),
+        Target("//home/shop/events", placement=["customer"]),
+    ],
+    dead_letter_path="//home/shop/orders_rejected",
+)
+```"""
+
+
+def _section(
+    called: Callable[..., Any], *more: str, explained_by: Callable[..., Any] | None = None
+) -> list[str]:
     """Return what there is to say about one callable: its docstring, with its arguments as a table."""
-    text, *parts = re.split(
-        r"^(Args|Attributes|Returns|Raises):\n", inspect.getdoc(called) or "", flags=re.MULTILINE
-    )
-    sections = dict(zip(parts[::2], parts[1::2], strict=True))
-    meanings = _meanings(sections.pop("Args", "") + sections.pop("Attributes", ""))
+    text, sections = _parts(called)
+    _, explained = _parts(explained_by or called)
+    meanings = _meanings(explained.get("Args", "") + explained.get("Attributes", ""))
     rows = ["| name | type, default | meaning |", "|---|---|---|"]
     for name, parameter in inspect.signature(called).parameters.items():
         kind = f"`{parameter.annotation}`".replace("|", "\\|")
@@ -63,6 +80,14 @@ def _section(called: Callable[..., Any], *more: str) -> list[str]:
         lines += [f"- `{name}`: {why}" for name, why in _meanings(sections["Raises"]).items()]
         lines += [""]
     return lines
+
+
+def _parts(called: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """Return the text of a docstring and its sections."""
+    text, *parts = re.split(
+        r"^(Args|Attributes|Returns|Raises):\n", inspect.getdoc(called) or "", flags=re.MULTILINE
+    )
+    return text, dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def _meanings(section: str) -> dict[str, str]:
@@ -81,6 +106,8 @@ def _shown(default: object) -> str:
         return f"{default:_}".replace("_", " ")
     if default is None:
         return ""
+    if isinstance(default, RetryPolicy):
+        return "`RetryPolicy()`"
     return f"`{str(default)!r}`" if isinstance(default, str) else f"`{default}`"
 
 

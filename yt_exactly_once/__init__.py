@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.observability import Event
     from yt_exactly_once.spark.create_table import create_table
     from yt_exactly_once.spark.java import require_java
-    from yt_exactly_once.spark.sink.options import Target
+    from yt_exactly_once.spark.sink.options import SinkOptions, Target
     from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
     from yt_exactly_once.spark.source.data_source import register_source
 
@@ -24,6 +24,7 @@ __all__ = [
     "Event",
     "ExactlyOnceError",
     "RetryPolicy",
+    "SinkOptions",
     "Target",
     "TransactionalSink",
     "WriteMode",
@@ -37,6 +38,7 @@ _HOMES = {
     "Event": "observability",
     "ExactlyOnceError": "errors",
     "RetryPolicy": "config",
+    "SinkOptions": "spark.sink.options",
     "Target": "spark.sink.options",
     "TransactionalSink": "spark.sink.transactional_sink",
     "WriteMode": "config",

@@ -171,3 +171,27 @@ def check_transaction_timeout(timeout: timedelta) -> timedelta:
             remedy=f"Pass more than 0 s and at most {limit} s: tablet nodes end older transactions",
         )
     return timeout
+
+
+def check_path(path: str, option: str) -> None:
+    """Check that an option is an absolute Cypress path.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if not path.startswith("//") or path.endswith("/"):
+        raise ConfigError(
+            f"{option} is {path!r}, not a Cypress path",
+            remedy="Give an absolute path such as //home/app/result",
+        )
+
+
+def check_positive(number: int, option: str) -> int:
+    """Return a number of at least 1.
+
+    Raises:
+        ConfigError: it is smaller.
+    """
+    if number < 1:
+        raise ConfigError(f"{option} is {number}", remedy="Give a whole number of at least 1")
+    return number

@@ -18,6 +18,7 @@ from tests.callers.program import OnError, Part, Program, Row, Run
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import ExactlyOnceError
+from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 
 if TYPE_CHECKING:
@@ -92,7 +93,12 @@ class Deployment(ABC):
     @property
     @abstractmethod
     def paths(self) -> dict[str, Any]:
-        """Options of the sink that name tables and the cluster; `path` is the target."""
+        """Options of the sink that name the cluster and tables other than the target."""
+
+    @property
+    @abstractmethod
+    def target(self) -> str:
+        """Path of the target."""
 
     @abstractmethod
     def written(self) -> list[dict[str, Any]]:
@@ -158,11 +164,15 @@ class Deployment(ABC):
                 message = "The metrics hook is broken"
                 raise MetricsError(message)
 
-        sink = TransactionalSink(
-            mode=run.mode.value,
-            dyn_batch_size=CHUNK,
+        target = Target(
+            self.target,
             placement="partition" if program.is_sorted else program.placement,
             delete_marker="gone" if program.marker else None,
+        )
+        sink = TransactionalSink(
+            target,
+            mode=run.mode.value,
+            dyn_batch_size=CHUNK,
             advance_consumer=name == run.function.calls_for(batch)[-1].sink,
             wire_format=run.wire,
             connections=2,

@@ -179,9 +179,14 @@ class InMemory(Deployment):
     @property
     def paths(self) -> dict[str, Any]:
         """See `Deployment.paths`."""
-        rejects = {"reject_to": REJECTED} if self.program.rejects else {}
-        tables = {"path": TARGET, "ledger_path": LEDGER, "producer_path": PRODUCER}
+        rejects = {"dead_letter_path": REJECTED} if self.program.rejects else {}
+        tables = {"ledger_path": LEDGER, "producer_path": PRODUCER}
         return {"proxy": "model", **tables, **rejects}
+
+    @property
+    def target(self) -> str:
+        """See `Deployment.target`."""
+        return TARGET
 
     def connect(self, sink: TransactionalSink) -> None:
         """See `Deployment.connect`."""

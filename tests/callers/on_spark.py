@@ -301,9 +301,14 @@ class OnSpark(Deployment):
     @property
     def paths(self) -> dict[str, Any]:
         """See `Deployment.paths`."""
-        rejects = {"reject_to": f"{self._home}/rejected"} if self.program.rejects else {}
+        rejects = {"dead_letter_path": f"{self._home}/rejected"} if self.program.rejects else {}
         proxy = self._cluster.proxy_urls[0]
-        return {"path": f"{self._home}/target", "proxy": proxy, **rejects}
+        return {"proxy": proxy, **rejects}
+
+    @property
+    def target(self) -> str:
+        """See `Deployment.target`."""
+        return f"{self._home}/target"
 
     def connect(self, sink: TransactionalSink) -> None:
         """See `Deployment.connect`: it finds both by itself."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from tests.flows import STATELESS, Query, Queue, differences, ledger_entries, read_queue
-from yt_exactly_once import RetryPolicy, TransactionalSink
+from yt_exactly_once import RetryPolicy, Target, TransactionalSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 QUICK = RetryPolicy(first_wait=timedelta(milliseconds=20), max_wait=timedelta(milliseconds=200))
 """Retries whose waits do not slow the tests down."""
+
+TARGET_OPTIONS = {option.name for option in fields(Target)}
 
 PATIENCE_SECONDS = 280
 
@@ -120,14 +122,15 @@ class Stream:
         return self.query.build(self.change(rows))
 
     def sink(self, heard: Heard | None = None, **options: Any) -> TransactionalSink:
-        """Return a sink for the target."""
+        """Return a sink for the target; options may be of either."""
         given: dict[str, Any] = {
             "proxy": self.cluster.proxy_urls[0],
             "retry": QUICK,
             "client_config": {"backend": self.backend},
         }
         given |= self.options | options
-        return TransactionalSink(self.target, listener=heard, **given)
+        own = {name: given.pop(name) for name in TARGET_OPTIONS & given.keys()}
+        return TransactionalSink(Target(self.target, **own), listener=heard, **given)
 
     def start(self, write: Callable[[DataFrame, int], None]) -> StreamingQuery:
         """Start the query with any function for its batches."""

@@ -62,7 +62,7 @@ def written(cluster, client, tmp):
         described = spark_schema_of(frame)
         target = prepare_target(
             connection,
-            Target(path=path),
+            Target(path),
             SimpleNamespace(schema=described, columns=described.names),
             wire=wire,
             rows_per_tablet=100,

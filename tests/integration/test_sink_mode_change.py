@@ -162,10 +162,10 @@ def test_transform_that_shuffles_rows_without_numbers_is_refused(stream):
     """What counts is the frame that is written, not the one that the query gives."""
     flow = stream(rows=100)
     shuffling = Target(
-        path=flow.target,
+        flow.target,
         transform=lambda frame: frame.drop(PARTITION_COLUMN, ROW_COLUMN).repartition(2, "id"),
     )
-    sink = TransactionalSink([shuffling], mode=THREE, proxy=flow.cluster.proxy_urls[0], retry=QUICK)
+    sink = TransactionalSink(shuffling, mode=THREE, proxy=flow.cluster.proxy_urls[0], retry=QUICK)
     with pytest.raises(StreamingQueryException, match="has a shuffle"):
         finish(flow.start(lambda frame, batch: sink(by_source(frame), batch)))
     flow.assert_untouched()

@@ -139,6 +139,20 @@ def test_update_columns_on_an_ordered_target_is_refused(stream):
     flow.assert_untouched()
 
 
+@pytest.mark.parametrize(
+    ("write", "is_sorted"), [("upsert", False), ("append", True)], ids=["upsert", "append"]
+)
+def test_write_for_the_other_kind_of_target_is_refused(stream, write, is_sorted):
+    """Each kind has one way, which is the default."""
+    flow = stream(rows=10, is_sorted=is_sorted)
+    here, there = ("sorted", "ordered") if is_sorted else ("ordered", "sorted")
+    told = flow.fail("ConfigError", write=write)
+    assert f"write='{write}' is for {there} targets, this one is {here}" in told
+    flow.assert_untouched()
+    flow.run(write="append" if write == "upsert" else "upsert")
+    flow.assert_exact()
+
+
 def test_ledger_goes_where_it_is_told_and_how(stream, client, tmp):
     """Created on first use, with the attributes asked for."""
     flow = stream(rows=1_000)

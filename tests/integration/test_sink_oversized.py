@@ -89,7 +89,7 @@ def test_order_of_the_targets_does_not_matter(stream, client, tmp):
     told = []
     for paths in ((flow.target, other), (other, flow.target)):
         heard = Heard()
-        targets = [Target(path=path) for path in paths]
+        targets = list(paths)
         finish(flow.start(TransactionalSink(targets, proxy=proxy, listener=heard, retry=QUICK)))
         flow.forget_last_batch()
         told.append(heard)
@@ -107,8 +107,8 @@ def test_several_targets_are_written_together(stream, client, tmp):
     def run(act=None):
         heard = Heard(act=act)
         targets = [
-            Target(path=flow.target),
-            Target(path=totals, transform=per_batch),
+            flow.target,
+            Target(totals, transform=per_batch),
         ]
         proxy = flow.cluster.proxy_urls[0]
         finish(flow.start(TransactionalSink(targets, proxy=proxy, listener=heard, retry=QUICK)))
@@ -150,7 +150,7 @@ def test_frame_of_several_targets_is_evaluated_once(stream, spark, monkeypatch, 
     other = STATELESS.create_target(flow.client, f"{flow.target}_too", is_sorted=True)
     if not is_kept:
         monkeypatch.setattr(DataFrame, "localCheckpoint", lambda frame, **_: frame)
-    targets = [Target(path=flow.target), Target(path=other)]
+    targets = [flow.target, other]
     proxy = flow.cluster.proxy_urls[0]
     finish(flow.start(TransactionalSink(targets, proxy=proxy, retry=QUICK)))
     assert seen.value == (1_500 if is_kept else 3_000)

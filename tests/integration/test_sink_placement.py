@@ -112,7 +112,7 @@ def test_room_is_counted_by_tablet(flow):
 def test_placement_of_one_target_of_several(flow, client, tmp):
     """Each Target has its own."""
     other = STATELESS.create_target(client, f"{tmp}/other", is_sorted=False)
-    targets = [Target(path=flow.target, placement="preserve"), Target(path=other)]
+    targets = [Target(flow.target, placement="preserve"), other]
     sink = TransactionalSink(targets, proxy=flow.cluster.proxy_urls[0])
     finish(
         flow.build()

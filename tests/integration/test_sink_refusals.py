@@ -169,7 +169,7 @@ def test_replacement_needs_to_know_the_output_mode():
     """A session without a JVM cannot tell it."""
     batch = MicroBatch("query", 0, "run", output_mode="")
     with pytest.raises(ConfigError, match="without a JVM"):
-        require_output_mode(batch, Target(path="//target", write="replace"))
+        require_output_mode(batch, Target("//target", write="replace"))
 
 
 def test_unreachable_proxy_stops_the_query(flow):

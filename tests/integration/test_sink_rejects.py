@@ -9,7 +9,7 @@ import pytest
 from tests.flows import STATELESS, columns, create_table, differences, passed_on
 from tests.integration.streams import Heard, finish
 from tests.tiers import first_of
-from yt_exactly_once import Event, Target, TransactionalSink
+from yt_exactly_once import Event, TransactionalSink
 
 COMMIT = "commit_transaction"
 
@@ -81,13 +81,13 @@ def test_bad_rows_go_to_the_reject_table_once(flow, faults, options):
     faults.inject("lose_answer", COMMIT, after=1)
     faults.inject("lose_request", COMMIT, after=3)
     heard = Heard()
-    run(flow, flow.sink(heard, reject_to=flow.rejects, **options))
+    run(flow, flow.sink(heard, dead_letter_path=flow.rejects, **options))
     assert_rejected(flow)
     told = [fields["rows"] for fields in heard.of(Event.ROWS_REJECTED)]
     assert sum(told) == len(rejected(flow)) == 42
     flow.forget_last_batch()
     flow.queue.append(200)
-    run(flow, flow.sink(reject_to=flow.rejects, **options))
+    run(flow, flow.sink(dead_letter_path=flow.rejects, **options))
     assert_rejected(flow)
 
 
@@ -123,8 +123,8 @@ def test_rows_of_several_targets_are_rejected_one_by_one(flow, client, tmp):
     """One target may take what the other cannot."""
     types = STATELESS.types | {"value": "int64?"}
     lenient = create_table(client, f"{tmp}/lenient", columns(types), tablet_count=3)
-    targets = [Target(path=flow.target), Target(path=lenient)]
-    where = {"proxy": flow.cluster.proxy_urls[0], "reject_to": flow.rejects}
+    targets = [flow.target, lenient]
+    where = {"proxy": flow.cluster.proxy_urls[0], "dead_letter_path": flow.rejects}
     run(flow, TransactionalSink(targets, **where))
     assert_rejected(flow)
     everything = [(*row[:4], None if bad(row) else row[4], row[5]) for row in passed_on(flow.queue)]
@@ -144,7 +144,7 @@ def test_marked_rows_are_deleted_though_their_values_are_bad(stream, client):
         "if(id % 10 = 9, null, id % 2 = 0) as gone",
     )  # fmt: skip
     for _ in range(2):
-        run(flow, flow.sink(reject_to=flow.rejects, delete_marker="gone", dyn_batch_size=70))
+        run(flow, flow.sink(dead_letter_path=flow.rejects, delete_marker="gone", dyn_batch_size=70))
         found = {row["id"]: row["value"] for row in client.select_rows(f"* from [{path}]")}
         expected = {
             number: number if number < 300 and number % 3 and number % 10 != 9 else 1
@@ -165,5 +165,5 @@ def test_marked_rows_are_deleted_though_their_values_are_bad(stream, client):
 def test_reject_path_of_another_table_is_refused(flow, client, tmp):
     """Its columns are not those of rejected rows."""
     other = STATELESS.create_target(client, f"{tmp}/other", is_sorted=False)
-    assert "cannot serve as a table of rejected rows" in flow.fail("ConfigError", reject_to=other)
+    assert "cannot serve as a dead-letter table" in flow.fail("ConfigError", dead_letter_path=other)
     flow.assert_untouched()

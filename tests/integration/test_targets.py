@@ -36,7 +36,7 @@ def table(cluster, client, tmp):
     frame = spark_schema_of(pa.schema([("k", pa.int8()), ("v", pa.list_(pa.string()))]))
     prepared = prepare_target(
         connection,
-        Target(path=path),
+        Target(path),
         SimpleNamespace(schema=frame, columns=frame.names),
         wire="auto",
         rows_per_tablet=100,

@@ -81,7 +81,7 @@ class Writing:
         frame = pa.schema([("key", pa.int64()), ("row", pa.int64())])
         plan = check_frame(frame, TableSchema.from_yt(schema), target=path, sorted=self.is_sorted)
         self.target = PreparedTarget(
-            options=Target(path=path),
+            options=Target(path),
             is_sorted=self.is_sorted,
             tablet_count=1,
             plan=plan,

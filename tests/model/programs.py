@@ -298,7 +298,7 @@ class ModelSink(TransactionalSink):
     def __init__(self, scenario: Scenario, call: SinkCall, script: Script) -> None:
         spec = scenario.sinks[call.sink]
         super().__init__(
-            [Target(path=path) for path in spec.paths],
+            [Target(path) for path in spec.paths],
             mode=scenario.mode.value,
             proxy="model",
             dyn_batch_size=scenario.chunk,
@@ -329,7 +329,7 @@ class ModelSink(TransactionalSink):
         return silent
 
     def _compute(self, delivery: Delivery) -> list[TargetRows]:
-        if self.options.mode is not WriteMode.TRANSACTIONAL:
+        if self.options.mode != WriteMode.TRANSACTIONAL:
             return super()._compute(delivery)
         batch, frame = delivery.batch, cast("Any", delivery.frame)
         payloads = [

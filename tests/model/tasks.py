@@ -181,7 +181,7 @@ def prepared_target(path: str, *, is_sorted: bool) -> PreparedTarget:
         sorted=is_sorted,
     )
     return PreparedTarget(
-        options=Target(path=path),
+        options=Target(path),
         is_sorted=is_sorted,
         tablet_count=1,
         plan=plan,

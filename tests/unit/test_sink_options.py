@@ -1,13 +1,21 @@
 """Options of a sink that are impossible, alone or together: refused when the sink is built."""
 
+import inspect
+import pickle
+from dataclasses import fields
+
 import pytest
 
-from yt_exactly_once import Target, TransactionalSink
+from yt_exactly_once import SinkOptions, Target, TransactionalSink, WriteMode
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.sink.modes import MODES
+
+TARGET_OPTIONS = {option.name for option in fields(Target)}
 
 
 def sink(path="//t", **options):
-    return TransactionalSink(path, proxy="x", **options)
+    own = {name: options.pop(name) for name in TARGET_OPTIONS & options.keys()}
+    return TransactionalSink(Target(path, **own), proxy="x", **options)
 
 
 @pytest.mark.parametrize("options", [
@@ -15,9 +23,11 @@ def sink(path="//t", **options):
     {"update_columns": True, "delete_marker": "gone"},
     {"update_columns": True, "aggregate": True},
     {"write": "replace"},
+    {"write": "append"},
+    {"write": "upsert", "update_columns": True},
     {"placement": ["a", "b"]},
     {"delete_marker": "gone", "split_oversized": True},
-    {"reject_to": "//t_rejects", "show_values": True},
+    {"dead_letter_path": "//t_rejects", "show_values": True},
 ])  # fmt: skip
 def test_possible_options_are_accepted(options):
     """Nothing is asked of the cluster yet."""
@@ -26,6 +36,7 @@ def test_possible_options_are_accepted(options):
 
 @pytest.mark.parametrize(("options", "message"), [
     ({"write": "somehow"}, "Unknown write 'somehow'"),
+    ({"write": "add"}, "Unknown write 'add'.*append, upsert, replace"),
     ({"placement": "by luck"}, "Unknown placement 'by luck'"),
     ({"placement": ""}, "Unknown placement ''"),
     ({"placement": []}, "names no column"),
@@ -34,11 +45,11 @@ def test_possible_options_are_accepted(options):
     ({"write": "replace", "aggregate": True}, "exclude each other"),
     ({"delete_marker": "gone", "aggregate": True}, "exclude each other"),
     ({"write": "replace", "split_oversized": True}, "exclude each other"),
-    ({"reject_to": "t"}, "not a Cypress path"),
-    ({"reject_to": "//t"}, "uses already"),
-    ({"reject_to": "//t_ledger"}, "uses already"),
-    ({"reject_to": "//r", "mode": "at-least-once"}, "not possible in mode"),
-    ({"reject_to": "//r", "mode": "idempotent"}, "not possible in mode"),
+    ({"dead_letter_path": "t"}, "not a Cypress path"),
+    ({"dead_letter_path": "//t"}, "uses already"),
+    ({"dead_letter_path": "//t_ledger"}, "uses already"),
+    ({"dead_letter_path": "//r", "mode": "at-least-once"}, "not possible in mode"),
+    ({"dead_letter_path": "//r", "mode": "idempotent"}, "not possible in mode"),
     *(({**option, "mode": mode}, "not possible in mode")
       for option in ({"write": "replace"}, {"delete_marker": "gone"}, {"aggregate": True})
       for mode in ("at-least-once", "idempotent")),
@@ -50,13 +61,75 @@ def test_impossible_options_are_refused(options, message):
     assert caught.value.remedy
 
 
-@pytest.mark.parametrize("options", [
-    {"update_columns": True}, {"placement": "preserve"}, {"write": "replace"},
-    {"delete_marker": "gone"}, {"aggregate": True},
-])  # fmt: skip
-def test_option_of_a_target_beside_a_list_of_targets_is_refused(options):
-    """Which of them was meant cannot be known; inside a Target it is fine."""
-    (name,) = options
-    with pytest.raises(ConfigError, match=f"{name} was given beside a list of targets"):
-        sink([Target(path="//a"), Target(path="//b")], **options)
-    assert sink([Target(path="//a", **options), Target(path="//b")])
+@pytest.mark.parametrize(
+    ("given", "paths"),
+    [
+        ("//a", ["//a"]),
+        (Target("//a"), ["//a"]),
+        (["//b", Target("//a", write="upsert")], ["//b", "//a"]),
+    ],
+)
+def test_target_may_be_a_path_a_target_or_several_of_both(given, paths):
+    """Of several the first path in alphabetical order names the ledger."""
+    options = TransactionalSink(given, proxy="x").options
+    assert [target.path for target in options.targets] == paths
+    assert (options.ledger, options.producer) == ("//a_ledger", "//a_producer")
+
+
+def test_several_targets_are_for_one_transaction():
+    """In the other modes each would be committed by itself."""
+    for mode in ("at-least-once", "idempotent"):
+        with pytest.raises(ConfigError, match=f"Several targets .* in mode '{mode}'"):
+            TransactionalSink(["//a", "//b"], proxy="x", mode=mode)
+
+
+@pytest.mark.parametrize("targets", [[], ["//a", Target("//a", write="append")]])
+def test_no_target_and_a_target_twice_are_refused(targets):
+    """Nothing would be written, or rows of one table twice."""
+    with pytest.raises(ConfigError, match=r"no target|//a twice"):
+        TransactionalSink(targets, proxy="x")
+
+
+@pytest.mark.parametrize("name", sorted(TARGET_OPTIONS - {"path"}))
+def test_option_of_a_target_given_to_the_sink_is_refused_with_its_place(name):
+    """Which of several targets was meant could not be known."""
+    with pytest.raises(ConfigError, match=rf"no option {name} .*Target\(.*{name}="):
+        TransactionalSink("//a", proxy="x", **{name: None})
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("reject_to", "now called dead_letter_path"),
+        ("path", "Give it first, without a name"),
+        ("transaction_timout", "Use transaction_timeout"),
+        ("xyz", "The options are: target, mode, "),
+    ],
+)
+def test_unknown_option_is_refused_with_a_way_out(name, remedy):
+    """Earlier names and misspelt ones say what is meant."""
+    with pytest.raises(ConfigError, match=f"The sink has no option {name} .*{remedy}"):
+        TransactionalSink("//a", proxy="x", **{name: "//b"})
+
+
+def test_signature_of_the_sink_is_that_of_its_options():
+    """Editors and `help()` show every option, though each is stated once."""
+    sink, options = (
+        inspect.signature(each).parameters for each in (TransactionalSink, SinkOptions)
+    )
+    assert list(sink.values()) == list(options.values())
+
+
+def test_token_does_not_show_and_survives_the_way_to_another_process(monkeypatch):
+    """The environment of the driver counts, not the one where the sink travels to."""
+    monkeypatch.setenv("YT_PROXY", "here")
+    made = TransactionalSink("//a", token="never-shown")
+    monkeypatch.delenv("YT_PROXY")
+    options = pickle.loads(pickle.dumps(made)).options
+    assert (options.cluster.proxy, options.cluster.token.reveal()) == ("here", "never-shown")
+    assert "never-shown" not in repr(made) + repr(vars(made)) + repr(vars(options))
+
+
+def test_every_mode_has_its_class():
+    """The table of modes is whole."""
+    assert set(MODES) == set(WriteMode)

@@ -122,7 +122,7 @@ def _require_light(batch: pa.RecordBatch, plan: WritePlan) -> None:
     if heavy:
         raise EncodingError(
             f"A row cannot be written: {TOO_HEAVY}",
-            remedy="Shorten its strings in the query, filter it out, or give the sink reject_to=",
+            remedy="Shorten its strings in the query, filter it out, or give the sink a dead_letter_path",
             target=plan.target,
             **coordinates(batch, heavy[0]),
         )
@@ -294,7 +294,7 @@ def _converted(
         raise EncodingError(
             f"A value of column {column.name}{error.place}, {array.type} in the frame, cannot be "
             f"written as {column.type}: {error.problem}",
-            remedy="Repair the value in the query, filter its row out, or give the sink reject_to=",
+            remedy="Repair the value in the query, filter its row out, or give the sink a dead_letter_path",
             column=column.name,
             target=plan.target,
             value=shown,

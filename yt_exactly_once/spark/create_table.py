@@ -21,11 +21,10 @@ from yt_exactly_once.codec.schema import (
     table_schema_for,
 )
 from yt_exactly_once.codec.types import scalar_of
-from yt_exactly_once.config import ClusterConfig
+from yt_exactly_once.config import ClusterConfig, check_path, check_positive
 from yt_exactly_once.errors import ConfigError, SchemaMismatchError, TableNotFoundError
 from yt_exactly_once.spark.java import require_java
 from yt_exactly_once.spark.schema import arrow_of_spark
-from yt_exactly_once.spark.sink.options import check_path, check_positive
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import describe_table, ensure_table, unsigned
 

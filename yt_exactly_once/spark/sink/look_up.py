@@ -133,7 +133,7 @@ def compare_history(
 
 def _sessions(delivery: Delivery, mode: Mode) -> Mapping[str, SessionState]:
     """Return all producer sessions of the query."""
-    path, prefix = mode.options.producer_path, f"{delivery.batch.query_id}:"
+    path, prefix = mode.options.producer, f"{delivery.batch.query_id}:"
     return run_attempts(
         lambda _: sessions_of(mode.connection, path, prefix), mode.options.retry, delivery.emit
     )

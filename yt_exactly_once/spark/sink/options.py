@@ -1,11 +1,14 @@
-"""The options of a sink, checked when the sink is built: what is impossible never reaches a batch."""
+"""The options of a sink and of its targets: each stated once, and checked before any batch."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from inspect import Signature, signature
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.config import (
@@ -13,7 +16,10 @@ from yt_exactly_once.config import (
     ROWS_PER_TABLET_LIMIT,
     ClusterConfig,
     RetryPolicy,
+    Secret,
     WriteMode,
+    check_path,
+    check_positive,
     check_transaction_timeout,
 )
 from yt_exactly_once.errors import ConfigError
@@ -25,15 +31,20 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.observability import Listener
 
+DEFAULT_RETRY = RetryPolicy()
+
+P = ParamSpec("P")
+
 DYN_BATCH_SIZE_CONF = "spark.yt.write.dynBatchSize"
 """Spark conf that SPYT reads too; used when the argument is absent."""
 
 AUTO_WIRE = "auto"
 """Arrow where the cluster takes it, YSON otherwise."""
 
-ADD = "add"
+APPEND = "append"
+UPSERT = "upsert"
 REPLACE = "replace"
-WRITES = (ADD, REPLACE)
+WRITES = (APPEND, UPSERT, REPLACE)
 
 _NOT_TOGETHER = (
     ("update_columns", "write='replace'", "a complete result has all columns"),
@@ -45,28 +56,45 @@ _NOT_TOGETHER = (
 Transform = Callable[["DataFrame"], "DataFrame"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Target:
-    """One of the tables a sink writes to.
+    """A table that a sink writes, and how.
 
     Attributes:
         path: a mounted dynamic table, ordered or sorted.
-        transform: what becomes of the batch's frame before it is written here; must not depend on
-            anything but the frame, since it runs again on a replay.
-        update_columns: keep the columns of an existing sorted row that the frame does not have.
-        placement: which tablet of an ordered target takes a row, see `TransactionalSink`.
-        write: `add` or `replace`, see `TransactionalSink`.
-        delete_marker: a boolean column of the frame, true where the row's key is to be deleted.
-        aggregate: combine aggregating columns with what is there.
+        transform: changes the DataFrame of the batch for this table. It must depend on nothing but the
+            DataFrame, since it runs again on a replay.
+        write: `append` adds rows to an ordered table, `upsert` writes rows by key into a sorted one. Each is
+            the default for its kind of table. `replace` is for output mode `complete` and sorted tables: rows
+            that are no longer in the result are deleted in the same transaction. The transaction reads the
+            table at its start, so the table must belong to this query alone: rows of others are deleted too.
+            Rows of the result and deleted rows together must fit one transaction.
+        update_columns: keep the columns of an existing sorted row that the DataFrame does not have.
+        delete_marker: a boolean column of the DataFrame, true where the row's key is to be deleted from a
+            sorted table. The column itself is not written. Of several rows with one key the last one counts,
+            in the order of the Spark partition. Rows of one key in several Spark partitions have no order and
+            are refused.
+        aggregate: combine aggregating columns of a sorted table (`sum`, `max`, ...) with the stored values,
+            instead of replacing them. Each row counts once, whatever fails. But a query that emits a key
+            again with a new total, as aggregations in output mode `update` do, adds that total.
+        placement: which tablet of an ordered table takes a row. `partition` (default): Spark partition i goes
+            to tablet i modulo the number of tablets. In the next batch the rows of a queue partition may be
+            in another Spark partition and go to another tablet, so their order holds within a batch only.
+            `preserve`: a row goes to the tablet it had in the queue. This needs the source's service columns
+            in the DataFrame and as many tablets as the queue has; the order of a queue partition holds over
+            all batches. `round_robin`: the rows of a Spark partition go to one tablet after the other. A list
+            of columns: rows with the same values there go to the same tablet. In all cases rows of one Spark
+            partition that go to one tablet keep their order there.
     """
 
     path: str
+    _: KW_ONLY
     transform: Transform | None = None
+    write: str | None = None
     update_columns: bool = False
-    placement: str | Sequence[str] = BY_PARTITION
-    write: str = ADD
     delete_marker: str | None = None
     aggregate: bool = False
+    placement: str | Sequence[str] = BY_PARTITION
 
     def __post_init__(self) -> None:
         """Check every option.
@@ -85,10 +113,10 @@ class Target:
             raise ConfigError(
                 "placement names no column", remedy="Name at least one", target=self.path
             )
-        if self.write not in WRITES:
+        if self.write is not None and self.write not in WRITES:
             raise ConfigError(
                 f"Unknown write {self.write!r}",
-                remedy=f"Use one of: {', '.join(WRITES)}",
+                remedy=f"Use one of: {', '.join(WRITES)}; or leave it out",
                 target=self.path,
             )
         self._check_pairs()
@@ -119,7 +147,7 @@ class Target:
         }
 
     def transformed(self, frame: DataFrame) -> DataFrame:
-        """Return the frame that is written here."""
+        """Return the DataFrame that is written here."""
         return frame if self.transform is None else self.transform(frame)
 
     @property
@@ -128,28 +156,78 @@ class Target:
         return self.placement if isinstance(self.placement, str) else tuple(self.placement)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class SinkOptions:
-    """Everything a sink was told; see `TransactionalSink` for the meaning of each option."""
+    """What a `TransactionalSink` takes, by the same names.
 
-    targets: tuple[Target, ...]
-    mode: WriteMode
-    cluster: ClusterConfig
-    ledger_path: str
-    producer_path: str
-    dyn_batch_size: int | None = None
-    ledger_attributes: Mapping[str, Any] = field(default_factory=dict)
+    Attributes:
+        target: the table to write: its path, or a `Target` with options; or several of them, which are
+            written together, all or nothing.
+        mode: `transactional`, `at-least-once` or `idempotent`. In idempotent mode a batch that was begun on
+            an ordered target must be finished with the same rows. Where rows are numbered by their position
+            in a task, that takes the same code and as many cores. Where they carry their source, the code
+            alone counts. A replay that differs stops with `NotOneToOneError`, and nothing is lost.
+        proxy: `host:port` or URL of a proxy; default: `YT_PROXY`.
+        token: OAuth token; default: `YT_TOKEN`. It is never shown.
+        client_config: laid over the configuration of `ytsaurus-client`; `{"backend": "rpc"}` uses RPC proxies
+            where the package `ytsaurus-rpc-driver` is installed.
+        ledger_path: the ledger table, created and mounted on first use; default: `<path>_ledger`. Of several
+            targets the first path in alphabetical order counts.
+        ledger_attributes: further attributes for a ledger that is created, such as `tablet_cell_bundle` or
+            `primary_medium`.
+        producer_path: the queue-producer table of idempotent mode on ordered targets, created and mounted on
+            first use; default: `<path>_producer`, chosen like the ledger.
+        dead_letter_path: a table for rows that the target cannot take (a number out of range, a null in a
+            required column, bytes that are no text, ...), created and mounted on first use. They are written
+            there in the same transaction, each with its query, batch, source coordinates, column, reason, and
+            the row as JSON; the rest of the batch is written. Without it such a row fails the batch, and
+            nothing is written. For transactional mode.
+        show_values: quote the value in the error about a row that the target cannot take.
+        advance_consumer: move the consumers of the query's queues. Of several sinks called from one
+            foreachBatch function all but the last must have `False`.
+        dyn_batch_size: rows per insert request; default: the Spark conf `spark.yt.write.dynBatchSize`, else
+            50 000.
+        split_oversized: write a batch that one transaction cannot carry in several. The batch is then visible
+            part by part, and the query must give the same rows in the same order whenever it is replayed; a
+            replay that differs is refused.
+        transaction_timeout: lease of the transaction; tablet nodes allow 60 s.
+        connections: requests sent in parallel within one transaction.
+        rows_per_tablet_limit: the cluster's `max_rows_per_transaction`; bigger batches are refused.
+        wire_format: `auto`, `arrow` or `yson`. `auto` uses Arrow where the cluster takes it and the columns
+            are safe in it, else YSON. `arrow` refuses columns that some proxies would store wrongly: `any`,
+            `interval64`, and decimals of more than 35 digits.
+        retry: how often and how long an attempt is repeated.
+        accept_incomplete: number of a batch, or numbers of the first and the last of several, whose missing
+            rows you have written yourself or give up. It has no effect on any other batch.
+        new_ledger: begin, on a checkpoint with earlier batches, with a `ledger_path` or a target that the
+            query has not used. It has no effect on a ledger that the query has used.
+        checkpoint_location: the query's checkpoint; used only where the session has no JVM.
+        listener: called with the name and the fields of every event, for metrics. What it raises is logged
+            once and disturbs no batch.
+    """
+
+    target: str | Target | Sequence[str | Target]
+    _: KW_ONLY
+    mode: str = WriteMode.TRANSACTIONAL.value
+    proxy: str | None = None
+    token: str | Secret | None = None
+    client_config: Mapping[str, Any] | None = None
+    ledger_path: str | None = None
+    ledger_attributes: Mapping[str, Any] | None = None
+    producer_path: str | None = None
+    dead_letter_path: str | None = None
+    show_values: bool = False
     advance_consumer: bool = True
+    dyn_batch_size: int | None = None
     split_oversized: bool = False
     transaction_timeout: timedelta = timedelta(seconds=60)
     connections: int = 4
     rows_per_tablet_limit: int = ROWS_PER_TABLET_LIMIT
     wire_format: str = AUTO_WIRE
-    reject_to: str | None = None
-    show_values: bool = False
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    retry: RetryPolicy = DEFAULT_RETRY
     accept_incomplete: int | tuple[int, int] | None = None
     new_ledger: bool = False
+    checkpoint_location: str | None = None
     listener: Listener | None = None
 
     def __post_init__(self) -> None:
@@ -158,9 +236,13 @@ class SinkOptions:
         Raises:
             ConfigError: one is impossible.
         """
-        check_path(self.ledger_path, "ledger_path")
-        check_path(self.producer_path, "producer_path")
-        self._check_reject_to()
+        if self.token and isinstance(self.token, str):
+            object.__setattr__(self, "token", Secret(self.token))
+        WriteMode.parse(self.mode)
+        self._check_targets()
+        check_path(self.ledger, "ledger_path")
+        check_path(self.producer, "producer_path")
+        self._check_dead_letter_path()
         check_transaction_timeout(self.transaction_timeout)
         for name in ("connections", "rows_per_tablet_limit"):
             check_positive(getattr(self, name), name)
@@ -173,7 +255,36 @@ class SinkOptions:
                 remedy=f"Use one of: {', '.join(wires)}",
             )
         self._check_accepted()
-        self._check_targets()
+        # The environment is read here, and not where the sink travels to.
+        _ = self.cluster
+
+    @cached_property
+    def targets(self) -> tuple[Target, ...]:
+        """The targets, in the order they were given."""
+        single = isinstance(self.target, str | Target)
+        given: Any = (self.target,) if single else self.target
+        return tuple(Target(each) if isinstance(each, str) else each for each in given)
+
+    @cached_property
+    def cluster(self) -> ClusterConfig:
+        """How to reach the cluster; carries the token, and never shows it."""
+        config = dict(self.client_config or {})
+        return ClusterConfig.resolve(self.proxy, self.token, client_config=config)
+
+    @property
+    def ledger(self) -> str:
+        """Path of the ledger."""
+        return self.ledger_path or f"{self._first_path}_ledger"
+
+    @property
+    def producer(self) -> str:
+        """Path of the producer table."""
+        return self.producer_path or f"{self._first_path}_producer"
+
+    @property
+    def _first_path(self) -> str:
+        # Whatever the order they are given in, the ledger of the same targets is the same.
+        return min(target.path for target in self.targets)
 
     @property
     def accepted(self) -> range:
@@ -187,9 +298,7 @@ class SinkOptions:
     @property
     def ledger_rows(self) -> list[LedgerRow]:
         """What the sink writes in the ledger, one for each target."""
-        return [
-            LedgerRow(self.cluster.proxy, self.ledger_path, target.path) for target in self.targets
-        ]
+        return [LedgerRow(self.cluster.proxy, self.ledger, target.path) for target in self.targets]
 
     def request_size(self, frame: DataFrame) -> int:
         """Return how many rows a request carries at most.
@@ -223,13 +332,14 @@ class SinkOptions:
                 remedy="Give the number of a batch, or a tuple of the first and the last one",
             )
 
-    def _check_reject_to(self) -> None:
-        if self.reject_to is None:
+    def _check_dead_letter_path(self) -> None:
+        path = self.dead_letter_path
+        if path is None:
             return
-        check_path(self.reject_to, "reject_to")
-        if self.reject_to in {self.ledger_path, *(target.path for target in self.targets)}:
+        check_path(path, "dead_letter_path")
+        if path in {self.ledger, *(target.path for target in self.targets)}:
             raise ConfigError(
-                f"reject_to is {self.reject_to}, which this sink uses already",
+                f"dead_letter_path is {path}, which this sink uses already",
                 remedy="Give it a path of its own",
             )
 
@@ -244,43 +354,48 @@ class SinkOptions:
             )
 
 
-def check_path(path: str, option: str) -> None:
-    """Check that an option is an absolute Cypress path.
+_TARGET_OPTIONS = tuple(option.name for option in fields(Target) if option.name != "path")
+
+_RENAMED = {
+    "path": "Give it first, without a name: TransactionalSink('//home/app/result')",
+    "reject_to": "It is now called dead_letter_path",
+    **{
+        name: f"It is an option of the target: TransactionalSink(Target('//home/app/result', {name}=...))"
+        for name in _TARGET_OPTIONS
+    },
+}
+"""Options of earlier versions, and what to write instead."""
+
+
+def require_known(names: Sequence[str]) -> None:
+    """Check the names of options that were given to a sink.
 
     Raises:
-        ConfigError: it is not.
+        ConfigError: the sink has no option of that name.
     """
-    if not path.startswith("//") or path.endswith("/"):
-        raise ConfigError(
-            f"{option} is {path!r}, not a Cypress path",
-            remedy="Give an absolute path such as //home/app/result",
-        )
-
-
-def check_positive(number: int, option: str) -> int:
-    """Return a number of at least 1.
-
-    Raises:
-        ConfigError: it is smaller.
-    """
-    if number < 1:
-        raise ConfigError(f"{option} is {number}", remedy="Give a whole number of at least 1")
-    return number
-
-
-def as_targets(path: str | Sequence[Target], **options: Any) -> tuple[Target, ...]:
-    """Return the targets that a path with the options of one target, or a list of them, stands for.
-
-    Raises:
-        ConfigError: options were given beside a list.
-    """
-    if isinstance(path, str):
-        return (Target(path=path, **options),)
-    usual = {option.name: option.default for option in fields(Target)}
-    for name, given in options.items():
-        if given != usual[name]:
+    known = [option.name for option in fields(SinkOptions)]
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            remedy = f"Use {near[0]}" if near else f"The options are: {', '.join(known)}"
             raise ConfigError(
-                f"{name} was given beside a list of targets",
-                remedy="Give it to the Target it is meant for",
+                f"The sink has no option {name}", remedy=_RENAMED.get(name, remedy), option=name
             )
-    return tuple(path)
+
+
+def takes(
+    options: Callable[P, object],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
+    """Give an `__init__` the signature of its options: for type checkers, editors and `help()`.
+
+    Args:
+        options: the class of the options.
+    """
+
+    def with_signature(init: Callable[..., None]) -> Callable[Concatenate[Any, P], None]:
+        own = next(iter(signature(init).parameters.values()))
+        wanted = [own, *signature(options).parameters.values()]
+        init.__signature__ = Signature(wanted)  # type: ignore[attr-defined]
+        return init
+
+    return with_signature

@@ -63,8 +63,8 @@ def prepare(
         for source in batch.sources:
             if source.consumer is not None:
                 require_registration(connection, source.consumer, source.queue)
-    ledger = options.ledger_path
-    if ensure_table(connection, ledger, LEDGER_SCHEMA, options.ledger_attributes):
+    ledger = options.ledger
+    if ensure_table(connection, ledger, LEDGER_SCHEMA, options.ledger_attributes or {}):
         emit(Event.LEDGER_CREATED, path=ledger)
     require_columns(
         describe_table(connection, ledger),
@@ -74,15 +74,15 @@ def prepare(
         "Give a query with a new checkpoint another ledger_path. For one that has a checkpoint bring "
         "the ledger back (or yt alter-table it): an empty one knows no batch that Spark replays",
     )
-    if options.reject_to is not None:
-        ensure_table(connection, options.reject_to, REJECT_SCHEMA, {})
-        rejected = describe_table(connection, options.reject_to)
+    if options.dead_letter_path is not None:
+        ensure_table(connection, options.dead_letter_path, REJECT_SCHEMA, {})
+        rejected = describe_table(connection, options.dead_letter_path)
         require_columns(
             rejected,
             REJECT_SCHEMA,
-            "a table of rejected rows",
+            "a dead-letter table",
             ConfigError,
-            "Name another path in reject_to, where the table is created",
+            "Name another path in dead_letter_path: the sink creates the table there",
         )
     return targets
 

@@ -25,6 +25,7 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.spark.schema import arrow_of_spark
 from yt_exactly_once.spark.sink.encode import RowEncoder
+from yt_exactly_once.spark.sink.options import APPEND, UPSERT
 from yt_exactly_once.spark.sink.placement import Placement
 from yt_exactly_once.ytsaurus.tables import describe_table, table_identity
 
@@ -111,7 +112,7 @@ class PreparedTarget:
                     + f", and one transaction takes {self.rows_per_tablet} rows per tablet",
                     remedy="Start the query with split_oversized=True; or spread the rows: more tablets "
                     "(yt unmount-table, reshard-table, mount-table), which helps an ordered target with "
-                    "fewer tablets than Spark partitions, or else with placement='round_robin'. The rows "
+                    "fewer tablets than Spark partitions, or else with Target(..., placement='round_robin'). The rows "
                     "of this batch are fixed by Spark's log; a lower max_rows_per_partition of the "
                     "source helps the batches after it",
                     target=self.path,
@@ -185,6 +186,14 @@ def _require_kind(target: Target, table: TableSchema, frame: pa.Schema) -> None:
                 remedy=f"Leave {option} out",
                 target=target.path,
             )
+    kind, other = ("sorted", "ordered") if table.key_columns else ("ordered", "sorted")
+    fitting = UPSERT if table.key_columns else APPEND
+    if target.write in {APPEND, UPSERT} and target.write != fitting:
+        raise ConfigError(
+            f"write='{target.write}' is for {other} targets, this one is {kind}",
+            remedy=f"Use write='{fitting}', or leave write out",
+            target=target.path,
+        )
     if target.aggregate and not any(column.aggregate for column in table.columns):
         raise ConfigError(
             "aggregate needs a target with aggregating columns, this one has none",

@@ -6,19 +6,12 @@ prepared targets and the ledger are made again in the process that uses it.
 
 from __future__ import annotations
 
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import split, whole
 from yt_exactly_once.commit.transactional import BatchCommit
-from yt_exactly_once.config import (
-    ROWS_PER_TABLET_LIMIT,
-    ClusterConfig,
-    RetryPolicy,
-    WriteMode,
-)
 from yt_exactly_once.errors import ConfigError, TransientError
 from yt_exactly_once.observability import Clock, Event, GuardedListener, emitter, reported
 from yt_exactly_once.retrying import run_attempts
@@ -27,183 +20,57 @@ from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
 from yt_exactly_once.spark.query.running import RunningQuery
 from yt_exactly_once.spark.sink.look_up import find, look_up
 from yt_exactly_once.spark.sink.modes import MODES
-from yt_exactly_once.spark.sink.options import (
-    ADD,
-    AUTO_WIRE,
-    SinkOptions,
-    as_targets,
-)
-from yt_exactly_once.spark.sink.placement import BY_PARTITION
+from yt_exactly_once.spark.sink.options import SinkOptions, require_known, takes
 from yt_exactly_once.spark.sink.preparation import prepare
 from yt_exactly_once.spark.sink.run import Delivery, QueryRun
 from yt_exactly_once.spark.sink.targets import are_the_same
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pyspark.sql import DataFrame
 
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.commit.parts import TargetRows
-    from yt_exactly_once.observability import Emitter, Listener
+    from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.query.calls import Call, Place
     from yt_exactly_once.spark.query.offset_log import OffsetLog
-    from yt_exactly_once.spark.sink.options import Target
     from yt_exactly_once.spark.sink.targets import PreparedTarget
 
 
 class TransactionalSink:
-    """Writes the micro-batches of a query into a dynamic table, exactly once.
+    """Writes the micro-batches of a query into dynamic tables, exactly once.
 
-    Use it as `frame.writeStream.foreachBatch(TransactionalSink("//home/app/result"))`. In the default
-    mode each batch is one short tablet transaction that writes the rows, moves the queue consumers and
-    records the batch in a ledger, all or nothing; a batch that Spark replays is found in the ledger and
-    skipped. The promise holds over any crash of driver, tasks, proxies and network. What breaks it:
-    writing to the ledger by hand, and deleting the checkpoint, which nobody can notice: the query is a
-    new one then, begins where its consumer stands, and has lost its state. A consumer that was moved by
-    hand and a checkpoint that was restored from a copy are refused with an error. Call the sink once for
-    every batch, empty ones too, and before anything else reads the frame: a replay may find its rows
-    trimmed, which the sink skips and another reader does not. Call it on the thread of the function, or on
-    a `pyspark.InheritableThread` that the function waits for. Let its errors out of the function: after a
-    swallowed one, and after a second call for a batch, every later batch is refused.
+    Use it as `df.writeStream.foreachBatch(TransactionalSink("//home/app/result"))`. Options of a table are
+    given to its `Target`: `TransactionalSink(Target("//home/app/totals", write="replace"))`.
+
+    In the default mode each batch is one short tablet transaction. It writes the rows, moves the queue
+    consumers and records the batch in a ledger, all or nothing. A batch that Spark replays is found in the
+    ledger and skipped. The promise holds over any crash of driver, tasks, proxies and network.
+
+    What breaks it: writing to the ledger by hand, and deleting the checkpoint, which nobody can notice. The
+    query is a new one then, begins where its consumer is, and has lost its state. A consumer that was moved
+    by hand and a checkpoint that was restored from a copy are refused with an error.
+
+    - Call the sink once for every batch, empty ones too, and before anything else reads the DataFrame. A
+      replay may find its rows trimmed, which the sink skips and another reader does not.
+    - Call it on the thread of the function, or on a `pyspark.InheritableThread` that the function waits for.
+    - Let its errors out of the function. After a swallowed one, and after a second call for a batch, every
+      later batch is refused.
 
     Args:
-        path: the target, a mounted dynamic table, ordered or sorted; or several `Target`s that are
-            written together, all or nothing.
-        mode: `transactional` (default), `at-least-once` or `idempotent`. In idempotent mode a batch that was
-            begun on an ordered target must be finished with the same rows. Where rows are numbered by their
-            position in a task, that takes the same code and as many cores; where they carry their source,
-            the code alone counts. A replay that differs stops with `NotOneToOneError`, and nothing is lost.
-        proxy: `host:port` or URL of a proxy; default: `YT_PROXY`.
-        token: OAuth token; default: `YT_TOKEN`.
-        dyn_batch_size: rows per insert request; default: the Spark conf
-            `spark.yt.write.dynBatchSize`, else 50 000.
-        ledger_path: the ledger table, created and mounted on first use; default: `<path>_ledger`, of
-            several targets that of the first path in alphabetical order.
-        producer_path: the queue-producer table of idempotent mode on ordered targets, created and
-            mounted on first use; default: `<path>_producer`, chosen likewise.
-        ledger_attributes: further attributes for a ledger that is created, such as
-            `tablet_cell_bundle` or `primary_medium`.
-        advance_consumer: move the consumers of the query's queues. Of several sinks called from one
-            foreachBatch function all but the last must have `False`.
-        update_columns: keep the columns of an existing sorted row that the frame does not have.
-        placement: which tablet of an ordered target takes a row. `partition` (default): Spark
-            partition i goes to tablet i modulo the number of tablets, so all of it to one tablet. In
-            the next batch the rows of a queue partition may be in another Spark partition, and so go
-            to another tablet: the order of a queue partition holds within a batch only.
-            `preserve`: a row goes to the tablet it had in the queue, which needs the source's service
-            columns in the frame and as many tablets; the order of a queue partition holds over all
-            batches. `round_robin`: the rows of a Spark partition go to one tablet after the other.
-            A list of columns: rows with the same values there go to the same tablet. Whatever is
-            chosen, rows of one Spark partition that go to one tablet keep their order there.
-        write: `add` (default) appends to an ordered target and writes by key into a sorted one.
-            `replace` is for output mode `complete` and sorted targets: rows that are not in the result
-            any more are deleted in the same transaction. What is there is read in it, at its start, so
-            the table must belong to this query alone: rows of others are deleted too. Rows of the result
-            and deleted ones together must fit one transaction.
-        delete_marker: a boolean column of the frame, true where the row's key is to be deleted from a
-            sorted target; the column itself is not written. Of several rows with one key the last one
-            counts, in the order of the Spark partition. Rows of a key in several Spark partitions have
-            no order and are refused.
-        aggregate: combine aggregating columns of a sorted target (`sum`, `max`, ...) with what is there,
-            instead of replacing it. Each row counts once, whatever fails; but a query that gives a key
-            again with a new total, as aggregations in output mode `update` do, adds that total.
-        reject_to: a table for rows that the target cannot take (a number out of range, a null in a
-            required column, bytes that are no text, ...), created and mounted on first use. They are
-            written there in the same transaction, each with its query, batch, source coordinates,
-            column, reason, and the row as JSON; the rest of the batch is written. Without it such a row
-            fails the batch, and nothing is written. For transactional mode.
-        show_values: quote the value in the error about a row that the target cannot take.
-        split_oversized: write a batch that one transaction cannot carry in several. The batch is then
-            visible part by part, and the query must give the same rows in the same order whenever it
-            is replayed; a replay that differs is refused.
-        transaction_timeout: lease of the transaction; tablet nodes allow 60 s.
-        connections: requests sent side by side within one transaction.
-        rows_per_tablet_limit: the cluster's `max_rows_per_transaction`; bigger batches are refused.
-        wire_format: `auto`, `arrow` or `yson`. `auto` uses Arrow where the cluster takes it and the columns
-            are safe in it, else YSON. `arrow` refuses columns that some proxies would store wrongly: `any`,
-            `interval64`, and decimals of more than 35 digits.
-        retry: how often and how long an attempt is repeated.
-        accept_incomplete: number of a batch, or numbers of the first and the last of several, whose missing
-            rows you have written yourself or give up. It has no effect on any other batch.
-        new_ledger: begin, on a checkpoint with earlier batches, with a `ledger_path` or a target that the
-            query has not used. It has no effect on a ledger that the query has used.
-        checkpoint_location: the query's checkpoint; used only where the session has no JVM.
-        client_config: laid over the configuration of `ytsaurus-client`; `{"backend": "rpc"}` uses RPC
-            proxies where the package `ytsaurus-rpc-driver` is installed.
-        listener: called with the name and the fields of every event, for metrics. What it raises is logged
-            once and disturbs no batch.
+        target: the table or tables to write.
+        **options: see `SinkOptions`.
 
     Raises:
         ConfigError: an option is missing, unknown or impossible.
     """
 
-    def __init__(
-        self,
-        path: str | Sequence[Target],
-        *,
-        mode: str = WriteMode.TRANSACTIONAL,
-        proxy: str | None = None,
-        token: str | None = None,
-        dyn_batch_size: int | None = None,
-        ledger_path: str | None = None,
-        producer_path: str | None = None,
-        ledger_attributes: Mapping[str, Any] | None = None,
-        advance_consumer: bool = True,
-        update_columns: bool = False,
-        placement: str | Sequence[str] = BY_PARTITION,
-        write: str = ADD,
-        delete_marker: str | None = None,
-        aggregate: bool = False,
-        reject_to: str | None = None,
-        show_values: bool = False,
-        split_oversized: bool = False,
-        transaction_timeout: timedelta = timedelta(seconds=60),
-        connections: int = 4,
-        rows_per_tablet_limit: int = ROWS_PER_TABLET_LIMIT,
-        wire_format: str = AUTO_WIRE,
-        retry: RetryPolicy | None = None,
-        accept_incomplete: int | tuple[int, int] | None = None,
-        new_ledger: bool = False,
-        checkpoint_location: str | None = None,
-        client_config: Mapping[str, Any] | None = None,
-        listener: Listener | None = None,
-    ) -> None:
-        targets = as_targets(
-            path,
-            update_columns=update_columns,
-            placement=placement,
-            write=write,
-            delete_marker=delete_marker,
-            aggregate=aggregate,
-        )
-        # Whatever the order they are given in, the ledger of the same targets is the same.
-        first = min((target.path for target in targets), default="//")
-        self.options = SinkOptions(
-            targets=targets,
-            mode=WriteMode.parse(mode),
-            cluster=ClusterConfig.resolve(proxy, token, client_config=dict(client_config or {})),
-            ledger_path=ledger_path or f"{first}_ledger",
-            producer_path=producer_path or f"{first}_producer",
-            dyn_batch_size=dyn_batch_size,
-            ledger_attributes=dict(ledger_attributes or {}),
-            advance_consumer=advance_consumer,
-            split_oversized=split_oversized,
-            transaction_timeout=transaction_timeout,
-            connections=connections,
-            rows_per_tablet_limit=rows_per_tablet_limit,
-            wire_format=wire_format,
-            reject_to=reject_to,
-            show_values=show_values,
-            retry=retry or RetryPolicy(),
-            accept_incomplete=accept_incomplete,
-            new_ledger=new_ledger,
-            listener=listener,
-        )
-        self._offset_log: OffsetLog = RunningQuery(
-            CheckpointFiles(checkpoint_location) if checkpoint_location else None
-        )
+    @takes(SinkOptions)
+    def __init__(self, *target: Any, **options: Any) -> None:
+        require_known(list(options))
+        self.options = SinkOptions(*target, **options)
+        location = self.options.checkpoint_location
+        self._offset_log: OffsetLog = RunningQuery(CheckpointFiles(location) if location else None)
         self._open()
         self._mode.check()
 
@@ -275,7 +142,7 @@ class TransactionalSink:
 
     def __repr__(self) -> str:
         paths = ", ".join(target.path for target in self.options.targets)
-        return f"TransactionalSink({paths!r}, mode={self.options.mode.value!r})"
+        return f"TransactionalSink({paths!r}, mode='{self.options.mode}')"
 
     def _open(self) -> None:
         self._connection = Connection(self.options.cluster)
@@ -297,12 +164,12 @@ class TransactionalSink:
             query=batch.query_id,
             batch=batch.batch_id,
             target=self.options.targets[0].path,
-            mode=self.options.mode.value,
+            mode=str(self.options.mode),
         )
 
     def _ledger(self, batch: MicroBatch) -> CommitLedger:
         paths = sorted(target.path for target in self.options.targets)
-        return CommitLedger(self.options.ledger_path, batch.query_id, paths)
+        return CommitLedger(self.options.ledger, batch.query_id, paths)
 
     def _prepare(self, delivery: Delivery) -> None:
         """Check, once per run, everything that can be wrong before its first row.
@@ -350,9 +217,11 @@ class TransactionalSink:
             )
         ]
         delivery.emit(Event.BATCH_COMPUTED, rows=sum(target.row_count for target in rows))
-        rejected = sum(part.row_count for part in rows if part.path == self.options.reject_to)
+        rejected = sum(
+            part.row_count for part in rows if part.path == self.options.dead_letter_path
+        )
         if rejected:
-            delivery.emit(Event.ROWS_REJECTED, path=self.options.reject_to, rows=rejected)
+            delivery.emit(Event.ROWS_REJECTED, path=self.options.dead_letter_path, rows=rejected)
         return rows
 
     def _committer(self, delivery: Delivery) -> BatchCommit:

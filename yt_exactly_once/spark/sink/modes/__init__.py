@@ -12,7 +12,7 @@ from yt_exactly_once.spark.sink.modes.transactional import Transactional
 if TYPE_CHECKING:
     from yt_exactly_once.spark.sink.modes.mode import Mode
 
-MODES: dict[WriteMode, type[Mode]] = {
+MODES: dict[str, type[Mode]] = {
     WriteMode.TRANSACTIONAL: Transactional,
     WriteMode.AT_LEAST_ONCE: AtLeastOnce,
     WriteMode.IDEMPOTENT: Idempotent,

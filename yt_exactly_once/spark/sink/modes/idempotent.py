@@ -64,7 +64,7 @@ class Idempotent(TaskMode):
                 query=batch.query_id,
             )
         if not all(target.is_sorted for target in targets):
-            ensure_producer(self.connection, self.options.producer_path)
+            ensure_producer(self.connection, self.options.producer)
 
     def begun(
         self,
@@ -121,7 +121,7 @@ class Idempotent(TaskMode):
         numbering = Numbering(batch, by_source, seed_of(pushed))
         frame = frame.withColumns({ROW_HASH_COLUMN: row_hash(frame.schema, pushed)})
         plain, settings = self.for_tasks(frame, target, ROW_HASH_COLUMN)
-        task = PushTask(settings, numbering, self.options.producer_path)
+        task = PushTask(settings, numbering, self.options.producer)
         job = plain.mapInArrow(task, REPORT_SCHEMA)
         if not by_source:
             require_straight(job, batch)

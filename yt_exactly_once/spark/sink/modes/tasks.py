@@ -73,11 +73,11 @@ class TaskMode(Mode):
 
     def check(self) -> None:
         """See `Mode.check`: what needs a transaction over all rows is refused."""
-        options, mode = self.options, f"mode {self.options.mode.value!r}"
-        if options.reject_to is not None:
+        options, mode = self.options, f"mode '{self.options.mode}'"
+        if options.dead_letter_path is not None:
             raise ConfigError(
-                f"reject_to is not possible in {mode}: a task that Spark repeats would reject its rows "
-                "again",
+                f"dead_letter_path is not possible in {mode}: a task that Spark repeats would reject its "
+                "rows again",
                 remedy="Use mode='transactional', or repair the rows in the query",
             )
         if options.split_oversized:

@@ -74,8 +74,8 @@ class Transactional(Mode):
         """
         options = self.options
         rejects = None
-        if options.reject_to is not None:
-            rejects = Rejects(options.reject_to, batch.query_id, batch.batch_id)
+        if options.dead_letter_path is not None:
+            rejects = Rejects(options.dead_letter_path, batch.query_id, batch.batch_id)
         encoder = target.encoder(rejects)
         encode_frame(frame, encoder, dyn_batch_size=options.request_size(frame))
         if not options.split_oversized:
