@@ -1,0 +1,46 @@
+"""The installed wheel, where its sources are not: whole, and its cluster answers. Run by .ci/wheel."""
+
+import importlib
+import importlib.metadata
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import yt_exactly_once
+
+ROOT = Path(yt_exactly_once.__file__).parent
+
+
+def test_package_is_the_installed_one_and_typed():
+    assert ROOT.parent.name == "site-packages"
+    assert (ROOT / "py.typed").exists()
+
+
+def test_wheel_has_the_package_and_its_license_alone():
+    files = importlib.metadata.files("yt-exactly-once")
+    tops = {file.parts[0] for file in files if not file.parts[0].endswith(".dist-info")}
+    assert tops <= {"yt_exactly_once", ".."}  # the command is in bin
+    assert any(file.name == "LICENSE" for file in files)
+
+
+def test_every_module_can_be_imported():
+    names = [
+        module.name
+        for module in pkgutil.walk_packages([str(ROOT)], "yt_exactly_once.")
+        if not module.name.endswith("__main__")
+    ]
+    assert len(names) > 100
+    for name in names:
+        importlib.import_module(name)
+
+
+def test_command_is_there():
+    command = Path(sys.executable).with_name("yt-exactly-once")
+    told = subprocess.run([command, "--help"], capture_output=True, text=True, check=True)
+    assert "local" in told.stdout
+
+
+def test_cluster_of_the_fixtures_answers(yt_client, yt_local_cluster):
+    yt_client.create("map_node", "//tmp/smoke")
+    assert yt_local_cluster.client(1).exists("//tmp/smoke")
