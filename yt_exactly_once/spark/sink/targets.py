@@ -110,11 +110,11 @@ class PreparedTarget:
                     f"The batch has {rows} rows for "
                     + (f"{tablets} tablets" if tablet is None else f"tablet {tablet}")
                     + f", and one transaction takes {self.rows_per_tablet} rows per tablet",
-                    remedy="Start the query with split_oversized=True; or spread the rows: more tablets "
-                    "(yt unmount-table, reshard-table, mount-table), which helps an ordered target with "
-                    "fewer tablets than Spark partitions, or else with Target(..., placement='round_robin'). The rows "
-                    "of this batch are fixed by Spark's log; a lower max_rows_per_partition of the "
-                    "source helps the batches after it",
+                    remedy="Start the query with split_oversized=True, or spread the rows: add tablets (yt "
+                    "unmount-table, reshard-table, mount-table) if an ordered target has fewer than the "
+                    "query has Spark partitions, else use Target(..., placement='round_robin'). Spark's log "
+                    "fixes the rows of this batch; a lower max_rows_per_partition of the source helps later "
+                    "batches",
                     target=self.path,
                 )
 
