@@ -229,7 +229,7 @@ def test_thread_without_sparks_properties_is_refused_and_noted(flow):
             pool.submit(call, frame, batch_id)
 
     finish(flow.start(write))
-    assert "a thread that Spark knows nothing of" in str(errors[0])
+    assert "a thread that Spark does not know" in str(errors[0])
     assert flow.found() == []
     flow.queue.append(500)
     flow.fail("IncompleteBatchError")

@@ -183,8 +183,8 @@ def test_rows_are_brought_together_and_in_order_in_the_function(rows_by_key):
 
 @pytest.mark.parametrize(("expression", "message"), [
     ("if(id = 70, null, false) as gone", "The delete marker gone is null"),
-    ("1 as gone", "the frame has a column of type int32"),
-    ("true as other", "the frame has no such column"),
+    ("1 as gone", "the DataFrame has a column of type int32"),
+    ("true as other", "the DataFrame has no such column"),
 ])  # fmt: skip
 def test_marker_that_says_nothing_is_refused(rows_by_key, expression, message):
     """By its type before the first row, by its value before anything is sent."""

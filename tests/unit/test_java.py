@@ -77,5 +77,5 @@ def test_java_that_fails_is_an_error(monkeypatch, tmp_path):
 def test_java_without_a_version_is_an_error(monkeypatch, tmp_path):
     """What it prints must name a version."""
     monkeypatch.setenv("JAVA_HOME", str(_install(tmp_path / "jdk", "hello")))
-    with pytest.raises(JavaNotFoundError, match="does not tell its version"):
+    with pytest.raises(JavaNotFoundError, match="does not print its version"):
         require_java()

@@ -1,6 +1,6 @@
-"""`create_table`: a dynamic table that a frame fits, created and mounted, or found to be there.
+"""`create_table`: a dynamic table that fits a DataFrame, created and mounted unless it exists.
 
-Asked again it changes nothing. A table that is there and does not fit is an error, never altered.
+A second call changes nothing. A table that exists and does not fit is an error; it is never altered.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def create_table(
     token: str | None = None,
     client_config: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Create and mount a dynamic table that takes every row of a frame.
+    """Create and mount a dynamic table that takes every row of a DataFrame.
 
-    A table that is there already is mounted if need be and left as it is otherwise, provided that the
-    frame fits it and that it has the same key. Service columns of a source are no columns of the table.
+    A table that exists is mounted if necessary, and otherwise left as it is. The DataFrame must fit it, and
+    its key must be the same. Service columns of a source do not become columns of the table.
 
     Args:
         path: where; missing parents are created.
-        schema: `frame.schema`, or columns as in the `@schema` of another table.
+        schema: `df.schema`, or columns as in the `@schema` of another table.
         key_columns: key of a sorted table, in its order; without it the table is ordered.
         tablet_count: number of tablets. Those of a sorted table share the range of its first key column
             evenly, which must then be of an integer type.
@@ -71,7 +71,7 @@ def create_table(
 
     Raises:
         ConfigError: an argument is impossible.
-        SchemaMismatchError: a column has no counterpart, a key column is missing, or the table is there
+        SchemaMismatchError: a column has no counterpart, a key column is missing, or the table exists
             and does not fit.
         TableError: there is something else at the path, or a static table.
     """
@@ -92,7 +92,7 @@ def create_table(
         _require_fit(describe_table(connection, path), columns, frame)
     except TableNotFoundError:
         created = ensure_table(connection, path, columns, {**(attributes or {}), **shape})
-        # Somebody else may have been faster.
+        # Another client may have been faster.
         _require_fit(describe_table(connection, path), columns, frame)
         return created
     ensure_table(connection, path, columns, {})
@@ -111,7 +111,7 @@ def schema_like(path: str, *, proxy: str | None = None) -> tuple[list[dict[str, 
 
 
 def parse_schema(text: str) -> StructType:
-    """Return the schema of a frame given as JSON, as DDL, or as `@` and the file with either.
+    """Return the schema of a DataFrame given as JSON, as DDL, or as `@` and the file with either.
 
     Raises:
         ConfigError: it is none of them.
@@ -129,8 +129,8 @@ def parse_schema(text: str) -> StructType:
         return StructType.fromJson(json.loads(text)) if _is_json(text) else _parse_ddl(text)
     except (ValueError, KeyError, TypeError, ParseException) as error:
         raise ConfigError(
-            "This is no schema of a frame",
-            remedy="Give the output of frame.schema.json(), or DDL such as 'id bigint, name string'",
+            "This is not the schema of a DataFrame",
+            remedy="Pass the output of df.schema.json(), or DDL such as 'id bigint, name string'",
         ) from error
 
 
@@ -182,7 +182,7 @@ def _shape(
 
 
 def _pivot(key: Sequence[Any], key_columns: Sequence[ColumnSchema]) -> list[Any]:
-    """Return a first key as the cluster wants it, which tells signed from unsigned numbers."""
+    """Return a first key as the cluster wants it, which distinguishes signed from unsigned numbers."""
     return [
         unsigned(value) if isinstance(value, int) and _is_unsigned(column) else value
         for value, column in zip(key, key_columns, strict=False)
@@ -200,7 +200,7 @@ def _require_fit(info: TableInfo, columns: Sequence[Mapping[str, Any]], frame: p
     wanted = [column.name for column in want.key_columns if column.writable]
     if keys != wanted:
         raise SchemaMismatchError(
-            f"The table is there, with {_named(keys)} instead of {_named(wanted)}",
+            f"The table exists, with {_named(keys)} instead of {_named(wanted)}",
             remedy="Choose another path or the same key; a table is never altered here",
             path=info.path,
         )

@@ -70,9 +70,9 @@ def _release(java: str) -> int:
         raise JavaNotFoundError(
             "The Java runtime does not start", remedy=_REMEDY, path=java
         ) from error
-    told = _VERSION.search(answer.stderr + answer.stdout)
-    if told is None:
+    found = _VERSION.search(answer.stderr + answer.stdout)
+    if found is None:
         raise JavaNotFoundError(
-            "The Java runtime does not tell its version", remedy=_REMEDY, path=java
+            "The Java runtime does not print its version", remedy=_REMEDY, path=java
         )
-    return int(told[1])
+    return int(found[1])

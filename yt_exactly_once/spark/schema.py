@@ -1,4 +1,4 @@
-"""Spark's types against Arrow's: what a source's frame looks like, and what a sink's frame is.
+"""Spark's types and Arrow's: the schema of a source's DataFrame, and of a sink's.
 
 Only types are looked at. Which of them fit a table's columns is decided in `codec`.
 """
@@ -81,7 +81,7 @@ _REMEDY = "Cast it in the query to a number, a string or a timestamp, or drop it
 
 
 def spark_schema_of(arrow: pa.Schema) -> StructType:
-    """Return the schema of a frame whose batches have that Arrow schema.
+    """Return the schema of a DataFrame whose batches have that Arrow schema.
 
     Raises:
         SchemaMismatchError: a decimal has more digits than Spark's decimals can have.
@@ -90,7 +90,7 @@ def spark_schema_of(arrow: pa.Schema) -> StructType:
 
 
 def arrow_of_spark(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema in which Spark hands such a frame to Python.
+    """Return the Arrow schema in which Spark passes such a DataFrame to Python.
 
     Raises:
         SchemaMismatchError: a column's type has no counterpart in YTsaurus.
@@ -151,7 +151,7 @@ def _arrow_type(spark: DataType, column: str) -> pa.DataType:
 
 
 def named_column(name: str) -> Column:
-    """Return a column of a frame; Spark takes a dot in a bare name for a path into a struct."""
+    """Return a column of a DataFrame; Spark takes a dot in a bare name for a path into a struct."""
     escaped = name.replace("`", "``")
     return sf.col(f"`{escaped}`")
 

@@ -112,7 +112,7 @@ class Call:
         return not all(row.compared for row in self._rows)
 
     def has_sent(self, entry: LedgerEntry | None) -> bool:
-        """Tell whether an earlier call of this run for this batch has written an entry."""
+        """Return whether an earlier call of this run for this batch has written an entry."""
         return entry is not None and entry.transaction_id in self.sent
 
     def compared(self) -> None:
@@ -155,7 +155,7 @@ class Calls:
         try:
             yield call
         except BaseException as error:
-            # Before Spark can learn of it: a function that swallows the error lets Spark log the batch.
+            # Before Spark logs the batch, which it does when the function swallows the error.
             refused = isinstance(error, RepeatedCallError)
             kind = NoteKind.REFUSED if refused else NoteKind.FAILED
             _keep(place, [_note(kind, key, place.batch_id) for key in keys], error, emit)
@@ -239,7 +239,7 @@ def _judge(place: Place, key: LedgerRow, row: _Row) -> ExactlyOnceError | None:
     if row.running is not None:
         return IncompleteBatchError(
             f"Batch {row.running} is still being written by another thread",
-            remedy="The function returned before its sink did, so Spark takes the batch for done. Wait "
+            remedy="The function returned before its sink did, so Spark counts the batch as done. Wait "
             "in the function for every sink that it calls, and let errors through",
             **where,
         )

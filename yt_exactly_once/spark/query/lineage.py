@@ -1,4 +1,4 @@
-"""Whether the rows of a job come straight from the micro-batch: the same rows in the same tasks, in order.
+"""Whether the rows of a job come straight from the micro-batch: same rows, same tasks, same order.
 
 The lineage of the job's RDD is what counts. It shows what a plan hides: a shuffle below a cached DataFrame,
 inside a limit, or in the query itself, in this very batch.
@@ -92,8 +92,8 @@ def require_straight(job: DataFrame, batch: MicroBatch) -> None:
 def _refused(why: str, batch: MicroBatch) -> ConfigError:
     return ConfigError(
         f"Idempotent mode would number the rows by their position in a task, and {why}: a repeated task "
-        "may get them in another order, and rows would be lost and repeated",
-        remedy="Use mode='transactional'; or pass on the DataFrame of the batch without a shuffle "
+        "may get them in another order, and rows would be lost or repeated",
+        remedy="Use mode='transactional'; or pass the DataFrame of the batch without a shuffle "
         "(repartition, join, distinct, order by, limit), a checkpoint, or rows from elsewhere; or, with "
         "one queue, let rows carry their source: include_service_columns=true",
         query=batch.query_id,

@@ -26,7 +26,7 @@ _LOGGED_BATCHES = 100
 
 
 class OffsetLog(Protocol):
-    """Tells what a micro-batch is."""
+    """Identifies micro-batches."""
 
     def locate(self, frame: DataFrame, batch_id: int) -> Place:
         """Return which batch of which run Spark is running.
@@ -40,10 +40,10 @@ class OffsetLog(Protocol):
         """Return the micro-batch of a place, with the rows it covers."""
 
     def has_ended(self, place: Place) -> bool:
-        """Tell whether Spark has logged a batch as done although a call for it has not returned."""
+        """Return whether Spark has logged a batch as done although a call for it has not returned."""
 
     def may_be_written(self, batch: MicroBatch) -> bool:
-        """Tell whether rows of this query may have been written before this run."""
+        """Return whether rows of this query may have been written before this run."""
 
     def ranges(self, batch: MicroBatch, number: int) -> tuple[SourceRange, ...]:
         """Return what another batch of the same query has read; nothing when it is not known."""
@@ -52,7 +52,7 @@ class OffsetLog(Protocol):
 def may_have_read(
     batch: MicroBatch, ranges: Callable[[MicroBatch, int], tuple[SourceRange, ...]]
 ) -> bool:
-    """Tell whether batches before this one may have had rows, by Spark's log.
+    """Return whether batches before this one may have had rows, by Spark's log.
 
     Args:
         batch: the batch.

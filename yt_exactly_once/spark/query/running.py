@@ -99,7 +99,7 @@ class RunningQuery:
             active = _active(frame).get(jvm.java.util.UUID.fromString(query_id))
             if active is None or (run_id and str(active.runId().toString()) != run_id):
                 raise ConfigError(
-                    "The sink was called by a run of the query that has ended",
+                    "A run of the query that has ended called the sink",
                     remedy="Wait in the function for every sink that it calls; Spark repeats the batch in "
                     "the next run",
                     query=query_id,
@@ -108,7 +108,7 @@ class RunningQuery:
         return run
 
     def _locate_by_session(self, frame: DataFrame, batch_id: int) -> Place:
-        """Find the query whose DataFrame it is, where the thread does not say.
+        """Find the query of the DataFrame, where the thread does not name it.
 
         Raises:
             ConfigError: it is of no query.
@@ -118,7 +118,7 @@ class RunningQuery:
             if execution.sparkSessionForStream().equals(wanted):
                 run = _Run(frame, execution)
                 problem = ConfigError(
-                    "The sink was called on a thread that Spark knows nothing of",
+                    "The sink was called on a thread that Spark does not know",
                     remedy="Call it on the thread of the function, or on a pyspark.InheritableThread that "
                     "the function waits for",
                     query=run.query_id,
@@ -164,7 +164,7 @@ class RunningQuery:
 
 
 class _Run:
-    """One run of a query; what stays the same in it is asked once, since each call costs.
+    """One run of a query. What does not change is asked once, since each call to the JVM costs time.
 
     Args:
         frame: of the query.
@@ -204,7 +204,7 @@ class _Run:
         return Place(self.query_id, self.id, running, self.notes, in_background, problem)
 
     def is_active(self) -> bool:
-        """Tell whether the run has not ended."""
+        """Return whether the run has not ended."""
         return bool(self._execution.isActive())
 
     def foreign(self, frame: DataFrame) -> ExactlyOnceError | None:
@@ -216,18 +216,18 @@ class _Run:
             if execution.sparkSessionForStream().equals(session):
                 return ConfigError(
                     "The sink was called with a DataFrame of another query",
-                    remedy="Give it the DataFrame of the function's own batch, or one made from it",
+                    remedy="Pass the DataFrame of the function's own batch, or one derived from it",
                     query=self.query_id,
                     other_query=str(execution.id().toString()),
                 )
         return None
 
     def has_logged(self, batch_id: int) -> bool:
-        """Tell whether Spark has logged a batch as done."""
+        """Return whether Spark has logged a batch as done."""
         return bool(self._execution.commitLog().get(batch_id).isDefined())
 
     def began_the_query(self) -> bool:
-        """Tell whether this run ran batch 0, as far as Spark remembers."""
+        """Return whether this run ran batch 0, as far as Spark remembers."""
         progress = self._execution.recentProgress()
         return len(progress) > 0 and int(progress[0].batchId()) == 0
 
@@ -251,7 +251,7 @@ def _wrong_batch(given: int, running: int) -> ExactlyOnceError | None:
         return None
     return ConfigError(
         f"The sink was called for batch {given}, and Spark is running batch {running}",
-        remedy="Hand on the number that the foreachBatch function was given",
+        remedy="Pass the batch id that the foreachBatch function received",
         batch=running,
     )
 
@@ -270,12 +270,12 @@ def _offsets(logged: Any) -> list[str]:
 
 
 def _is_stateful(jvm: Any, operators: Iterable[Any]) -> bool:
-    """Tell whether any operator writes state."""
+    """Return whether any operator writes state."""
     return _has(jvm, operators, _STATE_STORE_WRITER)
 
 
 def _has(jvm: Any, operators: Iterable[Any], kind: str) -> bool:
-    """Tell whether any operator is of a class."""
+    """Return whether any operator is of a class."""
     wanted = jvm.java.lang.Class.forName(kind)
     return any(wanted.isInstance(operator) for operator in operators)
 

@@ -70,7 +70,7 @@ class RowEncoder:
 
     @property
     def order_matters(self) -> bool:
-        """Whether rows of several Spark partitions must be told apart."""
+        """Whether rows of several Spark partitions must be distinguished."""
         return bool(self.delete_marker) or self.collect_keys
 
     def add(self, rows: pa.RecordBatch, partition: int, *, is_mixed: bool = False) -> None:
@@ -80,7 +80,7 @@ class RowEncoder:
             rows: of the DataFrame that the plan was made for, placed by the placement.
             partition: the Spark partition they are in.
             is_mixed: whether they are in several, as `PARTITION_COLUMN` says. Then the chunk becomes one
-                payload, and each row tells its tablet.
+                payload, and each row carries its tablet.
 
         Raises:
             EncodingError: a value that its column cannot take, and nowhere to reject its row to.
@@ -129,7 +129,7 @@ def encode_frame(frame: DataFrame, encoder: RowEncoder, *, dyn_batch_size: int) 
     """Evaluate a DataFrame, once, and give its rows to the encoder in the order of the Spark partitions.
 
     Spark hands them over as Arrow, one result per partition, and they are encoded here: that takes
-    milliseconds, and the way into a Python task and back takes longer. Rows are let go as they are
+    milliseconds, and the way into a Python task and back takes longer. Each batch is released once
     encoded.
 
     Args:
@@ -159,7 +159,7 @@ def _with_nullable_members(frame: DataFrame) -> DataFrame:
     """Let members of structs be null, in the columns where that makes a difference."""
     kinds = [with_nullable_members(field.dataType) for field in frame.schema]
     if all(kind == field.dataType for kind, field in zip(kinds, frame.schema, strict=True)):
-        # Most frames are like that, and every step costs Spark an analysis of its own.
+        # Most DataFrames are like that, and every step costs Spark an analysis of its own.
         return frame
     # By place: names of columns may differ in case alone, which Spark takes for the same.
     plain = [f"c{place}" for place in range(len(kinds))]

@@ -126,7 +126,7 @@ def compare_history(
             may_be_written=partial(offset_log.may_be_written, batch),
         )
     note_ledger(notes, known, batch, ledger, ledger_id)
-    # An entry is what tells later that this batch is whole.
+    # An entry later proves that this batch is complete.
     call.records = entry is None or is_noted(known, ledger, batch.batch_id)
     call.compared()
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 TABLET_COLUMN = f"{RESERVED_PREFIX}tablet"
-"""Frame column with the tablet of a row, where its Spark partition does not decide."""
+"""DataFrame column with the tablet of a row, where its Spark partition does not decide."""
 
 BY_PARTITION = "partition"
 PRESERVE = "preserve"
@@ -48,7 +48,7 @@ class Placement:
     rule: str | tuple[str, ...] = BY_PARTITION
 
     def require_columns(self, names: Sequence[str], target: str) -> None:
-        """Check that the frame has what the rule needs.
+        """Check that the DataFrame has what the rule needs.
 
         Raises:
             ConfigError: it has not, or the target is sorted.
@@ -67,7 +67,7 @@ class Placement:
         missing = [name for name in needed if name not in names]
         if missing:
             raise ConfigError(
-                f"placement needs the frame's column {missing[0]}",
+                f"placement needs the DataFrame's column {missing[0]}",
                 remedy="Read with the option include_service_columns=true, and keep the column"
                 if self.rule == PRESERVE
                 else f"Choose from: {', '.join(names)}",
@@ -75,7 +75,7 @@ class Placement:
             )
 
     def placed(self, frame: DataFrame) -> DataFrame:
-        """Return the frame with the tablet of every row, unless its Spark partition decides."""
+        """Return the DataFrame with the tablet of every row, unless its Spark partition decides."""
         if self.rule == BY_PARTITION:
             return frame
         return frame.withColumn(TABLET_COLUMN, self._column().cast("bigint"))

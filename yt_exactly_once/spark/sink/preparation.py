@@ -41,7 +41,7 @@ def prepare(
 
     Raises:
         ConfigError: options, query and tables do not go together.
-        SchemaMismatchError: the frame does not fit a target.
+        SchemaMismatchError: the DataFrame does not fit a target.
         TransientError: the cluster could not be asked; nothing is decided.
     """
     options, connection = mode.options, mode.connection
@@ -71,8 +71,8 @@ def prepare(
         LEDGER_SCHEMA,
         "a ledger",
         LedgerError,
-        "Give a query with a new checkpoint another ledger_path. For one that has a checkpoint bring "
-        "the ledger back (or yt alter-table it): an empty one knows no batch that Spark replays",
+        "Give a query with a new checkpoint another ledger_path. For one that has a checkpoint restore "
+        "the ledger (or yt alter-table it): an empty one has no entry of a batch that Spark replays",
     )
     if options.dead_letter_path is not None:
         ensure_table(connection, options.dead_letter_path, REJECT_SCHEMA, {})
@@ -98,8 +98,8 @@ def require_output_mode(batch: MicroBatch, target: Target) -> None:
     if not batch.output_mode and (target.replaces or target.aggregate):
         option = "write='replace'" if target.replaces else "aggregate"
         raise ConfigError(
-            f"{option} depends on the output mode of the query, which cannot be known in a session "
-            "without a JVM (Spark Connect)",
+            f"{option} depends on the output mode of the query, and a session without a JVM (Spark Connect) "
+            "does not show it",
             remedy=f"Run the query in a session with a JVM, or leave {option} out",
             query=batch.query_id,
             target=target.path,

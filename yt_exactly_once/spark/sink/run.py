@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.rows import SessionState
 
 LOOK_INTERVAL = 10.0
-"""Seconds after which a target is looked at again: it may have been replaced by another table."""
+"""Seconds after which a target is checked again: another table may have replaced it."""
 
 
 @dataclass
@@ -29,7 +29,7 @@ class QueryRun:
         id: of the run.
         targets: as they were prepared; empty before.
         schema: of the DataFrame they were prepared for.
-        looked_at: when the targets were looked at last.
+        looked_at: when the targets were last checked.
         agreed: the newest batch about which sink and ledger agree; `None` before the first.
         begun: by target, the producer sessions that had rows of the newest batch before it was computed.
     """
@@ -46,11 +46,11 @@ class QueryRun:
         return self.agreed is not None and self.agreed < batch.batch_id
 
     def agree(self, batch: MicroBatch) -> None:
-        """Take note that the ledger does not contradict a batch."""
+        """Remember that the ledger does not contradict a batch."""
         self.agreed = batch.batch_id
 
     def prepared(self, schema: StructType, targets: tuple[PreparedTarget, ...]) -> None:
-        """Take note of targets that are prepared for DataFrames of a schema."""
+        """Keep targets that are prepared for DataFrames of a schema."""
         self.schema, self.targets, self.looked_at = schema, targets, time.monotonic()
 
     def must_look(self) -> bool:

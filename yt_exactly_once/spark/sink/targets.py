@@ -1,6 +1,6 @@
-"""A target made ready for a run: described, checked against the frame, and its wire format chosen.
+"""A target made ready for a run: described, checked against the DataFrame, and its wire format chosen.
 
-Done once per run and frame schema, before the first row, so that every mistake that can be known early
+Done once per run and DataFrame schema, before the first row, so that every mistake that can be known early
 is known before anything is written; and again when another table is found in its place.
 """
 
@@ -47,10 +47,10 @@ class PreparedTarget:
     """A table that fits the frame.
 
     Attributes:
-        options: what the sink was told.
+        options: of the target.
         is_sorted: sorted or ordered.
         tablet_count: number of its tablets.
-        plan: how the frame's columns become the table's.
+        plan: how the DataFrame's columns become the table's.
         wire: wire format of payloads.
         placement: which tablet of an ordered target takes a row.
         rows_per_tablet: most rows one transaction may write into one tablet.
@@ -90,7 +90,7 @@ class PreparedTarget:
         return self.rows_per_tablet * self.tablet_count
 
     def transformed(self, frame: DataFrame) -> DataFrame:
-        """Return the frame that is written here, with the tablets of its rows."""
+        """Return the DataFrame that is written here, with the tablets of its rows."""
         return self.placement.placed(self.options.transformed(frame))
 
     def complete(self, keys: pa.LargeBinaryArray) -> CompleteResult:
@@ -161,7 +161,7 @@ def prepare_target(
 
 
 def are_the_same(connection: Connection, targets: Sequence[PreparedTarget]) -> bool:
-    """Tell whether the tables are still the ones that were prepared, with the columns they had.
+    """Return whether the tables are still the ones that were prepared, with the columns they had.
 
     Raises:
         TableNotFoundError: one is gone.
@@ -177,7 +177,7 @@ def _require_kind(target: Target, table: TableSchema, frame: pa.Schema) -> None:
     """Check that the table is of the kind that the target's options need.
 
     Raises:
-        ConfigError: it is not, or the frame lacks the column an option names.
+        ConfigError: it is not, or the DataFrame lacks the column an option names.
     """
     for option, is_given in target.changes.items():
         if is_given and not table.key_columns:
@@ -205,10 +205,10 @@ def _require_kind(target: Target, table: TableSchema, frame: pa.Schema) -> None:
         return
     found = [field.type for field in frame if field.name == marker]
     if found != [pa.bool_()]:
-        told = f"a column of type {found[0]}" if found else "no such column"
+        has = f"a column of type {found[0]}" if found else "no such column"
         raise ConfigError(
-            f"delete_marker names {marker}, and the frame has {told}",
-            remedy="Name a boolean column of the frame",
+            f"delete_marker names {marker}, and the DataFrame has {has}",
+            remedy="Name a boolean column of the DataFrame",
             target=target.path,
         )
 

@@ -1,7 +1,7 @@
 """`TransactionalSink`: the object a query hands its micro-batches to.
 
-Its `__call__` is the whole story of a batch. The sink travels by pickle as configuration; connections,
-prepared targets and the ledger are made again in the process that uses it.
+Its `__call__` is the whole story of a batch. The sink travels by pickle as configuration; connections
+and prepared targets are created in the process that uses it.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class TransactionalSink:
     consumers and records the batch in a ledger, all or nothing. A batch that Spark replays is found in the
     ledger and skipped. The promise holds over any crash of driver, tasks, proxies and network.
 
-    What breaks it: writing to the ledger by hand, and deleting the checkpoint, which nobody can notice. The
-    query is a new one then, begins where its consumer is, and has lost its state. A consumer that was moved
-    by hand and a checkpoint that was restored from a copy are refused with an error.
+    Two things break it. One is writing to the ledger by hand. The other is deleting the checkpoint, which the
+    sink cannot notice: the query is a new one then, starts at the offset of its consumer, and has lost its
+    state. The sink refuses a consumer that was moved by hand and a checkpoint that was restored from a copy.
 
     - Call the sink once for every batch, empty ones too, and before anything else reads the DataFrame. A
       replay may find its rows trimmed, which the sink skips and another reader does not.
@@ -174,8 +174,8 @@ class TransactionalSink:
     def _prepare(self, delivery: Delivery) -> None:
         """Check, once per run, everything that can be wrong before its first row.
 
-        The targets are looked at again now and then: one that was replaced by another table since would
-        take rows that were encoded for the old one, and might take them wrongly.
+        The targets are checked again now and then. A table that replaced one since would store rows that
+        were encoded for the old one, perhaps wrongly.
         """
         run, schema, emit = delivery.run, delivery.frame.schema, delivery.emit
         is_known = run.schema == schema
@@ -196,15 +196,15 @@ class TransactionalSink:
     def _skip(self, delivery: Delivery) -> None:
         """Let a replay pass without writing.
 
-        The DataFrame of a stateful query is evaluated all the same: Spark must build its state again, and
-        refuses to continue when a batch leaves none behind.
+        The DataFrame of a stateful query is still evaluated. Spark must rebuild its state, and refuses to
+        continue when a batch leaves no state.
         """
         if delivery.batch.stateful:
             delivery.frame.write.format("noop").mode("overwrite").save()
         delivery.emit(Event.BATCH_SKIPPED, reason="replay")
 
     def _compute(self, delivery: Delivery) -> list[TargetRows]:
-        """Evaluate the DataFrame, once; in modes whose tasks write its rows are in the table then."""
+        """Evaluate the DataFrame, once; a mode whose tasks write has written its rows then."""
         frame, run = delivery.frame, delivery.run
         if len(run.targets) > 1:
             # Several DataFrames are made of it, and each evaluation of a stateful one would commit state.
@@ -246,9 +246,9 @@ class TransactionalSink:
         """
         if self._offset_log.has_ended(delivery.call.place):
             raise ConfigError(
-                "Spark had logged the batch as done before the sink had written it",
-                remedy="The function returned before its sink did: wait in the function for every sink "
-                "that it calls, and let errors through. This batch is written",
+                "Spark logged the batch as done before the sink had written it",
+                remedy="The function returned before its sink did. Wait in the function for every sink that "
+                "it calls, and let errors through. This batch is written",
                 query=delivery.batch.query_id,
                 batch=delivery.batch.batch_id,
             )

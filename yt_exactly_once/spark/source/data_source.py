@@ -1,6 +1,6 @@
 """The data source `yt`: a YTsaurus queue as a Structured Streaming source, on stock PySpark.
 
-It checks everything that can be checked where the query is defined, at `load()`: options, proxy, token,
+It checks everything that it can where the query is defined, at `load()`: options, proxy, token,
 queue, consumer and registration. What it found travels with it to the processes that plan and read.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FORMAT_NAME = "yt"
 
 _ENVIRONMENT = ("YT_PROXY", "YT_TOKEN")
-"""What Spark must hand on: its Python workers have the environment of the JVM, not that of the driver."""
+"""What Spark must pass on: its Python workers have the environment of the JVM, not that of the driver."""
 
 
 def register_source(spark: SparkSession) -> None:

@@ -88,7 +88,7 @@ class QueueOffset:
         return replace(self, partitions=partitions, start=start, queue_id=queue_id)
 
     def is_of(self, queue_id: str) -> bool:
-        """Tell whether this is a position in that very queue, as far as is known."""
+        """Return whether this is a position in that very queue; offsets without an id count as such."""
         return self.queue_id in ("", queue_id)
 
     def ranges(self) -> list[tuple[int, int, int]]:
@@ -127,7 +127,7 @@ def first_positions(
     """Return where a query without a checkpoint begins.
 
     A partition that the consumer has never moved in begins at the first row there is: the consumer
-    never claimed the trimmed ones.
+    never read the trimmed ones.
 
     Args:
         starting: the option.
@@ -183,7 +183,7 @@ def check_reachable(
         raise DataLossError(
             f"The query has read {max(offset.partitions) + 1} partitions, the queue now has "
             f"{len(bounds)}",
-            remedy="Partitions cannot be taken away from under a query: their rows moved to other "
+            remedy="A running query cannot lose partitions: their rows moved to other "
             f"indexes. {BEGIN_AGAIN}",
             queue=offset.queue,
         )
@@ -191,8 +191,8 @@ def check_reachable(
         position = offset.partitions.get(partition, 0)
         if position > bound.upper:
             raise DataLossError(
-                f"The query stands at row {position} of partition {partition}, which ends at "
-                f"{bound.upper}: this is not the queue that was read before",
+                f"The query is at row {position} of partition {partition}, which ends at "
+                f"{bound.upper}: it is not the queue that the query has read",
                 remedy=f"The queue was recreated or the consumer was moved too far. {BEGIN_AGAIN}",
                 queue=offset.queue,
                 consumer=offset.consumer,
@@ -255,7 +255,7 @@ def trimmed_rows(
     """Return the error for rows that were trimmed before they were read."""
     return DataLossError(
         f"Rows {start} to {end - 1} of partition {partition} were trimmed before they were read",
-        remedy="Make the consumer vital so that the queue keeps unread rows; to go on without these "
+        remedy="Make the consumer vital so that the queue keeps unread rows. To continue without these "
         "rows set fail_on_data_loss to false",
         queue=queue,
         consumer=consumer,

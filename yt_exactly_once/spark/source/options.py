@@ -59,16 +59,16 @@ class SourceOptions:
         queue: path of the queue, from `path` or `load()`.
         consumer: path of the consumer; `None` reads without one and moves none.
         cluster: how to reach the cluster; carries the token, and never shows it.
-        starting_offsets: where a query without a checkpoint begins: `committed` (where the consumer
-            stands), `earliest`, `latest`, or the first row of every partition as JSON, such as
+        starting_offsets: where a query without a checkpoint begins: `committed` (the offset of the
+            consumer), `earliest`, `latest`, or the first row of every partition as JSON, such as
             `{"0": 120, "1": 0}`; not behind the consumer, which a query never takes back.
         max_rows_per_partition: rows of one batch from one queue partition, at most.
-        max_bytes_per_partition: data weight of one batch from one queue partition, about at most; one
-            row is read even when it is heavier.
+        max_bytes_per_partition: the approximate limit of the data weight of one batch from one queue
+            partition. At least one row is read, even a heavier one.
         include_service_columns: add the coordinates of a row in front of its columns:
             `__spyt_streaming_src_tablet_index` and `__spyt_streaming_src_row_index`.
-        include_queue_path: add `__spyt_streaming_src_queue_path`, which tells the rows of several
-            queues apart.
+        include_queue_path: add `__spyt_streaming_src_queue_path`, which distinguishes the rows of several
+            queues.
         include_timestamp: add `__spyt_streaming_src_timestamp`, when the row was committed, to the
             second; the queue must have the column `$timestamp`.
         parsing_type_v3: read columns by `type_v3`; otherwise by the older `type`.

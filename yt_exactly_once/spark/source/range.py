@@ -108,7 +108,7 @@ class RangeReader:
         first = indexes[0]
         if first < position or indexes != list(range(first, first + len(indexes))):
             raise DataLossError(
-                f"Rows from {position} on were asked for in partition {wanted.partition}, and the "
+                f"Rows from {position} on were requested in partition {wanted.partition}. The "
                 f"answer of {len(indexes)} rows from {first} to {indexes[-1]} has gaps or repeats",
                 remedy="The cluster breaks the order of the queue; do not continue before it is repaired",
                 queue=self.queue.path,
@@ -116,7 +116,7 @@ class RangeReader:
         return first, len(indexes), rows
 
     def _first_available(self, wanted: QueueRange, position: int) -> int:
-        """Tell trimmed rows from late ones, when a pull brought nothing."""
+        """Distinguish trimmed rows from late ones, when a pull returned nothing."""
         bounds = self.queue.state().partitions
         upper = bounds[wanted.partition].upper if wanted.partition < len(bounds) else 0
         if upper < wanted.end:

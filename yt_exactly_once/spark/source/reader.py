@@ -1,7 +1,7 @@
 """The stream reader: what Spark asks of a source, batch by batch.
 
-Spark's offset decides what is read; the consumer is asked once, when a query has no offset yet, and told
-afterwards how far the query has come. Planning runs in one Python process per query, `read` in the
+Spark's offset decides what is read; the consumer is read once, when a query has no offset yet, and advanced
+afterwards. Planning runs in one Python process per query, `read` in the
 tasks. A replayed batch is planned from its logged offset alone, so it has the very rows it had, and a
 sink that skips it needs none of them to exist any more.
 """
@@ -66,7 +66,7 @@ LONGEST_CATCH_UP_INTERVAL = 30.0
 """Seconds between two looks at a consumer that was always found where it should be."""
 
 _MOVES = 5
-"""How often a consumer that somebody else moves at the same time is tried to be moved."""
+"""Attempts to advance a consumer that another client advances at the same time."""
 
 
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -151,8 +151,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         here = self._logged(start)
         self._wait_when_idle()
         bounds = self._bounds = self._look()
-        is_anew = not here.is_of(self._info.id)
-        if is_anew:
+        is_recreated = not here.is_of(self._info.id)
+        if is_recreated:
             here = self._at_the_beginning(bounds)
         check_reachable(here, bounds, fail_on_data_loss=self._options.fail_on_data_loss)
         limited = not isinstance(limit, ReadAllAvailable)
@@ -171,7 +171,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._catch_up(here)
             return start
         self._idle_since = None
-        if is_anew:
+        if is_recreated:
             self._begin_again(self._logged(start), here)
         return here.advanced(ends, self._info.id).to_json()
 
@@ -214,13 +214,13 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return reader.read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Move the consumer to `end` where it is behind; a sink of ours has usually done that.
+        """Advance the consumer to `end` where it lags; our sink has usually done that.
 
-        While there is always something to read, the consumer is looked at once a second, not once a
-        batch, and less often where a sink moves it.
+        While there is always something to read, the consumer is read once a second, not once per batch, and
+        less often where a sink advances it.
 
         Raises:
-            OffsetConflictError: somebody else keeps moving the consumer, and it is still behind.
+            OffsetConflictError: another client keeps moving the consumer, and it still lags.
         """
         offset = QueueOffset.from_json(end)
         if not offset.is_of(self._info.id):
@@ -264,7 +264,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _begin_again(self, left: QueueOffset, here: QueueOffset) -> None:
         """Emit the change, and take the consumer back from its offset in the old queue.
 
-        Left there, a vital consumer would let the new queue trim rows that nobody has read.
+        At its old offset, a vital consumer would let the new queue trim rows that nobody has read.
         """
         emitter()(
             Event.SOURCE_QUEUE_REPLACED,
@@ -362,7 +362,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise recreated(self._queue.path, self._queue.consumer, remedy)
 
     def _catch_up(self, offset: QueueOffset) -> bool:
-        """Move the consumer to an offset where it is behind; tell whether it was."""
+        """Advance the consumer to an offset where it lags; return whether it did."""
         if self._queue.consumer is None:
             return False
         was_behind = False
@@ -370,13 +370,13 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             stored = self._stored(offset.partitions)
             try:
                 for partition, end in offset.partitions.items():
-                    stands = stored.get(partition, 0)
-                    if stands < end:
+                    current = stored.get(partition, 0)
+                    if current < end:
                         was_behind = True
-                        self._patiently(partial(self._queue.advance, partition, stands, end))
+                        self._patiently(partial(self._queue.advance, partition, current, end))
                 break
             except (OffsetConflictError, ConflictError):
-                # Moved by somebody else in between: look again, there may be nothing left to do.
+                # Another client moved it in between: read it again, there may be nothing left to do.
                 if not tries_left:
                     raise
         return was_behind

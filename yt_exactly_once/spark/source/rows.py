@@ -51,7 +51,7 @@ class RowFormat:
         options: of the source.
 
     Attributes:
-        spark_schema: what Spark is told.
+        spark_schema: the schema that Spark gets.
 
     Raises:
         SchemaMismatchError: a column's type cannot be read.

@@ -44,7 +44,7 @@ REHEARSAL_SCHEMA = (
     .add("partition", LongType())
     .add("digest", StringType())
 )
-"""What a task tells the driver, one row per session."""
+"""What a task reports to the driver, one row per session."""
 
 _REHEARSAL = pa.schema(
     [("session", pa.string()), ("partition", pa.int64()), ("digest", pa.string())]
@@ -128,15 +128,15 @@ class _NumberedSession:
         try:
             self._push(part)
         except ProducerFencedError as error:
-            # Maybe by a driver or task that woke up and does not know that it was replaced. Rows are
-            # right whoever owns the session, so it is taken back; once, or two would do so for ever.
+            # Maybe by a driver or task that woke up after it was replaced. The rows are right whoever owns
+            # the session, so this task takes it back; once, or two tasks would do so for ever.
             self._emit(Event.RETRY_SCHEDULED, reason=type(error).__name__, error=str(error))
             self._session = None
             self._push(part)
         self._digest = added(self._digest, part.parts)
 
     def close(self) -> None:
-        """Find out that the session has rows of this batch which the task did not give."""
+        """Refuse a session that has rows of this batch which the task did not give."""
         if self._session is not None:
             self._require_same_rows(self._session.state, self._digest)
 
@@ -196,7 +196,7 @@ class _NumberedSession:
         return self._task.numbering.batch
 
     def _require_no_later_batch(self, state: SessionState) -> None:
-        """Find out that this batch is a matter of the past: all its rows would be dropped."""
+        """Refuse a batch that is behind the session, which would drop all its rows."""
         if state.batch is not None and state.batch > self._batch.batch_id:
             raise FencedError(
                 f"Batch {state.batch} was pushed through this session, and this is batch "
@@ -209,7 +209,7 @@ class _NumberedSession:
             )
 
     def _require_later_numbers(self, state: SessionState, number: int) -> None:
-        """Find out that rows which nobody has written would be dropped as if they had been.
+        """Refuse rows that the session would drop although they were never written.
 
         A batch begins after the numbers of the batches before it, unless they count the rows of another
         queue: this one may hold columns of that name, from whoever filled it.
@@ -226,7 +226,7 @@ class _NumberedSession:
             )
 
     def _require_sole_writer(self, state: SessionState) -> None:
-        """Find out that two tasks of one job share a session: their rows would drop each other.
+        """Refuse a session that two tasks of one job share: it would drop rows of one of them.
 
         Another run may spread the same rows over other tasks.
         """
@@ -241,7 +241,7 @@ class _NumberedSession:
             )
 
     def _require_same_rows(self, state: SessionState, digest: int) -> None:
-        """Find out that the rows of this batch that the session has are not those of this task."""
+        """Refuse rows that differ from those of this batch that the session has."""
         has = state.digest if state.batch == self._batch.batch_id else spelled(0)
         if has != spelled(digest):
             raise other_rows(
@@ -254,7 +254,7 @@ class _NumberedSession:
 
 @dataclass(frozen=True)
 class RehearsalTask:
-    """Tells for each session the digest of those rows of the task that the session has.
+    """Reports, for each session, the digest of those rows of the task that the session has.
 
     Attributes:
         settings: see there.

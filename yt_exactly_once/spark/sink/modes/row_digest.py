@@ -1,4 +1,4 @@
-"""A digest of rows and of their numbers: tells whether a replay gives the rows that were pushed before.
+"""A digest of rows and of their numbers: it shows whether a replay gives the rows that were pushed.
 
 Spark hashes each row, and a task folds the hashes and the numbers of its rows into a sum. The sum does not
 depend on how the rows are cut into chunks, and it can be continued from where an earlier task left it.
@@ -39,7 +39,7 @@ _SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
 
 
 def row_hash(schema: StructType, names: Collection[str]) -> Column:
-    """Return a column with the hash of some columns of a DataFrame, whatever their order.
+    """Return a column with the hash of some columns of a DataFrame, in any order.
 
     Args:
         schema: of the DataFrame.
@@ -86,7 +86,7 @@ def _parts(kind: DataType, name: str) -> list[Column]:
 
 
 def _hashable(value: Column, kind: DataType) -> list[Column]:
-    """Return columns that Spark can hash, and that tell nulls apart.
+    """Return columns that Spark can hash, and that distinguish nulls.
 
     Spark does not hash maps, and leaves nulls out: `(null, 1)` and `(1, null)` would have one hash.
     """

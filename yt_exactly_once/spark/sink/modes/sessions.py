@@ -1,4 +1,4 @@
-"""Producer sessions of idempotent mode: how rows are numbered in them, and what they know of a batch.
+"""Producer sessions of idempotent mode: how rows are numbered in them, and which rows of a batch they have.
 
 A session remembers the number of its last row, and drops rows up to it. Every push also leaves there the
 run, the batch, the task, and a digest of all rows of the batch that the session has. With it a replay is
@@ -40,7 +40,7 @@ REPEAT = (
     "run once with mode='at-least-once' and trigger(availableNow=True), which repeats the rows that are "
     "there"
 )
-"""What always leads on, at a price."""
+"""The way out that always exists; it repeats rows."""
 
 
 def session_prefix(query_id: str, target: str) -> str:
@@ -122,7 +122,7 @@ class Numbering:
 
 
 def is_numbered_by_source(frame: DataFrame, batch: MicroBatch) -> bool:
-    """Tell whether idempotent mode numbers rows by where they come from; by their position otherwise."""
+    """Return whether idempotent mode numbers rows by their source; otherwise by their position."""
     has_numbers = set(SOURCE_COLUMNS) <= set(frame.columns)
     return has_numbers and len(batch.sources) == 1 and not batch.others
 
@@ -148,7 +148,7 @@ def begun_sessions(
 
     Raises:
         ConfigError: rows were pushed in idempotent mode, and this sink would write them again or cannot
-            tell which they are.
+            identify them.
     """
     ordered = [target for target in targets if not target.is_sorted]
     found = sessions() if ordered else {}
@@ -177,8 +177,8 @@ def _unusable(
 ) -> ConfigError:
     if known:
         what = (
-            "Rows of this batch were pushed by an older version of this package, which kept no digest "
-            "of them: whether this replay gives the same rows cannot be known"
+            "An older version of this package pushed rows of this batch and kept no digest of them, so "
+            "the sink cannot check that this replay gives the same rows"
         )
         remedy = f"Finish the batch with that version, and upgrade afterwards; or {REPEAT}"
     else:

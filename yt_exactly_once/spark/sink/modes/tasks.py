@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
 
 REPORT_SCHEMA = StructType().add("row_count", LongType()).add("key_hashes", BinaryType())
-"""What a task tells the driver, one row per chunk it wrote."""
+"""What a task reports to the driver, one row per chunk it wrote."""
 
 KEY_HASH_COLUMNS = (f"{RESERVED_PREFIX}key_hash_64", f"{RESERVED_PREFIX}key_hash_32")
-"""Two hashes of a row's key, 96 bits together, added to the frame by the driver."""
+"""Two hashes of a row's key, 96 bits together, which the driver adds to the DataFrame."""
 
 _REPORT = pa.schema([("row_count", pa.int64()), ("key_hashes", pa.binary())])
 
