@@ -1,5 +1,5 @@
-"""The demo: real flights, a killed driver, and a check that trusts nobody.
+"""The demo: real flights, a killed driver, and an independent check.
 
-A parent process owns the embedded cluster, kills and restarts the child that runs the queries, and
-compares the result with a computation of its own. The child is an ordinary user of the package.
+A parent process owns the embedded cluster. It kills and restarts the child that runs the queries. At the
+end it compares the result with its own computation. The child is an ordinary user of the package.
 """

@@ -1,7 +1,7 @@
 """The flights: read from the installed data set, and loaded into a queue of the cluster.
 
-It reads the data set with pyarrow and writes with a plain YTsaurus client, so that neither the codec of
-this package nor the pandas of the later check has touched what the queries read.
+It reads the data set with pyarrow and writes with a plain YTsaurus client. So the codec of this package
+has not touched what the queries read, and neither has the pandas of the later check.
 """
 
 from __future__ import annotations

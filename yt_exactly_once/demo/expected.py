@@ -1,6 +1,6 @@
 """What must come out, computed by pandas from the data set file: no Spark, no cluster, no codec.
 
-The rules of the two queries are written down a second time here, on purpose.
+The rules of the two queries are written a second time here, on purpose.
 """
 
 from __future__ import annotations

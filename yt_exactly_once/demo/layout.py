@@ -1,7 +1,7 @@
 """Where the demo keeps what: Cypress paths, table schemas, and the files of a data directory.
 
-Both the queries under test and the check after them read it; it computes nothing, so that the check
-shares no logic with what it checks.
+Both the queries and the check after them read it. It computes nothing, so the check shares no logic with
+what it checks.
 """
 
 from __future__ import annotations

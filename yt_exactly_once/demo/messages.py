@@ -1,6 +1,6 @@
 """What parent and child say to each other: one argument down, one line per event up.
 
-It knows neither Spark nor the cluster, so that the parent can listen without loading them.
+It imports neither Spark nor the cluster, so the parent can listen without loading them.
 """
 
 from __future__ import annotations

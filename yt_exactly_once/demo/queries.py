@@ -1,7 +1,7 @@
 """The child process: two ordinary streaming queries, from the queue to its end.
 
-It is what a user of the package would write, plus one thing: every event of the sinks goes down a pipe
-to the parent, which so knows when to kill it. It never prepares itself for being killed.
+It is what a user of the package would write, plus one thing: it sends every event of the sinks through a
+pipe to the parent, which decides when to kill it. It never prepares for a kill.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the user sees: progress while the demo works, and the table at its end.
 
-On a terminal it draws bars; anywhere else it prints a line now and then, fit for a log. It decides
-nothing, neither what happens nor whether the result is good.
+On a terminal it draws bars. Anywhere else it prints a line now and then. It decides neither what happens
+nor whether the result is right.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Result:
         statistics: the statistics against what they must be.
         consumed: rows the first query's consumer has passed.
         kills: times the child was killed.
-        replays: batches that were committed, forgotten by Spark, and recognised in the ledger.
+        replays: committed batches that Spark replayed and the sink found in the ledger.
         seconds: from the first to the last step.
     """
 
@@ -45,7 +45,7 @@ class Result:
 
     @property
     def exact(self) -> bool:
-        """Whether every row of both tables, and the consumer's position, are as they must be."""
+        """Whether every row of both tables and the consumer's offset are right."""
         return (
             self.flights.exact and self.statistics.exact and self.consumed == self.flights.expected
         )
@@ -65,7 +65,7 @@ class Result:
 
 
 class Display:
-    """Shows how the demo gets on.
+    """Shows the progress of the demo.
 
     Args:
         console: where to; bars are drawn when it is a terminal.
@@ -141,9 +141,9 @@ class Display:
             )
         self.console.print(table)
         self.say(
-            f"Kills survived: {result.kills}. Committed batches that Spark had forgotten, "
-            f"recognised and skipped: {result.replays}."
+            f"Kills survived: {result.kills}. Replays of committed batches, found in the ledger "
+            f"and skipped: {result.replays}."
         )
-        self.say(f"The consumer stands at {result.consumed} of {result.flights.expected} rows.")
+        self.say(f"The consumer is at row {result.consumed} of {result.flights.expected}.")
         verdict = "Exactly once" if result.exact else "NOT exact"
         self.say(f"{verdict}, in {result.seconds:.0f} s.")

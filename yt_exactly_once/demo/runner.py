@@ -1,7 +1,7 @@
 """The demo from end to end: cluster, data, the child and its deaths, the check.
 
-It is the parent process. It restarts the child as often as it has killed it, and takes any other end of
-the child for what it is: a failure of the demo.
+It is the parent process. It restarts the child after each kill. If the child ends in another way, the
+demo has failed.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ class DemoOptions:
     def __post_init__(self) -> None:
         """Check every value."""
         if self.rows is not None and self.rows < 1:
-            raise ConfigError(f"Cannot load {self.rows} rows", remedy="Give a number of at least 1")
+            raise ConfigError(f"Cannot load {self.rows} rows", remedy="Pass a number of at least 1")
         if self.kills < 0:
             raise ConfigError(
-                f"Cannot kill {self.kills} times", remedy="Give a number of at least 0"
+                f"Cannot kill {self.kills} times", remedy="Pass a number of at least 0"
             )
 
 
@@ -276,13 +276,13 @@ def _data_dir(given: Path | None) -> Iterator[DataDir]:
     except OSError as error:
         raise ConfigError(
             f"The data directory cannot be used: {error.strerror}",
-            remedy="Give a directory that is yours",
+            remedy="Pass a directory that you may write",
             path=given,
         ) from error
     if taken is not None:
         raise ConfigError(
             "The data directory is not empty",
-            remedy="Give a new directory; one with a finished demo is served by "
+            remedy="Pass a new directory. To serve the data of a finished demo, run "
             f"`yt-exactly-once local --data-dir {given}`",
             path=given,
         )

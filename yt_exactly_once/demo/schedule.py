@@ -1,7 +1,7 @@
 """When to kill: a seeded list of moments, each certain to come while there is still work to do.
 
-A moment is counted in what the child tells and not in seconds since its start, so that every life of
-the child makes progress and every kill hits work in flight, on a fast machine and on a slow one.
+A moment is counted in the events of the child, not in seconds since its start. So on fast and slow
+machines every life of the child makes progress, and every kill hits work in flight.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def rows_per_batch(partition_rows: int, kills: int) -> int:
         raise ConfigError(
             f"{kills} kills need {batches} batches, and the longest queue partition has only "
             f"{partition_rows} rows",
-            remedy="Load more rows, or kill less often",
+            remedy="Load more rows, or ask for fewer kills",
         )
     return partition_rows // batches
 

@@ -101,7 +101,7 @@ def read_sorted(client: YtClient, path: str, types: dict[str, str]) -> pd.DataFr
 
 
 def consumer_offsets(client: YtClient, consumer: str, queue: str) -> dict[int, int]:
-    """Return where a consumer stands, per queue partition."""
+    """Return the offsets of a consumer, per queue partition."""
     rows = _select(
         client,
         f'partition_index, [offset] from [{consumer}] where queue_path = "{queue}"',
