@@ -188,8 +188,8 @@ def retries() -> str:
             ),
             "",
             (
-                "The sink waits a random time before each new attempt. The limit of this time is "
-                "`first_wait` at first. It doubles with each attempt, up to `max_wait`. If a wait would end "
+                "The sink waits a random time before each new attempt. The limit of the first wait is "
+                "`first_wait`. It doubles with each attempt, up to `max_wait`. If a wait would end "
                 "after `deadline`, there is no new attempt. Every wait is an event `retry.scheduled`. Events "
                 "of tasks are logged on the executors and do not reach the listener."
             ),
@@ -285,8 +285,8 @@ more than 35 digits wrongly from Arrow, without an error. And no proxy accepts `
 table with such a column is written as YSON, and `wire_format="arrow"` is refused with `ConfigError`. Inside
 a composite type, such as a list or a struct, these types are safe.
 
-A string, a composite value or a `yson` value may have 16 MiB. A row must weigh less than 128 MiB. The sink
-finds longer ones before it sends anything.
+A string, a composite value or a `yson` value may have at most 16 MiB. A row must weigh less than 128 MiB. The
+sink finds longer ones before it sends anything.
 
 Column names that begin with `{reserved}`, in any case, belong to the sink. It refuses a DataFrame with
 such a column (`SchemaMismatchError`), because Spark would silently overwrite the column.
@@ -321,8 +321,8 @@ Each is read as the type beside it, and written from that type. Their parts foll
 - A variant has one field per alternative. Exactly one of them is not null.
 - An optional inside an optional is a struct of one field, so its two nulls differ.
 - `yson` (`any`) is read as the bytes of its binary YSON. Numbers, strings, arrays, maps and structs are
-  written into it as plain YSON. Bytes must be exactly one YSON value. Text YSON becomes binary. Refused are
-  attributes at its top level, a map that has a key twice, and a number outside the range of double.
+  written into it as plain YSON. Bytes must be exactly one YSON value. Text YSON becomes binary. The sink
+  refuses attributes at its top level, a map that has a key twice, and a number outside the range of double.
 - Without `parsing_type_v3` a column is read by its older `type`, where composites are `any`.
 
 ## Tables made for a DataFrame
@@ -331,7 +331,7 @@ Each is read as the type beside it, and written from that type. Their parts foll
 |---|---|
 {created}
 
-A nullable column is `optional`. Arrays become lists, maps dicts, structs structs.
+A nullable column is `optional`. An array becomes a list, a map a dict, and a struct a struct.
 """
 
 
