@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from yt_exactly_once.local.commands.registry import Context
+    from yt_exactly_once.local.tablets.transactions import TabletTransaction
 
 _STICKY_TYPES = (ATOMIC_TYPE, NON_ATOMIC_TYPE)
 _MILLISECOND = 1000
@@ -42,18 +43,22 @@ def start_transaction(context: Context) -> Any:
         return master_transactions.start(context)
     if kind != "tablet":
         raise YtError(f'Error parsing parameter "type": "{kind}" is not one of master, tablet')
+    return {"transaction_id": start_tablet_transaction(context).id}
+
+
+def start_tablet_transaction(context: Context) -> TabletTransaction:
+    """Start a tablet transaction with the parameters of `start_transaction`."""
     parameters = context.parameters
     _check_tablet_options(parameters)
     timeout = arguments.integer(parameters, "timeout", None)
     override = arguments.identifier(parameters, "transaction_id_override")
     if override is not None and (not is_id(override) or type_number(override) != ATOMIC_TYPE):
         raise YtError(f"Externally provided transaction id {override} has invalid type")
-    transaction = context.proxy.transactions.start(
+    return context.proxy.transactions.start(
         timeout=DEFAULT_TIMEOUT_SECONDS if timeout is None else timeout / _MILLISECOND,
         atomicity=atomicity_of(context),
         transaction_id=override,
     )
-    return {"transaction_id": transaction.id}
 
 
 @command("ping_transaction", volatile=True)

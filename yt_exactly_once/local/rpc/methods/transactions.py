@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once.local.commands.transactions import start_tablet_transaction
 from yt_exactly_once.local.cypress import master_transactions
 from yt_exactly_once.local.cypress.ids import TYPES, type_number
 from yt_exactly_once.local.errors import Code, YtError
@@ -54,13 +55,13 @@ def _starting(request: Any) -> dict[str, Any]:
 @method("StartTransaction", "start_transaction", _starting)
 def start_transaction(call: Call) -> None:
     """Start a transaction; a tablet transaction reads at its start timestamp."""
-    transaction_id = call.execute()["transaction_id"]
-    identifiers.fill(call.response.id, transaction_id)
     if call.request.type == _TABLET:
-        transaction = call.context.proxy.transactions.get(transaction_id)
+        transaction = start_tablet_transaction(call.context)
+        identifiers.fill(call.response.id, transaction.id)
         call.response.start_timestamp = transaction.start_timestamp or 0
         call.response.sequence_number_source_id = call.state.sequences.new_source(transaction)
     else:
+        identifiers.fill(call.response.id, call.execute()["transaction_id"])
         call.response.start_timestamp = _now(call)
 
 
