@@ -12,7 +12,7 @@ from yt import yson
 from yt.wrapper import JsonFormat, YtResponseError
 
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.tables.columns import encode_column
+from yt_exactly_once.local.tables.encoding import encode_column
 from yt_exactly_once.local.tables.schema import parse_schema
 
 DAY = 86_400

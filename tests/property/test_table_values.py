@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yt_exactly_once.local.tables import keys, values
-from yt_exactly_once.local.tables.columns import encode_column
+from yt_exactly_once.local.tables.encoding import encode_column
 from yt_exactly_once.local.tables.schema import parse_schema
 
 INT64 = st.integers(min_value=-(2**63), max_value=2**63 - 1)

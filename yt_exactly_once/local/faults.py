@@ -28,16 +28,16 @@ _LOGGER = logging.getLogger(__name__)
 ACTIONS = {
     "lose_answer": "execute, then reset the connection without an answer",
     "lose_request": "reset the connection without executing",
-    "delay": "wait `seconds`, then go on",
+    "delay": "wait `seconds`, then continue",
     "unavailable": "answer 503 with Retry-After, not executed",
     "error": "answer the given code and message, not executed; a commit loses its transaction",
-    "expire_transaction": "end the transaction that the request names, then go on",
+    "expire_transaction": "end the transaction that the request names, then continue",
     "kill_proxy": "end the proxy process at once, `when` before or after executing",
     "hold": "reset the connection at once and execute after `seconds`",
 }
 
 _PASSING = frozenset({"delay", "expire_transaction"})
-"""Actions after which a request goes on; any other one is the last that a request meets."""
+"""Actions after which a request continues. Any other action is the last that a request meets."""
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.queues import registrations
 from yt_exactly_once.local.queues.status import queue_attributes
-from yt_exactly_once.local.tables.layout import find_layout, initialize, load_layout
 from yt_exactly_once.local.tables.schema import REGISTRATIONS_SCHEMA
 from yt_exactly_once.local.tablets.attributes import describe_tablet, table_attributes
-from yt_exactly_once.local.tablets.states import change_state
-from yt_exactly_once.local.tablets.tables import (
+from yt_exactly_once.local.tablets.catalog import find_layout, initialize, load_layout
+from yt_exactly_once.local.tablets.lifecycle import (
     check_movable,
     check_removal,
     check_set,
@@ -18,6 +17,7 @@ from yt_exactly_once.local.tablets.tables import (
     create,
     drop,
 )
+from yt_exactly_once.local.tablets.states import change_state
 
 if TYPE_CHECKING:
     import sqlite3

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import structured
-from yt_exactly_once.local.tables.columns import Conversions
+from yt_exactly_once.local.tables.encoding import Conversions
 from yt_exactly_once.local.tablets.access import open_table
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.static import rows as static_rows
 from yt_exactly_once.local.static import uploads
 from yt_exactly_once.local.tables import values
-from yt_exactly_once.local.tables.layout import load_layout
 from yt_exactly_once.local.tablets import reads
+from yt_exactly_once.local.tablets.catalog import load_layout
 
 if TYPE_CHECKING:
     import sqlite3

@@ -13,10 +13,10 @@ from yt_exactly_once.local.commands.sessions import table_of
 from yt_exactly_once.local.cypress import locks, ypath
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.queues import trimming
-from yt_exactly_once.local.tables.layout import find_layout
 from yt_exactly_once.local.tablets import forced_unmount, shape, states
 from yt_exactly_once.local.tablets.access import check_has_cell, open_node, open_table, tablet_at
 from yt_exactly_once.local.tablets.appends import apply_due
+from yt_exactly_once.local.tablets.catalog import find_layout
 
 if TYPE_CHECKING:
     import sqlite3
@@ -154,7 +154,7 @@ def get_tablet_infos(context: Context) -> dict[str, Any]:
 
 @command("get_tablet_errors", volatile=True)
 def get_tablet_errors(context: Context) -> dict[str, Any]:
-    """Report errors of background work, of which there is none here."""
+    """Report errors of background work; there is none here."""
     table_of(context)
     return {"tablet_errors": {}, "replication_errors": {}}
 

@@ -334,7 +334,7 @@ def _resource_usage(view: View, node: Node) -> dict[str, Any]:
 
 
 def _is_broken(view: View, node: Node) -> bool:
-    # A link is walked by the tree, which stands on this module.
+    # The tree walks links, and it imports this module.
     from yt_exactly_once.local.cypress import tree, ypath  # noqa: PLC0415
 
     try:

@@ -64,7 +64,7 @@ def check_yson(data: bytes, rows: list[Any]) -> None:
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Refuse columns of which two have the same name.
+    """Refuse two columns with the same name.
 
     Raises:
         YtError: 322 with the name of the column.

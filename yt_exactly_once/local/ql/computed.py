@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql import expressions
-from yt_exactly_once.local.tables.columns import encode_column
+from yt_exactly_once.local.tables.encoding import encode_column
 from yt_exactly_once.local.tables.keys import decode_first, encode_prefix
 from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tables.values import decode_value

@@ -30,7 +30,7 @@ class KeyAccess:
     """How the key ranges of a condition enter a statement.
 
     Attributes:
-        driver: what stands before the table in FROM, possibly nothing.
+        driver: what precedes the table in FROM, possibly nothing.
         conditions: what is added to WHERE.
     """
 

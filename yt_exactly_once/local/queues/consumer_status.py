@@ -16,8 +16,9 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.queues import rates, registrations
 from yt_exactly_once.local.queues.consumer_tables import CONSUMER_NAME, check_consumer
 from yt_exactly_once.local.tables import values
-from yt_exactly_once.local.tables.layout import TableLayout, find_layout, quote
+from yt_exactly_once.local.tables.layout import TableLayout, quote
 from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
+from yt_exactly_once.local.tablets.catalog import find_layout
 
 if TYPE_CHECKING:
     import sqlite3
@@ -75,7 +76,7 @@ def status(connection: sqlite3.Connection, node: Node, layout: TableLayout) -> d
 def partitions(
     connection: sqlite3.Connection, node: Node, layout: TableLayout
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return for every queue of a consumer where it stands in each partition."""
+    """Return the position of a consumer in each partition of each of its queues."""
     if _error(layout) is not None:
         return {}
     positions = _positions(connection, layout)

@@ -17,7 +17,7 @@ from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.queues import registrations
 from yt_exactly_once.local.queues.consumer_tables import CONSUMER_NAME, check_consumer
 from yt_exactly_once.local.tables import values
-from yt_exactly_once.local.tables.layout import find_layout, quote
+from yt_exactly_once.local.tables.layout import quote
 from yt_exactly_once.local.tables.schema import (
     CUMULATIVE_WEIGHT_COLUMN,
     TIMESTAMP_COLUMN,
@@ -28,6 +28,7 @@ from yt_exactly_once.local.tablets.access import (
     check_readable,
     tablet_at,
 )
+from yt_exactly_once.local.tablets.catalog import find_layout
 
 if TYPE_CHECKING:
     import sqlite3

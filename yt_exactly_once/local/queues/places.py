@@ -34,7 +34,7 @@ class Place:
 
     @property
     def attributes(self) -> dict[str, str]:
-        """What stands around the path in its rich form."""
+        """The attributes of the rich path."""
         named = {} if self.consumer_name is None else {CONSUMER_NAME: self.consumer_name}
         return {"cluster": self.cluster, **named}
 
@@ -52,7 +52,7 @@ def locate(
 ) -> Place:
     """Return the physical place of a queue or a consumer.
 
-    Places on other clusters, of which nothing is known here, are taken as they are given.
+    Nothing is known here about other clusters: places on them are taken as given.
 
     Raises:
         YtError: 500 inside when there is nothing and there should be something.

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables.columnar import values_of, without
-from yt_exactly_once.local.tables.layout import find_layout
 from yt_exactly_once.local.tables.schema import PRODUCER_SCHEMA
 from yt_exactly_once.local.tablets import modifications, reads, validation
+from yt_exactly_once.local.tablets.catalog import find_layout
 from yt_exactly_once.local.tablets.validation import SEQUENCE_NUMBER
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from yt_exactly_once.local.queues.places import Place
-    from yt_exactly_once.local.tables.columns import Conversions
+    from yt_exactly_once.local.tables.encoding import Conversions
     from yt_exactly_once.local.tables.layout import TableLayout
     from yt_exactly_once.local.tablets.transactions import TabletTransaction
 

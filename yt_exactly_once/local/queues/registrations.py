@@ -16,8 +16,8 @@ from yt_exactly_once.local.queues.consumer_tables import CONSUMER_NAME
 from yt_exactly_once.local.queues.places import Place
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
 from yt_exactly_once.local.tables import values
-from yt_exactly_once.local.tables.layout import find_layout
 from yt_exactly_once.local.tablets import commit, modifications
+from yt_exactly_once.local.tablets.catalog import find_layout
 
 if TYPE_CHECKING:
     import sqlite3

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.local.cypress import ypath
 from yt_exactly_once.local.cypress.layout import CLUSTER_NAME
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.tables.layout import find_layout
+from yt_exactly_once.local.tablets.catalog import find_layout
 
 if TYPE_CHECKING:
     import sqlite3

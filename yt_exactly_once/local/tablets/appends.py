@@ -11,8 +11,9 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.tables import values
-from yt_exactly_once.local.tables.layout import find_layout, quote
+from yt_exactly_once.local.tables.layout import quote
 from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
+from yt_exactly_once.local.tablets.catalog import find_layout
 
 if TYPE_CHECKING:
     import sqlite3

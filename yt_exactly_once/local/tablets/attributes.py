@@ -14,8 +14,8 @@ from yt.yson import YsonUint64
 
 from yt_exactly_once.local.cypress.ids import CELL_ID
 from yt_exactly_once.local.store import last_timestamp
-from yt_exactly_once.local.tables.layout import find_layout
 from yt_exactly_once.local.tablets import flushed, retention
+from yt_exactly_once.local.tablets.catalog import find_layout
 from yt_exactly_once.local.tablets.reads import weight_sql
 
 if TYPE_CHECKING:

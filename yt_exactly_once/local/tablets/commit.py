@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from yt_exactly_once.local.cypress import prerequisites
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, last_timestamp, next_timestamp
-from yt_exactly_once.local.tables.layout import find_layout
 from yt_exactly_once.local.tablets import appends, retention, sorted_writes
+from yt_exactly_once.local.tablets.catalog import find_layout
 
 if TYPE_CHECKING:
     import sqlite3

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.ql import computed
 from yt_exactly_once.local.tables.columnar import any_has
-from yt_exactly_once.local.tables.columns import DEFAULT_CONVERSIONS, Conversions
+from yt_exactly_once.local.tables.encoding import DEFAULT_CONVERSIONS, Conversions
 from yt_exactly_once.local.tablets import row_locks, validation
 from yt_exactly_once.local.tablets.row_locks import PRIMARY_LOCK
 

@@ -13,9 +13,10 @@ from yt.yson import YsonUint64
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.tables import types, values
-from yt_exactly_once.local.tables.layout import find_layout, quote
+from yt_exactly_once.local.tables.layout import quote
 from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tablets import retention
+from yt_exactly_once.local.tablets.catalog import find_layout
 
 if TYPE_CHECKING:
     import sqlite3

@@ -11,9 +11,11 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql import computed
 from yt_exactly_once.local.tables import types
 from yt_exactly_once.local.tables.keys import NULL_KEY
-from yt_exactly_once.local.tables.layout import TableLayout, quote, save_layout, touch_layout
+from yt_exactly_once.local.tables.layout import TableLayout, quote
 from yt_exactly_once.local.tables.schema import parse_schema, validate_dynamic
 from yt_exactly_once.local.tablets import flushed
+from yt_exactly_once.local.tablets.catalog import save_layout, touch_layout
+from yt_exactly_once.local.tablets.lifecycle import check_tablet_count
 from yt_exactly_once.local.tablets.settings import check_unmounted
 from yt_exactly_once.local.tablets.storage import (
     TRIMMED,
@@ -27,7 +29,6 @@ from yt_exactly_once.local.tablets.storage import (
     sql_names,
     uniform_pivots,
 )
-from yt_exactly_once.local.tablets.tables import check_tablet_count
 
 if TYPE_CHECKING:
     import sqlite3

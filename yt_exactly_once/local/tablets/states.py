@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.store import next_timestamp
-from yt_exactly_once.local.tables.layout import save_layout
 from yt_exactly_once.local.tablets import appends, flushed
+from yt_exactly_once.local.tablets.catalog import save_layout
 
 if TYPE_CHECKING:
     import sqlite3

@@ -1,6 +1,6 @@
 """The SQL tables and tablet records behind a dynamic table: how they are created.
 
-Owns the DDL. What may be created is decided elsewhere (`tables`, `shape`).
+Owns the DDL. What may be created is decided elsewhere (`lifecycle`, `shape`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from yt_exactly_once.local import arguments
 from yt_exactly_once.local.cypress.ids import CELL_TAG
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables import keys, values
-from yt_exactly_once.local.tables.columns import Conversions, encode_column
+from yt_exactly_once.local.tables.encoding import Conversions, encode_column
 from yt_exactly_once.local.tables.layout import TableLayout, quote
 from yt_exactly_once.local.tablets import flushed
 

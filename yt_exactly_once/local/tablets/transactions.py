@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from yt_exactly_once.local.cypress.ids import CELL_TAG
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import last_timestamp
-from yt_exactly_once.local.tables import layout
-from yt_exactly_once.local.tablets import commit, retention
+from yt_exactly_once.local.tablets import catalog, commit, retention
 from yt_exactly_once.local.tablets.commit import Manner
 
 if TYPE_CHECKING:
@@ -193,7 +192,7 @@ class TransactionPool:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         with store.write() as connection:
-            layout.initialize(connection)
+            catalog.initialize(connection)
             retention.initialize(connection)
         self._store = store
         self._manner = manner or Manner()

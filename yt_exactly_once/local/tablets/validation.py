@@ -13,7 +13,7 @@ from yt import yson
 
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables.columnar import ColumnarRows
-from yt_exactly_once.local.tables.columns import (
+from yt_exactly_once.local.tables.encoding import (
     DEFAULT_CONVERSIONS,
     Conversions,
     check_key_column,

@@ -2,7 +2,7 @@
 
 Owns conversions between a stored value and the plain one a function works on: unsigned integers are kept
 in two's complement, booleans as 0 and 1, NaN as a text, `any` as binary YSON. The encodings themselves
-belong to `tablets.values`.
+belong to `tables.values`.
 """
 
 from __future__ import annotations

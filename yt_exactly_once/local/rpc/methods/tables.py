@@ -137,7 +137,7 @@ def get_tablet_infos(call: Call) -> None:
 
 @method("GetTabletErrors", "get_tablet_errors", lambda request: options.at_path(request, "limit"))
 def get_tablet_errors(call: Call) -> None:
-    """Report errors of background work, of which there are none."""
+    """Report errors of background work; there is none here."""
     call.execute()
     call.response.incomplete = False
 

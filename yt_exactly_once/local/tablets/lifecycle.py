@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.ql import computed
-from yt_exactly_once.local.tables.layout import (
-    find_layout,
-    load_layout,
-    quote,
-    save_layout,
-    touch_layout,
-)
+from yt_exactly_once.local.tables.layout import quote
 from yt_exactly_once.local.tables.schema import (
     CONSUMER_SCHEMA,
     PRODUCER_SCHEMA,
@@ -25,6 +19,12 @@ from yt_exactly_once.local.tables.schema import (
     validate_dynamic,
 )
 from yt_exactly_once.local.tablets import flushed, settings
+from yt_exactly_once.local.tablets.catalog import (
+    find_layout,
+    load_layout,
+    save_layout,
+    touch_layout,
+)
 from yt_exactly_once.local.tablets.states import change_state, options_of
 from yt_exactly_once.local.tablets.storage import (
     TRIMMED,
@@ -139,7 +139,7 @@ def copy(connection: sqlite3.Connection, source_node_id: str, new_node_id: str) 
 
 
 def check_movable(connection: sqlite3.Connection, node_id: str) -> None:
-    """Refuse to move a dynamic table of which a tablet is mounted or frozen.
+    """Refuse to move a dynamic table with a mounted or frozen tablet.
 
     Raises:
         YtError: 1706.
