@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from yt_exactly_once.local.rpc import envelopes, message_types, packets
+from yt_exactly_once.local.rpc import message_types
+from yt_exactly_once.local.rpc.bus import envelopes, packets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

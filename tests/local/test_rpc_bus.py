@@ -13,9 +13,10 @@ from yt.common import YtError
 
 from tests.rpc_client import KIND, RawRpc, RpcError, driver, message, request_parts
 from yt_exactly_once.local import LocalCluster, LocalClusterError
-from yt_exactly_once.local.rpc import connection as connection_module
-from yt_exactly_once.local.rpc import envelopes, message_types, packets
-from yt_exactly_once.local.rpc.checksums import crc64
+from yt_exactly_once.local.rpc import message_types
+from yt_exactly_once.local.rpc.bus import connection as connection_module
+from yt_exactly_once.local.rpc.bus import envelopes, packets
+from yt_exactly_once.local.rpc.bus.checksums import crc64
 
 EXISTS = message("TReqExistsNode", path="//tmp")
 

@@ -13,7 +13,8 @@ import pytest
 
 from tests.rpc_client import KIND, RawRpc, RpcError, message, request_parts
 from yt_exactly_once.local import LocalCluster
-from yt_exactly_once.local.rpc import envelopes, message_types, packets
+from yt_exactly_once.local.rpc import message_types
+from yt_exactly_once.local.rpc.bus import envelopes, packets
 from yt_exactly_once.local.rpc.methods import METHODS
 
 ROUNDS = int(os.environ.get("YT_EXACTLY_ONCE_FUZZ_ROUNDS", "150"))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from yt.yson import YsonUint64
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.rpc import rowset_writer, rowsets
+from yt_exactly_once.local.rpc.rows import rowset_writer, rowsets
 from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tables.types import type_v3_from_v1
 

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from tests.rpc_client import RawRpc, RpcError, message, request_parts
-from yt_exactly_once.local.rpc import rowset_writer, rowsets
+from yt_exactly_once.local.rpc.rows import rowset_writer, rowsets
 from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tables.types import type_v3_from_v1
 

@@ -14,8 +14,8 @@ from yt_exactly_once.local.commands.registry import REGISTRY
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.commands.registry import Context
+    from yt_exactly_once.local.rpc.bus.packets import Parts
     from yt_exactly_once.local.rpc.front_state import FrontState
-    from yt_exactly_once.local.rpc.packets import Parts
 
 Attachments = Sequence[bytes | None]
 Direction = Literal["none", "read", "write"]

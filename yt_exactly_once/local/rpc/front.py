@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 from yt_exactly_once.local.commands import failures
 from yt_exactly_once.local.commands.registry import Context
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.rpc import envelopes, error_messages, message_types
+from yt_exactly_once.local.rpc import error_messages, message_types
+from yt_exactly_once.local.rpc.bus import envelopes
+from yt_exactly_once.local.rpc.bus.connection import Connection
+from yt_exactly_once.local.rpc.bus.exchange import Exchange, GoneError, too_many
 from yt_exactly_once.local.rpc.calls import Call, Method
-from yt_exactly_once.local.rpc.connection import Connection
-from yt_exactly_once.local.rpc.exchange import Exchange, GoneError, too_many
 from yt_exactly_once.local.rpc.front_state import FrontState
 from yt_exactly_once.local.rpc.message_types import text
 from yt_exactly_once.local.rpc.methods import METHODS

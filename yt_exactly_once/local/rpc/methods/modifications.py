@@ -7,23 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.commands.sessions import table_of
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.rpc import (
-    identifiers,
-    lock_masks,
-    message_types,
-    options,
-    paths,
-    rowsets,
-    schemas,
-)
+from yt_exactly_once.local.rpc import identifiers, message_types, options, paths
 from yt_exactly_once.local.rpc.calls import Call, method
+from yt_exactly_once.local.rpc.rows import lock_masks, rowsets, schemas
 from yt_exactly_once.local.tables.columnar import ColumnarRows
 from yt_exactly_once.local.tablets import modifications, validation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from yt_exactly_once.local.rpc.rowsets import Rowset
+    from yt_exactly_once.local.rpc.rows.rowsets import Rowset
     from yt_exactly_once.local.tables.layout import TableLayout
     from yt_exactly_once.local.tablets.modifications import Batch
     from yt_exactly_once.local.tablets.transactions import TabletTransaction

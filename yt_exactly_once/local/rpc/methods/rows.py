@@ -6,15 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats.structured import load_yson
-from yt_exactly_once.local.rpc import (
-    paths,
-    rowset_writer,
-    rowsets,
-    schemas,
-    versioned_rows,
-)
+from yt_exactly_once.local.rpc import paths
 from yt_exactly_once.local.rpc.calls import method
 from yt_exactly_once.local.rpc.message_types import text
+from yt_exactly_once.local.rpc.rows import rowset_writer, rowsets, schemas, versioned_rows
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.commands.registry import Rows

@@ -15,15 +15,9 @@ from yt import yson
 from yt_exactly_once.local.commands.registry import REGISTRY, Context
 from yt_exactly_once.local.cypress import ypath
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.rpc import (
-    identifiers,
-    message_types,
-    options,
-    rowset_writer,
-    rowsets,
-    schemas,
-)
+from yt_exactly_once.local.rpc import identifiers, message_types, options
 from yt_exactly_once.local.rpc.calls import method
+from yt_exactly_once.local.rpc.rows import rowset_writer, rowsets, schemas
 from yt_exactly_once.local.tables.schema import TableSchema, parse_schema
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.commands.sessions import table_of
 from yt_exactly_once.local.formats.structured import dump_yson, load_yson
-from yt_exactly_once.local.rpc import identifiers, options, rowset_writer, rowsets, schemas
-from yt_exactly_once.local.rpc import value_kinds as kinds
+from yt_exactly_once.local.rpc import identifiers, options
 from yt_exactly_once.local.rpc.calls import method, only_execute
+from yt_exactly_once.local.rpc.rows import rowset_writer, rowsets, schemas
+from yt_exactly_once.local.rpc.rows import value_kinds as kinds
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.rpc.calls import Call

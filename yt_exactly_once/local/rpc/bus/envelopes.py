@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.rpc import error_messages, message_types
-from yt_exactly_once.local.rpc.packets import BadPacketError
+from yt_exactly_once.local.rpc.bus.packets import BadPacketError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.rpc.packets import Parts
+    from yt_exactly_once.local.rpc.bus.packets import Parts
 
 REQUEST, CANCEL, RESPONSE = 0x69637072, 0x63637072, 0x6F637072
 PAYLOAD, FEEDBACK = 0x70637072, 0x66637072

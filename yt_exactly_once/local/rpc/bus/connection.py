@@ -13,15 +13,15 @@ import socket
 from typing import TYPE_CHECKING, Any, Protocol
 
 from yt_exactly_once.local import sockets
-from yt_exactly_once.local.rpc import envelopes, packets
-from yt_exactly_once.local.rpc.exchange import Exchange
-from yt_exactly_once.local.rpc.packets import BadPacketError
+from yt_exactly_once.local.rpc.bus import envelopes, packets
+from yt_exactly_once.local.rpc.bus.exchange import Exchange
+from yt_exactly_once.local.rpc.bus.packets import BadPacketError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from yt_exactly_once.local.rpc.envelopes import Envelope
-    from yt_exactly_once.local.rpc.packets import Parts
+    from yt_exactly_once.local.rpc.bus.envelopes import Envelope
+    from yt_exactly_once.local.rpc.bus.packets import Parts
 
 _LOGGER = logging.getLogger(__name__)
 _STALL_SECONDS = 30.0

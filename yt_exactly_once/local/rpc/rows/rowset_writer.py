@@ -9,8 +9,8 @@ import numpy as np
 from yt.yson import YsonBoolean, YsonStringProxy, YsonUint64, get_bytes
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.rpc import positional
-from yt_exactly_once.local.rpc import value_kinds as kinds
+from yt_exactly_once.local.rpc.rows import positional
+from yt_exactly_once.local.rpc.rows import value_kinds as kinds
 from yt_exactly_once.local.tables.values import dump_yson
 
 if TYPE_CHECKING:

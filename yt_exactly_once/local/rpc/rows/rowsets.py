@@ -14,7 +14,7 @@ import numpy as np
 from yt import yson
 
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.rpc import value_kinds as kinds
+from yt_exactly_once.local.rpc.rows import value_kinds as kinds
 from yt_exactly_once.local.tables.columnar import ColumnarRows
 from yt_exactly_once.local.tables.values import PlainUint64
 

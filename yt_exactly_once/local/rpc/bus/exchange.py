@@ -7,13 +7,13 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.rpc import envelopes
+from yt_exactly_once.local.rpc.bus import envelopes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.rpc.envelopes import Envelope
-    from yt_exactly_once.local.rpc.packets import Parts
+    from yt_exactly_once.local.rpc.bus.envelopes import Envelope
+    from yt_exactly_once.local.rpc.bus.packets import Parts
 
 _DEFAULT_WINDOW = 32 << 20
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from yt_exactly_once.local.rpc.checksums import crc64
+from yt_exactly_once.local.rpc.bus.checksums import crc64
 
 Parts = list[bytes | None]
 

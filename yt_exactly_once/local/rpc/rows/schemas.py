@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.formats.structured import dump_yson
-from yt_exactly_once.local.rpc import value_kinds
+from yt_exactly_once.local.rpc.rows import value_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

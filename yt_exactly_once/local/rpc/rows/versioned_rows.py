@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.rpc import rowset_writer
-from yt_exactly_once.local.rpc import value_kinds as kinds
+from yt_exactly_once.local.rpc.rows import rowset_writer
+from yt_exactly_once.local.rpc.rows import value_kinds as kinds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
