@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import shutil
 import statistics
 import sys
 import tempfile
@@ -23,7 +24,8 @@ from benchmarks.arguments import positive
 from benchmarks.modes.machine import stamp
 from benchmarks.spyt import environments
 from benchmarks.spyt.holes import SCENARIOS
-from benchmarks.spyt.speed import measure
+from benchmarks.spyt.report import MEASURED, PAGE, SPEED, load_holes, page, save_holes
+from benchmarks.spyt.speed import SIZES, measure
 from benchmarks.spyt.trials import CONTENDERS, Stage
 from yt_exactly_once.local import LocalCluster
 
@@ -38,6 +40,9 @@ _FOLDER = Path("benchmark-results") / "spyt"
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     LOGGER.setLevel(logging.CRITICAL)
+    if options.command == "report":
+        _report(options.folder)
+        return 0
     options.folder.mkdir(parents=True, exist_ok=True)
     contenders = [
         contender
@@ -45,6 +50,9 @@ def main(arguments: list[str] | None = None) -> int:
         if options.side in (None, "ours" if contender.is_ours else "spyt")
         and contender.name in (options.contenders or [contender.name])
     ]
+    if not environments.has_rpc_driver():
+        print(f"Ours over RPC is left out: {environments.DRIVER} is not installed")
+        contenders = [who for who in contenders if not (who.is_ours and who.backend == "rpc")]
     if options.command == "speed":
         _speed(options, contenders)
         return 0
@@ -68,25 +76,24 @@ def _speed(options: argparse.Namespace, contenders: Sequence[Contender]) -> None
     with tempfile.TemporaryDirectory(prefix="spyt-") as folder, LocalCluster() as cluster:
         stage = Stage(cluster, options.cache, Path(folder))
         run = stamp()
-        measure(stage, contenders, options.rounds, keep)
+        measure(stage, contenders, options.rows, options.rounds, keep)
         versions = {who.name: stage.environment(who).versions for who in contenders}
     result = {"run": run, "versions": versions, "turns": turns}
-    (options.folder / "speed.json").write_text(json.dumps(result, indent=1) + "\n")
+    (options.folder / SPEED).write_text(json.dumps(result, indent=1) + "\n")
 
 
 def _holes(options: argparse.Namespace, contenders: Sequence[Contender]) -> int:
     """Run the scenarios; return 1 when ours broke its promise."""
-    path = options.folder / "holes.json"
-    kept = json.loads(path.read_text()) if path.exists() else []
+    kept = load_holes(options.folder)
     broken = 0
     with tempfile.TemporaryDirectory(prefix="spyt-") as work, LocalCluster() as cluster:
-        stage = Stage(cluster, options.cache, Path(work))
+        stage = Stage(cluster, options.cache, Path(work), hurried=True)
         for name in options.only or SCENARIOS:
             for contender in contenders:
                 scenario, began = SCENARIOS[name], time.monotonic()
                 verdict = scenario.run(stage, contender)
                 seconds = time.monotonic() - began
-                one = {
+                kept[name, contender.name] = {
                     "scenario": name,
                     "contender": contender.name,
                     "seconds": round(seconds, 1),
@@ -94,13 +101,7 @@ def _holes(options: argparse.Namespace, contenders: Sequence[Contender]) -> int:
                     "run": stamp(),
                     **asdict(verdict),
                 }
-                kept = [
-                    other
-                    for other in kept
-                    if (other["scenario"], other["contender"]) != (name, contender.name)
-                ]
-                kept.append(one)
-                path.write_text(json.dumps(kept, indent=1) + "\n")
+                save_holes(kept, options.folder)
                 broken += contender.is_ours and verdict.word != scenario.must_be
                 found = verdict.difference
                 print(
@@ -110,6 +111,17 @@ def _holes(options: argparse.Namespace, contenders: Sequence[Contender]) -> int:
                     flush=True,
                 )
     return int(broken > 0)
+
+
+def _report(folder: Path) -> None:
+    """Keep the results of the folder, and write the page about all that are kept."""
+    fresh = load_holes(folder)
+    if fresh:
+        save_holes({**load_holes(MEASURED), **fresh}, MEASURED)
+    if (folder / SPEED).exists():
+        shutil.copy(folder / SPEED, MEASURED / SPEED)
+    PAGE.write_text(page(MEASURED), encoding="utf-8")
+    print(f"Written: {PAGE}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -128,6 +140,7 @@ def _parser() -> argparse.ArgumentParser:
         "--folder", type=Path, default=_FOLDER, help="for results, default: %(default)s"
     )
     commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("report", help="write the page in docs/ about the results")
     texts = {"holes": "break both, and count rows", "speed": "measure both, in turns"}
     for name, text in texts.items():
         command = commands.add_parser(name, help=text)
@@ -137,6 +150,9 @@ def _parser() -> argparse.ArgumentParser:
         )
         if name == "speed":
             command.add_argument("--rounds", type=positive, default=3)
+            command.add_argument(
+                "--rows", type=int, nargs="+", choices=SIZES, default=list(SIZES), help="of a batch"
+            )
         else:
             command.add_argument("--only", nargs="+", choices=list(SCENARIOS), metavar="NAME")
     return parser

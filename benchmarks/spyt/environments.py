@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 SPYT = "2.11.2"
@@ -15,6 +16,9 @@ PYSPARK = "3.5.9"
 
 DEFAULT_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 DEFAULT_CACHE = DEFAULT_CACHE / "yt-exactly-once" / "spyt"
+
+DRIVER = "ytsaurus-rpc-driver"
+"""What our sink needs to speak RPC; there are no wheels for every machine."""
 
 _ROOT = Path(__file__).parents[2]
 
@@ -34,12 +38,17 @@ class Environment:
     versions: dict[str, str] = field(default_factory=dict)
 
 
+def has_rpc_driver() -> bool:
+    """Tell whether our sink can speak RPC here."""
+    return find_spec("yt_driver_rpc_bindings") is not None
+
+
 def ours() -> Environment:
     """Return the environment that runs this program."""
     variables = _inherited()
     variables["PYTHONPATH"] = str(_ROOT)
-    named = ("yt-exactly-once", "pyspark", "ytsaurus-client", "ytsaurus-rpc-driver")
-    versions = {name: version(name) for name in named}
+    named = ("yt-exactly-once", "pyspark", "ytsaurus-client", DRIVER)
+    versions = {name: version(name) for name in named if name != DRIVER or has_rpc_driver()}
     return Environment(Path(sys.executable), variables, versions)
 
 

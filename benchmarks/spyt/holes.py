@@ -9,14 +9,14 @@ from __future__ import annotations
 import random
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.spyt.trials import Contender, Stage, Trial, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-KILLS = 15
+KILLS = 10
 """Of `random_kills`, at most."""
 
 _BATCH = 100
@@ -24,9 +24,19 @@ _SEED = 20
 
 
 def random_kills(stage: Stage, contender: Contender) -> Verdict:
-    """Copy with `max_rows_per_partition`; up to 15 SIGKILLs at moments that nobody chose."""
+    """Copy with `max_rows_per_partition`; up to 10 SIGKILLs at moments that nobody chose."""
+    return _killed_at_random(stage, contender)
+
+
+def receiver(stage: Stage, contender: Contender) -> Verdict:
+    """The same into a target sorted by where its rows come from: SPYT's idempotent receiver."""
+    sink = {"sink": {"mode": "idempotent"}} if contender.is_ours else {}
+    return _killed_at_random(stage, contender, is_sorted=True, **sink)
+
+
+def _killed_at_random(stage: Stage, contender: Contender, **options: Any) -> Verdict:
     chance = random.Random(_SEED)
-    with Trial(stage, contender, limit=_BATCH) as trial:
+    with Trial(stage, contender, limit=_BATCH, **options) as trial:
         for _ in range(KILLS):
             while trial.queues[0].unread() < 20 * _BATCH:
                 trial.append(20 * _BATCH)
@@ -147,11 +157,17 @@ class Scenario:
 
     Attributes:
         run: breaks it.
+        covered_by: the test that shows the same of our sink; empty where this scenario is the test.
         must_be: the verdict that keeps the promise of exactly-once.
+        why: what goes wrong in SPYT, and where, if something does.
+        server: which source of the server shows that the cluster is not the cause.
     """
 
     run: Callable[[Stage, Contender], Verdict]
+    covered_by: str = ""
     must_be: str = "exact"
+    why: str = ""
+    server: str = ""
 
     @property
     def name(self) -> str:
@@ -164,20 +180,113 @@ class Scenario:
         return (self.run.__doc__ or "").strip()
 
 
+_KILLED = (
+    "crash/test_random_kills.py::test_driver_killed_before_spark_notes_what_the_sink_has_written"
+)
+_LEASE = (
+    "`yt/yt/client/api/sticky_transaction_pool.cpp`: a transaction that nobody pings is aborted when its"
+    " lease ends. Its rows and its offset were never there, and nothing else tells Spark."
+)
+_ATOMIC = (
+    "`yt/yt/ytlib/api/native/transaction.cpp`: rows and offset are committed together, and stay. That an"
+    " answer is lost after it, or a file of Spark, no server can rule out."
+)
+
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
-        Scenario(kill_copy),
-        Scenario(random_kills),
-        Scenario(kill_dedup),
-        Scenario(kill_two),
-        Scenario(replay_agg),
-        Scenario(lost_agg),
-        Scenario(fail_once),
-        Scenario(foreach),
-        Scenario(oversized),
+        Scenario(
+            kill_copy,
+            _KILLED,
+            why="The batch that was not committed is read again, as part of the next one. Until new rows"
+            " come, it stays unread.",
+        ),
+        Scenario(
+            receiver,
+            "integration/test_writing_tasks.py::test_upserts_may_be_repeated",
+            why="A row that is written again replaces itself. The receiver is meant for SPYT's default"
+            " mode; in transactional mode it meets `random_kills` all the same.",
+        ),
+        Scenario(
+            random_kills,
+            _KILLED,
+            why="`MicroBatchExecutionDecorators.runBatch` lets Spark write `commits/N` first and commits"
+            " the transaction after it. A driver killed in between restarts with the consumer at the"
+            " start of N. `YtStreamingSource.latestOffset` then offers consumer + limit, which is the"
+            " end of N, where Spark already is. So there is never anything new.",
+            server=_LEASE,
+        ),
+        Scenario(
+            kill_dedup,
+            _KILLED,
+            why="The same window. The rows of N are read again as a part of N+1, but the state of N"
+            " already has their keys, so they are dropped as duplicates.",
+            server=_LEASE,
+        ),
+        Scenario(
+            kill_two,
+            why="The same window. `YtStreamingSource.getBatch` returns no rows for a queue whose start and"
+            " end are equal in Spark's log, so the queue without new rows does not go back to its"
+            " consumer.",
+            server=_LEASE,
+        ),
+        Scenario(
+            replay_agg,
+            "integration/test_sink_replay.py"
+            "::test_batch_without_its_commit_log_entry_is_replayed_without_effect",
+            why="`YtStreamingSink` remembers the last batch in memory only. A replayed batch without rows"
+            " of its own gives out its windows from the state again.",
+            server=_ATOMIC,
+        ),
+        Scenario(
+            lost_agg,
+            "integration/test_sink_commit_faults.py::test_lossy_network_changes_nothing",
+            why="`runBatch` takes the missing answer for a failed commit and removes `commits/N`. The replay"
+            " begins at the consumer, behind the rows of N, so their state is built without them.",
+            server=_ATOMIC,
+        ),
+        Scenario(
+            fail_once,
+            "integration/test_sink_tasks.py"
+            "::test_task_broken_down_in_the_middle_leaves_an_ordered_target_right",
+            why="`YtStreamingSink.addBatch` closes its writer in a `finally`, which sends what the failed"
+            " attempt has into the transaction. The next attempt sends the same rows again.",
+            server="`yt/yt/ytlib/api/native/transaction.cpp`: `ModifyRows` adds to what is buffered, and only"
+            " an abort of the whole transaction takes it back.",
+        ),
+        Scenario(
+            foreach,
+            _KILLED,
+            why="SPYT's documentation promises nothing for foreachBatch. Batch writes take no part in the"
+            " transaction; each request is one of its own. For our sink foreachBatch is the normal way.",
+        ),
+        Scenario(
+            oversized,
+            "crash/test_oversized.py::test_batch_in_parts_is_there_once_in_the_end",
+            why="Documented by SPYT: more tablets or `max_rows_per_partition` are the remedy, and the limit"
+            " brings in `random_kills`. The batch of a query that has begun cannot be made smaller, since"
+            " its end is in Spark's log. Ours ran with `split_oversized=True`; without it the batch is"
+            " refused with that advice, before a row is written.",
+            server="`yt/yt/ytlib/api/native/tablet_request_batcher.cpp`: 100 000 rows for a tablet in one"
+            " transaction.",
+        ),
         # Rows that are gone cannot be written; what counts is that the query says so.
-        Scenario(trimmed, must_be="stopped"),
-        Scenario(order),
+        Scenario(
+            trimmed,
+            "integration/test_source.py::test_trimmed_rows_stop_the_query",
+            must_be="stopped",
+            why="`YtQueueUtils.pullConsumerStrict` counts the rows that come and does not look at their"
+            " indexes. A pull from a trimmed offset begins at the first row that is left, so the rest of"
+            " the range is read twice.",
+            server="`yt/yt/server/node/query_agent/query_service.cpp`, `FetchTableRows`: it begins at the"
+            " trimmed row count, without an error.",
+        ),
+        Scenario(
+            order,
+            why="`YtQueueUtils.pullConsumerStrict` puts each piece in front of the ones before it, and"
+            " `YtQueueRDD.compute` reads them in that order.",
+            server="`yt/yt/server/node/query_agent/query_service.cpp`, `FetchTableRows`: a pull reads one"
+            " store, and at most `max_pull_queue_response_data_weight` (16 MiB).",
+        ),
     )
 }

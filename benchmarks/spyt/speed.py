@@ -64,6 +64,7 @@ class Turn:
 def measure(
     stage: Stage,
     contenders: Sequence[Contender],
+    sizes: Sequence[int],
     rounds: int,
     keep: Callable[[dict[str, Any]], None],
 ) -> None:
@@ -73,7 +74,8 @@ def measure(
         RuntimeError: a target has other rows than the queue.
     """
     chance = random.Random(_SEED)
-    for rows, batches in SIZES.items():
+    for rows in sizes:
+        batches = SIZES[rows]
         queue, limit = work.Queue.create(stage.client, PARTITIONS), rows // PARTITIONS
         trials = [
             Trial(stage, who, queue=queue.for_another(), limit=limit, tablets=PARTITIONS)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from yt_exactly_once.local import LocalCluster
 
 CORES = 2
+_APART = 1_000_000
+"""Between the ids of two queues."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,13 @@ class Stage:
         cluster: the embedded cluster.
         cache: where SPYT's environment is.
         folder: for logs, specs and checkpoints.
+        hurried: whether JVMs are to start quickly rather than run fast.
     """
 
     cluster: LocalCluster
     cache: Path
     folder: Path
+    hurried: bool = False
     client: YtClient = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,7 +73,10 @@ class Stage:
 
     def environment(self, contender: Contender) -> Environment:
         """Return where the drivers of a contender run."""
-        return environments.ours() if contender.is_ours else environments.spyt(self.cache)
+        made = environments.ours() if contender.is_ours else environments.spyt(self.cache)
+        if self.hurried:
+            made.variables["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        return made
 
 
 @dataclass(frozen=True)
@@ -101,7 +108,8 @@ class Trial:
         queues: how many queues of one partition are made and read.
         queue: the one to read instead.
         limit: `max_rows_per_partition`.
-        tablets: of the target.
+        tablets: of an ordered target.
+        is_sorted: whether the target is sorted by where its rows come from.
         cores: Spark's master, where two cores are not what is wanted.
         spec: what else the drivers are told.
     """
@@ -116,21 +124,32 @@ class Trial:
         queue: work.Queue | None = None,
         limit: int | None = None,
         tablets: int = 1,
+        is_sorted: bool = False,
         cores: str = f"local[{CORES}]",
         **spec: Any,
     ) -> None:
         self.stage = stage
         self.contender = contender
         self.shape = shape
-        self.queues = [queue or work.Queue.create(stage.client) for _ in range(queues)]
+        self.queues = [
+            queue or work.Queue.create(stage.client, first=number * _APART)
+            for number in range(queues)
+        ]
         self.target = f"//home/spyt/{uuid.uuid4().hex}/target"
         types = work.TARGET_TYPES[shape]
-        work.create_table(stage.client, self.target, types, tablet_count=tablets)
+        if is_sorted:
+            types, keys = {**work.SERVICE_TYPES, **types}, tuple(work.SERVICE_TYPES)
+            work.create_table(stage.client, self.target, types, keys)
+        else:
+            work.create_table(stage.client, self.target, types, tablet_count=tablets)
         self.folder = Path(tempfile.mkdtemp(dir=stage.folder))
         self.checkpoint = self.folder / "checkpoint"
         self.drivers = 0
         self._in_order = queues == 1 and shape == "copy"
-        self._limit = limit
+        self._is_sorted = is_sorted
+        self._options: dict[str, Any] = {"include_service_columns": is_sorted}
+        if limit is not None:
+            self._options["max_rows_per_partition"] = limit
         self._cores = cores
         self._spec = spec
 
@@ -162,7 +181,7 @@ class Trial:
             "proxy": self.stage.cluster.proxy_urls[0],
             "conf": self._conf(),
             "sources": [{"queue": q.path, "consumer": q.consumer} for q in self.queues],
-            "options": {} if self._limit is None else {"max_rows_per_partition": self._limit},
+            "options": self._options,
             "shape": self.shape,
             "window_seconds": work.WINDOW_SECONDS,
             "target": self.target,
@@ -215,7 +234,7 @@ class Trial:
         """Judge what is there after the last driver has ended in that way."""
         client = self.stage.client
         compared = work.difference(
-            work.found(client, self.target, self.shape),
+            work.found(client, self.target, self.shape, is_sorted=self._is_sorted),
             work.expected(self.shape, self.queues),
             in_order=self._in_order,
         )

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 Row = tuple[Any, ...]
 
 QUEUE_TYPES = {"id": "int64", "token": "int64", "at": "int64", "name": "utf8"}
+SERVICE_TYPES = {
+    "__spyt_streaming_src_tablet_index": "int64",
+    "__spyt_streaming_src_row_index": "int64",
+}
+"""Where a row came from; both sides have these columns under `include_service_columns`."""
+
 TARGET_TYPES = {
     "copy": QUEUE_TYPES,
     "fail_once": QUEUE_TYPES,
@@ -37,20 +43,22 @@ class Queue:
         client: of the cluster.
         path: of the queue.
         consumer: path of the consumer.
+        first: id of its first row.
         rows: what was put in, per partition.
     """
 
     client: YtClient
     path: str
     consumer: str
+    first: int
     rows: list[list[dict[str, Any]]]
 
     @classmethod
-    def create(cls, client: YtClient, partitions: int = 1) -> Queue:
+    def create(cls, client: YtClient, partitions: int = 1, *, first: int = 0) -> Queue:
         """Create an empty one."""
         path = f"//home/spyt/{uuid.uuid4().hex}/queue"
         create_table(client, path, QUEUE_TYPES, tablet_count=partitions)
-        return cls(client, path, "", [[] for _ in range(partitions)]).for_another()
+        return cls(client, path, "", first, [[] for _ in range(partitions)]).for_another()
 
     def for_another(self) -> Queue:
         """Return the same queue with a consumer of its own."""
@@ -61,13 +69,14 @@ class Queue:
         return replace(self, consumer=consumer)
 
     def append(self, count: int) -> None:
-        """Add so many rows to every partition; no two rows of all have one id."""
+        """Add so many rows to every partition; no two rows of a queue have one id."""
         width = len(self.rows)
         for partition, kept in enumerate(self.rows):
-            begin = len(kept)
-            kept += [known_row(index * width + partition) for index in range(begin, begin + count)]
-            for start in range(begin, begin + count, _ROWS_PER_REQUEST):
-                part = kept[start : min(start + _ROWS_PER_REQUEST, begin + count)]
+            indexes = range(len(kept), len(kept) + count)
+            fresh = [known_row(self.first + index * width + partition) for index in indexes]
+            kept.extend(fresh)
+            for start in range(0, count, _ROWS_PER_REQUEST):
+                part = fresh[start : start + _ROWS_PER_REQUEST]
                 self.client.insert_rows(
                     self.path, [{**row, "$tablet_index": partition} for row in part]
                 )
@@ -95,10 +104,20 @@ def known_row(number: int) -> dict[str, Any]:
     return {"id": number, "token": token, "at": 1_700_000_040 + number, "name": f"name {number}"}
 
 
-def create_table(client: YtClient, path: str, types: dict[str, str], **attributes: Any) -> None:
-    """Create and mount an ordered table; columns take nulls, since Spark cannot rule them out."""
+def create_table(
+    client: YtClient,
+    path: str,
+    types: dict[str, str],
+    keys: Sequence[str] = (),
+    **attributes: Any,
+) -> None:
+    """Create and mount a table; columns take nulls, since Spark cannot rule them out."""
     schema = [
-        {"name": name, "type_v3": {"type_name": "optional", "item": kind}}
+        {
+            "name": name,
+            "type_v3": {"type_name": "optional", "item": kind},
+            **({"sort_order": "ascending"} if name in keys else {}),
+        }
         for name, kind in types.items()
     ]
     client.create(
@@ -169,9 +188,10 @@ def difference(found: Sequence[Row], wanted: Sequence[Row], *, in_order: bool) -
     return Difference(len(wanted), lost, doubled, wrong, disordered)
 
 
-def found(client: YtClient, target: str, shape: str) -> list[Row]:
-    """Return the rows of an ordered target, in the order of its tablets."""
-    names, places = list(TARGET_TYPES[shape]), ("$tablet_index", "$row_index")
+def found(client: YtClient, target: str, shape: str, *, is_sorted: bool = False) -> list[Row]:
+    """Return the rows of a target, in the order of its tablets or of its keys."""
+    names = list(TARGET_TYPES[shape])
+    places = SERVICE_TYPES if is_sorted else ("$tablet_index", "$row_index")
     listed = ", ".join(f"[{name}]" for name in (*places, *names))
     rows = sorted(
         client.select_rows(f"{listed} from [{target}]"),

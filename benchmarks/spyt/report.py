@@ -1,0 +1,272 @@
+"""The page: what the stored results say, with the rig beside every figure."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.spyt.holes import SCENARIOS
+from benchmarks.spyt.trials import CONTENDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+Result = dict[str, Any]
+
+MEASURED = Path(__file__).with_name("measured")
+"""The results that the page is about."""
+
+SPEED = "speed.json"
+_HOLES = "holes.json"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "compared-with-spyt.md"
+
+_OWN_TEST = "crash/test_beside_spyt.py::test_our_side_of_a_scenario_is_exact"
+
+_AHEAD = 0.95
+"""Ratio below which one side is ahead; medians that are closer say nothing."""
+
+_THEIRS = [contender.name for contender in CONTENDERS if not contender.is_ours]
+_OURS = [contender.name for contender in CONTENDERS if contender.is_ours]
+
+_METRICS: dict[str, tuple[str, Callable[[Result], list[float]]]] = {
+    "batch": ("time of a batch", lambda turn: turn["batches"]),
+    "apart": ("time from batch to batch", lambda turn: [turn["apart"]]),
+    "first": ("time of the first batch", lambda turn: [turn["first"]]),
+    "start": (
+        "from the start of the process to the end of its first batch",
+        lambda turn: [turn["start"]],
+    ),
+    "spark": ("CPU of Spark per batch", lambda turn: [turn["spark"]]),
+    "cluster": ("CPU of the cluster per batch", lambda turn: [turn["cluster"]]),
+}
+
+_HEAD = """\
+<!-- Written by `python -m benchmarks.spyt report`; change the program, not this page. -->
+
+# Compared with SPYT
+
+SPYT is YTsaurus's own library for Spark. This page runs the same work on SPYT's unmodified jars and on
+our sink, side by side on one [embedded cluster](limits.md). It shows what each costs, and what becomes of
+the rows when something breaks.
+
+```sh
+python -m benchmarks.spyt holes    # break both; --only NAME, --side ours|spyt
+python -m benchmarks.spyt speed    # measure both, in turns
+python -m benchmarks.spyt report   # this page
+```
+
+SPYT runs with its own `spark-defaults.conf`, and with what its documentation asks for: in transactional
+mode `spark.yt.streaming.transactional=true` and `spark.ytsaurus.rpc.job.proxy.enabled=false`. Its
+documentation calls the transactional mode **experimental**, and promises exactly-once "for any
+transformations" with it. Its default mode promises at-least-once and no more.
+"""
+
+_SPEED = """\
+## Speed
+
+A copy from a queue of two partitions to an ordered table of two tablets. One driver runs at a time. In
+each of {rounds} rounds every contender has one turn, in changing order. A turn is a new driver on the
+same checkpoint: its first batch counts apart, the second one warms up, the others are measured. A batch
+is Spark's `triggerExecution`. After every turn the rows of the target are counted.
+
+{rig}
+
+The load of the machine was {least:.1f} to {most:.1f} (processes that want a core, average of a minute).
+Where it is above the number of cores, other work ran beside the measurement: trust CPU more than time,
+and ratios more than both.
+"""
+
+_ROWS = """\
+## What becomes of the rows
+
+*stuck*: the query runs and never reads its remaining rows, whatever comes. *stopped*: by an error, in
+every restart; rows that count as lost then may be read yet. *-*: not run. JVMs ran with
+`-XX:TieredStopAtLevel=1` on both sides, so that a killed driver is soon back.
+"""
+
+_NOT_RUN = """\
+## What was not run
+
+- **A real cluster.** Both sides met the embedded one, so CPU of the cluster is that of a Python program.
+  For each hole, the source of the real server is named that behaves the same way. No figure here is one
+  of YTsaurus's.
+- **SPYT on other versions of Spark.** It supports PySpark 3.3 to 4.2, ours 4.2 and newer. Here they ran on
+  different ones, so a part of every ratio is Spark's.
+- **SPYT's cluster mode**: executors in YTsaurus operations, job proxies, checkpoints on `yt:///`.
+  Everything ran in one process with `local[2]`.
+- **SPYT's default mode in most scenarios.** It promises at-least-once, so repeated rows are no fault of
+  it.
+"""
+
+
+def load_holes(folder: Path) -> dict[tuple[str, str], Result]:
+    """Return the kept verdicts by scenario and contender."""
+    path = folder / _HOLES
+    kept = json.loads(path.read_text()) if path.exists() else []
+    return {(one["scenario"], one["contender"]): one for one in kept}
+
+
+def save_holes(holes: dict[tuple[str, str], Result], folder: Path) -> None:
+    """Keep verdicts, in the order of scenarios and contenders."""
+    names = [who.name for who in CONTENDERS]
+    ordered = [holes[name, who] for name in SCENARIOS for who in names if (name, who) in holes]
+    (folder / _HOLES).write_text(json.dumps(ordered, indent=1) + "\n")
+
+
+def page(folder: Path) -> str:
+    """Return the page about the results in a folder.
+
+    Raises:
+        FileNotFoundError: there are none.
+    """
+    holes = list(load_holes(folder).values())
+    speed: Result = json.loads((folder / SPEED).read_text())
+    parts = [_HEAD, *_speed(speed), *_holes(holes), _NOT_RUN]
+    return "\n".join(part.rstrip("\n") + "\n" for part in parts)
+
+
+def _speed(speed: Result) -> Iterator[str]:
+    tables, medians = [], {}
+    for rows in sorted({turn["rows"] for turn in speed["turns"]}):
+        turns = [turn for turn in speed["turns"] if turn["rows"] == rows]
+        names = [who.name for who in CONTENDERS if any(t["contender"] == who.name for t in turns)]
+        lines = [
+            f"### Batches of {_count(rows)} rows",
+            "",
+            f"| seconds: median (quartiles) | {' | '.join(names)} |",
+            "|---" * (len(names) + 1) + "|",
+        ]
+        for key, (title, values_of) in _METRICS.items():
+            cells = []
+            for name in names:
+                values = [v for t in turns if t["contender"] == name for v in values_of(t)]
+                low, middle, high = _quartiles(values)
+                medians[rows, name, key] = middle
+                cells.append(f"{middle:.2f} ({low:.2f} to {high:.2f})")
+            lines.append(f"| {title} | {' | '.join(cells)} |")
+        tables.append("\n".join(lines))
+    yield "## What SPYT does better\n\n" + "\n".join(_strong_points(medians))
+    loads = [turn["load"] for turn in speed["turns"]]
+    yield _SPEED.format(
+        rounds=1 + max(turn["round"] for turn in speed["turns"]),
+        rig=_rig(speed["run"], speed["versions"]),
+        least=min(loads),
+        most=max(loads),
+    )
+    yield from ("\n" + table for table in tables)
+    yield "\n" + "\n".join(_ratios(medians))
+
+
+def _strong_points(medians: dict[tuple[int, str, str], float]) -> Iterator[str]:
+    """Yield where SPYT's better mode is ahead of our better protocol, as measured."""
+    said = False
+    for rows, key in dict.fromkeys((rows, key) for rows, _, key in medians):
+        theirs, name = min((medians[rows, n, key], n) for n in _THEIRS if (rows, n, key) in medians)
+        ours = min(medians[rows, n, key] for n in _OURS if (rows, n, key) in medians)
+        if theirs < _AHEAD * ours:
+            said = True
+            yield (
+                f"- Batches of {_count(rows)} rows, {_METRICS[key][0]}: {theirs:.2f} s ({name}), ours"
+                f" {ours:.2f} s."
+            )
+    if not said:
+        yield "- Nothing that this run measured."
+    yield "- Tasks write, so a batch may be larger than the driver's memory. In our default mode it may not."
+    yield "- Checkpoints can lie on YTsaurus itself (`yt:///`), and executors run in YTsaurus operations."
+    yield "- Copies without a row limit are exact in transactional mode, also when drivers are killed."
+
+
+def _ratios(medians: dict[tuple[int, str, str], float]) -> Iterator[str]:
+    sizes = sorted({rows for rows, _, _ in medians})
+    yield "### Ratios, ours / SPYT"
+    yield ""
+    yield f"| medians of batches | {' | '.join(f'{_count(rows)} rows' for rows in sizes)} |"
+    yield "|---" * (len(sizes) + 1) + "|"
+    for ours in _OURS:
+        for theirs in _THEIRS:
+            cells = [
+                f"{medians[rows, ours, 'batch'] / medians[rows, theirs, 'batch']:.2f}"
+                if (rows, ours, "batch") in medians and (rows, theirs, "batch") in medians
+                else ""
+                for rows in sizes
+            ]
+            if any(cells):
+                yield f"| {ours} / {theirs} | {' | '.join(cells)} |"
+
+
+def _holes(holes: Sequence[Result]) -> Iterator[str]:
+    found = {(one["scenario"], one["contender"]): one for one in holes}
+    names = [who.name for who in CONTENDERS if any(one["contender"] == who.name for one in holes)]
+    lines = [
+        _ROWS,
+        f"| scenario | {' | '.join(names)} |",
+        "|---" * (len(names) + 1) + "|",
+    ]
+    for name, scenario in SCENARIOS.items():
+        cells = [_verdict(found.get((name, who))) for who in names]
+        lines.append(f"| `{name}`: {scenario.text.rstrip('.')} | {' | '.join(cells)} |")
+    versions = {one["contender"]: one["versions"] for one in holes}
+    yield "\n".join([*lines, "", _rig(holes[-1]["run"], versions)])
+    reasons = ["## Why", ""]
+    for name, scenario in SCENARIOS.items():
+        theirs = [one for one in holes if one["scenario"] == name and one["contender"] in _THEIRS]
+        exact = bool(theirs) and all(one["word"] == scenario.must_be for one in theirs)
+        told = [f"**`{name}`.** {scenario.why}"]
+        if scenario.server and not exact:
+            told.append(f"The cluster is not the cause: {scenario.server}")
+        covered = scenario.covered_by or f"{_OWN_TEST}[{name}]"
+        told.append(f"Ours in CI: `tests/{covered}`.")
+        reasons.append("- " + " ".join(told))
+    yield "\n".join(["", *reasons, ""])
+
+
+def _verdict(one: Result | None) -> str:
+    if one is None:
+        return "-"
+    found = one["difference"]
+    counts = [
+        f"{_count(found[kind])} {kind}"
+        for kind in ("lost", "doubled", "wrong", "disordered")
+        if found[kind]
+    ]
+    word = {"exact": "exact", "wrong": "**wrong**", "stuck": "**stuck**", "stopped": "stopped"}
+    text = word[one["word"]]
+    if counts:
+        text += f": {', '.join(counts)} of {_count(found['rows'])}"
+    if one["error"]:
+        text += f"; {_brief(one['error'])}"
+    return text
+
+
+def _brief(error: str) -> str:
+    for name in ("DataLossError", "Transaction affects too many rows in tablet"):
+        if name in error:
+            return f"`{name}`"
+    return error[:80].replace("|", "/")
+
+
+def _rig(run: dict[str, str], versions: dict[str, dict[str, str]]) -> str:
+    """Return when and where, in one paragraph."""
+    machine = f"{run['processor']}, {run['cores']} cores, {run['memory']}, {run['system']}"
+    packages = [
+        f"{who}: {', '.join(f'{name} {number}' for name, number in named.items())}"
+        for who, named in versions.items()
+    ]
+    return (
+        f"*Rig: {run['time'][:10]}, {machine}, Python {run['python']}, {run['java']}.\n"
+        + ";\n".join(packages)
+        + ".*"
+    )
+
+
+def _quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    if len(values) == 1:
+        return values[0], values[0], values[0]
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, middle, high
+
+
+def _count(number: int) -> str:
+    return f"{number:,}".replace(",", " ")
