@@ -1,0 +1,53 @@
+"""Damages are what they say, and every damaged module can be compiled."""
+
+import pytest
+
+from tests.mutation.__main__ import ROOT, damages, stages
+from tests.mutation.mutants import mutants_of
+
+
+@pytest.mark.parametrize(
+    ("source", "damaged"),
+    [
+        ("a < b", ["a <= b"]),
+        ("a == b is c", ["a != b is c", "a == b is not c"]),
+        ("a and b", ["(a or b)"]),
+        ("not a", ["(a)"]),
+        ("x = a + 1", ["x = (a - 1)", "x = a + 2"]),
+        ("def f(a: int = 1) -> int: ...", ["def f(a: int = 2) -> int: ..."]),
+        ('def f(a: int = 1) -> int:\n    """Text."""', []),
+        ("f()", ["pass"]),
+        ("raise E(1)", ["pass", "raise E(2)"]),
+        ("a.b = c", ["pass"]),
+        ("x = a if b else c", ["x = a if not (b) else c"]),
+        ("[a for a in b if c]", ["[a for a in b if not (c)]"]),
+        ("if TYPE_CHECKING: f()", []),
+        ('"""Text."""\nx = f"{a + 1}"', []),
+        (
+            "try:\n    f(a)\nexcept (A, B) as e:\n    x = e",
+            [
+                "try:\n    pass\nexcept (A, B) as e:\n    x = e",
+                "try:\n    f(a)\nexcept (B,) as e:\n    x = e",
+                "try:\n    f(a)\nexcept (A,) as e:\n    x = e",
+            ],
+        ),
+    ],
+)
+def test_every_damage_is_one_small_change(source, damaged):
+    """And nothing but what is damaged changes."""
+    assert sorted(mutant.source for mutant in mutants_of(source)) == sorted(damaged)
+
+
+def test_damaged_modules_of_the_protocol_can_be_compiled():
+    """Else each of them would be killed for nothing."""
+    found = list(damages(["commit", "ytsaurus/transaction"]))
+    assert len(found) > 200
+    for damage in found:
+        compile(damage.mutant.source, damage.path, "exec")
+
+
+def test_a_damage_meets_the_tests_that_name_its_module_first():
+    """They are the cheapest."""
+    first, *_ = stages("commit/ledger.py")
+    assert "tests/unit/test_ledger.py" in first
+    assert all((ROOT / test).exists() for stage in stages("commit/ledger.py") for test in stage)
