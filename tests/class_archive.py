@@ -21,7 +21,8 @@ _OPTIONS = "SPARK_SUBMIT_OPTS"
 """Environment variable with options for the JVM that Spark's launcher starts."""
 
 _ROWS = 40
-_PATIENCE_SECONDS = 300
+_PATIENCE_SECONDS = 1_800
+"""A minute is enough on an idle machine; a busy one is no reason to give up."""
 
 
 def use_archive(folder: Path, *, make: bool) -> None:

@@ -2,8 +2,7 @@
 
 The lives of a lineage share their checkpoints: each is killed at the next point in a later batch, so that
 what one crash damaged would be seen after all the following ones too. All queries run in one process and
-die together, each at its crash point. With `YT_EXACTLY_ONCE_NIGHTLY` every kind of query into every kind of
-target dies at every point that its mode passes; otherwise every mode does.
+die together, each at its crash point. Who dies where is in `tests.crash.deaths`.
 """
 
 from __future__ import annotations
@@ -11,15 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.crash.crash_points import CrashPoint
+from tests.crash.deaths import FATES, PASSED, REFUSED, Death, family_of
 from tests.crash.harness.account import Account
-from tests.crash.harness.lives import Cell
-from tests.flows import QUERIES
-from tests.tiers import NIGHTLY
 from yt_exactly_once import Event, TransactionalSink
 from yt_exactly_once.config import WriteMode
 from yt_exactly_once.errors import ConfigError
@@ -27,7 +24,7 @@ from yt_exactly_once.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.crash.harness.lives import Life, Lineage, Subject
+    from tests.crash.harness.lives import Cell, Life, Lineage, Subject
     from tests.crash.harness.plan import QueryPlan
     from yt_exactly_once.local import LocalCluster
 
@@ -37,88 +34,6 @@ PIECES = {"stateless": 100, "aggregation": 10, "dedup": 50, "windowed": 4}
 """Rows of a request where a batch must need several."""
 
 
-class Death(NamedTuple):
-    """Where the queries of a life die.
-
-    Attributes:
-        batch: in which batch.
-        transactional: the point of queries of the transactional mode; `None` if they sit it out.
-        from_tasks: the point of those whose tasks write.
-        in_parts: whether transactional batches are written in parts.
-    """
-
-    batch: int
-    transactional: CrashPoint | None
-    from_tasks: CrashPoint | None
-    in_parts: bool = False
-
-    def point(self, cell: Cell) -> CrashPoint | None:
-        """Return where a query dies."""
-        return self.transactional if cell.mode == WriteMode.TRANSACTIONAL else self.from_tasks
-
-
-def everywhere(batch: int, point: CrashPoint) -> Death:
-    """Return a death that all queries die."""
-    return Death(batch, point, point)
-
-
-DEATHS = [
-    # Three times in the very first batch, which has no offsets before it.
-    everywhere(0, CrashPoint.LEDGER_RECORDED),
-    everywhere(0, CrashPoint.TRANSACTION_COMMITTED),
-    # A replay is skipped where the life before was killed after its commit.
-    everywhere(0, CrashPoint.REPLAY_SKIPPED),
-    everywhere(1, CrashPoint.BATCH_STARTED),
-    # In transactional mode only the first batch of a life is looked up before its rows are computed: the one
-    # in which the life before ended.
-    everywhere(1, CrashPoint.LEDGER_READ),
-    Death(4, CrashPoint.PART_COMMITTED, CrashPoint.TASKS_WRITING, in_parts=True),
-    # The rest of those parts is written, and the first part of a later batch is not committed.
-    Death(5, CrashPoint.ROWS_WRITTEN, None, in_parts=True),
-    everywhere(6, CrashPoint.BATCH_COMPUTED),
-    everywhere(7, CrashPoint.TRANSACTION_STARTED),
-    everywhere(8, CrashPoint.OFFSETS_ADVANCED),
-    everywhere(9, CrashPoint.COMMIT_OUTCOME_UNKNOWN),
-    everywhere(10, CrashPoint.BATCH_COMMITTED),
-    everywhere(11, CrashPoint.SINK_RETURNED),
-]
-
-ORDERED, SORTED = False, True
-IN_TURN = {
-    # Two queries of each mode share the deaths, so that there are half as many lives.
-    Cell("stateless", ORDERED): (0, 3, 4, 8, 10, 12),
-    Cell("aggregation", SORTED): (1, 2, 5, 6, 7, 9, 11),
-    Cell("stateless", ORDERED, "at-least-once"): (0, 3, 4, 8, 10, 12),
-    Cell("aggregation", ORDERED, "at-least-once"): (1, 2, 5, 7, 9, 11),
-    Cell("stateless", ORDERED, "idempotent"): (0, 3, 4, 8, 10, 12),
-    Cell("stateless", SORTED, "idempotent"): (1, 2, 5, 7, 9, 11),
-}
-EVERY = [
-    Cell(kind, order, mode) for mode in WriteMode for kind in QUERIES for order in (False, True)
-]
-REFUSED = [cell for cell in EVERY if cell.mode == "idempotent" and cell.kind != "stateless"]
-"""Queries that their mode refuses before it does anything."""
-
-FATES: dict[Cell, list[Death]] = {
-    cell: [DEATHS[number] for number in numbers] for cell, numbers in IN_TURN.items()
-}
-"""What each query dies of, life after life."""
-
-if NIGHTLY:
-    FATES = {cell: DEATHS for cell in EVERY if cell not in REFUSED}
-
-
-def family_of(cell: Cell) -> str:
-    """Return which queries it shares its lives with."""
-    return cell.mode if NIGHTLY else "every mode"
-
-
-PASSED = [
-    pytest.param(cell, death.point(cell), id=f"{death.point(cell).name.lower()}-{cell}")
-    for cell, deaths in FATES.items()
-    for death in deaths
-    if death.point(cell)
-]
 NEVER_PASSED = [
     pytest.param(cell, point, id=f"{point.name.lower()}-{cell}")
     for cell in FATES
@@ -217,7 +132,7 @@ def live_and_die(family: Lineage, cluster: LocalCluster, fates: dict[Cell, list[
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize(("cell", "point"), PASSED)
+@pytest.mark.parametrize(("cell", "point"), PASSED.values(), ids=PASSED)
 def test_driver_killed_at_crash_point(history_of, cell, point):
     """The cluster holds what the table of crash points says, and nothing else."""
     assert history_of(cell).wrong[cell, point] == ""
@@ -253,7 +168,7 @@ def test_mode_never_passes_crash_point(history_of, cell, point):
 
 def test_every_mode_dies_at_every_crash_point_that_it_passes():
     """A new crash point needs a batch to die in, here."""
-    tried = {(cell.mode, point) for cell, point in (case.values for case in PASSED)}
+    tried = {(cell.mode, point) for cell, point in PASSED.values()}
     assert tried == {
         (mode, point) for mode in WriteMode for point in CrashPoint if point.value.aftermath(mode)
     }

@@ -1,0 +1,100 @@
+"""What each query of the crash tests dies of, life after life.
+
+With `YT_EXACTLY_ONCE_NIGHTLY` every kind of query into every kind of target dies at every point that its
+mode passes; otherwise every mode does.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tests.crash.crash_points import CrashPoint
+from tests.crash.harness.lives import Cell
+from tests.flows import QUERIES
+from tests.tiers import NIGHTLY
+from yt_exactly_once.config import WriteMode
+
+
+class Death(NamedTuple):
+    """Where the queries of a life die.
+
+    Attributes:
+        batch: in which batch.
+        transactional: the point of queries of the transactional mode; `None` if they sit it out.
+        from_tasks: the point of those whose tasks write.
+        in_parts: whether transactional batches are written in parts.
+    """
+
+    batch: int
+    transactional: CrashPoint | None
+    from_tasks: CrashPoint | None
+    in_parts: bool = False
+
+    def point(self, cell: Cell) -> CrashPoint | None:
+        """Return where a query dies."""
+        return self.transactional if cell.mode == WriteMode.TRANSACTIONAL else self.from_tasks
+
+
+def everywhere(batch: int, point: CrashPoint) -> Death:
+    """Return a death that all queries die."""
+    return Death(batch, point, point)
+
+
+DEATHS = [
+    # Three times in the very first batch, which has no offsets before it.
+    everywhere(0, CrashPoint.LEDGER_RECORDED),
+    everywhere(0, CrashPoint.TRANSACTION_COMMITTED),
+    # A replay is skipped where the life before was killed after its commit.
+    everywhere(0, CrashPoint.REPLAY_SKIPPED),
+    everywhere(1, CrashPoint.BATCH_STARTED),
+    # In transactional mode only the first batch of a life is looked up before its rows are computed: the one
+    # in which the life before ended.
+    everywhere(1, CrashPoint.LEDGER_READ),
+    Death(4, CrashPoint.PART_COMMITTED, CrashPoint.TASKS_WRITING, in_parts=True),
+    # The rest of those parts is written, and the first part of a later batch is not committed.
+    Death(5, CrashPoint.ROWS_WRITTEN, None, in_parts=True),
+    everywhere(6, CrashPoint.BATCH_COMPUTED),
+    everywhere(7, CrashPoint.TRANSACTION_STARTED),
+    everywhere(8, CrashPoint.OFFSETS_ADVANCED),
+    everywhere(9, CrashPoint.COMMIT_OUTCOME_UNKNOWN),
+    everywhere(10, CrashPoint.BATCH_COMMITTED),
+    everywhere(11, CrashPoint.SINK_RETURNED),
+]
+
+ORDERED, SORTED = False, True
+IN_TURN = {
+    # Two queries of each mode share the deaths, so that there are half as many lives.
+    Cell("stateless", ORDERED): (0, 3, 4, 8, 10, 12),
+    Cell("aggregation", SORTED): (1, 2, 5, 6, 7, 9, 11),
+    Cell("stateless", ORDERED, "at-least-once"): (0, 3, 4, 8, 10, 12),
+    Cell("aggregation", ORDERED, "at-least-once"): (1, 2, 5, 7, 9, 11),
+    Cell("stateless", ORDERED, "idempotent"): (0, 3, 4, 8, 10, 12),
+    Cell("stateless", SORTED, "idempotent"): (1, 2, 5, 7, 9, 11),
+}
+EVERY = [
+    Cell(kind, order, mode) for mode in WriteMode for kind in QUERIES for order in (False, True)
+]
+REFUSED = [cell for cell in EVERY if cell.mode == "idempotent" and cell.kind != "stateless"]
+"""Queries that their mode refuses before it does anything."""
+
+FATES: dict[Cell, list[Death]] = {
+    cell: [DEATHS[number] for number in numbers] for cell, numbers in IN_TURN.items()
+}
+"""What each query dies of, life after life."""
+
+if NIGHTLY:
+    FATES = {cell: DEATHS for cell in EVERY if cell not in REFUSED}
+
+
+def family_of(cell: Cell) -> str:
+    """Return which queries it shares its lives with."""
+    return cell.mode if NIGHTLY else "every mode"
+
+
+PASSED = {
+    f"{death.point(cell).name.lower()}-{cell}": (cell, death.point(cell))
+    for cell, deaths in FATES.items()
+    for death in deaths
+    if death.point(cell)
+}
+"""Every death of every query, by the name of its test."""
