@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,14 +26,15 @@ _MARKS = {
     "property": (pytest.mark.further,),
 }
 
+_WITHOUT_SPARK = frozenset({"callers", "model", "unit"})
+"""Folders whose tests need no session."""
 
 _LONGEST = ("crash", "integration", "model", "contract", "local", "property", "soak", "callers")
 """Folders, by how long a file of theirs takes."""
 
 
-@pytest.hookimpl(
-    wrapper=True, tryfirst=True
-)  # before pytest selects by mark, and after the shuffle
+# Before pytest selects by mark, and after the shuffle.
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     for item in items:
         for mark in _MARKS.get(_folder(item), ()):
@@ -41,6 +43,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     # So that no worker is left alone with a long file in the end. Within a folder the order is random.
     places = {folder: place for place, folder in enumerate(_LONGEST)}
     items.sort(key=lambda item: places.get(_folder(item), len(places)))
+
+
+@pytest.fixture(autouse=True)
+def _no_spark_left_behind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the session that a test before has left from tests that must pass without one."""
+    context = sys.modules.get("pyspark.core.context")
+    if context is not None and _folder(request.node) in _WITHOUT_SPARK:
+        monkeypatch.setattr(context.SparkContext, "_active_spark_context", None)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
