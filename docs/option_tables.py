@@ -48,10 +48,19 @@ def configuration() -> str:
 
 _TARGETS = """\
 ```python
+import pyspark.sql.functions as sf
+
+from yt_exactly_once import Target, TransactionalSink
+
+
+def total_by_customer(df):
+    return df.groupBy("customer").agg(sf.sum("amount").alias("total"))
+
+
 sink = TransactionalSink(
     [
         "//home/shop/orders",
-        Target("//home/shop/totals", transform=totals_by_customer, aggregate=True),
+        Target("//home/shop/totals", transform=total_by_customer, aggregate=True),
         Target("//home/shop/events", placement=["customer"]),
     ],
     dead_letter_path="//home/shop/orders_rejected",

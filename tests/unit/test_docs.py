@@ -85,12 +85,7 @@ def test_every_block_of_code_is_checked_or_has_a_reason_why_not():
         assert all(block.how for block in code_blocks.blocks(page))
 
 
-LATER = {"configuration.md", "write-changes.md"}
-
-
-@pytest.mark.parametrize(
-    "page", [page for page in prose.pages() if page.name not in LATER], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", prose.pages(), ids=lambda page: page.name)
 def test_sentences_are_short_and_in_the_words_of_the_field(page):
     """Readers read once, and not in their first language; `python docs/prose.py` lists all faults."""
     assert prose.faults(page.read_text(encoding="utf-8")) == []

@@ -78,8 +78,8 @@ class Target:
             instead of replacing them. Each row counts once, whatever fails. But a query that emits a key
             again with a new total, as aggregations in output mode `update` do, adds that total.
         placement: which tablet of an ordered table takes a row. `partition` (default): Spark partition i goes
-            to tablet i modulo the number of tablets. In the next batch the rows of a queue partition may be
-            in another Spark partition and go to another tablet, so their order holds within a batch only.
+            to tablet i modulo the number of tablets. The order of a queue partition holds within a batch
+            only, since its rows may be in another Spark partition in the next batch.
             `preserve`: a row goes to the tablet it had in the queue. This needs the source's service columns
             in the DataFrame and as many tablets as the queue has; the order of a queue partition holds over
             all batches. `round_robin`: the rows of a Spark partition go to one tablet after the other. A list
@@ -177,11 +177,11 @@ class SinkOptions:
             `primary_medium`.
         producer_path: the queue-producer table of idempotent mode on ordered targets, created and mounted on
             first use; default: `<path>_producer`, chosen like the ledger.
-        dead_letter_path: a table for rows that the target cannot take (a number out of range, a null in a
-            required column, bytes that are no text, ...), created and mounted on first use. They are written
-            there in the same transaction, each with its query, batch, source coordinates, column, reason, and
-            the row as JSON; the rest of the batch is written. Without it such a row fails the batch, and
-            nothing is written. For transactional mode.
+        dead_letter_path: a table for rows that the target cannot take, created and mounted on first use.
+            Such a row has a number out of range, a null in a required column, bytes that are not UTF-8, or
+            the like. It is written there in the same transaction, with its query, batch, source coordinates,
+            column, reason, and the row as JSON. The rest of the batch is written as usual. Without this
+            option such a row fails the batch, and nothing is written. For transactional mode.
         show_values: quote the value in the error about a row that the target cannot take.
         advance_consumer: move the consumers of the query's queues. Of several sinks called from one
             foreachBatch function all but the last must have `False`.

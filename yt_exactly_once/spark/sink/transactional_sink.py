@@ -47,9 +47,9 @@ class TransactionalSink:
     consumers and records the batch in a ledger, all or nothing. A batch that Spark replays is found in the
     ledger and skipped. The promise holds over any crash of driver, tasks, proxies and network.
 
-    Two things break it. One is writing to the ledger by hand. The other is deleting the checkpoint, which the
-    sink cannot notice: the query is a new one then, starts at the offset of its consumer, and has lost its
-    state. The sink refuses a consumer that was moved by hand and a checkpoint that was restored from a copy.
+    Two things break it: writing to the ledger by hand, and deleting the checkpoint. The sink cannot notice a
+    deleted checkpoint. The query is then a new one: it starts at its consumer's offset, without its state.
+    The sink refuses a consumer that was moved by hand and a checkpoint that was restored from a copy.
 
     - Call the sink once for every batch, empty ones too, and before anything else reads the DataFrame. A
       replay may find its rows trimmed, which the sink skips and another reader does not.

@@ -59,9 +59,9 @@ class SourceOptions:
         queue: path of the queue, from `path` or `load()`.
         consumer: path of the consumer; `None` reads without one and moves none.
         cluster: how to reach the cluster; carries the token, and never shows it.
-        starting_offsets: where a query without a checkpoint begins: `committed` (the offset of the
-            consumer), `earliest`, `latest`, or the first row of every partition as JSON, such as
-            `{"0": 120, "1": 0}`; not behind the consumer, which a query never takes back.
+        starting_offsets: where a query without a checkpoint begins. `committed` is the offset of the
+            consumer. Others are `earliest`, `latest`, or the first row of every partition as JSON:
+            `{"0": 120, "1": 0}`. It must not be behind the consumer, which a query never moves back.
         max_rows_per_partition: rows of one batch from one queue partition, at most.
         max_bytes_per_partition: the approximate limit of the data weight of one batch from one queue
             partition. At least one row is read, even a heavier one.
