@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 import pytest
 
 from tests.code_blocks import How, blocks, pages
-from yt_exactly_once import TransactionalSink, create_table, register_source
+from yt_exactly_once import Target, TransactionalSink, create_table, register_source
 from yt_exactly_once.local import LocalCluster
 
 if TYPE_CHECKING:
@@ -54,12 +54,14 @@ def names(spark, monkeypatch):
         register_source(spark)
         orders = spark.readStream.format("yt").load("//home/shop/orders")
         yield {
+            "Target": Target,
             "TransactionalSink": TransactionalSink,
             "cluster": cluster,
             "create_table": create_table,
             "events": orders,
             "orders": orders,
             "spark": spark,
+            "totals_by_customer": lambda rows: rows.groupBy("customer").agg({"amount": "sum"}),
             "totals": orders.groupBy("customer").agg({"amount": "sum"}).toDF("customer", "total"),
         }
 

@@ -105,7 +105,7 @@ def test_pivot_keys_the_cluster_refuses_are_an_error(create, client, tmp):
     ("there", "keys", "message"),
     [
         ({"id": "int64", "name": "utf8?", "price": "double?"}, [], "fit the table in one place"),
-        ({"id": "int64", "name": "utf8?"}, [], "drop it from the frame, or add it"),
+        ({"id": "int64", "name": "utf8?"}, [], "drop it from the DataFrame, or add it"),
         (
             {"id": "int64", "name": "utf8?", "price": "decimal"},
             ["id"],

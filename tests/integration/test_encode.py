@@ -266,7 +266,7 @@ def test_unfit_value_is_refused_with_column_and_source(spark):
     with pytest.raises(EncodingError) as caught:
         payloads(frame, columns=[{"name": "v", "type_v3": "uint64"}])
     text = str(caught.value)
-    assert "A value of column v, int64 in the frame, cannot be written as uint64" in text
+    assert "A value of column v, int64 in the DataFrame, cannot be written as uint64" in text
     assert "source_partition=3, source_row=900" in text
 
 

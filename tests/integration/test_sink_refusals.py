@@ -230,7 +230,7 @@ def test_extra_column_is_named(flow):
     retable(flow, {name: given for name, given in STATELESS.types.items() if name != "value"})
     text = flow.fail("SchemaMismatchError")
     assert "value" in text
-    assert "drop it from the frame, or add it to the table" in text
+    assert "drop it from the DataFrame, or add it to the table" in text
     assert_nothing_done(flow)
 
 
@@ -251,7 +251,7 @@ def test_missing_key_column_is_named(flow):
     retable(flow, {"place": "utf8?"} | STATELESS.types, keys=["place"])
     text = flow.fail("SchemaMismatchError")
     assert "place" in text
-    assert "add it to the frame" in text
+    assert "add it to the DataFrame" in text
     assert_nothing_done(flow)
 
 
@@ -261,7 +261,7 @@ def test_missing_required_column_is_named(flow):
     retable(flow, STATELESS.types | {"weight": "double"})
     text = flow.fail("SchemaMismatchError")
     assert "weight" in text
-    assert "add it to the frame" in text
+    assert "add it to the DataFrame" in text
     assert_nothing_done(flow)
 
 
@@ -368,5 +368,7 @@ def test_checkpoint_older_than_the_ledger_is_refused(flow, tmp_path):
     flow.run()
     shutil.rmtree(flow.checkpoint)
     shutil.move(tmp_path / "copy", flow.checkpoint)
-    assert "The ledger already holds batch 9, Spark asks for 5" in flow.fail("LedgerDivergedError")
+    assert "The ledger already holds batch 9, but Spark runs batch 5" in flow.fail(
+        "LedgerDivergedError"
+    )
     flow.assert_exact()

@@ -97,7 +97,7 @@ def test_batch_with_bad_rows_fails_unless_they_are_rejected(flow):
         run(flow, flow.sink())
     text = str(caught.value)
     assert (
-        "A value of column value, int64 in the frame, cannot be written as int64: it is null"
+        "A value of column value, int64 in the DataFrame, cannot be written as int64: it is null"
         in text
     )
     assert "source_partition=" in text

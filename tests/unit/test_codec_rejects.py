@@ -284,7 +284,7 @@ def test_value_is_shown_on_request_only():
     with pytest.raises(EncodingError) as caught:
         encode(given, plan, WireFormat.ARROW)
     text = str(caught.value)
-    assert "A value of column x, int16 in the frame, cannot be written as uint8" in text
+    assert "A value of column x, int16 in the DataFrame, cannot be written as uint8" in text
     assert "row_of_chunk=1" in text
     assert "4711" not in text
     with pytest.raises(EncodingError, match="value=4711"):

@@ -81,7 +81,7 @@ def test_every_difference_is_told_at_once():
     )
     lines = [[part.strip() for part in line.split("|")] for line in text.splitlines()]
     assert "5 places [target=//t]" in text
-    assert ["column", "frame", "table", "remedy"] in lines
+    assert ["column", "DataFrame", "table", "remedy"] in lines
     by_column = {line[0]: line[1:] for line in lines if len(line) == 4}
     assert by_column["id"][:2] == ["int64", "int32"]
     assert "narrower" in by_column["id"][2]
@@ -91,7 +91,7 @@ def test_every_difference_is_told_at_once():
         "rename it to name: the table's names distinguish case",
     ]
     assert by_column["price"][2].startswith("cast it in the query: CAST(price AS DECIMAL(10, 2))")
-    assert by_column["extra"][2] == "drop it from the frame, or add it to the table"
+    assert by_column["extra"][2] == "drop it from the DataFrame, or add it to the table"
     assert by_column["must"][:2] == ["-", "int64"]
 
 
@@ -99,10 +99,10 @@ def test_every_difference_is_told_at_once():
     ("frame", "columns", "is_sorted", "remedy"),
     [
         ({"v": pa.int64()}, [column("k", optional("int64"), sort_order="ascending"), column("v")],
-         True, "add it to the frame"),
+         True, "add it to the DataFrame"),
         ({"k": pa.int64()}, [column("k", sort_order="ascending"), column("v", optional("int64"))],
          True, "a column besides the key"),
-        ({"x": pa.int64()}, [column("v", optional("int64"))], False, "drop it from the frame"),
+        ({"x": pa.int64()}, [column("v", optional("int64"))], False, "drop it from the DataFrame"),
         ({"v": pa.int64(), "h": pa.int64()}, [column("v"), column("h", expression="v + 1")],
          False, "the cluster fills it"),
         ({"s": pa.struct([("a", pa.int64())])},

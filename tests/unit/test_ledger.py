@@ -87,8 +87,8 @@ def test_partition_that_appears_later_is_new():
     [
         (batch(3, (0, 5)), batch(3, (0, 6)), "other offsets"),
         (batch(4, (5, 9)), batch(3, (0, 5)), "already holds batch 4"),
-        (batch(3, (0, 5)), batch(4, (4, 9)), "starts at 4, and the ledger ends at 5"),
-        (batch(3, (0, 5)), batch(4, (6, 9)), "starts at 6, and the ledger ends at 5"),
+        (batch(3, (0, 5)), batch(4, (4, 9)), "starts at 4, but the ledger ends at 5"),
+        (batch(3, (0, 5)), batch(4, (6, 9)), "starts at 6, but the ledger ends at 5"),
     ],
     ids=["other-range", "older-batch", "overlap", "gap"],
 )
@@ -182,7 +182,7 @@ def test_first_batch_accepts_a_consumer_behind_its_start():
 )
 def test_consumer_that_somebody_moved_is_an_error(now, stands, before):
     """Both numbers and the way out are named."""
-    with pytest.raises(OffsetConflictError, match=f"stands at {stands} in partition 0, expected"):
+    with pytest.raises(OffsetConflictError, match=f"is at row {stands} of partition 0, expected"):
         moves(now, [stands], before)
 
 

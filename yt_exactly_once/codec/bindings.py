@@ -1,6 +1,6 @@
 """The C bindings for YSON, the only place that imports them.
 
-They parse pulled rows and check YSON given in frames. Writing does not need them.
+They parse pulled rows and check YSON given in DataFrames. Writing does not need them.
 """
 
 from __future__ import annotations

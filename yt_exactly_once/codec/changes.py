@@ -1,4 +1,4 @@
-"""Which rows of a batch are written and which keys are deleted, when a column of the frame says so.
+"""Which rows of a batch are written and which keys are deleted, when a column of the DataFrame says so.
 
 The order of the rows decides: the last row of a key says what becomes of it.
 """
@@ -38,7 +38,7 @@ def changes(batch: pa.RecordBatch, keys: WritePlan, marker: str) -> Changes:
     """Sort out rows and keys; of the rows of a key only the last one can be written.
 
     Args:
-        batch: rows of the frame.
+        batch: rows of the DataFrame.
         keys: the key columns.
         marker: a boolean column, true where the row's key is to be deleted.
 
@@ -50,7 +50,7 @@ def changes(batch: pa.RecordBatch, keys: WritePlan, marker: str) -> Changes:
     if missing is not None:
         raise EncodingError(
             f"The delete marker {marker} is null",
-            remedy=f"Say what is meant: coalesce({marker}, false)",
+            remedy=f"Decide what null means, for example with coalesce({marker}, false)",
             column=marker,
             target=keys.target,
             **coordinates(batch, missing),

@@ -98,7 +98,7 @@ def encode(
     """Encode all rows of a batch, in order, as the body of one request.
 
     Args:
-        batch: rows of the frame that was checked; other columns than the plan's are left out.
+        batch: rows of the DataFrame that was checked; other columns than the plan's are left out.
         plan: from `check_frame`.
         wire: the format.
         tablet_index: tablet of an ordered table that all the rows go to, or one per row.
@@ -292,7 +292,7 @@ def _converted(
         if plan.shows_values:
             shown = repr(value_at(array, error.row))[:_LONGEST_SHOWN]
         raise EncodingError(
-            f"A value of column {column.name}{error.place}, {array.type} in the frame, cannot be "
+            f"A value of column {column.name}{error.place}, {array.type} in the DataFrame, cannot be "
             f"written as {column.type}: {error.problem}",
             remedy="Repair the value in the query, filter its row out, or give the sink a dead_letter_path",
             column=column.name,

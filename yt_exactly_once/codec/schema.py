@@ -1,6 +1,6 @@
-"""Table schemas, the Arrow schemas that stand for them, and whether a frame fits a table.
+"""Table schemas, the Arrow schemas that stand for them, and whether a DataFrame fits a table.
 
-A frame is compared with its table once, before the first row, and every difference is told at
+A DataFrame is compared with its table once, before the first row, and every difference is told at
 once: the cluster itself would drop unknown columns and cut values without a word.
 """
 
@@ -43,7 +43,7 @@ SOURCE_TIMESTAMP_COLUMN = "__spyt_streaming_src_timestamp"
 """Frame column with the moment a row was committed to its queue; SPYT has none like it."""
 
 SERVICE_COLUMNS = (*SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN, SOURCE_TIMESTAMP_COLUMN)
-"""Every frame column that the source can add to those of the queue."""
+"""Every DataFrame column that the source can add to those of the queue."""
 
 TIMESTAMP_COLUMN = "$timestamp"
 
@@ -137,7 +137,7 @@ def _text(value: Any) -> str | None:
 
 
 def is_service_column(name: str) -> bool:
-    """Tell whether a frame column says something about a row of a queue, and is none of its values.
+    """Tell whether a DataFrame column says something about a row of a queue, and is none of its values.
 
     Such a column is written only where the table has a column of that name that clients may write.
     """
@@ -207,7 +207,7 @@ def _created_type(field: pa.Field) -> LogicalType:
 
 
 def table_schema_for(frame: pa.Schema, key_columns: Collection[str] = ()) -> list[dict[str, Any]]:
-    """Describe a table that takes every row of the frame; service columns are left out.
+    """Describe a table that takes every row of the DataFrame; service columns are left out.
 
     Args:
         frame: the columns to store.
@@ -245,7 +245,7 @@ def keyed(
     missing = [name for name in key_columns if name not in bare]
     if missing:
         raise SchemaMismatchError(
-            f"The frame has no column {', '.join(missing)} to use as a key",
+            f"The DataFrame has no column {', '.join(missing)} to use as a key",
             remedy=f"Choose from: {', '.join(bare)}",
         )
     if len(bare) == len(key_columns):
@@ -310,14 +310,14 @@ def check_frame(
     target: str,
     sorted: bool,  # noqa: A002 - the word the table's own attribute uses
 ) -> WritePlan:
-    """Compare a frame with the table it is written to.
+    """Compare a DataFrame with the table it is written to.
 
-    A column of the table that takes null may be missing from the frame; nulls are then written.
-    A frame column that may hold nulls fits a required one: each value is checked when encoded.
-    Service columns of the frame are not written unless the table has them, for clients to write.
+    A column of the table that takes null may be missing from the DataFrame; nulls are then written.
+    A DataFrame column that may hold nulls fits a required one: each value is checked when encoded.
+    Service columns of the DataFrame are not written unless the table has them, for clients to write.
 
     Args:
-        frame: the frame's columns.
+        frame: the DataFrame's columns.
         table: the table's columns.
         target: the table's path, for messages.
         sorted: whether the table has keys.
@@ -333,10 +333,10 @@ def check_frame(
     ]
     if not differences and all(column.is_key for column in columns):
         missing = "a column besides the key" if sorted else "a column of the table"
-        differences.append(_Difference(_ABSENT, _ABSENT, missing, "add one to the frame"))
+        differences.append(_Difference(_ABSENT, _ABSENT, missing, "add one to the DataFrame"))
     if differences:
         raise SchemaMismatchError(
-            f"The frame does not fit the table in {_counted(differences)}",
+            f"The DataFrame does not fit the table in {_counted(differences)}",
             remedy=f"Change the query or the table, column by column:\n{_side_by_side(differences)}",
             target=target,
         )
@@ -352,7 +352,7 @@ def _unknown_columns(frame: pa.Schema, table: TableSchema) -> list[_Difference]:
         if field.name in seen:
             found.append(_Difference(field.name, str(field.type), _ABSENT, "drop the duplicate"))
         elif column is not None and not column.writable:
-            remedy = "the cluster fills it: drop it from the frame"
+            remedy = "the cluster fills it: drop it from the DataFrame"
             found.append(_Difference(field.name, str(field.type), str(column.type), remedy))
         elif column is None:
             remedy = _remedy_for_unknown(field.name, table)
@@ -365,12 +365,12 @@ def _remedy_for_unknown(name: str, table: TableSchema) -> str:
     for column in table.writable_columns:
         if column.name.lower() == name.lower():
             return f"rename it to {column.name}: the table's names distinguish case"
-    return "drop it from the frame, or add it to the table"
+    return "drop it from the DataFrame, or add it to the table"
 
 
 def _missing_columns(frame: pa.Schema, table: TableSchema) -> list[_Difference]:
     return [
-        _Difference(column.name, _ABSENT, _described(column), "add it to the frame")
+        _Difference(column.name, _ABSENT, _described(column), "add it to the DataFrame")
         for column in table.writable_columns
         if column.name not in frame.names and (column.is_key or not column.nullable)
     ]
@@ -397,7 +397,7 @@ def _counted(differences: Sequence[_Difference]) -> str:
 
 
 def _side_by_side(differences: Sequence[_Difference]) -> str:
-    lines = [("column", "frame", "table", "remedy")]
+    lines = [("column", "DataFrame", "table", "remedy")]
     lines += [(one.column, one.frame, one.table, one.remedy) for one in differences]
     widths = [max(len(line[place]) for line in lines) for place in range(3)]
     return "\n".join(

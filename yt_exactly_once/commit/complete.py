@@ -49,10 +49,9 @@ class CompleteResult:
         stale = keys_besides(self.keys, rows, self.plan)
         if len(stale) + len(self.keys) > self.room:
             raise BatchTooLargeError(
-                f"The result has {len(self.keys)} rows and replaces at least {len(stale)} others, and "
-                f"one transaction takes {self.room}",
-                remedy="Empty the table before the first batch, or give it more tablets (yt "
-                "reshard-table)",
+                f"The result has {len(self.keys)} rows and replaces at least {len(stale)} others, but "
+                f"one transaction takes only {self.room} rows",
+                remedy="Empty the table before the first batch, or add tablets with yt reshard-table",
                 target=path,
             )
         return [

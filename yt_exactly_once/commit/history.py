@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 ONE_CALL = (
-    "Call one sink once per batch and target: give one sink several Targets, or join the DataFrames "
-    "(union); or give each sink a target of its own, and all but the last advance_consumer=False"
+    "Call one sink once per batch and target: give one sink several Targets, or join the DataFrames with "
+    "union. Or give each sink its own target, and set advance_consumer=False for all but the last"
 )
 """How to write several DataFrames of one batch."""
 
@@ -33,8 +33,8 @@ def settle(missing: range) -> str:
     value = f"({first}, {last})" if several else str(first)
     return (
         f"Then settle {told}: let Spark repeat what was not written, or write the missing rows yourself, "
-        f"or give them up. After the last two, start with accept_incomplete={value}. The page "
-        "how-to/operate.md, section 'A batch is incomplete', has the steps"
+        f"or give them up. In the last two cases start with accept_incomplete={value}. The steps are in "
+        "how-to/operate.md, section 'A batch is incomplete'"
     )
 
 
@@ -63,10 +63,10 @@ def require_whole(
         if set(missing) <= set(accepted):
             continue
         raise IncompleteBatchError(
-            f"The target lacks rows of batch {missing[0]}, and the query has gone past that batch"
+            f"The target lacks rows of batch {missing[0]}, but the query has continued after it"
             if committed is None or committed < missing[0]
             else f"The target lacks rows of batch {missing[0]}: a second call for it was refused",
-            remedy="Call the sink once per batch and target, and let its errors out of the function. "
+            remedy="Call the sink once per batch and target, and do not catch its errors. "
             f"{settle(missing)}",
             query=batch.query_id,
             batch=batch.batch_id,
@@ -108,9 +108,9 @@ def require_ledger(
             if begun is not None and set(range(begun, batch.batch_id)) <= set(accepted):
                 continue
             raise LedgerMissingError(
-                "The ledger has no entry of this query, and the query has used it since batch "
+                "The ledger has no entry of this query, although the query has used it since batch "
                 f"{min(first.values())}",
-                remedy=f"Bring the ledger back. {_LOST}",
+                remedy=f"Restore the ledger. {_LOST}",
                 target=target,
                 **where,
             )
@@ -120,7 +120,7 @@ def require_ledger(
             raise LedgerMissingError(
                 "The query has used another ledger for this target"
                 if used
-                else "The ledger has no entry of this query, and Spark's log has earlier batches of it",
+                else "The ledger has no entry of this query, although Spark's log has earlier batches of it",
                 remedy="If ledger_path or the target was changed by mistake, change it back. "
                 f"{_LOST}",
                 target=target,
@@ -129,9 +129,9 @@ def require_ledger(
 
 
 _LOST = (
-    "To begin with a new ledger: make sure that the target lacks the rows of this batch, since they are "
-    "written now, and start with new_ledger=True and a ledger_path that the query has not used. The page "
-    "how-to/operate.md, section 'A ledger is missing', has the steps"
+    "To begin with a new ledger, first make sure that the target does not have the rows of this batch: they "
+    "are written now. Then start with new_ledger=True and a ledger_path that the query has not used. The "
+    "steps are in how-to/operate.md, section 'A ledger is missing'"
 )
 
 

@@ -40,7 +40,7 @@ LEDGER_SCHEMA: list[dict[str, Any]] = [
 ]
 """Columns of the ledger table."""
 
-_BRING_BACK = "The checkpoint is not the one that wrote the ledger: bring that one back"
+_BRING_BACK = "Another checkpoint has written the ledger: restore that one"
 
 _OTHERS = "others"
 """Key of the digest among the offsets, and of no queue."""
@@ -141,8 +141,8 @@ class LedgerEntry:
         except (KeyError, TypeError, ValueError) as error:
             raise LedgerError(
                 "The ledger row cannot be read",
-                remedy="Give it back its former value, or restore the table: nothing but this package may "
-                "write there. Another ledger_path is for a new checkpoint only: replays are not found in it",
+                remedy="Restore the row or the table: only this package may write to it. Use another "
+                "ledger_path only with a new checkpoint, because it does not know earlier batches",
                 query=row.get("query_id"),
                 target=row.get("target"),
             ) from error
@@ -229,7 +229,7 @@ class CommitLedger:
         if len({entry.transaction_id if entry else None for entry in entries}) > 1:
             raise LedgerDivergedError(
                 "The targets of this sink were not written by the same transaction",
-                remedy="Give the changed set of targets a new ledger_path and a new checkpoint",
+                remedy="After a change of the targets, use a new ledger_path and a new checkpoint",
                 query=self.query_id,
                 ledger=self.path,
             )
@@ -283,17 +283,17 @@ def judge(
     }
     if entry.batch_id > batch.batch_id and running:
         raise FencedError(
-            f"Another run of this query has committed batch {entry.batch_id} in the meantime",
-            remedy="Two drivers share one checkpoint: stop one of them. Nothing of this batch was "
-            "written here; the other run has written it",
+            f"Another run of this query has already committed batch {entry.batch_id}",
+            remedy="Two drivers share one checkpoint: stop one of them. The other run has written this "
+            "batch; this run has not",
             run=entry.run_id,
             **where,
         )
     if entry.batch_id > batch.batch_id:
         raise LedgerDivergedError(
-            f"The ledger already holds batch {entry.batch_id}, Spark asks for {batch.batch_id}",
-            remedy="The checkpoint is older than the ledger (restored, or a second run of the query "
-            "is active): stop other runs, and bring back the newest checkpoint",
+            f"The ledger already holds batch {entry.batch_id}, but Spark runs batch {batch.batch_id}",
+            remedy="The checkpoint is older than the ledger: it was restored, or a second run of the query "
+            "is active. Stop other runs, and restore the newest checkpoint",
             **where,
         )
     now = _ranges_of(batch.sources)
@@ -303,9 +303,9 @@ def judge(
             return Verdict.REPLAY if entry.is_complete else Verdict.PARTIAL
         raise LedgerDivergedError(
             f"The ledger holds this batch with other offsets: {_render(then)}, now {_render(now)}"
-            + ("" if now != then else ", and sources that are no queues elsewhere"),
-            remedy=f"{_BRING_BACK}. If it is lost, start with a new checkpoint and the same consumer (a "
-            "new one begins at the queue's first row); a query that keeps state has lost it then, so "
+            + ("" if now != then else ", and other offsets of sources that are no queues"),
+            remedy=f"{_BRING_BACK}. If it is lost, start with a new checkpoint and the same consumer. A new "
+            "consumer would begin at the first row of the queue. A query that keeps state has lost it, so "
             "empty its target and let it read the queue from the beginning",
             **where,
         )
@@ -322,10 +322,10 @@ def judge(
     for key, (start, _) in now.items():
         if key in then and then[key][1] != start:
             raise LedgerDivergedError(
-                f"Partition {key[-1]} of {key[1]} starts at {start}, and the ledger ends at "
+                f"Partition {key[-1]} of {key[1]} starts at {start}, but the ledger ends at "
                 f"{then[key][1]}",
-                remedy=f"{_BRING_BACK}. Or the sink was not called for batches in between: call it for "
-                "every batch, empty ones too, and start with a new checkpoint and the same consumer",
+                remedy=f"{_BRING_BACK}. Or the sink was not called for some batches: call it for every "
+                "batch, empty ones too, and start with a new checkpoint and the same consumer",
                 **where,
             )
     return Verdict.NEW
@@ -351,10 +351,10 @@ def require_one_sink(
     of_this_run = entry.run_id == batch.run_id and entry.batch_id == batch.batch_id
     if of_this_run and entry.transaction_id not in sent:
         raise RepeatedCallError(
-            "Another sink of this query has written this batch into the same target, and the ledger "
+            "Another sink of this query has written this batch into the same target, but the ledger "
             "holds one entry per query and target",
-            remedy="Give one sink several Targets; or each sink a target of its own, and all sinks of "
-            "the function but the last advance_consumer=False",
+            remedy="Give one sink several Targets. Or give each sink a target of its own, and set "
+            "advance_consumer=False for all sinks of the function except the last",
             query=batch.query_id,
             batch=batch.batch_id,
             target=entry.target,

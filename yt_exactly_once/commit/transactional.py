@@ -221,7 +221,7 @@ class BatchCommit:
         sent = self._sent.get(entry.transaction_id)
         if sent and not part.digests and sent != digest_of(part.targets):
             raise RepeatedCallError(
-                "An earlier call for this batch failed without knowing that its commit was applied, and "
+                "The commit of an earlier call for this batch was applied although that call failed, and "
                 "this call has other rows",
                 remedy=f"{ONE_CALL}. {settle(range(batch.batch_id, batch.batch_id + 1))}",
                 query=batch.query_id,
@@ -394,14 +394,14 @@ def plan_moves(
         if not low <= stands <= high:
             expected = str(low) if low == high else f"{low} to {high}"
             other = (
-                "Or another sink of the same function moved it: all but the last need advance_consumer=False"
+                "Or another sink of the function moved it: set advance_consumer=False for all but the last"
                 if before
-                else "Or starting_offsets begins before it: move it back there, in every partition"
+                else "Or starting_offsets begins before it: move it back to there, in every partition"
             )
             raise OffsetConflictError(
-                f"The consumer stands at {stands} in partition {part.partition}, expected {expected}",
-                remedy="Somebody else moved this consumer. Give each query a consumer of its own; if "
-                f"the move was meant, set the offset back to {high} or start a new checkpoint. {other}",
+                f"The consumer is at row {stands} of partition {part.partition}, expected {expected}",
+                remedy="Another client moved this consumer. Give each query its own consumer. If the move "
+                f"was intended, set the offset back to {high}, or start a new checkpoint. {other}",
                 query=batch.query_id,
                 batch=batch.batch_id,
                 consumer=source.consumer,
@@ -425,11 +425,10 @@ def _require_same_parts(
     both = min(len(digests), len(entry.digests))
     if entry.part_count != part_count or tuple(digests[:both]) != entry.digests[:both]:
         raise LedgerDivergedError(
-            f"The batch differs from its {entry.part} of {entry.part_count} parts that are written",
-            remedy="split_oversized needs a query that gives the same rows in the same order on "
-            "every run, with the same dyn_batch_size, wire_format, rows_per_tablet_limit and "
-            "placement, and as many tablets of an ordered target; restore those, or clean the target "
-            "from this batch by hand and start a new checkpoint",
+            f"The batch differs from the {entry.part} of its {entry.part_count} parts that are written",
+            remedy="With split_oversized every run must produce the same rows in the same order, with the "
+            "same dyn_batch_size, wire_format, rows_per_tablet_limit, placement and tablets. Restore "
+            "these. Or remove the rows of this batch from the target, and start a new checkpoint",
             query=batch.query_id,
             batch=batch.batch_id,
             target=entry.target,

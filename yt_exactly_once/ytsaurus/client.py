@@ -111,8 +111,8 @@ def check_backend(client_config: Mapping[str, Any]) -> None:
         )
     if not any(find_spec(module) for module in _RPC_BINDINGS):
         raise ConfigError(
-            "client_config asks for the RPC backend, and its bindings are not installed",
-            remedy="Run: pip install ytsaurus-rpc-driver, for the driver and all executors; or leave "
+            "client_config asks for the RPC backend, but its bindings are not installed",
+            remedy="Run pip install ytsaurus-rpc-driver for the driver and all executors. Or leave "
             "backend out to use HTTP",
         )
 

@@ -88,8 +88,8 @@ class RemoteQueue:
         info = describe_table(self.connection, self.path)
         if info.is_sorted:
             raise NotAQueueError(
-                "The table is sorted, and a queue is an ordered dynamic table",
-                remedy="Name an ordered dynamic table",
+                "The table is sorted, but a queue is an ordered dynamic table",
+                remedy="Pass the path of an ordered dynamic table",
                 path=self.path,
             )
         return info
@@ -260,7 +260,7 @@ def _require_consumer(connection: Connection, consumer: str) -> None:
     if not is_consumer:
         raise ConsumerNotFoundError(
             "This is not a queue consumer",
-            remedy="Name a consumer made with: yt create queue_consumer PATH",
+            remedy="Pass a consumer that was created with: yt create queue_consumer PATH",
             consumer=consumer,
         )
 

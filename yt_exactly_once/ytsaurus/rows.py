@@ -189,7 +189,7 @@ class ProducerSession:
             raise ProducerDivergedError(
                 f"The push left the session at {last} with {skipped} rows skipped, expected "
                 f"{last_number} and none",
-                remedy="Somebody else writes through this session; let only this query use it",
+                remedy="Another client writes through this session. Only this query may use it",
                 producer=self.producer,
                 queue=self.queue,
                 session=self.session_id,

@@ -75,7 +75,7 @@ def describe_table(connection: Connection, path: str) -> TableInfo:
             raise TableNotFoundError(
                 "There is no such table",
                 remedy="Check the path, or create the table: yt_exactly_once.create_table(path, "
-                "frame.schema, ...) or yt-exactly-once create-table",
+                "orders.schema, ...) or yt-exactly-once create-table",
                 path=path,
             )
         attributes = connection.reader.get(f"{path}/@", attributes=None)
@@ -85,8 +85,8 @@ def describe_table(connection: Connection, path: str) -> TableInfo:
         )
     if not attributes["dynamic"]:
         raise TableNotDynamicError(
-            "The table is static, and only dynamic tables take part in tablet transactions",
-            remedy=f"Run: yt alter-table {path} --dynamic, or create a dynamic table: yt-exactly-once "
+            "The table is static, but only dynamic tables take part in tablet transactions",
+            remedy=f"Run yt alter-table {path} --dynamic, or create a dynamic table with yt-exactly-once "
             "create-table",
             path=path,
         )

@@ -216,7 +216,7 @@ class TabletTransaction:
         except ExactlyOnceError as error:
             if error.__cause__ is not None and leaves_outcome_unknown(error.__cause__):
                 raise CommitOutcomeUnknownError(
-                    "The commit was sent, and whether it was applied is not known: " + error.what,
+                    "The commit was sent, and its outcome is unknown: " + error.what,
                     transaction=self.id,
                     proxy=self.proxy,
                 ) from error
