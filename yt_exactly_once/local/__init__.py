@@ -1,4 +1,4 @@
-"""An embedded YTsaurus cluster: a real HTTP server with a durable store, for tests and demos.
+"""An embedded YTsaurus cluster: a real server for HTTP and RPC with a durable store, for tests and demos.
 
 It shares no code with the rest of the package, so that a mistake there cannot cancel itself out.
 """

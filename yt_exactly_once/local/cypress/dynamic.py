@@ -1,7 +1,7 @@
 """Dynamic tables, as far as the tree knows them.
 
-Their rows, schemas and tablets lie elsewhere. Whoever keeps them registers here what the tree calls when
-such a node is created, copied, removed or looked at.
+Other rooms keep their rows, schemas and tablets. They register here what the tree calls when such a node
+is created, copied, removed or read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the tree lives in SQLite: its tables, and the nodes that a new cluster begins with.
+"""The SQL tables of the tree.
 
 Every changeable fact is versioned by the master transaction that made it; the trunk, which everybody
 sees, is the empty transaction id.

@@ -1,4 +1,4 @@
-"""What may stand around a path: attributes before it, a cluster, columns and ranges behind it.
+"""Rich paths: attributes and a cluster before the path, columns and ranges behind it.
 
 Owns the rich forms `<append=%true>//t`, `cluster://t`, `//t{a,b}` and `//t[#0:#10]`, all of which become
 attributes. The plain path between them is not looked into.

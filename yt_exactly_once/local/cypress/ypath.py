@@ -1,7 +1,7 @@
 """YPath: the language of paths, split into a root, steps, and the attributes around them.
 
-Owns the grammar of the plain part: `//a/b`, `#id/b`, `@attribute`, `&`, `*` and escapes; what may stand
-around it is in `rich_path`. What a path leads to is decided by the tree.
+Owns the grammar of the plain part: `//a/b`, `#id/b`, `@attribute`, `&`, `*` and escapes; the rich
+parts are in `rich_path`. What a path leads to is decided by the tree.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The HTTP face of a proxy: routes, parameters, content codings, answers and the admin pages."""
+"""The HTTP front of a proxy: routes, parameters, content codings, answers and the admin pages."""

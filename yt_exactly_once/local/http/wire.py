@@ -1,7 +1,7 @@
-"""The HTTP face of one proxy: an ASGI application with the routes of a YTsaurus HTTP proxy.
+"""The HTTP front of one proxy: an ASGI application with the routes of a YTsaurus HTTP proxy.
 
-It owns routing, authentication and the carrying out of faults. Commands run on worker threads, so a
-slow one never holds up the others; what they mean is decided elsewhere.
+It routes and authenticates requests, and carries out faults. Commands run on worker threads, so a slow
+one never holds up the others.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What a table is: types, schemas, the check and the stored form of values, keys and layout."""
+"""Types, schemas and layouts of tables, and the stored form of their values and keys."""

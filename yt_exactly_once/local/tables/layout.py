@@ -1,6 +1,6 @@
 """A dynamic table in SQLite: names, columns, tablets. The query language reads tables by it.
 
-A layout is immutable, and whoever has one can write SQL over the table. `tablets.catalog` stores layouts.
+A layout is immutable and has all that SQL over the table needs. `tablets.catalog` stores layouts.
 
 Sorted table: `"$key"` (blob in table order), `"$ts"` (commit timestamp), `"$deleted"` (tombstone, kept
 for conflict detection), then one column per schema column. Ordered table: `"$tablet_index"`,

@@ -1,1 +1,1 @@
-"""Dynamic tables of the embedded cluster: schemas, storage, transactions, queues and producers."""
+"""Dynamic tables of the embedded cluster: storage, states, transactions, writes and reads."""

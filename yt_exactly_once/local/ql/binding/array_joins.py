@@ -1,7 +1,6 @@
 """ARRAY JOIN: lists of a row become rows, several lists side by side.
 
-Owns the binding of the clause; SQLite unrolls the lists through `json_each` over
-their indexes.
+Owns the binding of the clause. SQLite unrolls the lists through `json_each` over their indexes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Methods of transactions, of tables and of the tree."""
+"""Methods of transactions."""
 
 from __future__ import annotations
 
