@@ -10,9 +10,15 @@ import pytest
 from tests.protections import switch_off
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.commit.history import note_ledger, require_ledger, require_whole
+from yt_exactly_once.commit.history import (
+    is_noted,
+    note_ledger,
+    require_ledger,
+    require_whole,
+    settle,
+)
 from yt_exactly_once.commit.ledger import CommitLedger, LedgerEntry
-from yt_exactly_once.commit.notes import MemoryNotes, Note, NoteKind
+from yt_exactly_once.commit.notes import MemoryNotes, NoNotes, Note, NoteKind
 from yt_exactly_once.commit.parts import TargetRows, whole
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.config import RetryPolicy
@@ -49,6 +55,41 @@ def test_batch_after_a_failed_one_needs_all_missing_ones_accepted(accepted):
     with pytest.raises(IncompleteBatchError, match=r"accept_incomplete=\(2, 4\)"):
         require_whole(notes, entry(1), batch(5), LEDGER, accepted)
     require_whole(notes, entry(1), batch(5), LEDGER, (2, 3, 4))
+
+
+@pytest.mark.parametrize(
+    ("missing", "told", "value"),
+    [(range(2, 3), "settle batch 2:", "=2."), (range(2, 5), "settle batches 2 to 4:", "=(2, 4).")],
+)
+def test_remedy_names_the_batches_and_the_option_that_accepts_them(missing, told, value):
+    """One number, or the first and the last."""
+    remedy = settle(missing)
+    assert told in remedy
+    assert f"accept_incomplete{value}" in remedy
+
+
+@pytest.mark.parametrize(
+    ("kind", "committed", "told"),
+    [
+        (NoteKind.FAILED, None, "has gone past that batch"),
+        (NoteKind.FAILED, 1, "has gone past that batch"),
+        (NoteKind.REFUSED, 2, "a second call for it was refused"),
+    ],
+)
+def test_error_tells_a_batch_that_failed_from_a_call_that_was_refused(kind, committed, told):
+    """In a refused call's batch the first call's rows are there."""
+    known = None if committed is None else entry(committed)
+    with pytest.raises(IncompleteBatchError, match=f"lacks rows of batch 2.*{told}") as caught:
+        require_whole([note(kind, 2)], known, batch(3), LEDGER, ())
+    assert caught.value.where["target"] == "//t"
+
+
+def test_only_a_failed_call_for_this_batch_and_target_counts_as_one():
+    """The next call then records the batch even without rows."""
+    notes = [note(NoteKind.FAILED, 2), note(NoteKind.REFUSED, 3)]
+    others = [Note.about(NoteKind.FAILED, "//other", "//ledger", 4)]
+    found = [number for number in range(6) if is_noted([*notes, *others], LEDGER, number)]
+    assert found == [2]
 
 
 def test_failed_batch_itself_may_be_repeated():
@@ -111,12 +152,30 @@ def test_old_checkpoint_without_notes_needs_to_be_asked_for():
     ledger_of([], 4, written=False)
 
 
+def test_ledger_of_another_target_and_a_failed_call_are_no_ledgers_that_were_used():
+    """They say nothing about this target's ledger."""
+    other = Note.about(NoteKind.LEDGER, "//other", "//ledger", 0, "old")
+    notes = MemoryNotes()
+    for one in (other, note(NoteKind.FAILED, 0, "new")):
+        notes.add(one, "")
+        ledger_of([one], 0, written=False)
+    note_ledger(notes, notes.all(), batch(3), LEDGER, "new")
+    assert note(NoteKind.LEDGER, 3, "new") in notes.all()
+
+
 def test_ledger_is_noted_once():
     """With the batch it was first used for."""
     notes = MemoryNotes()
     for number in (3, 4):
         note_ledger(notes, notes.all(), batch(number), LEDGER, "1-2-3-4")
     assert notes.all() == (note(NoteKind.LEDGER, 3, "1-2-3-4"),)
+
+
+def test_no_notes_keep_nothing():
+    """Where the checkpoint cannot be reached."""
+    notes = NoNotes()
+    notes.add(note(NoteKind.FAILED, 3), "why")
+    assert list(notes.all()) == []
 
 
 def test_notes_in_a_folder_are_found_again(tmp_path):

@@ -6,6 +6,7 @@ import pytest
 
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.ledger import (
+    LEDGER_SCHEMA,
     CommitLedger,
     LedgerEntry,
     Verdict,
@@ -44,6 +45,23 @@ def entry(of):
 
 def verdict(of, now):
     return judge(of, now, ledger="//t_ledger")
+
+
+def test_ledger_has_one_row_per_query_and_target():
+    """What an entry cannot do without is required."""
+    keys = [column["name"] for column in LEDGER_SCHEMA if column.get("sort_order") == "ascending"]
+    spare = [column["name"] for column in LEDGER_SCHEMA if not column.get("required")]
+    assert (keys, spare) == (["query_id", "target"], ["offsets", "digests"])
+    assert {column["name"] for column in LEDGER_SCHEMA} == entry(batch(0)).to_row().keys()
+
+
+def test_batch_of_which_nothing_is_said_keeps_no_state_and_moves_no_queue():
+    """So are the batches of sources that are no queues."""
+    bare = MicroBatch("query", 0, "run")
+    assert bare == MicroBatch("query", 0, "run", (), stateful=False, output_mode="", others="")
+    assert not bare.moves
+    assert batch(0, (0, 0), (3, 4)).moves
+    assert not batch(0, (0, 0), (3, 3)).moves
 
 
 def test_no_entry_means_a_new_batch():
@@ -204,6 +222,36 @@ def test_gap_that_the_log_does_not_explain_is_refused(logged):
     """Then it may be another checkpoint, and rows may be missing."""
     with pytest.raises(LedgerDivergedError, match="call it for every batch"):
         judge(entry(batch(3, (0, 5))), batch(6, (9, 12)), ledger="//l", logged=lambda _: logged)
+
+
+@pytest.mark.parametrize("accepted", [(), (4,), (5,)])
+def test_gap_needs_every_batch_in_it_accepted(accepted):
+    """The first of them and the last."""
+    with pytest.raises(LedgerDivergedError, match="starts at 9"):
+        judge(entry(batch(3, (0, 5))), batch(6, (9, 12)), ledger="//l", accepted=accepted)
+    now = batch(6, (9, 12))
+    assert judge(entry(batch(3, (0, 5))), now, ledger="//l", accepted=(4, 5)) is Verdict.NEW
+
+
+def test_gap_of_one_batch_is_a_gap():
+    """The log settles it."""
+    committed = batch(3, (0, 5))
+    now, logged = batch(5, (9, 12)), lambda _: committed.sources
+    assert judge(entry(committed), now, ledger="//l", logged=logged) is Verdict.NEW
+
+
+def test_gap_is_refused_where_there_is_no_log():
+    """Then nothing says that the sink was not called in between."""
+    with pytest.raises(LedgerDivergedError, match="call it for every batch"):
+        verdict(entry(batch(3, (0, 5))), batch(6, (9, 12)))
+
+
+def test_batch_after_an_unfinished_one_is_refused():
+    """The parts that are missing would never be written."""
+    unfinished = replace(entry(batch(3, (0, 5))), part=1, part_count=2)
+    with pytest.raises(LedgerDivergedError, match="Only 1 of 2 parts of batch 3"):
+        verdict(unfinished, batch(4, (5, 9)))
+    assert verdict(unfinished, batch(3, (0, 5))) is Verdict.PARTIAL
 
 
 def test_next_batch_must_continue_whatever_the_log_says():
