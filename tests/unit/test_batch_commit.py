@@ -368,7 +368,7 @@ def test_committed_parts_are_left_out():
 def test_a_batch_that_is_cut_otherwise_is_refused(entry):
     """Or has other rows: nothing is sent."""
     cluster = Cluster(entry=entry)
-    with pytest.raises(LedgerDivergedError, match="differs from its 1 of"):
+    with pytest.raises(LedgerDivergedError, match="differs from the 1 of its"):
         committer(cluster).commit(batch(), PARTS, entry)
     assert cluster.begun == 0
 

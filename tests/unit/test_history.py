@@ -71,8 +71,8 @@ def test_remedy_names_the_batches_and_the_option_that_accepts_them(missing, told
 @pytest.mark.parametrize(
     ("kind", "committed", "told"),
     [
-        (NoteKind.FAILED, None, "has gone past that batch"),
-        (NoteKind.FAILED, 1, "has gone past that batch"),
+        (NoteKind.FAILED, None, "has continued after it"),
+        (NoteKind.FAILED, 1, "has continued after it"),
         (NoteKind.REFUSED, 2, "a second call for it was refused"),
     ],
 )

@@ -1,11 +1,13 @@
 """Cutting a batch into parts: the limit holds, nothing is lost, order stays, digests tell."""
 
+import hashlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.commit.parts import TargetRows, split
+from yt_exactly_once.commit.parts import TargetRows, digest_of, split, whole
 
 
 def rows(lanes, *, lane_is_tablet=True):
@@ -71,6 +73,18 @@ def test_deleted_keys_are_cut_and_told_as_what_they_are():
     assert [part.targets[0].lanes[0][0].deletes for part in parts] == [True, False]
     other = split([changes(False, True)], 100)
     assert parts[0].digests != other[0].digests
+
+
+def test_digest_stays_the_same_over_releases():
+    """A replay after an update compares it with the one in the ledger."""
+    lane = [Payload(1, b"write"), Payload(1, b"delete", deletes=True)]
+    found = digest_of([TargetRows("//t", [lane], "yson", 2)])
+    assert found == hashlib.sha256(b"+write-delete").hexdigest()
+
+
+def test_batch_without_targets_has_one_part():
+    """Its commit still advances the consumers and records the batch."""
+    assert split([], 5) == whole([])
 
 
 def test_targets_are_cut_together():

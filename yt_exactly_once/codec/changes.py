@@ -1,6 +1,6 @@
 """Which rows of a batch are written and which keys are deleted, when a column of the DataFrame says so.
 
-The order of the rows decides: the last row of a key says what becomes of it.
+The order of the rows decides: the last row of a key wins.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Changes(NamedTuple):
 
 
 def changes(batch: pa.RecordBatch, keys: WritePlan, marker: str) -> Changes:
-    """Sort out rows and keys; of the rows of a key only the last one can be written.
+    """Split a batch into rows to write and keys to delete. Only the last row of a key can be written.
 
     Args:
         batch: rows of the DataFrame.

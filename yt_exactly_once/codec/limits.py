@@ -1,4 +1,4 @@
-"""What a dynamic table takes at most, checked before anything is sent, so that a row can be told or rejected.
+"""The limits of a dynamic table, checked before anything is sent, so that an error can name the row.
 
 Lengths are those of the stored form: strings as they are, composite values as binary YSON by position.
 The numbers are in `yt/yt/client/table_client/public.h`, the checks in `unversioned_row.cpp`.
@@ -63,7 +63,7 @@ def check_encoded(encoded: pa.Array, array: pa.Array, column: ColumnSchema) -> N
 
 
 def may_be_heavy(payload: bytes, plan: WritePlan) -> bool:
-    """Tell whether an encoded payload is large enough to hold a row that is too heavy."""
+    """Check whether an encoded payload is large enough to contain a row that is too heavy."""
     return len(payload) + _NUMBER * len(plan.columns) + 1 >= HEAVIEST_ROW
 
 
@@ -71,7 +71,7 @@ def heavy_rows(batch: pa.RecordBatch, plan: WritePlan) -> list[int]:
     """Return the rows that are too heavy for a dynamic table.
 
     Args:
-        batch: rows whose values all fit their columns.
+        batch: rows with values that all fit their columns.
         plan: from `check_frame`.
     """
     weights = np.ones(batch.num_rows, np.int64)

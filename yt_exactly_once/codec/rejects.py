@@ -1,6 +1,6 @@
 """Rows that their table cannot take: found one by one, and described for the table of rejected rows.
 
-Looked for only when encoding a chunk has failed, so rows without a fault cost nothing.
+The search runs only when encoding a chunk has failed, so rows without a fault cost nothing.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ REJECT_SCHEMA: list[dict[str, Any]] = [
 MARKER_IS_NULL = "the delete marker is null"
 
 LONGEST_ROW = 1 << 20
-"""Rejected rows whose JSON is longer are told without it."""
+"""Most characters of a rejected row's JSON; a longer one is left out."""
 
 _ARROW = pa.schema(
     [
@@ -76,7 +76,7 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True)
 class Rejects:
-    """Where the rejected rows of a batch go, and what is told of them.
+    """Where the rejected rows of a batch go, and what is stored with them.
 
     Attributes:
         path: the table.
@@ -123,7 +123,7 @@ def find_faults(
         batch: rows of the DataFrame.
         plan: from `check_frame`.
         wire: format of the rows.
-        marker: column that marks rows whose key alone matters; may be empty.
+        marker: column that marks rows of which only the key counts; may be empty.
     """
     everything = np.arange(batch.num_rows)
     found: dict[int, Fault] = {}

@@ -18,12 +18,12 @@ RESERVED_PREFIX = "__yt_exactly_once_"
 
 
 def is_reserved(name: str) -> bool:
-    """Tell whether a column of that name belongs to the package; Spark does not distinguish case."""
+    """Check whether a column of that name belongs to the package; Spark does not distinguish case."""
     return name.lower().startswith(RESERVED_PREFIX)
 
 
 def require_no_reserved(names: Iterable[str], target: str) -> None:
-    """Check that a DataFrame leaves the reserved names alone.
+    """Check that a DataFrame has no column with a reserved name.
 
     Args:
         names: of its columns.
@@ -36,6 +36,6 @@ def require_no_reserved(names: Iterable[str], target: str) -> None:
     if taken:
         raise SchemaMismatchError(
             f"The DataFrame has columns with reserved names: {', '.join(taken)}",
-            remedy=f"Rename or drop them: the sink adds columns whose names begin with {RESERVED_PREFIX}",
+            remedy=f"Rename or drop them: names that begin with {RESERVED_PREFIX} belong to the sink",
             target=target,
         )

@@ -145,7 +145,7 @@ def joined(fragments: Fragments) -> bytes:
 
 
 def encode_empty(plan: WritePlan, wire: WireFormat) -> bytes:
-    """Encode no rows: a payload that shows whether the cluster takes the format and the types.
+    """Encode no rows: a payload to find out whether the cluster takes the format and the types.
 
     Raises:
         ConfigError: the format cannot carry one of the columns.
@@ -246,7 +246,7 @@ def _stored(encoded: pa.Array, column: ColumnSchema) -> pa.Array:
 def check_column(
     batch: pa.RecordBatch, column: ColumnSchema, wire: WireFormat, shape: Shape = Shape.NAMED
 ) -> pa.Array:
-    """Convert one column, only to see whether all its values can be written.
+    """Convert one column, and check that all its values can be written.
 
     Raises:
         UnfitValueError: one cannot.
@@ -283,7 +283,7 @@ def _converted(
     wire: WireFormat,
     shape: Shape = Shape.NAMED,
 ) -> pa.Array:
-    """Convert one column, telling of an unfit value where it is and where it came from."""
+    """Convert one column; the error names the row of an unfit value and where it came from."""
     try:
         return check_column(batch, column, wire, shape)
     except UnfitValueError as error:
@@ -294,7 +294,7 @@ def _converted(
         raise EncodingError(
             f"A value of column {column.name}{error.place}, {array.type} in the DataFrame, cannot be "
             f"written as {column.type}: {error.problem}",
-            remedy="Repair the value in the query, filter its row out, or give the sink a dead_letter_path",
+            remedy="Correct the value in the query, filter out its row, or give the sink a dead_letter_path",
             column=column.name,
             target=plan.target,
             value=shown,
@@ -313,13 +313,13 @@ def _check_key(array: pa.Array, column: ColumnSchema) -> None:
 def coordinates(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
     """Name a row by its queue partition and row index there, or by its place in the chunk.
 
-    Columns of these names that hold something else, or are there twice, say nothing.
+    Columns of these names are ignored when they have another type or appear twice.
     """
     found = {}
-    for name, (told, fits) in _COORDINATES.items():
+    for name, (key, fits) in _COORDINATES.items():
         place = batch.schema.get_field_index(name)
         if place >= 0 and fits(batch.schema.field(place).type):
-            found[told] = batch.column(place)[row].as_py()
+            found[key] = batch.column(place)[row].as_py()
     if {"source_partition", "source_row"} <= found.keys():
         return found
     return {"row_of_chunk": row}
@@ -357,7 +357,7 @@ def decode(rows: bytes, schema: pa.Schema) -> pa.RecordBatch:
         pulled = scan_rows(rows, wanted) or ParsedRows(rows)
     except ValueError as error:
         raise EncodingError(
-            "What was pulled is not a list of rows in YSON", remedy="Read the range again"
+            "The pulled data is not a list of rows in YSON", remedy="Read the range again"
         ) from error
     columns = []
     for field in schema:

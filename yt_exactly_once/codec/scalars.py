@@ -81,8 +81,8 @@ class Scalar:
         weight: bytes of a value without a length in the weight of a row.
         holds_yson: whether values are YSON of any shape; they are sent as composite values are.
         arrow_obstacle: why values of a column should not be sent as Arrow. Some versions of the proxy
-            (`arrow_parser.cpp`) store such values wrongly without an error, so that nothing short of a
-            committed row could tell. Inside composite values they are right: those travel as YSON.
+            (`arrow_parser.cpp`) store such values wrongly without an error, which only a committed row
+            would show. Composite values are safe: they travel as YSON, whatever is inside.
     """
 
     name: str
@@ -125,7 +125,7 @@ class Scalar:
 
 
 def _counting(name: str, plain: pa.DataType, bounds: Bounds, unit: str, **others: Any) -> Scalar:
-    """Return a type whose values travel as integers."""
+    """Return a type with values that travel as integers."""
     return Scalar(
         name=name,
         plain=plain,

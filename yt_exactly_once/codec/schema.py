@@ -1,4 +1,4 @@
-"""Table schemas, the Arrow schemas that stand for them, and whether a DataFrame fits a table.
+"""Table schemas, their Arrow schemas, and whether a DataFrame fits a table.
 
 A DataFrame is compared with its table once, before the first row, and every difference is told at
 once: the cluster itself would drop unknown columns and cut values without a word.
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 SOURCE_TABLET_COLUMN = "__spyt_streaming_src_tablet_index"
-"""Frame column with the queue partition a row was read from, named as SPYT names it."""
+"""DataFrame column with the queue partition a row was read from, named as SPYT names it."""
 
 SOURCE_ROW_COLUMN = "__spyt_streaming_src_row_index"
-"""Frame column with the row index a row had in its queue partition."""
+"""DataFrame column with the row index a row had in its queue partition."""
 
 SOURCE_COLUMNS = (SOURCE_TABLET_COLUMN, SOURCE_ROW_COLUMN)
-"""What tells a row of a queue from every other one of it."""
+"""They identify a row within its queue."""
 
 SOURCE_QUEUE_COLUMN = "__spyt_streaming_src_queue_path"
-"""Frame column with the path of the queue a row was read from; SPYT has none like it."""
+"""DataFrame column with the path of the queue a row was read from; SPYT has none like it."""
 
 SOURCE_TIMESTAMP_COLUMN = "__spyt_streaming_src_timestamp"
-"""Frame column with the moment a row was committed to its queue; SPYT has none like it."""
+"""DataFrame column with the moment a row was committed to its queue; SPYT has none like it."""
 
 SERVICE_COLUMNS = (*SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN, SOURCE_TIMESTAMP_COLUMN)
 """Every DataFrame column that the source can add to those of the queue."""
@@ -137,7 +137,7 @@ def _text(value: Any) -> str | None:
 
 
 def is_service_column(name: str) -> bool:
-    """Tell whether a DataFrame column says something about a row of a queue, and is none of its values.
+    """Check whether a DataFrame column describes where a row came from, instead of being one of its values.
 
     Such a column is written only where the table has a column of that name that clients may write.
     """
@@ -152,7 +152,7 @@ def arrow_schema_of(
     Args:
         table: the table that is read.
         binary_strings: read `string` columns as bytes, not as text, so that any bytes pass.
-        source_columns: put the two columns in front that tell where a row came from.
+        source_columns: put the two columns in front that say where a row came from.
     """
     coordinates = [
         pulled_field(SOURCE_TABLET_COLUMN, pa.int64(), "$tablet_index"),
@@ -258,7 +258,7 @@ def keyed(
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """What `check_frame` found in order: which columns are written, in the table's order.
+    """The result of `check_frame`: the columns that are written, in the table's order.
 
     Attributes:
         target: the table, for messages.

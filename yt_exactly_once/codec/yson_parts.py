@@ -34,7 +34,7 @@ _GROUP = 7
 
 
 def join(*parts: pa.Array | bytes) -> pa.Array:
-    """Concatenate row by row; bytes stand for the same bytes in every row."""
+    """Concatenate row by row; bytes are repeated in every row."""
     scalars = [scalar(part, BYTES) if isinstance(part, bytes) else part for part in parts]
     return pc.binary_join_element_wise(*scalars, _NOTHING)
 

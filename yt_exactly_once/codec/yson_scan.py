@@ -1,9 +1,8 @@
 """Pulled rows of simple columns as plain Arrow arrays, without a Python object per value.
 
-The cluster writes every row of a pull alike: the same keys in the same order, in binary YSON. The
-first row tells that layout; all rows are then read in step, one column at a time on whole arrays,
-and every byte between the first and the last is accounted for. Whatever is laid out otherwise is
-left to the parser that takes everything: a scan is complete and right, or there is none.
+The cluster writes every row of a pull alike: the same keys in the same order, in binary YSON. The first row
+shows the layout. All rows are then read together, one column at a time on whole arrays, and every byte is
+accounted for. Rows with another layout are left to the general parser: a scan is complete, or there is none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A micro-batch as the protocol sees it: who, which one, and which rows of which queues it covers."""
+"""A micro-batch as the protocol sees it: its query, its number, and the rows of each queue it covers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SourceRange:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What tells this source from the others of the query, and from those that were removed."""
+        """Identity of the source among those that the query has or had."""
         return self.cluster, self.queue, self.consumer or "", self.queue_id
 
     @property

@@ -1,7 +1,7 @@
-"""What the protocol needs from a cluster; `ytsaurus.client.Connection` has it.
+"""What the protocol needs from a cluster; `ytsaurus.client.Connection` provides it.
 
-Small on purpose: the exhaustive model of the tests implements the same interface, so that it drives the
-very code that runs in production.
+Small on purpose: the exhaustive model of the tests implements the same interface, so it runs the code that
+runs in production.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ class Transaction(Reader, Protocol):
         """Write or delete what the payloads say, in their order."""
 
     def side_by_side(self, calls: Sequence[Callable[[Transaction], T]]) -> list[T]:
-        """Make calls that do not depend on each other at the same time; return what they returned."""
+        """Make independent calls at the same time, and return their results."""
 
     def commit(self) -> None:
         """Apply everything, or nothing."""
 
     def abort(self) -> None:
-        """Give everything up."""
+        """Discard everything."""
 
 
 class Cluster(Reader, Protocol):

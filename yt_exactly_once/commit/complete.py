@@ -1,7 +1,7 @@
-"""A complete result: rows of the table that the result no longer has are deleted with the same commit.
+"""A complete result: rows of the table that the result no longer has are deleted in the same commit.
 
-What is there is read inside the transaction, as of its start, again in every attempt. Keys are compared as
-the bytes they are written as, so both sides go through the same codec.
+Every attempt reads the table's keys inside its transaction, as of the start. Keys are compared as the bytes
+they are written as, so both sides use the same codec.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CompleteResult:
     room: int
 
     def surplus(self, transaction: Transaction) -> list[Payload]:
-        """Return what deletes the rows that the result does not have.
+        """Return deletes for the rows that the result does not have.
 
         Raises:
             BatchTooLargeError: the table holds more rows than one transaction can touch.

@@ -1,6 +1,6 @@
-"""What the notes in a checkpoint and the ledger say together about the batches before this one.
+"""Check the notes in a checkpoint against the ledger: is every batch before this one complete?
 
-Compared once per run, before the first row: later a run knows by itself what it has written.
+This happens once per run, before the first row. Afterwards a run knows what it has written.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ ONE_CALL = (
 
 
 def settle(missing: range) -> str:
-    """Return what to do about batches whose rows a target lacks."""
+    """Return what to do about batches that a target lacks rows of."""
     first, last = missing[0], missing[-1]
     several = len(missing) > 1
-    told = f"batches {first} to {last}" if several else f"batch {first}"
+    named = f"batches {first} to {last}" if several else f"batch {first}"
     value = f"({first}, {last})" if several else str(first)
     return (
-        f"Then settle {told}: let Spark repeat what was not written, or write the missing rows yourself, "
-        f"or give them up. In the last two cases start with accept_incomplete={value}. The steps are in "
+        f"Then settle {named}: let Spark replay what was not written, write the missing rows yourself, or "
+        f"accept the loss. In the last two cases start with accept_incomplete={value}. The steps are in "
         "how-to/operate.md, section 'A batch is incomplete'"
     )
 
@@ -52,7 +52,7 @@ def require_whole(
         entry: what the ledger holds.
         batch: the batch.
         ledger: the ledger.
-        accepted: batches that a person has settled.
+        accepted: batches that the user has settled.
 
     Raises:
         IncompleteBatchError: one does.
@@ -85,19 +85,19 @@ def require_ledger(
     may_be_new: bool,
     may_be_written: Callable[[], bool],
 ) -> None:
-    """Check that a ledger without an entry has never had one.
+    """Check that a ledger without an entry never had one.
 
     Args:
         notes: of the query.
         batch: the batch.
         ledger: the ledger.
         ledger_id: object id of its table.
-        accepted: batches that a person has settled.
+        accepted: batches that the user has settled.
         may_be_new: whether the query may begin with this ledger on purpose.
-        may_be_written: tells, by Spark's log, whether rows may have been written before this run.
+        may_be_written: returns, from Spark's log, whether rows may have been written before this run.
 
     Raises:
-        LedgerMissingError: it may have had one, so a replay would not be recognised.
+        LedgerMissingError: it may have had one; then a replay would not be recognised.
     """
     where = {"query": batch.query_id, "batch": batch.batch_id, "ledger": ledger.path}
     for target in ledger.targets:
@@ -151,7 +151,7 @@ def note_ledger(
 
 
 def is_noted(notes: Collection[Note], ledger: CommitLedger, number: int) -> bool:
-    """Tell whether a call for a batch has failed before."""
+    """Check whether a call for a batch has failed before."""
     return any(
         Note.about(NoteKind.FAILED, target, ledger.path, number) in notes
         for target in ledger.targets

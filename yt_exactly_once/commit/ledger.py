@@ -1,8 +1,7 @@
 """The ledger: one row per query and target that says which batch was committed last, and how.
 
-It is the only witness of a commit whose answer was lost, and the common row whose lock lets at most one
-of two writers win. It is written in every mode, so that a query may change its mode. It never guesses:
-an entry that contradicts the batch is an error.
+It resolves commits with an unknown outcome. Every commit writes it, so of two writers at most one wins. Every
+mode writes it, so a query may change its mode. An entry that contradicts the batch is an error.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ LEDGER_SCHEMA: list[dict[str, Any]] = [
 ]
 """Columns of the ledger table."""
 
-_BRING_BACK = "Another checkpoint has written the ledger: restore that one"
+_RESTORE = "Another checkpoint has written the ledger: restore that one"
 
 _OTHERS = "others"
 """Key of the digest among the offsets, and of no queue."""
@@ -242,7 +241,7 @@ class CommitLedger:
 
 
 def nothing_logged(_batch_id: int) -> tuple[SourceRange, ...]:
-    """Know of no batch what Spark has logged of it."""
+    """Return no ranges: the offset log is unavailable."""
     return ()
 
 
@@ -255,17 +254,17 @@ def judge(
     logged: Callable[[int], tuple[SourceRange, ...]] = nothing_logged,
     accepted: Collection[int] = (),
 ) -> Verdict:
-    """Say whether a batch was committed before.
+    """Decide whether a batch was committed before.
 
     Args:
         entry: what the ledger holds.
         batch: the batch.
         ledger: path of the ledger, for messages.
-        running: whether this run agreed with the ledger before; then only another run can have
-            overtaken it.
-        logged: returns the ranges of an earlier batch by Spark's own log, nothing when they are not
-            known; asked only where the sink was not called for some batches.
-        accepted: batches that a person has settled: nothing is missing there.
+        running: whether this run has agreed with the ledger before; then a later batch is of another
+            run.
+        logged: returns the ranges of an earlier batch from Spark's log, nothing when they are unknown;
+            called only when batch numbers have a gap.
+        accepted: batches that the user has settled.
 
     Raises:
         FencedError: another run committed a later batch.
@@ -304,7 +303,7 @@ def judge(
         raise LedgerDivergedError(
             f"The ledger holds this batch with other offsets: {_render(then)}, now {_render(now)}"
             + ("" if now != then else ", and other offsets of sources that are no queues"),
-            remedy=f"{_BRING_BACK}. If it is lost, start with a new checkpoint and the same consumer. A new "
+            remedy=f"{_RESTORE}. If it is lost, start with a new checkpoint and the same consumer. A new "
             "consumer would begin at the first row of the queue. A query that keeps state has lost it, so "
             "empty its target and let it read the queue from the beginning",
             **where,
@@ -312,7 +311,7 @@ def judge(
     if not entry.is_complete:
         raise LedgerDivergedError(
             f"Only {entry.part} of {entry.part_count} parts of batch {entry.batch_id} were written",
-            remedy=_BRING_BACK,
+            remedy=_RESTORE,
             **where,
         )
     between = set(range(entry.batch_id + 1, batch.batch_id))
@@ -324,7 +323,7 @@ def judge(
             raise LedgerDivergedError(
                 f"Partition {key[-1]} of {key[1]} starts at {start}, but the ledger ends at "
                 f"{then[key][1]}",
-                remedy=f"{_BRING_BACK}. Or the sink was not called for some batches: call it for every "
+                remedy=f"{_RESTORE}. Or the sink was not called for some batches: call it for every "
                 "batch, empty ones too, and start with a new checkpoint and the same consumer",
                 **where,
             )

@@ -1,9 +1,9 @@
 """Notes beside Spark's own logs: which batches are incomplete, and which ledgers the query has used.
 
-A ledger cannot say this. When a batch fails because the cluster does not answer, the ledger does not answer
-either; and a ledger that was removed cannot say that it ever existed. Spark's checkpoint is always there:
-without it Spark cannot finish the batch. Whatever matters is in a note's name, which a file system creates
-as a whole or not at all. A note is never taken back: the ledger's entry says whether it still counts.
+The ledger cannot hold these: it does not answer while the cluster is unavailable, and it may be removed.
+Spark's checkpoint is always available, because Spark cannot finish a batch without it. All that matters is
+in the name of a note's file, which a file system creates atomically. Notes are never removed: the ledger's
+entry decides whether a note still counts.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Notes(Protocol):
 
 
 class NoNotes:
-    """Keeps nothing; for a query whose checkpoint cannot be reached."""
+    """Keeps nothing; for a query with a checkpoint that cannot be reached."""
 
     def all(self) -> Sequence[Note]:
         """See `Notes.all`."""
@@ -118,7 +118,7 @@ class MemoryNotes:
 def missing_batches(
     notes: Iterable[Note], target: str, ledger: str, committed: int | None, number: int
 ) -> range:
-    """Return the batches whose rows a target lacks; an empty range when there is none.
+    """Return the batches that a target lacks rows of; an empty range without any.
 
     Args:
         notes: of the query.

@@ -1,7 +1,7 @@
-"""Cutting a batch that one transaction cannot carry into parts that it can.
+"""Splitting a batch that is too large for one transaction into parts.
 
-A part is what one transaction writes; almost every batch has one. The cut depends on nothing but the
-payloads, so a replay of a deterministic query cuts the same way, and digests tell when it did not.
+A part is what one transaction writes; almost every batch has one. The split depends only on the payloads, so
+a replay of a deterministic query splits the same way. Digests reveal when it did not.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The transactional protocol: rows, consumer offsets and ledger entry in one short tablet transaction.
 
-Exactly once for any query. It rests on three facts: the ledger row of a query is written by every
-commit, so of two writers at most one wins; offsets are compared and set in the same transaction; and a
-commit whose answer was lost is looked up in the ledger, never guessed.
+Exactly once for any query, for three reasons. Every commit writes the query's ledger row, so of two writers
+at most one wins. Offsets are compared and set in the same transaction. A commit with an unknown outcome is
+resolved from the ledger.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class BatchCommit:
     def commit(
         self, batch: MicroBatch, parts: Sequence[Part], resumed: LedgerEntry | None = None
     ) -> Committed:
-        """Make the batch visible, once, whatever fails in between.
+        """Make the batch visible exactly once.
 
         Every part is one transaction, and almost every batch has one part. Every attempt at a part:
         4. opens a transaction,
@@ -119,7 +119,7 @@ class BatchCommit:
         6. writes the rows,
         7. advances the consumers, with the last part,
         8. records the ledger entry,
-        9. commits; an outcome that is not known is looked up in the ledger.
+        9. commits; an unknown outcome is resolved from the ledger.
 
         Args:
             batch: the batch.
@@ -128,7 +128,7 @@ class BatchCommit:
                 compared by digest and left out.
 
         Raises:
-            FencedError: another run committed a later batch in the meantime.
+            FencedError: another run has committed a later batch.
             LedgerDivergedError: the ledger contradicts the batch.
             OffsetConflictError: a consumer is not where this query left it.
             RetriesExhaustedError: every attempt failed.
@@ -164,7 +164,7 @@ class BatchCommit:
         transaction = self._cluster.begin(self._timeout, self._lanes)  # 4
         try:
             self._emit(Event.TRANSACTION_STARTED, attempt=number, transaction=transaction.id)
-            entry, stands = self._read(transaction, batch)  # 5
+            entry, offsets = self._read(transaction, batch)  # 5
             if entry is not None and self._is_done(entry, batch, part):
                 # An earlier attempt, of this run or of one that died, was applied after all.
                 self._emit(
@@ -175,7 +175,7 @@ class BatchCommit:
                 transaction.abort()
                 return entry.transaction_id
             moves = [
-                (source, plan_moves(source, current, entry, batch)) for source, current in stands
+                (source, plan_moves(source, current, entry, batch)) for source, current in offsets
             ]
             replaced = [_replace(transaction, target) for target in part.targets]
             calls = _writes(part.targets)  # 6
@@ -183,7 +183,7 @@ class BatchCommit:
                 calls += _advances(moves)  # 7
             calls.append(self._record(transaction, entry, batch, part))  # 8
             transaction.side_by_side(calls)
-            self._tell(transaction, part, replaced, moves)
+            self._report(transaction, part, replaced, moves)
         except BaseException:
             transaction.abort()
             self._emit(Event.TRANSACTION_ABORTED, attempt=number, transaction=transaction.id)
@@ -193,10 +193,10 @@ class BatchCommit:
         return transaction.id
 
     def _is_done(self, entry: LedgerEntry, batch: MicroBatch, part: Part) -> bool:
-        """Tell whether the part is committed, with the same offsets and rows.
+        """Check whether the part is committed, with the same offsets and rows.
 
         Raises:
-            FencedError: another run has gone on to a later batch.
+            FencedError: another run has committed a later batch.
             LedgerDivergedError: the ledger contradicts the batch.
             RepeatedCallError: another call has written the batch, with other rows.
         """
@@ -233,7 +233,7 @@ class BatchCommit:
     def _read(
         self, transaction: Transaction, batch: MicroBatch
     ) -> tuple[LedgerEntry | None, list[tuple[SourceRange, dict[int, int]]]]:
-        """Read, as of the transaction's start, the ledger entry and where the consumers stand."""
+        """Read the ledger entry and the consumers' offsets, as of the transaction's start."""
         sources = [
             source
             for source in batch.sources
@@ -243,8 +243,8 @@ class BatchCommit:
             self._ledger.read,
             *(partial(consumer_offsets, source=source) for source in sources),
         ]
-        entry, *stands = transaction.side_by_side(reads)
-        return entry, list(zip(sources, stands, strict=True))
+        entry, *offsets = transaction.side_by_side(reads)
+        return entry, list(zip(sources, offsets, strict=True))
 
     def _record(
         self,
@@ -269,14 +269,14 @@ class BatchCommit:
         )
         return partial(self._ledger.record, entry=entry)
 
-    def _tell(
+    def _report(
         self,
         transaction: Transaction,
         part: Part,
         replaced: Sequence[int],
         moves: Sequence[tuple[SourceRange, Moves]],
     ) -> None:
-        """Tell what is in the transaction now."""
+        """Emit what the transaction contains now."""
         for target, deleted in zip(part.targets, replaced, strict=True):
             if target.lanes or deleted:
                 self._emit(
@@ -343,7 +343,7 @@ def _advances(moves: Sequence[tuple[SourceRange, Moves]]) -> list[Call]:
 
 
 def consumer_offsets(transaction: Transaction, source: SourceRange) -> dict[int, int]:
-    """Return where the consumer stands, at the start of the transaction; 0 where it has no row."""
+    """Return the consumer's offsets as of the transaction's start; 0 without a row."""
     assert source.consumer is not None
     keys = [_consumer_key(source, part.partition) for part in source.partitions]
     rows = transaction.lookup(source.consumer, keys)
@@ -354,11 +354,11 @@ def consumer_offsets(transaction: Transaction, source: SourceRange) -> dict[int,
 
 
 def consumer_rows(source: SourceRange, moves: Moves) -> list[Row]:
-    """Return the consumer's rows after it has moved.
+    """Return the consumer's rows after the move.
 
-    They are what `advance_queue_consumer` writes for a client: all partitions in one request instead of one
-    request each. Its comparison with the expected offset is `plan_moves`, on rows read in the same
-    transaction, whose commit fails when another one has written them since.
+    One request writes all partitions, where `advance_queue_consumer` needs one request each. `plan_moves`
+    compares the offsets, on rows read in the same transaction. The commit fails when another transaction has
+    written those rows since.
     """
     return [
         {**_consumer_key(source, partition), "offset": offset}
@@ -377,21 +377,21 @@ def _consumer_key(source: SourceRange, partition: int) -> Row:
 def plan_moves(
     source: SourceRange, current: dict[int, int], before: LedgerEntry | None, batch: MicroBatch
 ) -> Moves:
-    """Decide how the consumer moves, or find that it is not this query's any more.
+    """Decide how the consumer moves.
 
-    A partition must stand where this query's last commit left it, or between that and the end of the
-    last complete batch (the source itself moves a stateful query's consumer there once Spark has logged
-    the batch). Before the first commit anything up to the start of the batch is fine.
+    Each partition must be at or after the offset that this query's last commit left, and at or before the
+    start of the batch. The source itself moves a stateful query's consumer within that range, once Spark has
+    logged the batch. Before the first commit any offset up to the start of the batch is fine.
 
     Raises:
-        OffsetConflictError: it stands elsewhere.
+        OffsetConflictError: a partition is at another offset.
     """
     moves: Moves = {}
     for part in source.partitions:
-        stands = current[part.partition]
+        at = current[part.partition]
         last = before.offset(source, part.partition) if before else None
         low, high = (last.left if last else 0), part.start
-        if not low <= stands <= high:
+        if not low <= at <= high:
             expected = str(low) if low == high else f"{low} to {high}"
             other = (
                 "Or another sink of the function moved it: set advance_consumer=False for all but the last"
@@ -399,7 +399,7 @@ def plan_moves(
                 else "Or starting_offsets begins before it: move it back to there, in every partition"
             )
             raise OffsetConflictError(
-                f"The consumer is at row {stands} of partition {part.partition}, expected {expected}",
+                f"The consumer is at row {at} of partition {part.partition}, expected {expected}",
                 remedy="Another client moved this consumer. Give each query its own consumer. If the move "
                 f"was intended, set the offset back to {high}, or start a new checkpoint. {other}",
                 query=batch.query_id,
@@ -409,7 +409,7 @@ def plan_moves(
                 partition=part.partition,
             )
         new = part.start if batch.stateful else part.end
-        if new > stands:
+        if new > at:
             moves[part.partition] = new
     return moves
 

@@ -257,7 +257,7 @@ _UNANSWERED = frozenset(code for failure in CODED if not failure.answered for co
 
 
 def leaves_outcome_unknown(error: BaseException) -> bool:
-    """Tell whether a failed commit may have been applied nevertheless."""
+    """Check whether a failed commit may still have been applied."""
     if isinstance(error, TRANSPORT_ERRORS):
         return not NO_ANSWER.answered
     if not isinstance(error, YtError):

@@ -106,7 +106,7 @@ def sessions_of(connection: Connection, producer: str, prefix: str) -> dict[str,
 
 @dataclass(frozen=True)
 class ProducerSession:
-    """A queue-producer session that this task owns until somebody else creates it.
+    """A queue-producer session that this task owns until another client creates it again.
 
     Attributes:
         producer: path of the producer table.
@@ -126,7 +126,7 @@ class ProducerSession:
     def create(
         cls, connection: Connection, producer: str, queue: str, session_id: str
     ) -> ProducerSession:
-        """Create the session, or take it over and fence whoever had it."""
+        """Create the session, or take it over and fence its owner."""
         with (
             connection.pinning() as client,
             translated(
@@ -150,7 +150,7 @@ class ProducerSession:
         last_number: int,
         user_meta: dict[str, Any],
     ) -> ProducerSession:
-        """Append rows whose numbers all exceed the session's last one.
+        """Append rows with numbers that all exceed the session's last one.
 
         Args:
             connection: the cluster.

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 _ROWS_READ = 1_000_000
-"""How many rows a select may read and return unless told otherwise."""
+"""How many rows a select may read and return at least."""
 
 _WRITTEN = {"enable_null_to_yson_entity_conversion": False}
 """Format attributes without which `insert_rows` stores a null of an `any` column as a YSON entity, which
@@ -192,7 +192,7 @@ class TabletTransaction:
         try:
             wait(made)
         except BaseException:
-            # Nobody may leave the transaction while a client is at work in it.
+            # The transaction must not end while a client still works in it.
             for future in made:
                 future.cancel()
             wait(made)
@@ -205,7 +205,7 @@ class TabletTransaction:
 
         Raises:
             ConflictError: refused, another transaction wrote the same row first.
-            CommitOutcomeUnknownError: no answer, or one that does not tell.
+            CommitOutcomeUnknownError: no answer, or one that leaves the outcome open.
             ExactlyOnceError: refused for another reason; nothing was written.
         """
         client = self._clients[0]
