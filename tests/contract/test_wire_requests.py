@@ -13,7 +13,7 @@ from yt import yson
 
 def test_versions_and_descriptors_are_listed(raw):
     """A client finds the API version and the facts it derives verbs and retries from."""
-    assert "v4" in raw("GET", "/api").json()
+    assert raw("GET", "/api").json() == ["v3", "v4"]
     commands = {entry["name"]: entry for entry in raw("GET", "/api/v4").json()}
     assert commands["get"] == {
         "name": "get",
@@ -214,3 +214,15 @@ def test_json_values_with_types_and_attributes(raw, client, tmp):
     assert _set(raw, f"{tmp}/x", body, {}).status == 200
     assert isinstance(client.get(f"{tmp}/x/n"), yson.YsonUint64)
     assert client.get(f"{tmp}/x/@mark") == 1
+
+
+def test_old_command_names_work_in_version_3(raw, tmp):
+    """Version 3 answers without the wrapping of version 4."""
+    answer = raw("GET", f"/api/v3/get?path={tmp}/@type")
+    assert answer.json() == "map_node"
+    answer = raw("POST", "/api/v3/start_tx", {}, b"{}")
+    transaction_id = answer.json()
+    assert raw("POST", f"/api/v3/ping_tx?transaction_id={transaction_id}").status == 200
+    assert raw("POST", f"/api/v3/commit_tx?transaction_id={transaction_id}").body == b""
+    answer = raw("GET", "/api/v3/parse_ypath?path=//tmp/t[%231]")
+    assert answer.json()["$value"] == "//tmp/t"

@@ -81,17 +81,17 @@ def _codes(answer):
 
 
 def test_javascript_client_is_served(session, client, tmp):
-    """Cypress, rows, queries and a file; what the client asks for in version 3 only is refused."""
+    """Cypress, rows, tables, transactions and a file: everything that the client offers."""
     assert json.loads(session["create"]).keys() == {"node_id"}
     assert session["get"] == {"value": "текст"}
     assert client.get(f"{tmp}/map/text") == "текст"
-    assert session["get number"] == {"value": 5}
+    assert session["get old"] == 5
     named = {"$attributes": {"type": "string_node"}, "$value": "text"}
-    assert named in session["list"]["value"]
-    assert session["exists"] == {"value": True}
+    assert named in session["list"]
+    assert session["exists"] is True
     assert session["missing"]["error"]["code"] == 500
-    assert session["batch"]["results"][0] == {"output": {"value": 5}}
-    assert session["batch"]["results"][1]["error"]["code"] == 500
+    assert session["batch"][0] == {"output": 5}
+    assert session["batch"][1]["error"]["code"] == 500
 
     first, second = _lines(session["select"])
     assert first == {
@@ -105,9 +105,13 @@ def test_javascript_client_is_served(session, client, tmp):
     assert 307 in _codes(session["bad rows"])
     assert "nothing" in session["bad query"]["error"]["message"]
     assert 1702 in _codes(session["insert unmounted"])
-    assert [session[name] for name in ("mount", "unmount")] == ["{}"] * 2
-    assert [session[name] for name in ("insert", "insert new")] == [""] * 2
+    assert [session[name] for name in ("mount", "insert", "insert new", "unmount")] == [""] * 4
 
-    for name in ("read", "start"):
-        assert "speaks /api/v4" in session[name]["error"]["message"]
+    assert _lines(session["read"]) == [{"a": 1}, {"a": 2, "b": "x"}]
+    assert _lines(session["read part"]) == [{"a": 2}]
+
+    assert session["exists outside"] is False
+    assert session["exists after"] is True
+    assert session["exists still"] is True
+    assert 11000 in _codes(session["commit aborted"])
     assert session["read file"] == "содержание\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 
@@ -58,3 +60,21 @@ def test_batch_needs_a_list(raw):
     """Without parts there is nothing to do."""
     assert raw.command("POST", "execute_batch", {}).status == 400
     assert raw.command("POST", "execute_batch", {"requests": []}).json() == {"results": []}
+
+
+def test_parts_of_an_old_batch_answer_as_old_commands_do(raw, tmp):
+    """In version 3 of the API values are not wrapped, and changes have no answer."""
+    parts = [
+        {"command": "set", "parameters": {"path": f"{tmp}/a"}, "input": 5},
+        {"command": "get", "parameters": {"path": f"{tmp}/a"}},
+        {"command": "exists", "parameters": {"path": f"{tmp}/b"}},
+        {"command": "start_tx", "parameters": {}},
+        {"command": "start_transaction", "parameters": {}},
+    ]
+    body = json.dumps({"requests": parts}).encode()
+    results = raw(
+        "POST", "/api/v3/execute_batch", {"Content-Type": "application/json"}, body
+    ).json()
+    assert results[:3] == [{}, {"output": 5}, {"output": False}]
+    assert isinstance(results[3]["output"], str)
+    assert "Unknown command" in results[4]["error"]["message"]

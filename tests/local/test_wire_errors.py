@@ -74,13 +74,11 @@ def test_command_that_is_not_embedded_says_so(raw, command):
     assert answer.error["message"].endswith("is not supported by the embedded cluster")
 
 
-@pytest.mark.parametrize("version", ["v7", "v3"])
-def test_unsupported_version_is_an_ordinary_error(raw, version):
-    """As in the real proxy, that is 400; the text says which version there is."""
-    answer = raw("GET", f"/api/{version}/get")
+def test_unsupported_version_is_an_ordinary_error(raw):
+    """As in the real proxy, that is 400."""
+    answer = raw("GET", "/api/v7/get")
     assert answer.status == 400
     assert "Unsupported API version" in answer.error["message"]
-    assert "speaks /api/v4" in answer.error["message"]
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,8 @@ class Context:
         read_bytes: yields the raw body of a binary command.
         response_parameters: what the handler wants to return beside the output.
         etag: version of the output; a client that names it as known gets no output.
+        commands: those of the version of the API that is spoken, by name; parts of a batch are
+            looked up here.
     """
 
     proxy: Proxy
@@ -80,6 +82,7 @@ class Context:
     read_bytes: Callable[[], Iterator[bytes]] = lambda: iter(())
     response_parameters: dict[str, Any] = field(default_factory=dict)
     etag: str | None = None
+    commands: Mapping[str, Command] = field(default_factory=lambda: REGISTRY)
 
 
 Handler = Callable[[Context], Any]

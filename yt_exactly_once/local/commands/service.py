@@ -9,7 +9,7 @@ from yt import yson
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands import failures
 from yt_exactly_once.local.commands.cypress import path_of, view_of
-from yt_exactly_once.local.commands.registry import REGISTRY, Command, Context, command
+from yt_exactly_once.local.commands.registry import Command, Context, command
 from yt_exactly_once.local.commands.version import VERSION
 from yt_exactly_once.local.cypress import tree
 from yt_exactly_once.local.errors import YtError
@@ -120,9 +120,9 @@ def _part(parent: Context, request: Any) -> dict[str, Any]:
     context: Context | None = None
     try:
         part = arguments.mapping(request, "batch request")
-        command = _batch_command(arguments.text(part.get("command"), "command"))
+        command = _batch_command(parent, arguments.text(part.get("command"), "command"))
         given = arguments.mapping(part.get("parameters", {}), "parameters")
-        context = Context(parent.proxy, command.name, given, parent.user)
+        context = Context(parent.proxy, command.name, given, parent.user, commands=parent.commands)
         context.read_value = lambda: part.get("input")
         output = command.handler(context)
     except Exception as raised:  # noqa: BLE001 - as_error logs what it does not know
@@ -130,8 +130,8 @@ def _part(parent: Context, request: Any) -> dict[str, Any]:
     return {} if output is None or command.output_type == "null" else {"output": output}
 
 
-def _batch_command(name: str) -> Command:
-    command = REGISTRY.get(name)
+def _batch_command(parent: Context, name: str) -> Command:
+    command = parent.commands.get(name)
     if command is None:
         raise YtError(f'Unknown command "{name}"')
     if not {command.input_type, command.output_type} <= {"null", "structured"}:

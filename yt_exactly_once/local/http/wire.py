@@ -20,13 +20,14 @@ from yt_exactly_once.local.commands import failures, refused
 from yt_exactly_once.local.commands.registry import REGISTRY
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats import structured
-from yt_exactly_once.local.http import dispatch, messages
+from yt_exactly_once.local.http import dispatch, legacy, messages
 from yt_exactly_once.local.http.admin import PREFIX, AdminPages
 from yt_exactly_once.local.http.messages import Answer, Request, json_answer, not_found
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 
+    from yt_exactly_once.local.commands.registry import Command
     from yt_exactly_once.local.faults import Fault
     from yt_exactly_once.local.formats.structured import Format
     from yt_exactly_once.local.http.dispatch import Call
@@ -56,9 +57,10 @@ class Application:
         self._proxy = proxy
         self._admin = AdminPages(proxy)
         self._in_flight = 0
+        self._old_commands = legacy.commands()
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="command")
         self._pages: dict[str, Callable[[Request], Answer]] = {
-            "/api": lambda _: json_answer(["v4"]),
+            "/api": lambda _: json_answer(["v3", "v4"]),
             "/hosts": self._hosts,
             "/hosts/all": self._all_hosts,
             "/ping": lambda _: Answer(),
@@ -123,27 +125,31 @@ class Application:
         return not_found(f'Path "{request.path}" does not exist')
 
     async def _api(self, request: Request, path: str, transport: Any) -> Answer | None:
-        if not path.startswith("/api/v4"):
-            raise YtError(f'Unsupported API version "{path}"; the embedded cluster speaks /api/v4')
+        if not path.startswith(("/api/v3", "/api/v4")):
+            raise YtError(f'Unsupported API version "{path}"')
+        known = self._old_commands if path.startswith("/api/v3") else REGISTRY
         name = path[len("/api/v4") :]
         if name in {"", "/"}:
-            return json_answer([command.descriptor() for command in REGISTRY.values()])
+            return json_answer([command.descriptor() for command in known.values()])
         if not name.startswith("/") or not _COMMAND_NAME.fullmatch(name[1:]):
             return not_found("Malformed command name")
-        started = await self._in_thread(self._start, request, name[1:])
+        started = await self._in_thread(self._start, request, known, name[1:])
         if isinstance(started, Answer):
             return started
         return await self._run_with_faults(*started, transport)
 
-    def _start(self, request: Request, name: str) -> Answer | tuple[Call, list[Fault]]:
+    def _start(
+        self, request: Request, known: dict[str, Command], name: str
+    ) -> Answer | tuple[Call, list[Fault]]:
         """Run a command, or return it with the faults that it has met."""
         user = "root" if name == "discover_proxies" else self._authenticate(request)
-        command = REGISTRY.get(name)
+        command = known.get(name)
         if command is None:
             if name in refused.COMMANDS:
                 raise YtError(f'Command "{name}" is not supported by the embedded cluster')
             return not_found(f'Command "{name}" is not registered')
         call = dispatch.prepare(self._proxy, command, request, user)
+        call.context.commands = known
         faults = self._proxy.faults.take(name, call.context.parameters)
         return (call, faults) if faults else dispatch.run(call)
 
