@@ -361,7 +361,7 @@ def test_two_checkpoints_on_one_consumer_are_told_apart(stream):
     rival.run()
     text = flow.fail("OffsetConflictError")
     assert half == 1_000
-    assert "stands at 2000" in text
+    assert "is at row 2000 of" in text
     assert "expected 1000" in text
     assert flow.entry().batch_id == 0
     rival_rows = [row for row in rival.found() if row[1] < half]

@@ -382,6 +382,25 @@ def test_a_part_that_an_earlier_attempt_committed_is_found_by_its_digest():
         committer(Cluster(entry=resumed(1, digests=("other",)))).commit(batch(), PARTS)
 
 
+def test_a_consumer_without_a_row_is_at_the_first_row():
+    """As before its first batch; a batch that begins at row 0 moves it from there."""
+    first = replace(QUEUE, partitions=(PartitionRange(0, 0, 5), PartitionRange(1, 0, 0)))
+    cluster = Cluster(entry=None, at=(None, None))
+    committer(cluster).commit(batch(first, number=0), whole([ROWS]))
+    assert ("insert", "//c", {0: 5}) in cluster.requests
+
+
+@pytest.mark.parametrize(
+    ("entry", "remedy"), [(BEFORE, "advance_consumer=False"), (None, "starting_offsets")]
+)
+def test_the_remedy_for_a_moved_consumer_knows_what_may_have_moved_it(entry, remedy):
+    """Another sink of the function, or where the query was told to begin."""
+    with pytest.raises(OffsetConflictError) as caught:
+        committer(Cluster(entry=entry, at=(11, 4))).commit(batch(), whole([ROWS]))
+    assert ("advance_consumer=False" in str(caught.value)) == (remedy == "advance_consumer=False")
+    assert remedy in str(caught.value)
+
+
 def test_a_consumer_that_somebody_moved_ends_the_attempt():
     """Nothing was written."""
     cluster = Cluster(at=(11, 4))
