@@ -1,10 +1,15 @@
 """Logical types parsed from column descriptions."""
 
 import pickle
+from dataclasses import replace
+from functools import partial
 
+import pyarrow as pa
 import pytest
 
+from yt_exactly_once.codec.rows import WireFormat, decode, encode
 from yt_exactly_once.codec.scalars import SCALARS
+from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, check_frame
 from yt_exactly_once.codec.types import (
     DecimalType,
     DictType,
@@ -23,7 +28,8 @@ from yt_exactly_once.codec.types import (
     render_type,
     required,
 )
-from yt_exactly_once.errors import SchemaMismatchError
+from yt_exactly_once.codec.values import to_integers
+from yt_exactly_once.errors import EncodingError, SchemaMismatchError
 
 INT = SimpleType("int64")
 DESCRIBED = [
@@ -132,3 +138,25 @@ def test_nullability_and_plainness_look_through_labels():
     assert not plain_scalar_of(OptionalType(OptionalType(INT)))
     assert not plain_scalar_of(OptionalType(SimpleType("yson")))
     assert not is_nullable(ListType(OptionalType(INT)))
+
+
+def test_a_further_type_is_one_record(monkeypatch):
+    """Read, matched, written and read back, alone and inside others, with its bounds."""
+    port = partial(to_integers, target=pa.uint16(), name="port", bounds=(1, 1023))
+    record = replace(SCALARS["uint16"], name="port", to_plain=port, bounds=(1, 1023))
+    monkeypatch.setitem(SCALARS, "port", record)
+    columns = [
+        {"name": "a", "type_v3": "port"},
+        {"name": "b", "type_v3": {"type_name": "list", "item": "port"}},
+    ]
+    table = TableSchema.from_yt(columns)
+    frame = arrow_schema_of(table)
+    assert frame.types == [pa.int32(), pa.list_(pa.field("element", pa.int32(), nullable=False))]
+    plan = check_frame(frame, table, target="//t", sorted=False)
+    rows = pa.RecordBatch.from_pydict({"a": [80, 443], "b": [[], [22, 1023]]}, schema=frame)
+    assert decode(encode(rows, plan, WireFormat.YSON), frame).to_pylist() == rows.to_pylist()
+    with pytest.raises(SchemaMismatchError, match="whole number"):
+        check_frame(pa.schema([("a", pa.string()), frame[1]]), table, target="//t", sorted=False)
+    unfit = pa.RecordBatch.from_pydict({"a": [80], "b": [[1024]]}, schema=frame)
+    with pytest.raises(EncodingError, match=r"column b\[\].* outside the range of port"):
+        encode(unfit, plan, WireFormat.ARROW)
