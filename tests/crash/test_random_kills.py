@@ -20,7 +20,7 @@ from tests.tiers import NIGHTLY
 if TYPE_CHECKING:
     from tests.crash.harness.lives import Lineage
 
-COUNTED = 50 if NIGHTLY else 2
+COUNTED = 50 if NIGHTLY else 1
 """Deaths in the gap, of the driver."""
 
 LIVES = 2 * COUNTED + 2

@@ -63,10 +63,10 @@ class Reader(threading.Thread):
 
 
 @pytest.fixture
-def watched(lineage, cluster):
+def watched(lineage, cluster, request):
     """A query into a sorted target, with a reader beside it."""
     alone = lineage(
-        Cell("stateless", is_sorted=True), rows=ROWS, rows_per_partition=ROWS_PER_PARTITION
+        Cell("stateless", is_sorted=True), rows=request.param, rows_per_partition=ROWS_PER_PARTITION
     )
     reader = Reader(alone.subjects[0], cluster.client())
     reader.start()
@@ -76,6 +76,7 @@ def watched(lineage, cluster):
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("watched", [ROWS], indirect=True)
 def test_reader_never_sees_a_part_of_a_batch(watched, cluster):
     """While answers get lost, transactions die with their proxies, and drivers are killed."""
     alone, reader = watched
@@ -101,6 +102,7 @@ def test_reader_never_sees_a_part_of_a_batch(watched, cluster):
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("watched", [6 * ROWS_PER_PARTITION], indirect=True)
 def test_partial_batch_would_be_noticed(watched):
     """Rows that tasks write for themselves are seen piece by piece."""
     alone, reader = watched

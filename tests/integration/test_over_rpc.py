@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.flows import AGGREGATION, STATELESS, Queue
+from tests.tiers import first_of
 from yt_exactly_once import Event
 from yt_exactly_once.config import ClusterConfig, WriteMode
 from yt_exactly_once.errors import OffsetConflictError
@@ -34,7 +35,7 @@ def rpc_only(cluster):
 
 @pytest.mark.usefixtures("rpc_only")
 @pytest.mark.parametrize("mode", EXACT)
-@pytest.mark.parametrize("fault", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("fault", first_of(["lose_answer", "lose_request"]))
 def test_lost_commits_and_a_replay_leave_every_row_once(stream, faults, mode, fault):
     """The driver reports a broken bus, and the ledger says what became of the commit."""
     flow = stream(STATELESS, backend="rpc", rows=3_000, options={"mode": mode})

@@ -16,6 +16,7 @@ from pyspark.errors import StreamingQueryException
 
 from tests.flows import PARTITION_COLUMN, ROW_COLUMN, columns, create_table
 from tests.integration.streams import QUICK, finish
+from tests.tiers import first_of
 from yt_exactly_once import TransactionalSink
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.errors import ConfigError, NotOneToOneError
@@ -133,7 +134,7 @@ def test_random_rows_are_found_on_the_replay(stream):
     assert flow.entry().ends[flow.queue.path] == flow.queue.ends()
 
 
-@pytest.mark.parametrize("then", [in_one_task, in_two_tasks, as_read])
+@pytest.mark.parametrize("then", first_of([in_one_task, in_two_tasks, as_read]))
 def test_rows_that_carry_their_source_may_come_in_other_tasks(stream, faults, then):
     """A task dies; after the restart there are other cores, and so other tasks."""
     flow = stream(rows=1_000)
@@ -147,7 +148,7 @@ def test_rows_that_carry_their_source_may_come_in_other_tasks(stream, faults, th
     flow.assert_exact()
 
 
-@pytest.mark.parametrize(("first", "second"), [(3, 2), (2, 3)])
+@pytest.mark.parametrize(("first", "second"), first_of([(3, 2), (2, 3)]))
 def test_file_source_with_other_cores_is_refused(spark, stream, tmp_path, first, second):
     """Spark cuts files by the number of cores; here a setting takes the place of the cores."""
     flow = stream(rows=1)

@@ -12,6 +12,7 @@ from pyspark.errors import StreamingQueryException
 
 from tests.flows import AGGREGATION, columns, create_table, differences, ledger_entries
 from tests.integration.streams import Heard, finish
+from tests.tiers import first_of
 from yt_exactly_once import Event
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tests.integration.streams import Stream
-
-pytestmark = pytest.mark.further
 
 COMMIT = "commit_transaction"
 
@@ -112,6 +111,7 @@ def survivors(rows, note=None):
     return sorted(kept.values())
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("options", [
     {"dyn_batch_size": 90},
     {"dyn_batch_size": 90, "wire_format": "yson", "update_columns": True},
@@ -138,6 +138,7 @@ def test_marked_rows_delete_their_keys(rows_by_key, faults, options):
         assert differences(case.found(), sorted([*expected, *untouched])) == ""
 
 
+@pytest.mark.further
 def test_deletes_alone_need_no_values(rows_by_key):
     """Only the key of a marked row is looked at, and a batch may have nothing else."""
     case = rows_by_key(
@@ -150,6 +151,7 @@ def test_deletes_alone_need_no_values(rows_by_key):
     assert all(fields["rows"] == 61 for fields in told.of(Event.BATCH_COMMITTED))
 
 
+@pytest.mark.further
 def test_key_in_two_spark_partitions_is_refused(rows_by_key):
     """They have no order, so it cannot be known whether the row is there in the end."""
     case = rows_by_key(marked, delete_marker="gone", partitions=2)
@@ -160,6 +162,7 @@ def test_key_in_two_spark_partitions_is_refused(rows_by_key):
     assert "sortWithinPartitions" in text
 
 
+@pytest.mark.further
 def test_rows_are_brought_together_and_in_order_in_the_function(rows_by_key):
     """As the refusal says; on the streaming frame itself Spark allows no sort."""
     case = rows_by_key(marked, delete_marker="gone", partitions=2)
@@ -181,6 +184,7 @@ def test_rows_are_brought_together_and_in_order_in_the_function(rows_by_key):
     assert differences(case.found(), survivors(rows)) == ""
 
 
+@pytest.mark.further
 @pytest.mark.parametrize(("expression", "message"), [
     ("if(id = 70, null, false) as gone", "The delete marker gone is null"),
     ("1 as gone", "the DataFrame has a column of type int32"),
@@ -215,7 +219,8 @@ def added_up(queue, start=0):
     return sorted((key, count + start, best[key]) for key, count in counts.items())
 
 
-@pytest.mark.parametrize("wire", ["arrow", "yson"])
+@pytest.mark.further
+@pytest.mark.parametrize("wire", first_of(["arrow", "yson"]))
 def test_aggregating_columns_add_up_each_row_once(totals, faults, wire):
     """Over lost answers, lost requests, conflicts and replays."""
     faults.inject("lose_answer", COMMIT, after=1)
@@ -228,6 +233,7 @@ def test_aggregating_columns_add_up_each_row_once(totals, faults, wire):
     assert differences(totals.found(), added_up(totals.flow.queue)) == ""
 
 
+@pytest.mark.further
 def test_aggregating_columns_are_replaced_unless_asked(totals):
     """As the cluster does it."""
     totals.options = {}
@@ -235,12 +241,14 @@ def test_aggregating_columns_are_replaced_unless_asked(totals):
     assert {n for _, n, _ in totals.found()} == {1}
 
 
+@pytest.mark.further
 def test_aggregate_without_aggregating_columns_is_refused(rows_by_key):
     """It would replace, and look as if it added up."""
     case = rows_by_key(lambda frame: frame.selectExpr("key", "id", "name"), aggregate=True)
     assert "needs a target with aggregating columns" in case.fail()
 
 
+@pytest.mark.further
 def test_aggregate_in_complete_mode_is_refused(totals):
     """Every batch would add the whole result again."""
     totals.build = lambda frame: (
@@ -267,7 +275,7 @@ def complete_result(rows):
     return sorted((key, count[key], str(total[key]), None) for key in total if total[key] % 3)
 
 
-@pytest.mark.parametrize("wire", ["arrow", "yson"])
+@pytest.mark.parametrize("wire", first_of(["arrow", "yson"]))
 def test_complete_result_replaces_what_was_there(rows_by_key, faults, wire):
     """After every batch the table holds the result and nothing else, whatever happens to commits."""
     case = rows_by_key(shrinking, "complete", write="replace", wire_format=wire)
@@ -293,6 +301,7 @@ def test_complete_result_replaces_what_was_there(rows_by_key, faults, wire):
     assert differences(case.found(), complete_result(case.flow.queue.rows[0])) == ""
 
 
+@pytest.mark.further
 def test_empty_result_leaves_an_empty_table(rows_by_key):
     """There are no rows to write, and still something to do."""
     case = rows_by_key(lambda frame: shrinking(frame).where("key < 0"), "complete", write="replace")
@@ -301,6 +310,7 @@ def test_empty_result_leaves_an_empty_table(rows_by_key):
     assert case.found() == []
 
 
+@pytest.mark.further
 def test_table_with_more_rows_than_can_be_replaced_is_refused(rows_by_key):
     """Nothing is deleted then."""
     case = rows_by_key(shrinking, "complete", write="replace", rows_per_tablet_limit=100)
@@ -310,7 +320,8 @@ def test_table_with_more_rows_than_can_be_replaced_is_refused(rows_by_key):
     assert len(case.found()) == 70
 
 
-@pytest.mark.parametrize("mode", ["append", "update"])
+@pytest.mark.further
+@pytest.mark.parametrize("mode", first_of(["append", "update"]))
 def test_replace_in_another_output_mode_is_refused(rows_by_key, mode):
     """A batch is not the whole result there, and what it lacks would be lost."""
     build = shrinking if mode == "update" else lambda frame: frame.selectExpr("key", "id", "name")
@@ -318,6 +329,7 @@ def test_replace_in_another_output_mode_is_refused(rows_by_key, mode):
     assert f"this query has {mode}" in case.fail()
 
 
+@pytest.mark.further
 @pytest.mark.parametrize(
     "options", [{"aggregate": True}, {"delete_marker": "key"}], ids=["aggregate", "delete_marker"]
 )
@@ -328,6 +340,7 @@ def test_ordered_target_is_refused(stream, options):
     flow.assert_untouched()
 
 
+@pytest.mark.further
 def test_complete_result_in_an_ordered_target_is_refused(stream):
     """What was appended cannot be taken back."""
     flow = stream(AGGREGATION, rows=10)

@@ -10,9 +10,8 @@ from yt.common import YtError
 
 from tests.flows import AGGREGATION
 from tests.protections import switch_off
+from tests.tiers import first_of
 from yt_exactly_once import Event, RetryPolicy
-
-pytestmark = pytest.mark.further
 
 COMMIT = "commit_transaction"
 
@@ -28,6 +27,7 @@ def test_commit_applied_with_its_answer_lost_is_found_in_the_ledger(stream, faul
     flow.assert_exact()
 
 
+@pytest.mark.further
 def test_lost_commit_with_its_answer_lost_is_attempted_anew(stream, faults):
     """The ledger has no entry, so the same payloads go out once more."""
     flow = stream()
@@ -39,6 +39,7 @@ def test_lost_commit_with_its_answer_lost_is_attempted_anew(stream, faults):
     flow.assert_exact()
 
 
+@pytest.mark.further
 def test_old_commit_landing_after_the_new_one_is_refused(stream, faults):
     """Both write the ledger row, so the late one changes nothing."""
     flow = stream(rows=3_000)
@@ -50,6 +51,7 @@ def test_old_commit_landing_after_the_new_one_is_refused(stream, faults):
     flow.assert_exact()
 
 
+@pytest.mark.further
 def test_old_commit_landing_before_the_new_one_is_recognised(stream, faults):
     """The new one is refused, and the next attempt finds that the first one won."""
     flow = stream(rows=1_000)
@@ -63,6 +65,7 @@ def test_old_commit_landing_before_the_new_one_is_recognised(stream, faults):
     flow.assert_exact()
 
 
+@pytest.mark.further
 def test_committed_check_off_is_noticed(stream, faults, monkeypatch):
     """The query would stop, taking itself for somebody else."""
     flow = stream(rows=1_000)
@@ -71,6 +74,7 @@ def test_committed_check_off_is_noticed(stream, faults, monkeypatch):
     flow.fail("OffsetConflictError")
 
 
+@pytest.mark.further
 def test_outcome_look_up_off_is_noticed(stream, faults, monkeypatch):
     """A lost answer taken for a failure costs a second attempt, which has to find out itself."""
     flow = stream()
@@ -80,6 +84,7 @@ def test_outcome_look_up_off_is_noticed(stream, faults, monkeypatch):
     assert max(fields["attempts"] for fields in told.of(Event.BATCH_COMMITTED)) > 1
 
 
+@pytest.mark.further
 def test_ledger_row_off_is_noticed(stream, faults, monkeypatch):
     """Without a common row the late commit and the new one both take effect."""
     flow = stream(rows=1_000, consumer="")
@@ -111,6 +116,7 @@ def wait_until_ended(cluster, transaction):
             pause.wait(0.05)
 
 
+@pytest.mark.further
 def test_refused_commit_is_attempted_anew(stream, faults):
     """A conflict has no effect and may go away."""
     flow = stream()
@@ -120,6 +126,7 @@ def test_refused_commit_is_attempted_anew(stream, faults):
     flow.assert_exact()
 
 
+@pytest.mark.further
 def test_definite_refusal_stops_the_query_at_once(stream, faults):
     """What repeating will not change is not repeated, and nothing is written."""
     flow = stream()
@@ -129,6 +136,7 @@ def test_definite_refusal_stops_the_query_at_once(stream, faults):
     flow.assert_untouched()
 
 
+@pytest.mark.further
 def test_retries_that_run_out_tell_the_story_and_lose_nothing(stream, faults):
     """The error names the last reason; a restart goes on where the query stood."""
     flow = stream()
@@ -142,6 +150,7 @@ def test_retries_that_run_out_tell_the_story_and_lose_nothing(stream, faults):
     flow.assert_exact()
 
 
+@pytest.mark.further
 def test_expired_lease_costs_an_attempt(stream, faults):
     """A transaction that its proxy gave up is begun anew."""
     flow = stream()
@@ -153,6 +162,7 @@ def test_expired_lease_costs_an_attempt(stream, faults):
     flow.assert_exact()
 
 
+@pytest.mark.further
 def test_target_unmounted_for_a_moment_costs_attempts(stream):
     """The commit is refused while tablets are away, and goes through once they are back."""
     flow = stream()
@@ -171,7 +181,8 @@ def test_target_unmounted_for_a_moment_costs_attempts(stream):
     flow.assert_exact()
 
 
-@pytest.mark.parametrize("query", [None, AGGREGATION], ids=["stateless", "aggregation"])
+@pytest.mark.further
+@pytest.mark.parametrize("query", first_of([None, AGGREGATION]), ids=["stateless", "aggregation"])
 def test_lossy_network_changes_nothing(stream, faults, query):
     """Answers and requests vanish at random, of every command, over dozens of batches."""
     flow = stream(

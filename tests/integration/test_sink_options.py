@@ -11,6 +11,7 @@ from pyspark.errors import StreamingQueryException
 from tests.flows import AGGREGATION, STATELESS, differences, passed_on
 from tests.integration.streams import Heard, finish
 from tests.protections import switch_off
+from tests.tiers import first_of
 from yt_exactly_once import Event, TransactionalSink
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.sink.options import DYN_BATCH_SIZE_CONF
@@ -72,8 +73,8 @@ def test_malformed_conf_stops_the_query(stream, spark):
     flow.assert_untouched()
 
 
-@pytest.mark.parametrize("wire", ["arrow", "yson"])
-@pytest.mark.parametrize("is_sorted", [False, True], ids=["ordered", "sorted"])
+@pytest.mark.parametrize("wire", first_of(["yson", "arrow"]))
+@pytest.mark.parametrize("is_sorted", first_of([False, True]), ids=["ordered", "sorted"])
 def test_both_wire_formats_deliver_the_same(stream, wire, is_sorted):
     """Rows do not depend on how they travel."""
     flow = stream(is_sorted=is_sorted, rows=3_000)
@@ -81,7 +82,7 @@ def test_both_wire_formats_deliver_the_same(stream, wire, is_sorted):
     flow.assert_exact()
 
 
-@pytest.mark.parametrize("is_sorted", [False, True], ids=["ordered", "sorted"])
+@pytest.mark.parametrize("is_sorted", first_of([False, True]), ids=["ordered", "sorted"])
 def test_batch_too_large_for_one_transaction_is_refused_with_numbers(stream, is_sorted):
     """Before anything is sent; with smaller batches or more tablets it would pass."""
     flow = stream(rows=2_000, rows_per_partition=2_000, is_sorted=is_sorted)

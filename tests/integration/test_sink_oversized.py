@@ -8,9 +8,8 @@ from pyspark.sql.classic.dataframe import DataFrame
 
 from tests.flows import AGGREGATION, STATELESS, differences, ledger_entries, passed_on
 from tests.integration.streams import QUICK, Broken, Heard, counted, finish
+from tests.tiers import first_of
 from yt_exactly_once import Event, Target, TransactionalSink
-
-pytestmark = pytest.mark.further
 
 SPLIT = {"split_oversized": True, "rows_per_tablet_limit": 1_500, "dyn_batch_size": 500}
 
@@ -28,7 +27,7 @@ def broken_after_parts(flow, count):
         flow.run(break_off, **SPLIT)
 
 
-@pytest.mark.parametrize("is_sorted", [False, True], ids=["ordered", "sorted"])
+@pytest.mark.parametrize("is_sorted", first_of([False, True]), ids=["ordered", "sorted"])
 def test_oversized_batch_is_written_in_parts_on_request(stream, is_sorted):
     """All rows once, and the consumer moved with the last part."""
     flow = stream(rows=8_000, rows_per_partition=4_000, is_sorted=is_sorted)
@@ -38,7 +37,8 @@ def test_oversized_batch_is_written_in_parts_on_request(stream, is_sorted):
     flow.assert_exact()
 
 
-@pytest.mark.parametrize("is_sorted", [False, True], ids=["ordered", "sorted"])
+@pytest.mark.further
+@pytest.mark.parametrize("is_sorted", first_of([False, True]), ids=["ordered", "sorted"])
 def test_split_batch_broken_off_between_its_parts_is_completed(stream, is_sorted):
     """The replay leaves out what is there, and the consumer had not moved before."""
     flow = stream(rows=8_000, rows_per_partition=4_000, is_sorted=is_sorted)
@@ -51,6 +51,7 @@ def test_split_batch_broken_off_between_its_parts_is_completed(stream, is_sorted
     flow.assert_exact()
 
 
+@pytest.mark.further
 def test_split_batch_that_is_replayed_differently_is_refused(stream):
     """Parts that were cut otherwise would leave rows out or double them."""
     flow = stream(rows=4_000, rows_per_partition=4_000)
@@ -63,6 +64,7 @@ def test_split_batch_that_is_replayed_differently_is_refused(stream):
     flow.assert_exact()
 
 
+@pytest.mark.further
 @pytest.mark.parametrize(
     "changed",
     [{"mode": "at-least-once"}, {"mode": "idempotent"}, {}],
@@ -81,6 +83,7 @@ def test_batch_begun_in_parts_is_not_begun_anew_otherwise(stream, changed):
     flow.assert_exact()
 
 
+@pytest.mark.further
 def test_order_of_the_targets_does_not_matter(stream, client, tmp):
     """Given otherwise after a restart, they have the same ledger, and a replay is found in it."""
     flow = stream(AGGREGATION, rows=500, is_sorted=True)
@@ -99,6 +102,7 @@ def test_order_of_the_targets_does_not_matter(stream, client, tmp):
     assert not client.exists(flow.ledger)
 
 
+@pytest.mark.further
 def test_several_targets_are_written_together(stream, client, tmp):
     """Rows and totals of the batch come with one commit, and a replay changes neither."""
     flow = stream(rows=6_000)
@@ -142,6 +146,7 @@ def test_several_targets_are_written_together(stream, client, tmp):
     assert STATELESS.found(client, flow.target) == sorted(passed_on(flow.queue))
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("is_kept", [True, False], ids=["kept", "not kept would be noticed"])
 def test_frame_of_several_targets_is_evaluated_once(stream, spark, monkeypatch, is_kept):
     """However many targets there are; a second evaluation would commit Spark's state twice."""

@@ -8,9 +8,8 @@ import pytest
 
 from tests.flows import AGGREGATION, passed_on
 from tests.integration.streams import counted, finish
+from tests.tiers import first_of
 from yt_exactly_once import Event
-
-pytestmark = pytest.mark.further
 
 
 def interrupted(how, *, after=0, seen=None):
@@ -61,7 +60,7 @@ def interrupted(how, *, after=0, seen=None):
     return change
 
 
-@pytest.mark.parametrize("how", ["task fails", "worker is killed"])
+@pytest.mark.parametrize("how", first_of(["task fails", "worker is killed"]))
 def test_task_broken_down_in_the_middle_leaves_an_ordered_target_right(stream, how):
     """The rows of the broken attempt and those of the next one are the same rows, and come once."""
     flow = stream(rows=6_000, rows_per_partition=2_000, change=interrupted(how))
@@ -70,6 +69,7 @@ def test_task_broken_down_in_the_middle_leaves_an_ordered_target_right(stream, h
     flow.assert_exact()
 
 
+@pytest.mark.further
 def test_task_broken_down_under_an_aggregation_leaves_its_totals_right(stream):
     """State is made from one attempt of each task."""
     flow = stream(
@@ -83,6 +83,7 @@ def test_task_broken_down_under_an_aggregation_leaves_its_totals_right(stream):
     flow.assert_exact()
 
 
+@pytest.mark.further
 def test_rows_written_by_the_tasks_themselves_would_be_noticed(stream):
     """What the detour over the driver protects from: a repeated task writes its first rows again."""
     flow = stream(rows=50_000, rows_per_partition=50_000)
@@ -92,6 +93,7 @@ def test_rows_written_by_the_tasks_themselves_would_be_noticed(stream):
     assert flow.wrong().startswith("0 lost, e.g. []; ")
 
 
+@pytest.mark.further
 def test_producer_session_taken_over_in_the_middle_of_a_push_costs_one_retry(stream, faults):
     """As by a task of a stopped driver that wakes up: the survivor takes the session back."""
 
@@ -128,6 +130,7 @@ def wait_for_hit(cluster):
         pause.wait(0.02)
 
 
+@pytest.mark.further
 def test_order_is_kept_with_one_partition(stream):
     """Row i of the queue is row i of the target, over many batches, chunks and connections."""
     flow = stream(partitions=1, rows=30_000, rows_per_partition=1_000)
@@ -139,6 +142,7 @@ def test_order_is_kept_with_one_partition(stream):
     ]
 
 
+@pytest.mark.further
 def test_order_of_every_partition_is_kept_in_a_tablet_of_its_own(stream):
     """Partitions that all move stay apart and in order."""
     flow = stream(rows=9_000, rows_per_partition=500)
@@ -148,6 +152,7 @@ def test_order_of_every_partition_is_kept_in_a_tablet_of_its_own(stream):
     assert found == {row[:2]: row[:2] for row in passed_on(flow.queue)}
 
 
+@pytest.mark.further
 def test_frame_is_evaluated_once_whatever_the_attempts(stream, faults, spark):
     """Attempts send the payloads of one evaluation: a second one would commit Spark's state twice."""
     change, seen = counted(spark)

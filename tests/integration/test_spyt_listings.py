@@ -13,6 +13,7 @@ from pyspark.sql.functions import length, lit
 
 from tests.flows import columns, create_table
 from tests.integration.streams import finish
+from tests.tiers import first_of
 from yt_exactly_once import TransactionalSink, register_source
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ def test_service_columns(job):
     assert job.results("tablet_idx, row_idx, some_data") == expected
 
 
-@pytest.mark.parametrize("mode", ["given by the query", "given by the source"])
+@pytest.mark.parametrize("mode", first_of(["given by the query", "given by the source"]))
 def test_several_queues_with_an_id(job, mode):
     """One consumer reads both; the path of the queue is part of the key."""
     paths = [job.queue({"some_data": "utf8"}, name) for name in ("first", "second")]

@@ -23,7 +23,7 @@ FOUND = [
         scenario,
         kinds,
         id=f"{removal.what}-{scenario}",
-        marks=[pytest.mark.further] * (number > 0),
+        marks=[pytest.mark.nightly] * (number > 0),
     )
     for removal in ALL
     for number, (scenario, kinds) in enumerate(removal.found.items())
@@ -33,7 +33,7 @@ COVERED = [
         removal,
         scenario,
         id=f"{removal.what}-{scenario}",
-        marks=[pytest.mark.further] * (number > 0 or scenario in LONG),
+        marks=[pytest.mark.nightly] * (number > 0 or scenario in LONG),
     )
     for removal in ALL
     for number, scenario in enumerate(removal.covered)

@@ -95,3 +95,32 @@ def test_queue_travels_without_its_connections():
     there = pickle.loads(pickle.dumps(remote()))
     assert (there.path, there.consumer) == (QUEUE, CONSUMER)
     assert there.connection.config == remote().connection.config
+
+
+@pytest.mark.parametrize("looks", [1, 3, None])
+def test_registration_is_asked_for_until_the_proxy_knows_it(monkeypatch, looks):
+    """For as long as a proxy may take to refresh its list; `None` is one that never comes."""
+    asked, pauses = [], []
+
+    class Reader:
+        def exists(self, _path):
+            return True
+
+        def get(self, _path):
+            return {"treat_as_queue_consumer": True}
+
+        def list_queue_consumer_registrations(self, **names):
+            asked.append(names)
+            return [names] if len(asked) == looks else []
+
+    monkeypatch.setattr(Connection, "reader", Reader())
+    monkeypatch.setattr(queues.time, "sleep", pauses.append)
+    connection = Connection(ClusterConfig(proxy="localhost:80"))
+    if looks:
+        queues.require_registration(connection, CONSUMER, QUEUE)
+        assert len(pauses) == looks - 1
+    else:
+        with pytest.raises(ConsumerNotRegisteredError, match="yt register-queue-consumer"):
+            queues.require_registration(connection, CONSUMER, QUEUE)
+        assert sum(pauses) >= 10
+    assert asked[0] == {"queue_path": QUEUE, "consumer_path": CONSUMER}
