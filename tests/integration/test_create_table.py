@@ -152,7 +152,7 @@ def test_missing_target_says_how_to_create_it(stream):
     flow = stream(rows=10)
     flow.client.remove(flow.target)
     text = flow.fail("TableNotFoundError")
-    assert "yt_exactly_once.create_table(path, frame.schema" in text
+    assert "yt_exactly_once.create_table(path, orders.schema" in text
     assert "yt-exactly-once create-table" in text
 
 

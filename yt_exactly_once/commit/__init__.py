@@ -1,5 +1,5 @@
 """The protocol: how a micro-batch becomes rows, offsets and a ledger entry, all or nothing.
 
-No Spark and no YTsaurus client in here: the modules speak to a cluster through the small interface of
-`commit.cluster`, which is also what the model checker implements.
+It uses neither Spark nor the YTsaurus client. The modules talk to a cluster through the small interface of
+`commit.cluster`. The model checker implements that interface too.
 """

@@ -118,9 +118,8 @@ def _distinct_keys(
         raise AmbiguousOrderError(
             f"The rows of {repeated} keys are spread over several Spark partitions, and which is the "
             "last one of a key is not known",
-            remedy="Bring the rows of a key together and in order inside the foreachBatch function, for "
-            "instance sink(frame.repartition(key).sortWithinPartitions(time), batch_id), or make the keys "
-            "unique",
+            remedy="Make the keys unique. Or bring the rows of a key together and in order inside the "
+            "foreachBatch function: sink(df.repartition(key).sortWithinPartitions(time), batch_id)",
             target=target,
         )
     return together
