@@ -61,25 +61,24 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _speed(options: argparse.Namespace, contenders: Sequence[Contender]) -> None:
     """Measure turn by turn."""
-    turns: list[dict[str, Any]] = []
-
-    def keep(turn: dict[str, Any]) -> None:
-        turns.append(turn)
-        median = statistics.median(turn["batches"])
-        print(
-            f"{turn['contender']:<19} {turn['rows']:>7} rows, round {turn['round']}: start"
-            f" {turn['start']:5.1f} s, first {turn['first']:5.2f} s, then {median:5.2f} s; CPU"
-            f" {turn['spark']:5.2f} s Spark, {turn['cluster']:5.2f} s cluster",
-            flush=True,
-        )
-
     with tempfile.TemporaryDirectory(prefix="spyt-") as folder, LocalCluster() as cluster:
         stage = Stage(cluster, options.cache, Path(folder))
-        run = stamp()
-        measure(stage, contenders, options.rows, options.rounds, keep)
         versions = {who.name: stage.environment(who).versions for who in contenders}
-    result = {"run": run, "versions": versions, "turns": turns}
-    (options.folder / SPEED).write_text(json.dumps(result, indent=1) + "\n")
+        turns: list[dict[str, Any]] = []
+        result = {"run": stamp(), "versions": versions, "turns": turns}
+
+        def keep(turn: dict[str, Any]) -> None:
+            turns.append(turn)
+            (options.folder / SPEED).write_text(json.dumps(result, indent=1) + "\n")
+            median = statistics.median(turn["batches"])
+            print(
+                f"{turn['contender']:<19} {turn['rows']:>7} rows, round {turn['round']}: start"
+                f" {turn['start']:5.1f} s, first {turn['first']:5.2f} s, then {median:5.2f} s; CPU"
+                f" {turn['spark']:5.2f} s Spark, {turn['cluster']:5.2f} s cluster",
+                flush=True,
+            )
+
+        measure(stage, contenders, options.rows, options.rounds, keep)
 
 
 def _holes(options: argparse.Namespace, contenders: Sequence[Contender]) -> int:

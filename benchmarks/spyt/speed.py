@@ -74,17 +74,25 @@ def measure(
         RuntimeError: a target has other rows than the queue.
     """
     chance = random.Random(_SEED)
-    for rows in sizes:
-        batches = SIZES[rows]
-        queue, limit = work.Queue.create(stage.client, PARTITIONS), rows // PARTITIONS
-        trials = [
-            Trial(stage, who, queue=queue.for_another(), limit=limit, tablets=PARTITIONS)
+    queues = {rows: work.Queue.create(stage.client, PARTITIONS) for rows in sizes}
+    trials = {
+        rows: [
+            Trial(
+                stage,
+                who,
+                queue=queue.for_another(),
+                limit=rows // PARTITIONS,
+                tablets=PARTITIONS,
+            )
             for who in contenders
         ]
-        for number in range(rounds):
-            queue.append((_APART + batches) * limit)
-            for trial in chance.sample(trials, len(trials)):
-                keep(asdict(_turn(trial, rows, batches, number)))
+        for rows, queue in queues.items()
+    }
+    for number in range(rounds):
+        for rows, queue in queues.items():
+            queue.append((_APART + SIZES[rows]) * rows // PARTITIONS)
+            for trial in chance.sample(trials[rows], len(contenders)):
+                keep(asdict(_turn(trial, rows, number)))
                 _require_all_rows(trial)
 
 
@@ -98,8 +106,8 @@ def _require_all_rows(trial: Trial) -> None:
         raise RuntimeError(message)
 
 
-def _turn(trial: Trial, rows: int, batches: int, number: int) -> Turn:
-    pids = trial.stage.cluster.proxy_pids
+def _turn(trial: Trial, rows: int, number: int) -> Turn:
+    batches, pids = SIZES[rows], trial.stage.cluster.proxy_pids
     with trial.driver() as driver:
         driver.wait(lambda: len(driver.batches()) >= _APART)
         spark, cluster = _cpu(_session(driver.pid)), _cpu(pids)
