@@ -35,7 +35,7 @@ class Block(NamedTuple):
 
 _BY_CI = "it installs the package, as .ci/run does"
 _TUTORIAL_SETUP = "it installs the package and makes the folder of the test"
-_SPYT = "it needs SPYT, which is not installed"
+_SPYT = "it shows SPYT, which is not installed"
 
 _HOWS: dict[str, list[How | str]] = {
     "README.md": [
@@ -53,7 +53,7 @@ _HOWS: dict[str, list[How | str]] = {
     "docs/index.md": [How.RUNS],
     "docs/explanation/callers.md": ["it runs tests; pytest has no help for profiles"],
     "docs/explanation/chaos.md": [How.OPTIONS, How.OPTIONS],
-    "docs/explanation/compared-with-spyt.md": [_SPYT],
+    "docs/explanation/compared-with-spyt.md": [How.OPTIONS],
     "docs/explanation/performance.md": [How.OPTIONS],
     "docs/how-to/move-from-spyt.md": [_SPYT, How.RUNS],
     "docs/how-to/test-your-pipeline.md": [

@@ -10,6 +10,7 @@ import argparse
 import json
 import logging
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -43,6 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.command == "report":
         _report(options.folder)
         return 0
+    # Drivers have sessions of their own; they are killed where blocks are left.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     options.folder.mkdir(parents=True, exist_ok=True)
     contenders = [
         contender

@@ -219,15 +219,14 @@ SCENARIOS = {
         Scenario(
             kill_dedup,
             _KILLED,
-            why="The same window. The rows of N are read again as a part of N+1. The state of N already"
-            " has their keys, so they are dropped as duplicates.",
+            why="The same window. The rows of N are read again as a part of N+1. The state of N already has"
+            " their keys, so they are dropped as duplicates.",
             server=_LEASE,
         ),
         Scenario(
             kill_two,
             why="The same window. `YtStreamingSource.getBatch` returns no rows for a queue whose start and"
-            " end are equal in Spark's log. So the queue without new rows does not go back to its"
-            " consumer.",
+            " end are equal in Spark's log. So the queue without new rows does not go back to its consumer.",
             server=_LEASE,
         ),
         Scenario(
