@@ -58,9 +58,14 @@ class Damage:
     mutant: Mutant
 
     @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What is damaged, wherever its line has moved."""
+        return self.path, self.mutant.place, self.mutant.was, self.mutant.becomes
+
+    @property
     def explanation(self) -> str | None:
         """Why it may survive, if it is known."""
-        return EXPLAINED.get((self.path, self.mutant.place, self.mutant.was, self.mutant.becomes))
+        return EXPLAINED.get(self.key)
 
     def __str__(self) -> str:
         mutant = self.mutant

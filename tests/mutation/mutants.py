@@ -57,7 +57,7 @@ def mutants_of(source: str) -> list[Mutant]:
         end = starts[node.end_lineno - 1] + node.end_col_offset
         was = " ".join(whole[start:end].decode().split())
         damaged = (whole[:start] + becomes.encode() + whole[end:]).decode()
-        found.append(Mutant(place, node.lineno, was, becomes, damaged))
+        found.append(Mutant(place, node.lineno, was, " ".join(becomes.split()), damaged))
     return sorted(found, key=lambda mutant: mutant.line)
 
 

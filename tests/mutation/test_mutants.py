@@ -3,6 +3,7 @@
 import pytest
 
 from tests.mutation.__main__ import ROOT, damages, stages
+from tests.mutation.explained import EXPLAINED
 from tests.mutation.mutants import mutants_of
 
 
@@ -51,3 +52,10 @@ def test_a_damage_meets_the_tests_that_name_its_module_first():
     first, *_ = stages("commit/ledger.py")
     assert "tests/unit/test_ledger.py" in first
     assert all((ROOT / test).exists() for stage in stages("commit/ledger.py") for test in stage)
+
+
+def test_every_explanation_is_of_a_damage_that_exists():
+    """A change of the source may leave one without its damage."""
+    assert EXPLAINED.keys() <= {
+        damage.key for damage in damages(["commit", "ytsaurus/transaction"])
+    }

@@ -1,6 +1,6 @@
 """The limits of a dynamic table, checked before anything is sent, so that an error can name the row.
 
-Lengths are those of the stored form: strings as they are, composite values as binary YSON by position.
+Lengths are those of the stored form: plain strings, and composite values as binary YSON by position.
 The numbers are in `yt/yt/client/table_client/public.h`, the checks in `unversioned_row.cpp`.
 """
 

@@ -1,8 +1,8 @@
-"""YSON that a user gives as bytes, in text or binary: checked to be one whole value, and made binary.
+"""YSON that a user gives as bytes, text or binary: checked to be one value, and made binary.
 
-The cluster keeps the bytes of `any` values as they come, and some of its readers take binary YSON only.
-Values that the bindings would write back the same are kept; the others are rewritten token by token, so
-that nothing of them is lost on the way through Python objects.
+The cluster stores the bytes of `any` values as they are, and some of its readers accept only binary YSON.
+Values that the bindings write back unchanged are kept. Others are rewritten token by token, since Python
+objects would lose parts of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def to_binary(value: bytes) -> bytes:
     """Return the value as binary YSON.
 
     Raises:
-        UnfitYsonError: the bytes are not exactly one value, or lose something when they are read.
+        UnfitYsonError: the bytes are not exactly one value, or a reader would lose a part of them.
     """
     try:
         canonical = bindings.write_value(bindings.parse_value(value))

@@ -46,7 +46,7 @@ _RPC_BINDINGS = ("yt_driver_bindings", "yt_driver_rpc_bindings")
 """Modules of the bindings, as the client looks for them."""
 
 _MAX_LANES = 64
-"""Threads of one proxy; they are started when they are needed."""
+"""Most threads of one proxy; they start on demand."""
 
 _READ_BACKOFF = {
     "policy": "exponential",
@@ -96,7 +96,7 @@ class _RpcProxies(HeavyProxyProvider):  # type: ignore[misc]
 
 
 def check_backend(client_config: Mapping[str, Any]) -> None:
-    """Check that the backend of the client is one that can be used here.
+    """Check that the client's backend can be used here.
 
     Raises:
         ConfigError: it is unknown, or its bindings are not installed.
@@ -118,13 +118,13 @@ def check_backend(client_config: Mapping[str, Any]) -> None:
 
 
 class Connection:
-    """A way to one cluster; cheap to build, opened on first use.
+    """A connection to one cluster; cheap to build, opened on first use.
 
     Args:
         config: address, token and limits.
 
     Raises:
-        ConfigError: the client has no such backend here.
+        ConfigError: the backend is unknown, or its bindings are not installed.
     """
 
     def __init__(self, config: ClusterConfig) -> None:
@@ -133,7 +133,7 @@ class Connection:
         self._local = threading.local()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel as configuration; tasks of one worker process share what they open."""
+        """Pickle the configuration alone; tasks of one worker process share a connection."""
         return _shared_connection, (self.config,)
 
     @property
@@ -146,7 +146,7 @@ class Connection:
         """Return the proxy for transactions, chosen from `/hosts` once and kept until `unpin`.
 
         Raises:
-            ClusterUnavailableError: the list of proxies cannot be had.
+            ClusterUnavailableError: the list of proxies is unavailable.
         """
         state = self._state()
         if state.pinned is None:
@@ -165,7 +165,7 @@ class Connection:
 
     @contextmanager
     def pinning(self) -> Iterator[YtClient]:
-        """Give a client of the pinned proxy, and leave the proxy when it does not answer."""
+        """Yield a client of the pinned proxy; choose another proxy when it does not answer."""
         try:
             yield self.pinned().client(0)
         except ClusterUnavailableError:
@@ -183,7 +183,7 @@ class Connection:
         """Start a tablet transaction on the pinned proxy.
 
         Args:
-            timeout: how long the proxy keeps it without hearing from us.
+            timeout: lease; the proxy aborts the transaction after this time without a request or ping.
             lanes: how many requests may be sent side by side.
 
         Raises:

@@ -99,7 +99,7 @@ class RemoteQueue:
 
         Raises:
             TableError: no queue at the path, not mounted, no such consumer, or not registered.
-            AccessError: the token or its permissions do not suffice.
+            AccessError: the token is refused or lacks a permission.
             ClusterUnavailableError: the cluster does not answer.
         """
         info = self.describe()

@@ -1,7 +1,7 @@
-"""Writing encoded rows from a task: straight into a table, or through a queue-producer session.
+"""Writing encoded rows from a task: into a table, or through a queue-producer session.
 
-Every call is one request on the pinned proxy and is never repeated in here. A plain insert that is
-repeated may double its rows; a push may not, since the session remembers the last number.
+Every call is one request on the pinned proxy, without retries. A retried insert may write its rows twice. A
+retried push does not, since the session remembers the last number.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def insert_payload(
     connection: Connection, path: str, payload: bytes, wire: str, *, update: bool = False
 ) -> None:
-    """Write one payload in a transaction of its own, begun and committed by the proxy.
+    """Write one payload in its own transaction, which the proxy begins and commits.
 
     Raises:
         ClusterUnavailableError: no answer; the rows may have been written.
@@ -42,7 +42,7 @@ def insert_payload(
 
 
 class SessionState(NamedTuple):
-    """What the last push left in a producer session.
+    """What the last push stored in a producer session.
 
     Attributes:
         sequence_number: the last number the session has written, -1 before the first.
@@ -69,16 +69,16 @@ class SessionState(NamedTuple):
 
     @property
     def digest(self) -> str | None:
-        """Digest of the rows of that batch that the session has; older versions left none."""
+        """Digest of that batch's rows in the session; older versions stored none."""
         return self.user_meta.get("digest")
 
 
 def sessions_of(connection: Connection, producer: str, prefix: str) -> dict[str, SessionState]:
-    """Return what the last pushes left in sessions of a producer, by session id.
+    """Return what the last pushes stored in the sessions of a producer, by session id.
 
     Args:
         connection: the cluster.
-        producer: path of the producer table; what is no such table has no sessions.
+        producer: path of the producer table; any other object has no sessions.
         prefix: how the ids begin; without quotes and backslashes.
 
     Raises:
@@ -112,8 +112,8 @@ class ProducerSession:
         producer: path of the producer table.
         queue: path of the ordered target.
         session_id: name of the session.
-        epoch: grows with every creation; pushes with an older one are refused.
-        state: what the last push left there.
+        epoch: increases with every creation; pushes with an older one are refused.
+        state: what the last push stored there.
     """
 
     producer: str
@@ -157,15 +157,15 @@ class ProducerSession:
             payload: rows with `$sequence_number`, at least one.
             wire: wire format of the payload.
             last_number: number of the last row.
-            user_meta: left in the session.
+            user_meta: stored in the session.
 
         Returns:
             The session as it is now.
 
         Raises:
             ProducerFencedError: a newer attempt owns the session.
-            ProducerDivergedError: rows were taken for repeats, or the session moved back.
-            ClusterUnavailableError: no answer; a repeat finds out.
+            ProducerDivergedError: the proxy skipped rows as duplicates, or the session moved back.
+            ClusterUnavailableError: no answer; a retry resolves the outcome.
         """
         with (
             connection.pinning() as client,

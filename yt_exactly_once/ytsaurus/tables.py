@@ -1,6 +1,6 @@
-"""What the package needs to know of a table, and how it makes the few tables it owns.
+"""Descriptions of tables, and the creation of the few tables that the package owns.
 
-Descriptions are read once per run, before the first row; nothing here reads Cypress per batch.
+Descriptions are read once per run, before the first row. Nothing here reads Cypress in every batch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TableInfo:
     """A dynamic table as Cypress describes it.
 
     Attributes:
-        path: as asked for.
+        path: as it was given.
         id: object id; changes when the table is recreated.
         is_sorted: sorted (keys) or ordered (a queue).
         tablet_count: number of tablets.
@@ -65,9 +65,9 @@ def describe_table(connection: Connection, path: str) -> TableInfo:
     """Describe a dynamic table.
 
     Raises:
-        TableNotFoundError: nothing, or something that is no table, at the path.
+        TableNotFoundError: nothing at the path, or something other than a table.
         TableNotDynamicError: the table is static.
-        AccessError: the token or its permissions do not suffice.
+        AccessError: the token is refused or lacks a permission.
         ClusterUnavailableError: the cluster does not answer.
     """
     with translated("describe the table", path=path):
@@ -113,7 +113,7 @@ def table_identity(connection: Connection, path: str) -> tuple[str, list[dict[st
 
 
 def _columns(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    # What is there in place of the table may have no schema.
+    # An object that is not a table may have no schema.
     return [dict(column) for column in attributes.get("schema", ())]
 
 
@@ -123,7 +123,7 @@ def ensure_table(
     schema: Sequence[Mapping[str, Any]],
     attributes: Mapping[str, Any],
 ) -> bool:
-    """Create and mount a dynamic table unless it is there and mounted.
+    """Create and mount a dynamic table, unless it exists and is mounted.
 
     Args:
         connection: the cluster.
@@ -156,12 +156,12 @@ def ensure_table(
 
 
 def unsigned(number: int) -> Any:
-    """Return a number that the cluster takes for an unsigned one."""
+    """Return a number that the cluster reads as unsigned."""
     return YsonUint64(number)
 
 
 def ensure_producer(connection: Connection, path: str) -> None:
-    """Create and mount a queue-producer table unless it is there and mounted."""
+    """Create and mount a queue-producer table, unless it exists and is mounted."""
     client = connection.reader
     with translated("create the queue producer", path=path):
         if not client.exists(path):

@@ -1,7 +1,7 @@
-"""A tablet transaction over HTTP: begin, read, write, commit, abort, and nothing in between.
+"""A tablet transaction: begin, read, write, commit, abort.
 
-It never retries: a repeated command could act twice, and a repeated commit hides its outcome. All its
-requests go to the proxy that started it. Its writes are invisible, to itself too, until the commit.
+It never retries: a retried command could act twice, and a retried commit hides its outcome. All its requests
+go to the proxy that started it. Its writes are invisible until the commit, to itself too.
 """
 
 from __future__ import annotations
@@ -169,10 +169,10 @@ class TabletTransaction:
                 )
 
     def side_by_side(self, calls: Sequence[Callable[[TabletTransaction], T]]) -> list[T]:
-        """Make calls that do not depend on each other at the same time.
+        """Make independent calls at the same time.
 
-        Each call gets this transaction with one client of its own; where there are more calls than
-        clients, those of one client follow each other.
+        Each call gets this transaction with its own client. When there are more calls than clients, the calls
+        of one client run one after the other.
 
         Returns:
             What the calls returned, in their order. The first failure in that order is raised after all
@@ -204,7 +204,7 @@ class TabletTransaction:
         """Commit; afterwards the transaction is gone, whatever the outcome.
 
         Raises:
-            ConflictError: refused, another transaction wrote the same row first.
+            ConflictError: refused: another transaction wrote the same row first.
             CommitOutcomeUnknownError: no answer, or one that leaves the outcome open.
             ExactlyOnceError: refused for another reason; nothing was written.
         """
@@ -223,7 +223,7 @@ class TabletTransaction:
             raise
 
     def abort(self) -> None:
-        """End the transaction without effect; quiet when it is already gone."""
+        """End the transaction without effect; no error when it is already gone."""
         self._joined.close()
         try:
             with translated("abort", transaction=self.id, proxy=self.proxy):
