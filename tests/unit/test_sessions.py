@@ -6,9 +6,11 @@ import pytest
 
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
-from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.errors import ConfigError, NotOneToOneError
 from yt_exactly_once.spark.sink.modes.at_least_once import AtLeastOnce
 from yt_exactly_once.spark.sink.modes.idempotent import Idempotent
+from yt_exactly_once.spark.sink.modes.push import require_same_rows
+from yt_exactly_once.spark.sink.modes.sessions import Numbering
 from yt_exactly_once.spark.sink.modes.transactional import Transactional
 from yt_exactly_once.ytsaurus.rows import SessionState
 
@@ -59,3 +61,36 @@ def test_rows_of_an_older_version_are_refused_with_what_leads_on():
     state = SessionState(5, {"run": "old", "batch": 7, "task": 0})
     with pytest.raises(ConfigError, match=r"older version.*with that version.*at-least-once"):
         begun({f"query:{TARGET}:partition-0": state})
+
+
+def replayed(*reports, by_source=True):
+    """Compare what tasks report with a session that has the digest 0a."""
+    told = [
+        {"session": session, "digest": digest, "partition": partition}
+        for partition, (session, digest) in enumerate(reports)
+    ]
+    numbering = Numbering(BATCH, by_source=by_source, seed=0)
+    require_same_rows(told, {"partition-0": pushed()}, numbering, TARGET)
+
+
+def test_a_replay_with_the_rows_of_the_session_goes_on():
+    """Other sessions have no rows of the batch yet."""
+    replayed(("partition-0", "0a"), ("partition-1", "0b"))
+
+
+@pytest.mark.parametrize(
+    ("reports", "why"),
+    [
+        ([], "no task of this replay gives them"),
+        ([("partition-1", "0a")], "no task of this replay gives them"),
+        ([("partition-0", "0b")], "gives other rows in their place"),
+        ([("partition-0", "0a"), ("partition-0", "0a")], "in the Spark partitions 0 and 1"),
+    ],
+)
+def test_a_replay_with_other_rows_than_the_session_is_refused(reports, why):
+    """The session would drop what it takes for repeats."""
+    for by_source in (True, False):
+        with pytest.raises(NotOneToOneError, match=why) as caught:
+            replayed(*reports, by_source=by_source)
+        assert ("in as many Spark partitions" in str(caught.value)) is not by_source
+        assert caught.value.where["session"] == "partition-0"
