@@ -134,6 +134,32 @@ def test_interrupt_waits_for_the_calls_under_way(opened, monkeypatch):
     assert ended
 
 
+def test_interrupt_cancels_the_calls_that_have_not_begun(monkeypatch):
+    """Nobody wants their writes any more."""
+    entered, leave = threading.Event(), threading.Event()
+    made, waits = [], []
+
+    def end_later(_):
+        made.append("under way")
+        entered.set()
+        assert leave.wait(30)
+
+    def interrupted(futures):
+        if not waits:
+            waits.append(True)
+            assert entered.wait(30)
+            raise KeyboardInterrupt
+        leave.set()
+        return wait(futures)
+
+    monkeypatch.setattr(transaction, "wait", interrupted)
+    with ThreadPoolExecutor(1) as pool:
+        opened = TabletTransaction("1-2-3-4", [Client(0), Client(1)], pool, proxy="proxy")
+        with pytest.raises(KeyboardInterrupt):
+            opened.side_by_side([end_later, lambda _: made.append("waiting")])
+    assert made == ["under way"]
+
+
 class Recorder:
     """A client that remembers its commands, with the transactions it has joined, and may refuse one.
 
