@@ -110,6 +110,14 @@ def test_code_is_no_prose():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_a_page_names_exist(page):
+    """Contributors follow the walks file by file; a renamed module must not lead them astray."""
+    named = re.findall(r"`([\w/]+/[\w.-]+\.(?:py|md))`", page.read_text(encoding="utf-8"))
+    roots = [ROOT, ROOT / "yt_exactly_once", ROOT / "tests"]
+    assert [name for name in named if not any((root / name).exists() for root in roots)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_blocks_compile(page):
     """What a reader copies must at least be Python."""
     for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
