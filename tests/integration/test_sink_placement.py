@@ -139,7 +139,10 @@ def test_fewer_tablets_than_queue_partitions_are_refused(stream):
 @pytest.mark.parametrize(
     ("placement", "message"),
     first_of(
-        [("preserve", "include_service_columns=true"), (["nobody"], "the frame's column nobody")]
+        [
+            ("preserve", "include_service_columns=true"),
+            (["nobody"], "the DataFrame's column nobody"),
+        ]
     ),
 )
 def test_placement_by_a_missing_column_is_refused(stream, placement, message):
