@@ -69,9 +69,9 @@ _SPEED = """\
 ## Speed
 
 A copy from a queue of two partitions to an ordered table of two tablets. One driver runs at a time. In
-each of {rounds} rounds every contender has one turn, in changing order. A turn is a new driver on the
-same checkpoint: its first batch counts apart, the second one warms up, the others are measured. A batch
-is Spark's `triggerExecution`. After every turn the rows of the target are counted.
+every round each contender has one turn, in changing order. A turn is a new driver on the
+same checkpoint. Its first batch counts apart, the second one warms up, the others are measured. The time
+of a batch is Spark's `triggerExecution`. After every turn the rows of the target are counted.
 
 {rig}
 
@@ -129,11 +129,14 @@ def page(folder: Path) -> str:
 
 def _speed(speed: Result) -> Iterator[str]:
     tables, medians = [], {}
+    kept = []
     for rows in sorted({turn["rows"] for turn in speed["turns"]}):
-        turns = [turn for turn in speed["turns"] if turn["rows"] == rows]
+        turns = _whole_rounds([turn for turn in speed["turns"] if turn["rows"] == rows])
+        kept += turns
         names = [who.name for who in CONTENDERS if any(t["contender"] == who.name for t in turns)]
+        rounds = len({turn["round"] for turn in turns})
         lines = [
-            f"### Batches of {_count(rows)} rows",
+            f"### Batches of {_count(rows)} rows, rounds: {rounds}",
             "",
             f"| seconds: median (quartiles) | {' | '.join(names)} |",
             "|---" * (len(names) + 1) + "|",
@@ -144,19 +147,26 @@ def _speed(speed: Result) -> Iterator[str]:
                 values = [v for t in turns if t["contender"] == name for v in values_of(t)]
                 low, middle, high = _quartiles(values)
                 medians[rows, name, key] = middle
-                cells.append(f"{middle:.2f} ({low:.2f} to {high:.2f})")
+                around = f" ({low:.2f} to {high:.2f})" if len(values) > 1 else ""
+                cells.append(f"{middle:.2f}{around}")
             lines.append(f"| {title} | {' | '.join(cells)} |")
         tables.append("\n".join(lines))
     yield "## What SPYT does better\n\n" + "\n".join(_strong_points(medians))
-    loads = [turn["load"] for turn in speed["turns"]]
+    loads = [turn["load"] for turn in kept]
     yield _SPEED.format(
-        rounds=1 + max(turn["round"] for turn in speed["turns"]),
         rig=_rig(speed["run"], speed["versions"]),
         least=min(loads),
         most=max(loads),
     )
     yield from ("\n" + table for table in tables)
     yield "\n" + "\n".join(_ratios(medians))
+
+
+def _whole_rounds(turns: Sequence[Result]) -> list[Result]:
+    """Leave out a round that was cut short: what drifts would hit some contenders only."""
+    order = [(turn["round"], turn["contender"]) for turn in turns]
+    everybody = {contender for _, contender in order}
+    return [turn for turn in turns if {(turn["round"], who) for who in everybody} <= set(order)]
 
 
 def _strong_points(medians: dict[tuple[int, str, str], float]) -> Iterator[str]:
@@ -180,19 +190,20 @@ def _strong_points(medians: dict[tuple[int, str, str], float]) -> Iterator[str]:
 
 def _ratios(medians: dict[tuple[int, str, str], float]) -> Iterator[str]:
     sizes = sorted({rows for rows, _, _ in medians})
+    heads = [f"{_count(rows)} rows, {what}" for rows in sizes for what in ("time", "CPU of Spark")]
     yield "### Ratios, ours / SPYT"
     yield ""
-    yield f"| medians of batches | {' | '.join(f'{_count(rows)} rows' for rows in sizes)} |"
-    yield "|---" * (len(sizes) + 1) + "|"
+    yield f"| of medians, per batch | {' | '.join(heads)} |"
+    yield "|---" * (len(heads) + 1) + "|"
     for ours in _OURS:
         for theirs in _THEIRS:
-            cells = [
-                f"{medians[rows, ours, 'batch'] / medians[rows, theirs, 'batch']:.2f}"
-                if (rows, ours, "batch") in medians and (rows, theirs, "batch") in medians
-                else ""
+            pairs = [
+                ((rows, ours, key), (rows, theirs, key))
                 for rows in sizes
+                for key in ("batch", "spark")
             ]
-            if any(cells):
+            if all(place in medians for pair in pairs for place in pair):
+                cells = [f"{medians[mine] / medians[other]:.2f}" for mine, other in pairs]
                 yield f"| {ours} / {theirs} | {' | '.join(cells)} |"
 
 
@@ -262,17 +273,17 @@ def _brief(error: str) -> str:
 
 
 def _rig(run: dict[str, str], versions: dict[str, dict[str, str]]) -> str:
-    """Return when and where, in one paragraph."""
+    """Return when and where, as a list; contenders of one environment come together."""
     machine = f"{run['processor']}, {run['cores']} cores, {run['memory']}, {run['system']}"
-    packages = [
-        f"{who}: {', '.join(f'{name} {number}' for name, number in named.items())}"
-        for who, named in versions.items()
+    together: dict[str, list[str]] = {}
+    for who in sorted(versions, reverse=True):
+        packages = ", ".join(f"{name} {number}" for name, number in versions[who].items())
+        together.setdefault(packages, []).append(who)
+    lines = [
+        f"- Rig: {run['time'][:10]}, {machine}, Python {run['python']}, {run['java']}.",
+        *(f"- {', '.join(names)}: {packages}." for packages, names in together.items()),
     ]
-    return (
-        f"*Rig: {run['time'][:10]}, {machine}, Python {run['python']}, {run['java']}.\n"
-        + ";\n".join(packages)
-        + ".*"
-    )
+    return "\n".join(lines)
 
 
 def _quartiles(values: Sequence[float]) -> tuple[float, float, float]:
