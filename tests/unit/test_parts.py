@@ -41,6 +41,12 @@ def test_every_tablet_has_a_budget_of_its_own():
     ]
 
 
+def test_every_part_has_the_whole_budget():
+    """The second as the first; one row more begins the next."""
+    parts = [[["0/0"]], [["0/1", "0/2"]], [["0/3"]]]
+    assert cut(rows([[100, 60, 40, 1]]), 100) == parts
+
+
 def test_lanes_without_tablets_share_one_budget():
     """Where keys choose the tablets, all rows may meet in one."""
     assert cut(rows([[60, 40], [60, 60]], lane_is_tablet=False), 100) == [
