@@ -10,7 +10,7 @@ from benchmarks.spyt import report
 from benchmarks.spyt.holes import SCENARIOS
 from benchmarks.spyt.work import Difference, difference, known_row
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2] / "tests"
 WANTED = [(1, "a"), (2, "b"), (3, "c")]
 
 
