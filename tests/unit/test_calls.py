@@ -69,6 +69,15 @@ def test_second_call_of_a_batch_is_refused_and_noted(run):
     assert run.missing(5, 4) == []
 
 
+@pytest.mark.parametrize("refused", [3, 4])
+def test_refused_call_does_not_open_the_way_for_another_one(run, refused):
+    """The batch is written, or it is not; a third call changes nothing about that."""
+    run(4)
+    for number in (refused, 4):
+        with pytest.raises(RepeatedCallError):
+            run(number)
+
+
 def test_batches_after_a_refused_call_are_refused(run):
     """A function that swallows the error must not lose the rows."""
     run(3)

@@ -118,6 +118,13 @@ def test_checkpoint_files_tell_the_same_as_the_running_query(tmp_path):
     assert first.sources[0].partitions == (PartitionRange(0, 3, 5),)
 
 
+def test_call_without_a_jvm_counts_as_made_on_the_thread_of_the_query(tmp_path):
+    """No property of the thread says otherwise."""
+    write_checkpoint(tmp_path, [[offset("//q", [5], [3])]])
+    place = CheckpointFiles(str(tmp_path)).locate(None, 0)
+    assert (place.in_background, place.problem) == (False, None)
+
+
 def test_every_start_of_a_query_without_a_jvm_is_another_run(tmp_path):
     """Its sinks are unpickled, all for one run; a replay must not look like a second call of one run."""
     write_checkpoint(tmp_path, [[offset("//q", [5], [3])]])

@@ -1,0 +1,181 @@
+"""The running query as the JVM shows it: whose call this is, and what may be written already."""
+
+import json
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
+import pytest
+
+from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.query.running import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY, RunningQuery
+
+QUERY, RUN, LATER = (digit * 36 for digit in "abc")
+
+
+class Jvm:
+    """An object of the JVM, equal to itself alone, whose methods return what is given."""
+
+    def __init__(self, **returned):
+        for name, value in returned.items():
+            setattr(self, name, lambda *_, value=value: value)
+
+    def equals(self, other):
+        """Compare as Java does."""
+        return self is other
+
+
+class Log:
+    """The offset log: where the one partition of a queue ends with each batch."""
+
+    def __init__(self, ends):
+        self.ends = ends
+
+    def get(self, number):
+        """Return an `Option` of the offsets of a batch."""
+        if not 0 <= number < len(self.ends):
+            return Jvm(isDefined=False)
+        offset = {"cluster": "local", "queue": "//q", "start": {"0": 0}}
+        offset["partitions"] = {"0": self.ends[number]}
+        source = Jvm(isDefined=True, get=Jvm(json=json.dumps(offset)))
+        offsets = Jvm(size=1, apply=source)
+        kind = Jvm(getSimpleName="OffsetSeq")
+        return Jvm(isDefined=True, get=Jvm(getClass=kind, offsets=offsets))
+
+
+class Query:
+    """A query in the JVM, and DataFrames that its function gets.
+
+    Args:
+        run: id of the run.
+        ends: see `Log`.
+        ran: batches that Spark remembers of this run.
+        committed: whether Spark has logged its batches as done.
+    """
+
+    def __init__(self, run=RUN, ends=(), ran=(), *, query=QUERY, committed=False):
+        self.session = Jvm(sessionState=Jvm(newHadoopConf=None))
+        self.execution = Jvm(
+            id=Jvm(toString=query),
+            runId=Jvm(toString=run),
+            sparkSessionForStream=self.session,
+            offsetLog=Log(ends),
+            resolvedCheckpointRoot="/checkpoint",
+            isActive=True,
+            lastExecution=Jvm(currentBatchId=4),
+            recentProgress=[Jvm(batchId=number) for number in ran],
+            commitLog=Jvm(get=Jvm(isDefined=committed)),
+        )
+        self.active = {query: self.execution}
+
+    def frame(self, thread=None, **properties):
+        """Return what is passed to a sink on a thread of that name, with these local properties."""
+        named = f"stream execution thread for [id = {QUERY}, runId = {RUN}]"
+        jvm = MagicMock()
+        jvm.java.lang.Thread.currentThread().getName.return_value = thread or named
+        jvm.java.util.UUID.fromString = str
+        self.session.sharedState = lambda: Jvm(activeStreamingQueries=self.active)
+        session = SimpleNamespace(
+            _jvm=jvm, sparkContext=SimpleNamespace(getLocalProperty=properties.get)
+        )
+        return SimpleNamespace(sparkSession=session, _jdf=Jvm(sparkSession=self.session))
+
+
+def inherited(number):
+    """Return the properties that an `InheritableThread` takes along."""
+    return {QUERY_ID_PROPERTY: QUERY, BATCH_ID_PROPERTY: str(number)}
+
+
+def test_call_on_the_thread_of_the_query_is_located_by_its_name():
+    """Spark waits for it, and nothing is wrong with it."""
+    place = RunningQuery().locate(Query().frame(**{BATCH_ID_PROPERTY: "4"}), 4)
+    assert (place.query_id, place.run_id, place.batch_id) == (QUERY, RUN, 4)
+    assert (place.in_background, place.problem) == (False, None)
+
+
+def test_call_on_a_thread_that_inherits_the_batch_is_in_the_background():
+    """Spark does not wait for that thread by itself."""
+    place = RunningQuery().locate(Query().frame("Thread-3", **inherited(4)), 4)
+    assert (place.query_id, place.run_id, place.batch_id) == (QUERY, RUN, 4)
+    assert (place.in_background, place.problem) == (True, None)
+
+
+def test_call_on_an_unknown_thread_is_located_by_its_dataframe_and_fails():
+    """Its batch must count as not written."""
+    place = RunningQuery().locate(Query().frame("Thread-3"), 4)
+    assert (place.query_id, place.batch_id, place.in_background) == (QUERY, 4, True)
+    assert "a thread that Spark does not know" in str(place.problem)
+
+
+def test_call_with_a_dataframe_of_no_query_is_refused():
+    """There is no batch to write it for."""
+    query = Query()
+    query.active = {}
+    with pytest.raises(ConfigError, match="outside a streaming query"):
+        RunningQuery().locate(query.frame("main"), 4)
+
+
+def test_call_for_another_batch_than_the_running_one_fails():
+    """Its rows would be recorded under the wrong number."""
+    place = RunningQuery().locate(Query().frame(**{BATCH_ID_PROPERTY: "4"}), 3)
+    assert place.batch_id == 4
+    assert "called for batch 3, and Spark is running batch 4" in str(place.problem)
+
+
+def test_call_with_a_dataframe_of_another_query_fails():
+    """Its rows belong to a batch of that one."""
+    query, other = Query(), Query(query="d" * 36)
+    other.active = query.active | other.active
+    log = RunningQuery()
+    assert log.locate(query.frame(), 4).problem is None
+    place = log.locate(other.frame(), 4)
+    assert place.query_id == QUERY
+    assert "a DataFrame of another query" in str(place.problem)
+
+
+def test_call_of_a_run_that_has_ended_is_refused():
+    """The next run repeats the batch."""
+    with pytest.raises(ConfigError, match="A run of the query that has ended"):
+        RunningQuery().locate(Query(run=LATER).frame(), 4)
+
+
+@pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.parametrize("thread", [None, "Thread-3"])
+def test_batch_has_ended_once_it_is_logged_while_a_background_call_goes_on(thread, committed):
+    """The thread of the query itself logs it only after the call."""
+    log = RunningQuery()
+    place = log.locate(Query(committed=committed).frame(thread, **inherited(4)), 4)
+    assert log.has_ended(place) is (committed and thread is not None)
+
+
+def batch(number, start, end):
+    source = SourceRange("local", "//q", None, (PartitionRange(0, start, end),))
+    return MicroBatch(QUERY, number, RUN, (source,))
+
+
+@pytest.mark.parametrize(
+    ("ran", "ends", "expected"),
+    [
+        ((0, 1), (5, 8, 9), False),
+        ((1,), (5, 8, 9), True),
+        ((), (5, 8, 9), True),
+        ((), (0, 0, 9), False),
+    ],
+    ids=["this run began the query", "a later run", "nothing remembered", "nothing was read"],
+)
+def test_rows_may_be_written_if_an_earlier_run_had_some(ran, ends, expected):
+    """A ledger without an entry then has lost it, or is another one."""
+    log = RunningQuery()
+    log.locate(Query(ends=ends, ran=ran).frame(), 2)
+    assert log.may_be_written(batch(2, ends[1], ends[2])) is expected
+
+
+@pytest.mark.parametrize("numbers", [(1, 2), (2, 1), (2, 2)])
+def test_range_of_a_batch_does_not_depend_on_what_was_asked_before(numbers):
+    """The offsets of the last answer are kept for the next batch alone."""
+    log = RunningQuery()
+    log.locate(Query(ends=(5, 8, 9)).frame(), 2)
+    expected = {1: PartitionRange(0, 5, 8), 2: PartitionRange(0, 8, 9)}
+    for number in numbers:
+        (source,) = log.ranges(batch(2, 8, 9), number)
+        assert source.partitions == (expected[number],)
