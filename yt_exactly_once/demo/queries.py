@@ -160,6 +160,7 @@ def _read(spark: SparkSession, query: Query, options: ChildOptions, proxy: str) 
     return (
         spark.readStream.format("yt")
         .option("proxy", proxy)
+        .option("backend", options.backend)
         .option("consumer_path", query.consumer)
         .option("max_rows_per_partition", options.rows_per_partition)
         .option("include_service_columns", "true")
@@ -184,7 +185,13 @@ def _start(
         begun.set()
         tell(event, fields)
 
-    sink = TransactionalSink(query.target, mode=options.mode, proxy=proxy, listener=listen)
+    sink = TransactionalSink(
+        query.target,
+        mode=options.mode,
+        proxy=proxy,
+        client_config={"backend": options.backend},
+        listener=listen,
+    )
     running = (
         frame.writeStream.foreachBatch(sink)
         .queryName(query.name)

@@ -41,6 +41,7 @@ from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.java import require_java
+from yt_exactly_once.ytsaurus.client import check_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,6 +69,7 @@ class DemoOptions:
         kills: times to kill the queries.
         seed: of the moments to kill at.
         mode: write mode of both queries.
+        backend: protocol of both queries, `http` or `rpc`.
         data_dir: directory to keep; `None` takes a temporary one.
     """
 
@@ -75,12 +77,14 @@ class DemoOptions:
     kills: int
     seed: int
     mode: WriteMode
+    backend: str
     data_dir: Path | None
 
     def __post_init__(self) -> None:
         """Check every value."""
         if self.rows is not None and self.rows < 1:
             raise ConfigError(f"Cannot load {self.rows} rows", remedy="Pass a number of at least 1")
+        check_backend({"backend": self.backend})
         if self.kills < 0:
             raise ConfigError(
                 f"Cannot kill {self.kills} times", remedy="Pass a number of at least 0"
@@ -112,7 +116,7 @@ def run_demo(options: DemoOptions, display: Display) -> Result:
         supervision = Supervision(
             files,
             cluster.proxy_urls,
-            options.mode,
+            options,
             batch_rows,
             total_batches=-(-partition_rows // batch_rows),
             display=display,
@@ -134,7 +138,7 @@ class Supervision:
         self,
         files: DataDir,
         proxies: list[str],
-        mode: WriteMode,
+        options: DemoOptions,
         batch_rows: int,
         *,
         total_batches: int,
@@ -144,7 +148,7 @@ class Supervision:
         self.replays = 0
         self._files = files
         self._proxies = proxies
-        self._mode = mode
+        self._options = options
         self._batch_rows = batch_rows
         self._total_batches = total_batches
         self._display = display
@@ -174,7 +178,8 @@ class Supervision:
             return ChildOptions(
                 data_dir=str(self._files.path),
                 proxies=self._proxies,
-                mode=self._mode.value,
+                mode=self._options.mode.value,
+                backend=self._options.backend,
                 rows_per_partition=self._batch_rows,
                 report=report,
             ).dump()

@@ -237,7 +237,12 @@ def _start(
 ) -> StreamingQuery:
     crash = CrashAt(query, plan.proxy, report, die)
     sink = TransactionalSink(
-        query.target, mode=query.mode, proxy=plan.proxy, listener=crash, **query.options
+        query.target,
+        mode=query.mode,
+        proxy=plan.proxy,
+        client_config={"backend": plan.backend},
+        listener=crash,
+        **query.options,
     )
 
     def write(frame: DataFrame, batch_id: int) -> None:
@@ -250,6 +255,7 @@ def _start(
         query.queue,
         query.consumer,
         max_rows_per_partition=plan.rows_per_partition,
+        backend=plan.backend,
     )
     kind = QUERIES[query.kind]
     writer = (

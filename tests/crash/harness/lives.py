@@ -230,11 +230,13 @@ class Lineage:
         cluster: where.
         subjects: the queries.
         folder: for logs and scratch files.
+        backend: protocol of sources and sinks.
     """
 
     cluster: LocalCluster
     subjects: Sequence[Subject]
     folder: Path
+    backend: str = "http"
 
     def plan(self, queries: Sequence[QueryPlan], **options: Any) -> Plan:
         """Return the plan of a life that runs these queries."""
@@ -243,6 +245,7 @@ class Lineage:
             proxy=self.cluster.proxy_urls[0],
             rows_per_partition=self.subjects[0].rows_per_partition,
             scratch=str(self.folder / "scratch"),
+            backend=self.backend,
             **options,
         )
 

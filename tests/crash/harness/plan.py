@@ -45,6 +45,7 @@ class Plan:
         scratch: folder for temporary files, which a killed JVM leaves behind.
         stop: be stopped instead of killed, to be woken later.
         delay: seconds between the arrival of the last query and the end; the queries go on meanwhile.
+        backend: protocol of source and sink.
         off: name of the protection that is switched off.
         report: file descriptor to tell events on.
     """
@@ -55,6 +56,7 @@ class Plan:
     scratch: str
     stop: bool = False
     delay: float = 0.0
+    backend: str = "http"
     off: str = ""
     report: int = -1
 
