@@ -69,12 +69,12 @@ def test_every_block_of_the_tutorial_runs_and_the_totals_are_exact_after_the_kil
                 name = re.match(r"# (\w+\.py)\n", block)[1]
                 (tmp_path / name).write_text(block, encoding="utf-8")
                 continue
-            if "pkill" in block:
+            if "kill -9" in block:
                 shell.wait_for("batch 2 committed")
             shell.run(block.replace("8000", port))
             if "yt-exactly-once local" in block:
                 shell.wait_for("proxy http")
-            if not block.startswith("kill"):
+            if not block.startswith("kill %"):
                 shell.run(f"echo block {number} done\n")
                 shell.wait_for(f"block {number} done")
     killed, finished = shell.output.split('"batch_id"')
