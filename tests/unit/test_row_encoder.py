@@ -56,8 +56,12 @@ def chunk(values):
     })  # fmt: skip
 
 
+def fragment(data):
+    return list(yt.yson.loads(data, yson_type="list_fragment"))
+
+
 def rows(payload):
-    return list(yt.yson.loads(payload.data, yson_type="list_fragment"))
+    return fragment(payload.data)
 
 
 @pytest.mark.parametrize("wire", list(WireFormat))
@@ -139,3 +143,30 @@ def test_dataframe_with_reserved_names_is_refused():
         caught.value
     )
     require_no_reserved(["id", "x__yt_exactly_once_"], "//t")
+
+
+@pytest.mark.parametrize("changes", CHANGES)
+def test_driver_knows_the_keys_of_a_chunk_only_where_it_must(changes):
+    """Deleting and replacing compare them, by Spark partition; upserting costs nothing more."""
+    encoder = RowEncoder(planned(keyed=True), WireFormat.YSON, Placement(None), **changes)
+    encoder.add(chunk([5, 6]), 4)
+    found = {
+        partition: [fragment(key) for part in parts for key in part.to_pylist()]
+        for partition, parts in encoder.keys.items()
+    }
+    assert found == ({4: [[{"id": 0}], [{"id": 1}]]} if changes else {})
+
+
+def test_deleted_rows_leave_before_those_that_are_written():
+    """In a lane of their partition, counted as rows, and without what only written rows have."""
+    encoder = RowEncoder(
+        planned(keyed=True), WireFormat.YSON, Placement(None), delete_marker="gone"
+    )
+    given = chunk([5, 6, 7])
+    place = given.schema.get_field_index("gone")
+    encoder.add(given.set_column(place, "gone", pa.array([False, True, False])), 4)
+    deleted, written = encoder.lanes[4]
+    assert (deleted.deletes, deleted.row_count, rows(deleted)) == (True, 1, [{"id": 1}])
+    assert (written.deletes, written.row_count) == (False, 2)
+    assert rows(written) == [{"id": 0, "v": 5}, {"id": 2, "v": 7}]
+    assert encoder.rows_by_tablet == {None: 3}
