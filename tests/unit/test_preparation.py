@@ -1,0 +1,342 @@
+"""What is checked and made before a sink writes its first row, on a cluster in memory and without Spark."""
+
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+from yt.yson import to_yson_type
+
+from yt_exactly_once import Target
+from yt_exactly_once.codec.rejects import REJECT_SCHEMA
+from yt_exactly_once.codec.rows import WireFormat
+from yt_exactly_once.commit.batch import MicroBatch, SourceRange
+from yt_exactly_once.commit.ledger import LEDGER_SCHEMA
+from yt_exactly_once.errors import (
+    BatchTooLargeError,
+    ConfigError,
+    ConsumerNotRegisteredError,
+    LedgerError,
+    RequestRefusedError,
+    SchemaMismatchError,
+    TableNotMountedError,
+)
+from yt_exactly_once.observability import Event
+from yt_exactly_once.spark.schema import spark_schema_of
+from yt_exactly_once.spark.sink.preparation import prepare, require_output_mode
+from yt_exactly_once.spark.sink.targets import are_the_same, prepare_target
+from yt_exactly_once.ytsaurus import queues
+
+TARGET, LEDGER, REJECTED = "//t", "//ledger", "//rejected"
+ID = {"name": "id", "type_v3": "int64"}
+KEY = ID | {"sort_order": "ascending"}
+SUM = {"name": "n", "type_v3": {"type_name": "optional", "item": "int64"}, "aggregate": "sum"}
+ANY = {"name": "a", "type_v3": {"type_name": "optional", "item": "yson"}}
+
+
+class Cluster:
+    """Tables and registrations, and whether a proxy takes Arrow; its own connection and client.
+
+    Args:
+        refusal: what a proxy answers to Arrow.
+    """
+
+    def __init__(self, refusal=None):
+        self.refusal = refusal
+        self.tables = {}
+        self.registered = set()
+        self.probes = []
+        self.reader = self
+
+    def create(self, kind, path, *, attributes, recursive=False, ignore_existing=False):
+        """Create a table, unmounted."""
+        assert recursive
+        assert ignore_existing
+        schema = attributes["schema"]
+        self.tables[path] = attributes | {
+            "type": kind,
+            "id": f"id-{len(self.tables)}",
+            "sorted": any("sort_order" in column for column in schema),
+            "tablet_count": 2,
+            "tablet_state": "unmounted",
+        }
+
+    def table(self, path, schema):
+        """Create a mounted table."""
+        made = {"dynamic": True, "schema": schema}
+        self.create("table", path, attributes=made, recursive=True, ignore_existing=True)
+        self.mount_table(path, sync=True)
+
+    def exists(self, path):
+        """Say whether there is a table."""
+        return path in self.tables
+
+    def get(self, path, attributes=None):
+        """Return the attributes of a table, or the table with some."""
+        found = self.tables[path.removesuffix("/@")]
+        if path.endswith("/@"):
+            return found
+        return to_yson_type(None, {name: found[name] for name in attributes})
+
+    def mount_table(self, path, *, sync):
+        """Mount a table."""
+        assert sync
+        self.tables[path]["tablet_state"] = "mounted"
+
+    def list_queue_consumer_registrations(self, *, queue_path, consumer_path):
+        """Return the registrations of a consumer for a queue."""
+        return [True] if (consumer_path, queue_path) in self.registered else []
+
+    def begin(self, _timeout):
+        """Begin a transaction."""
+        return self
+
+    def write(self, path, payloads, wire):
+        """Take Arrow, or refuse it."""
+        assert [payload.row_count for payload in payloads] == [0]
+        self.probes.append((path, wire))
+        if self.refusal is not None:
+            raise self.refusal
+
+    def abort(self):
+        """Abort the transaction."""
+        self.probes.append("aborted")
+
+
+def batch(*sources, output_mode="append"):
+    return MicroBatch("query", 0, "run", sources, output_mode=output_mode)
+
+
+def prepared(cluster, batch, frame=None, targets=(), **options):
+    """Prepare a run; return its targets and the events."""
+    given = dict.fromkeys(("dead_letter_path", "ledger_attributes", "show_values"))
+    given |= {"advance_consumer": True, "wire_format": "auto", "rows_per_tablet_limit": 9}
+    options = SimpleNamespace(targets=targets, ledger=LEDGER, **given | options)
+    mode = SimpleNamespace(options=options, connection=cluster, prepare=lambda *_: None)
+    events = []
+    found = prepare(mode, frame, batch, lambda event, **fields: events.append((event, fields)))
+    return found, events
+
+
+def test_ledger_is_created_and_mounted_once():
+    """With the attributes it was asked to have; the event says so."""
+    cluster = Cluster()
+    attributes = {"tablet_cell_bundle": "b"}
+    _, events = prepared(cluster, batch(), ledger_attributes=attributes)
+    assert events == [(Event.LEDGER_CREATED, {"path": LEDGER})]
+    ledger = cluster.tables[LEDGER]
+    assert ledger["schema"] == LEDGER_SCHEMA
+    assert (ledger["tablet_state"], ledger["tablet_cell_bundle"]) == ("mounted", "b")
+    assert prepared(cluster, batch()) == ((), [])
+
+
+def test_table_that_is_no_ledger_is_refused():
+    """It may be somebody's data."""
+    cluster = Cluster()
+    cluster.table(LEDGER, [KEY])
+    with pytest.raises(LedgerError, match="cannot serve as a ledger"):
+        prepared(cluster, batch())
+
+
+def test_dead_letter_table_is_created_where_it_is_asked_for():
+    """Not otherwise; it is ready for the first rejected row."""
+    cluster = Cluster()
+    prepared(cluster, batch())
+    assert cluster.tables.keys() == {LEDGER}
+    for _ in range(2):
+        prepared(cluster, batch(), dead_letter_path=REJECTED)
+    found = cluster.tables[REJECTED]
+    assert (found["schema"], found["tablet_state"]) == (REJECT_SCHEMA, "mounted")
+
+
+def test_table_that_is_no_dead_letter_table_is_refused():
+    """Its rows would have no place for the reason."""
+    cluster = Cluster()
+    cluster.table(REJECTED, [ID])
+    with pytest.raises(ConfigError, match="cannot serve as a dead-letter table"):
+        prepared(cluster, batch(), dead_letter_path=REJECTED)
+
+
+def test_consumer_must_be_registered_if_the_sink_advances_it(monkeypatch):
+    """The first commit would fail otherwise, after all rows were sent."""
+    monkeypatch.setattr(queues.time, "sleep", lambda _: None)
+    cluster = Cluster()
+    cluster.table("//c", [])
+    cluster.tables["//c"]["treat_as_queue_consumer"] = True
+    read = batch(SourceRange("local", "//q", "//c", ()))
+    with pytest.raises(ConsumerNotRegisteredError):
+        prepared(cluster, read)
+    prepared(cluster, read, advance_consumer=False)
+    cluster.registered.add(("//c", "//q"))
+    prepared(cluster, read)
+
+
+def test_queue_that_is_read_without_a_consumer_needs_no_registration():
+    """There is nothing to advance."""
+    prepared(Cluster(), batch(SourceRange("local", "//q", None, ())))
+
+
+KINDS = {"id": pa.int64(), "n": pa.int64(), "a": pa.string(), "gone": pa.bool_()}
+
+
+def target(cluster, wire="auto", more=(), **options):
+    """Prepare the target for a DataFrame with its columns, and maybe more."""
+    names = [*(column["name"] for column in cluster.tables[TARGET]["schema"]), *more]
+    schema = spark_schema_of(pa.schema([(name, KINDS[name]) for name in names]))
+    return prepare_target(
+        cluster,
+        Target(TARGET, **options),
+        SimpleNamespace(schema=schema, columns=names),
+        wire=wire,
+        rows_per_tablet=10,
+        show_values=False,
+    )
+
+
+def with_target(*schema, refusal=None):
+    cluster = Cluster(refusal)
+    cluster.table(TARGET, list(schema))
+    return cluster
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "why"),
+    [
+        ([ID], {"update_columns": True}, "update_columns needs a sorted target"),
+        ([ID], {"write": "replace"}, "write='replace' needs a sorted target"),
+        ([ID], {"delete_marker": "id"}, "delete_marker needs a sorted target"),
+        ([ID], {"aggregate": True}, "aggregate needs a sorted target"),
+        ([ID], {"write": "upsert"}, "'upsert' is for sorted targets, this one is ordered"),
+        ([KEY, SUM], {"write": "append"}, "'append' is for ordered targets, this one is sorted"),
+        ([KEY, ANY], {"aggregate": True}, "this one has none"),
+        ([KEY, ANY], {"delete_marker": "gone"}, "DataFrame has no such column"),
+        ([KEY, ANY], {"delete_marker": "id"}, "DataFrame has a column of type int64"),
+        ([KEY, ANY], {"placement": "round_robin"}, "placement needs an ordered target"),
+    ],
+)
+def test_option_that_contradicts_the_table_is_refused(schema, options, why):
+    """Before anything is sent, not even a probe."""
+    cluster = with_target(*schema)
+    with pytest.raises(ConfigError, match=why):
+        target(cluster, **options)
+    assert cluster.probes == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "options"),
+    [
+        ([ID], {}),
+        ([ID], {"write": "append", "placement": "round_robin"}),
+        ([KEY, SUM], {"write": "upsert"}),
+        ([KEY, SUM], {"update_columns": True, "aggregate": True}),
+        ([KEY, SUM], {"write": "replace"}),
+    ],
+)
+def test_option_that_fits_the_table_is_accepted(schema, options):
+    """The target knows what it was prepared for."""
+    found = target(with_target(*schema), **options)
+    assert (found.path, found.tablet_count, found.room) == (TARGET, 2, 20)
+    assert found.is_sorted is ("sort_order" in schema[0])
+
+
+def test_delete_marker_is_no_column_of_the_table():
+    """It travels with the rows and is not written."""
+    found = target(with_target(KEY, SUM), more=["gone"], delete_marker="gone")
+    assert set(found.plan.names) == {"id", "n"}
+
+
+def test_target_that_is_not_mounted_is_refused():
+    """With the command that mounts it."""
+    cluster = with_target(ID)
+    cluster.tables[TARGET]["tablet_state"] = "unmounted"
+    with pytest.raises(TableNotMountedError):
+        target(cluster)
+
+
+@pytest.mark.parametrize(
+    ("schema", "wire", "refusal", "chosen"),
+    [
+        ([ID], "auto", None, WireFormat.ARROW),
+        ([ID], "arrow", None, WireFormat.ARROW),
+        ([ID], "auto", RequestRefusedError("no"), WireFormat.YSON),
+        ([ID], "auto", SchemaMismatchError("no"), WireFormat.YSON),
+    ],
+)
+def test_arrow_is_used_if_the_proxy_takes_it(schema, wire, refusal, chosen):
+    """It is asked with an empty request, whose transaction is aborted whatever the answer."""
+    cluster = with_target(*schema, refusal=refusal)
+    assert target(cluster, wire).wire is chosen
+    assert cluster.probes == [(TARGET, WireFormat.ARROW), "aborted"]
+
+
+@pytest.mark.parametrize(("column", "wire"), [(SUM, "yson"), (ANY, "auto"), (ANY, "yson")])
+def test_proxy_is_not_asked_about_arrow_that_cannot_be_used(column, wire):
+    """By the option, or by a column that some proxies would store as something else."""
+    cluster = with_target(KEY, column)
+    assert target(cluster, wire).wire is WireFormat.YSON
+    assert cluster.probes == []
+
+
+@pytest.mark.parametrize(
+    ("column", "refusal", "why"),
+    [
+        (SUM, RequestRefusedError("no"), "does not take these rows as Arrow"),
+        (ANY, None, "cannot be sent as Arrow"),
+    ],
+)
+def test_arrow_that_was_asked_for_and_cannot_be_used_is_an_error(column, refusal, why):
+    """Nothing else is chosen silently."""
+    cluster = with_target(KEY, column, refusal=refusal)
+    with pytest.raises(ConfigError, match=why):
+        target(cluster, "arrow")
+
+
+def test_target_is_the_same_until_it_is_recreated_or_altered():
+    """Rows are encoded for the columns it had."""
+    cluster = with_target(ID)
+    known = target(cluster)
+    assert are_the_same(cluster, [known])
+    cluster.tables[TARGET]["schema"] = [ID, ANY]
+    assert not are_the_same(cluster, [known])
+    cluster.tables[TARGET] |= {"schema": [ID], "id": "another"}
+    assert not are_the_same(cluster, [known])
+
+
+@pytest.mark.parametrize(
+    ("rows", "refused"),
+    [
+        ({0: 10, 1: 10}, None),
+        ({0: 11}, "11 rows for tablet 0"),
+        ({None: 20}, None),
+        ({None: 21}, "21 rows for 2 tablets"),
+    ],
+)
+def test_batch_that_one_transaction_cannot_carry_is_refused(rows, refused):
+    """By tablet where it is known; else by all of them together."""
+    known = target(with_target(ID))
+    if refused is None:
+        known.require_room(rows)
+        return
+    with pytest.raises(BatchTooLargeError, match=refused):
+        known.require_room(rows)
+
+
+@pytest.mark.parametrize(
+    ("options", "output_mode", "why"),
+    [
+        ({"write": "replace"}, "append", "for output mode complete, and this query has append"),
+        ({"write": "replace"}, "", "depends on the output mode"),
+        ({"aggregate": True}, "", "depends on the output mode"),
+        ({"aggregate": True}, "complete", "would add the whole result again"),
+        ({"write": "replace"}, "complete", None),
+        ({"aggregate": True}, "update", None),
+        ({}, "", None),
+    ],
+)
+def test_result_is_replaced_only_if_complete_and_added_up_only_if_not(options, output_mode, why):
+    """An unknown output mode matters to these two alone."""
+    given = batch(output_mode=output_mode), Target(TARGET, **options)
+    if why is None:
+        require_output_mode(*given)
+        return
+    with pytest.raises(ConfigError, match=why):
+        require_output_mode(*given)
