@@ -205,7 +205,9 @@ class Copy:
         import pytest
 
         quietly = ["-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:cacheprovider"]
-        return int(pytest.main(["-x", "-q", "-n", "0", *quietly, *tests]))
+        # Runs that share a folder clear it away from each other, which looks like a failed test.
+        alone = f"--basetemp={self.root / 'pytest'}"
+        return int(pytest.main(["-x", "-q", "-n", "0", alone, *quietly, *tests]))
 
 
 def main() -> int:

@@ -1,0 +1,150 @@
+"""A task that pushes, attempt by attempt, against one producer session in memory and without Spark."""
+
+from contextlib import contextmanager
+from datetime import timedelta
+
+import pyarrow as pa
+import pytest
+from yt import yson
+
+from tests.model.tasks import prepared_target, task_context
+from yt_exactly_once import RetryPolicy
+from yt_exactly_once.codec.schema import SOURCE_COLUMNS
+from yt_exactly_once.commit.batch import MicroBatch, SourceRange
+from yt_exactly_once.errors import FencedError, NotOneToOneError
+from yt_exactly_once.spark.sink.modes.push import PushTask
+from yt_exactly_once.spark.sink.modes.row_digest import ROW_HASH_COLUMN
+from yt_exactly_once.spark.sink.modes.sessions import POSITION_BITS, Numbering
+from yt_exactly_once.spark.sink.modes.tasks import TaskSettings
+
+NAMES = ("key", "query", "place", "row", *SOURCE_COLUMNS, ROW_HASH_COLUMN)
+ONCE = RetryPolicy(attempts=1, first_wait=timedelta(milliseconds=1))
+
+
+class Cluster:
+    """Producer sessions and the rows that were pushed; its own connection and client."""
+
+    def __init__(self):
+        self.sessions = {}
+        self.opened = []
+        self.rows = []
+
+    @contextmanager
+    def pinning(self):
+        """Yield the client."""
+        yield self
+
+    def create_queue_producer_session(self, _producer, _queue, name):
+        """Open a session, and fence whoever has it."""
+        self.opened.append(name)
+        epoch, last, meta = self.sessions.get(name, (0, -1, {}))
+        self.sessions[name] = epoch + 1, last, meta
+        return {"epoch": epoch + 1, "sequence_number": last, "user_meta": meta}
+
+    def push_queue_producer(self, _producer, _queue, name, epoch, body, *, user_meta, **_format):
+        """Append the rows."""
+        assert self.sessions[name][0] == epoch
+        rows = list(yson.loads(body.read(), yson_type="list_fragment"))
+        last = rows[-1]["$sequence_number"]
+        self.sessions[name] = epoch, last, user_meta
+        self.rows += [row["row"] for row in rows]
+        return {"last_sequence_number": last, "skipped_row_count": 0}
+
+
+@pytest.fixture
+def cluster():
+    return Cluster()
+
+
+def push(
+    cluster, rows, *, batch=7, run="run", by_source=False, partition=2, attempt=0, numbers=None
+):
+    """Run one attempt of a task, two rows per request; return how many rows each report has."""
+    source = SourceRange("cluster", "//queue", None, (), "id")
+    numbering = Numbering(MicroBatch("query", batch, run, (source,)), by_source=by_source, seed=0)
+    target = prepared_target("//t", is_sorted=False)
+    task = PushTask(TaskSettings(NAMES, target, cluster, 2, ONCE), numbering, "//producer")
+    zeros = [0] * len(rows)
+    values = rows, zeros, zeros, rows, zeros, numbers or rows, rows
+    arrays = [pa.array(column, pa.int64()) for column in values]
+    frame = pa.RecordBatch.from_arrays(arrays, [f"c{place}" for place in range(len(NAMES))])
+    with task_context(partition, attempt):
+        return [told["row_count"] for report in task([frame]) for told in report.to_pylist()]
+
+
+@pytest.mark.parametrize("by_source", [True, False])
+def test_repeated_attempt_adds_what_is_missing(cluster, by_source):
+    """And reports all of its rows, as the first one would have."""
+    push(cluster, [1, 2], by_source=by_source)
+    assert push(cluster, [1, 2, 3], by_source=by_source, attempt=1) == [2, 1]
+    assert cluster.rows == [1, 2, 3]
+
+
+@pytest.mark.parametrize("by_source", [True, False])
+def test_attempt_opens_a_session_once(cluster, by_source):
+    """Every look at it fences whoever has it."""
+    push(cluster, [1, 2, 3], by_source=by_source, attempt=1)
+    (name,) = cluster.opened
+    assert name == "query://t:" + ("source-id-0" if by_source else "partition-2")
+
+
+@pytest.mark.parametrize(("attempt", "opened"), [(0, []), (1, ["query://t:partition-2"])])
+def test_repeated_attempt_without_rows_looks_whether_the_one_before_had_some(
+    cluster, attempt, opened
+):
+    """The first one knows that there are none, so it asks for nothing."""
+    assert push(cluster, [], attempt=attempt) == []
+    assert cluster.opened == opened
+
+
+def test_attempt_without_the_rows_of_the_one_before_is_refused(cluster):
+    """They are in the target."""
+    push(cluster, [1, 2])
+    with pytest.raises(NotOneToOneError, match="other rows in their place"):
+        push(cluster, [], attempt=1)
+
+
+def test_attempt_without_rows_of_the_source_opens_no_session(cluster):
+    """It does not know which one; other tasks may have it."""
+    push(cluster, [], by_source=True, attempt=1)
+    assert cluster.opened == []
+
+
+def test_rows_that_an_earlier_batch_has_numbered_are_refused(cluster):
+    """The session would drop them; their numbers are those of another queue."""
+    push(cluster, [4, 5], batch=6, by_source=True)
+    with pytest.raises(NotOneToOneError, match="number 5, and batch 6 went up to 5"):
+        push(cluster, [5, 6], batch=7, by_source=True)
+    push(cluster, [6, 7], batch=7, by_source=True)
+    assert cluster.rows == [4, 5, 6, 7]
+
+
+def test_batch_behind_the_session_is_refused(cluster):
+    """Another driver is ahead; the session would drop all rows."""
+    push(cluster, [4, 5], batch=8, by_source=True)
+    with pytest.raises(FencedError, match="Batch 8 was pushed"):
+        push(cluster, [1, 2], batch=7, by_source=True)
+
+
+def test_rows_of_one_source_in_two_tasks_of_a_run_are_refused(cluster):
+    """Another run may spread its rows over other tasks."""
+    push(cluster, [1, 2], by_source=True, partition=2)
+    with pytest.raises(NotOneToOneError, match="in the Spark partitions 2 and 3"):
+        push(cluster, [1, 2, 3], by_source=True, partition=3)
+    push(cluster, [1, 2, 3], by_source=True, partition=3, run="later")
+    assert cluster.rows == [1, 2, 3]
+
+
+@pytest.mark.parametrize("numbers", [[2, 1], [1, 1], [1, 3, 3], [1, 3, 2]])
+def test_rows_out_of_their_order_are_refused(cluster, numbers):
+    """Within a request or between two."""
+    with pytest.raises(NotOneToOneError, match="in the order of their source"):
+        push(cluster, list(range(len(numbers))), by_source=True, numbers=numbers)
+
+
+def test_positions_of_a_batch_follow_those_of_all_batches_before(cluster):
+    """However many rows those had."""
+    push(cluster, [1, 2, 3], batch=1)
+    ((_, last, meta),) = cluster.sessions.values()
+    assert last == (1 << POSITION_BITS) + 2
+    assert (meta["run"], meta["batch"], meta["task"]) == ("run", 1, 2)
