@@ -6,6 +6,7 @@ The key is the module, the function or class, the source that is replaced, and w
 from __future__ import annotations
 
 _SIZE = "A size of requests: any number near it is as good."
+_WAIT = "A longest wait or a number of attempts: any near it is as good."
 _LENGTHS = (
     "Both sides have one item per source or target, whatever the data: the check is for readers."
 )
@@ -30,4 +31,10 @@ EXPLAINED: dict[tuple[str, str, str, str], str] = {
         ),
         "except (ClusterUnavailableError, TransactionLostError,): self._cluster.unpin() raise",
     ): "The look-up of the outcome has left the proxy already.",
+    ("spark/source/range.py", "", "5", "6"): _WAIT,
+    ("spark/source/range.py", "", "40", "41"): _WAIT,
+    ("spark/source/range.py", "", "50", "51"): _WAIT,
+    ("spark/source/range.py", "", "16", "17"): _SIZE,
+    ("spark/source/range.py", "", "20", "21"): _SIZE,
+    ("spark/source/range.py", "", "10_000", "10001"): _SIZE,
 }

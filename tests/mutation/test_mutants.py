@@ -56,6 +56,5 @@ def test_a_damage_meets_the_tests_that_name_its_module_first():
 
 def test_every_explanation_is_of_a_damage_that_exists():
     """A change of the source may leave one without its damage."""
-    assert EXPLAINED.keys() <= {
-        damage.key for damage in damages(["commit", "ytsaurus/transaction"])
-    }
+    files = {path.removesuffix(".py") for path, *_ in EXPLAINED}
+    assert EXPLAINED.keys() <= {damage.key for damage in damages(sorted(files))}

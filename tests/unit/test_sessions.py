@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS
@@ -10,7 +11,8 @@ from yt_exactly_once.errors import ConfigError, NotOneToOneError
 from yt_exactly_once.spark.sink.modes.at_least_once import AtLeastOnce
 from yt_exactly_once.spark.sink.modes.idempotent import Idempotent
 from yt_exactly_once.spark.sink.modes.push import require_same_rows
-from yt_exactly_once.spark.sink.modes.sessions import Numbering
+from yt_exactly_once.spark.sink.modes.row_digest import ROW_HASH_COLUMN
+from yt_exactly_once.spark.sink.modes.sessions import POSITION_BITS, Numbering
 from yt_exactly_once.spark.sink.modes.transactional import Transactional
 from yt_exactly_once.ytsaurus.rows import SessionState
 
@@ -61,6 +63,44 @@ def test_rows_of_an_older_version_are_refused_with_what_leads_on():
     state = SessionState(5, {"run": "old", "batch": 7, "task": 0})
     with pytest.raises(ConfigError, match=r"older version.*with that version.*at-least-once"):
         begun({f"query:{TARGET}:partition-0": state})
+
+
+def numbered(*chunks, by_source):
+    """Return what each chunk of Spark partition 4 becomes: sessions, homes, rows and numbers."""
+    numbering = Numbering(BATCH, by_source=by_source, seed=0)
+    names = (*SOURCE_COLUMNS, ROW_HASH_COLUMN)
+    batches = [
+        pa.RecordBatch.from_arrays(
+            [pa.array(column, pa.int64()) for column in zip(*rows, strict=True)], names
+        )
+        for rows in chunks
+    ]
+    return [
+        [
+            (part.session, part.home, part.rows.column(2).to_pylist(), part.numbers.tolist())
+            for part in parts
+        ]
+        for parts in numbering.numbered(batches, 4)
+    ]
+
+
+def test_rows_are_numbered_as_in_their_queue_with_a_session_for_each_of_its_tablets():
+    """Each chunk once, whatever its place in the task."""
+    found = numbered([(1, 8, 0), (0, 5, 1), (1, 9, 2)], [(0, 6, 3)], by_source=True)
+    assert found == [
+        [("source-1", 1, [0, 2], [8, 9]), ("source-0", 0, [1], [5])],
+        [("source-0", 0, [3], [6])],
+    ]
+
+
+def test_rows_without_a_source_are_numbered_by_their_position_in_the_task():
+    """Chunk after chunk, in one session; the batch is in the upper bits."""
+    found = numbered([(1, 8, 0), (0, 5, 1)], [(0, 6, 2)], by_source=False)
+    first = 7 << POSITION_BITS
+    assert found == [
+        [("partition-4", 4, [0, 1], [first, first + 1])],
+        [("partition-4", 4, [2], [first + 2])],
+    ]
 
 
 def replayed(*reports, by_source=True):

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+from structlog.testing import capture_logs
 
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import (
@@ -13,6 +14,7 @@ from yt_exactly_once.errors import (
     OffsetConflictError,
     SchemaMismatchError,
 )
+from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.source.options import SourceOptions, StartingPoint
 from yt_exactly_once.spark.source.reader import IDLE_INTERVAL, QueueStreamReader
 from yt_exactly_once.ytsaurus.queues import PartitionBounds, QueueState
@@ -367,6 +369,18 @@ def test_queue_created_anew_is_read_from_its_beginning_when_asked_to():
     assert queue.stored[0] == 3
     source.commit(new)
     assert queue.stored[0] == 30
+
+
+def test_queue_that_takes_the_place_of_another_one_is_reported():
+    """Rows of the old one are gone for good, so the operator must hear of it."""
+    queue = FakeQueue(10)
+    end = read_before(queue)
+    old, queue.info, queue.lowers = queue.info.id, ANOTHER, [3]
+    with capture_logs() as logs:
+        everything(reader(queue, fail_on_data_loss=False), end)
+    (found,) = [log for log in logs if log["event"] == Event.SOURCE_QUEUE_REPLACED]
+    assert (found["queue"], found["old_id"], found["new_id"]) == (QUEUE, old, ANOTHER.id)
+    assert (found["left"], found["begins"]) == ({0: 10}, {0: 3})
 
 
 def test_queue_created_anew_and_empty_makes_no_batch():
