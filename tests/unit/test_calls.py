@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from yt_exactly_once.commit.notes import MemoryNotes, Note, NoteKind, missing_batches
 from yt_exactly_once.errors import ConflictError, IncompleteBatchError, RepeatedCallError
 from yt_exactly_once.observability import Event
-from yt_exactly_once.spark.query.calls import Calls, LedgerRow, Place
+from yt_exactly_once.spark.query.calls import Call, Calls, LedgerRow, Place
 
 ONE, OTHER = (LedgerRow("proxy", "//ledger", target) for target in ("//one", "//other"))
 
@@ -19,12 +20,13 @@ ONE, OTHER = (LedgerRow("proxy", "//ledger", target) for target in ("//one", "//
 class Run:
     """A run of a query whose function calls sinks."""
 
-    def __init__(self, calls=None, notes=None, run="run"):
+    def __init__(self, calls=None, notes=None, run="run", query="query"):
         self.calls, self.notes, self.run = calls or Calls(), notes or MemoryNotes(), run
+        self.query = query
         self.told = []
 
     def __call__(self, number, *keys, body=None):
-        place = Place("query", self.run, number, self.notes)
+        place = Place(self.query, self.run, number, self.notes)
         with self.calls.begun(place, keys or (ONE,), self.emit) as call:
             if body is not None:
                 body(call)
@@ -191,6 +193,72 @@ def test_next_run_begins_with_a_clean_slate(run):
     with suppress(RepeatedCallError):
         run(3)
     Run(run.calls, run.notes, "later")(3)
+
+
+def test_runs_of_other_queries_are_other_matters(run):
+    """One that begins does not forget the calls of another one."""
+    run(3)
+    other = Run(run.calls, query="other")
+    other(3)
+    for each in (run, other):
+        with pytest.raises(RepeatedCallError):
+            each(3)
+
+
+def test_call_under_way_is_remembered_when_the_next_run_begins(run):
+    """A driver may start the query again while a thread of the old run still writes."""
+    with under_way(run, 3):
+        Run(run.calls, run.notes, "later")(3)
+        with pytest.raises(RepeatedCallError, match="is under way"):
+            run(3)
+
+
+def test_call_that_turns_out_to_be_a_second_one_is_refused_for_good(run):
+    """The ledger shows it only later; the batch after it must not hide it."""
+
+    def refuse(_call):
+        raise RepeatedCallError("no")
+
+    with pytest.raises(RepeatedCallError):
+        run(3, body=refuse)
+    with pytest.raises(IncompleteBatchError, match="Batch 3 was not written"):
+        run(4)
+    assert run.missing(4, 3) == [3]
+
+
+def test_failed_batch_cannot_be_called_again_after_a_later_one(run):
+    """Its rows would arrive behind those of the later one."""
+    run.fails(2)
+    with pytest.raises(IncompleteBatchError):
+        run(3)
+    with pytest.raises(RepeatedCallError, match="batch 2 after batch 3"):
+        run(2)
+
+
+def test_notes_are_to_be_compared_until_a_call_has_done_it(run):
+    """For every target of the sink, and in every run."""
+    first = []
+
+    def compare(call):
+        first.append(call.is_first)
+        call.compared()
+
+    run(0, body=compare)
+    run(1, body=compare)
+    run(2, ONE, OTHER, body=compare)
+    Run(run.calls, run.notes, "later")(2, body=compare)
+    assert first == [True, False, True, True]
+
+
+def test_call_knows_which_entry_its_run_has_written():
+    """The entry of an earlier call is no replay."""
+    place = Place("query", "run", 3, MemoryNotes())
+    call = Call(place, ())
+    assert (call.place, call.records) == (place, False)
+    call.sent["1-2"] = "digest"
+    assert call.has_sent(SimpleNamespace(transaction_id="1-2"))
+    assert not call.has_sent(SimpleNamespace(transaction_id="3-4"))
+    assert not call.has_sent(None)
 
 
 def test_interrupted_call_counts_as_failed(run):

@@ -51,9 +51,10 @@ class Query:
         ends: see `Log`.
         ran: batches that Spark remembers of this run.
         committed: whether Spark has logged its batches as done.
+        plan: the physical plan, see `operator`.
     """
 
-    def __init__(self, run=RUN, ends=(), ran=(), *, query=QUERY, committed=False):
+    def __init__(self, run=RUN, ends=(), ran=(), *, query=QUERY, committed=False, plan=None):
         self.session = Jvm(sessionState=Jvm(newHadoopConf=None))
         self.execution = Jvm(
             id=Jvm(toString=query),
@@ -62,7 +63,8 @@ class Query:
             offsetLog=Log(ends),
             resolvedCheckpointRoot="/checkpoint",
             isActive=True,
-            lastExecution=Jvm(currentBatchId=4),
+            lastExecution=Jvm(currentBatchId=4, executedPlan=plan),
+            outputMode="Append",
             recentProgress=[Jvm(batchId=number) for number in ran],
             commitLog=Jvm(get=Jvm(isDefined=committed)),
         )
@@ -74,6 +76,7 @@ class Query:
         jvm = MagicMock()
         jvm.java.lang.Thread.currentThread().getName.return_value = thread or named
         jvm.java.util.UUID.fromString = str
+        jvm.java.lang.Class.forName = lambda _: SimpleNamespace(isInstance=lambda each: each.writes)
         self.session.sharedState = lambda: Jvm(activeStreamingQueries=self.active)
         session = SimpleNamespace(
             _jvm=jvm, sparkContext=SimpleNamespace(getLocalProperty=properties.get)
@@ -105,6 +108,64 @@ def test_call_on_an_unknown_thread_is_located_by_its_dataframe_and_fails():
     place = RunningQuery().locate(Query().frame("Thread-3"), 4)
     assert (place.query_id, place.batch_id, place.in_background) == (QUERY, 4, True)
     assert "a thread that Spark does not know" in str(place.problem)
+
+
+def test_next_run_is_noticed_on_the_thread_of_the_query():
+    """Its thread has another name; the objects of the old run are of no use any more."""
+    log = RunningQuery()
+    log.locate(Query().frame(), 4)
+    thread = f"stream execution thread for [id = {QUERY}, runId = {LATER}]"
+    assert log.locate(Query(run=LATER).frame(thread), 4).run_id == LATER
+
+
+@pytest.mark.parametrize(("is_active", "expected"), [(True, RUN), (False, LATER)])
+def test_next_run_is_noticed_in_the_background_once_the_old_one_has_ended(is_active, expected):
+    """That thread does not name its run; Spark has one run of a query at a time."""
+    log, query = RunningQuery(), Query()
+    log.locate(query.frame("Thread-3", **inherited(4)), 4)
+    query.execution.isActive = lambda: is_active
+    later = Query(run=LATER).frame("Thread-3", **inherited(4))
+    assert log.locate(later, 4).run_id == expected
+
+
+def test_session_without_a_jvm_needs_a_checkpoint():
+    """Nothing else knows the offsets."""
+    frame = SimpleNamespace(sparkSession=SimpleNamespace())
+    with pytest.raises(ConfigError, match="has no JVM"):
+        RunningQuery().locate(frame, 4)
+
+
+def test_jvm_is_asked_where_there_is_one():
+    """It knows more than the files of a checkpoint."""
+    assert RunningQuery(MagicMock()).locate(Query().frame(), 4).query_id == QUERY
+
+
+def operator(kind, *children, writes=False, inside=None):
+    """Return an operator of a physical plan."""
+    found = Jvm(
+        getClass=Jvm(getSimpleName=kind),
+        children=SimpleNamespace(size=lambda: len(children), apply=children.__getitem__),
+        initialPlan=inside,
+    )
+    found.writes = writes
+    return found
+
+
+@pytest.mark.parametrize(
+    ("plan", "expected"),
+    [
+        (operator("Project", operator("Scan")), False),
+        (operator("Project", operator("Scan"), operator("Save", writes=True)), True),
+        (operator("AdaptiveSparkPlanExec", inside=operator("Save", writes=True)), True),
+    ],
+    ids=["stateless", "below another operator", "in an adaptive plan"],
+)
+def test_query_keeps_state_if_any_operator_writes_some(plan, expected):
+    """Then a replay may give other rows."""
+    log, query = RunningQuery(), Query(plan=plan, ends=(5, 8))
+    found = log.identify(None, log.locate(query.frame(), 1))
+    assert (found.stateful, found.output_mode, found.run_id) == (expected, "append", RUN)
+    assert found.sources[0].partitions == (PartitionRange(0, 5, 8),)
 
 
 def test_call_with_a_dataframe_of_no_query_is_refused():
@@ -157,11 +218,18 @@ def batch(number, start, end):
     ("ran", "ends", "expected"),
     [
         ((0, 1), (5, 8, 9), False),
+        ((0,), (5, 8, 9), False),
         ((1,), (5, 8, 9), True),
         ((), (5, 8, 9), True),
         ((), (0, 0, 9), False),
     ],
-    ids=["this run began the query", "a later run", "nothing remembered", "nothing was read"],
+    ids=[
+        "this run began the query",
+        "with one batch so far",
+        "a later run",
+        "nothing remembered",
+        "nothing was read",
+    ],
 )
 def test_rows_may_be_written_if_an_earlier_run_had_some(ran, ends, expected):
     """A ledger without an entry then has lost it, or is another one."""
