@@ -150,6 +150,23 @@ def test_ranges_of_earlier_batches_are_told_while_they_are_logged(tmp_path):
     assert files.ranges(batch, 0) == ()
 
 
+def test_running_query_without_a_jvm_asks_the_files(tmp_path):
+    """Also for earlier batches, and for what Spark has logged as done."""
+    write_checkpoint(tmp_path, [[offset("//q", [5], [3])], [offset("//q", [8])]])
+    log = RunningQuery(CheckpointFiles(str(tmp_path)))
+    frame = SimpleNamespace(sparkSession=SimpleNamespace())
+    place = log.locate(frame, 1)
+    batch = log.identify(frame, place)
+    assert log.ranges(batch, 0)[0].partitions == (PartitionRange(0, 3, 5),)
+    assert log.may_be_written(batch)
+    assert not log.has_ended(place)
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "1").touch()
+    assert log.has_ended(place)
+    assert RunningQuery().ranges(batch, 0) == ()
+    assert not RunningQuery().has_ended(place)
+
+
 def test_checkpoint_without_the_batch_is_an_error(tmp_path):
     """The wrong folder is named, with what to pass instead."""
     write_checkpoint(tmp_path, [[offset("//q", [5])]])
