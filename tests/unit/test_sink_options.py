@@ -45,6 +45,10 @@ def test_possible_options_are_accepted(options):
     ({"write": "replace", "aggregate": True}, "exclude each other"),
     ({"delete_marker": "gone", "aggregate": True}, "exclude each other"),
     ({"write": "replace", "split_oversized": True}, "exclude each other"),
+    ({"mode": "sometimes"}, "Unknown mode 'sometimes'"),
+    ({"connections": 0}, "connections"),
+    ({"rows_per_tablet_limit": 0}, "rows_per_tablet_limit"),
+    ({"dyn_batch_size": 0}, "dyn_batch_size"),
     ({"dead_letter_path": "t"}, "not a Cypress path"),
     ({"dead_letter_path": "//t"}, "uses already"),
     ({"dead_letter_path": "//t_ledger"}, "uses already"),
@@ -59,6 +63,14 @@ def test_impossible_options_are_refused(options, message):
     with pytest.raises(ConfigError, match=message) as caught:
         sink(**options)
     assert caught.value.remedy
+
+
+def test_what_weakens_a_promise_must_be_asked_for():
+    """A batch is one transaction, values stay private, and nothing that is missing is accepted."""
+    options = sink().options
+    assert options.mode == WriteMode.TRANSACTIONAL.value
+    assert not any([options.split_oversized, options.show_values, options.new_ledger])
+    assert options.accept_incomplete is None
 
 
 @pytest.mark.parametrize(
