@@ -51,34 +51,29 @@ def _killed_at_random(stage: Stage, contender: Contender, **options: Any) -> Ver
 def kill_copy(stage: Stage, contender: Contender) -> Verdict:
     """Copy without a limit; the driver is killed between the two commits, then more rows come."""
     with Trial(stage, contender) as trial:
-        trial.append(200)
-        trial.run()
-        trial.append(200)
-        trial.die_between()
-        trial.append(200)
-        return trial.verdict(trial.run())
+        return _killed_between(trial)
 
 
 def kill_dedup(stage: Stage, contender: Contender) -> Verdict:
     """`dropDuplicates`; the driver is killed between the two commits, then more rows come."""
     with Trial(stage, contender, "dedup") as trial:
-        trial.append(200)
-        trial.run()
-        trial.append(200)
-        trial.die_between()
-        trial.append(200)
-        return trial.verdict(trial.run())
+        return _killed_between(trial)
 
 
 def kill_two(stage: Stage, contender: Contender) -> Verdict:
     """Union of two queues; killed between the two commits, then more rows come to one of them."""
     with Trial(stage, contender, queues=2) as trial:
-        trial.append(200)
-        trial.run()
-        trial.append(200)
-        trial.die_between()
-        trial.queues[0].append(200)
-        return trial.verdict(trial.run())
+        return _killed_between(trial)
+
+
+def _killed_between(trial: Trial) -> Verdict:
+    """Kill the driver between the two commits of a second batch; then rows come to the first queue."""
+    trial.append(200)
+    trial.run()
+    trial.append(200)
+    trial.die_between()
+    trial.queues[0].append(200)
+    return trial.verdict(trial.run())
 
 
 def replay_agg(stage: Stage, contender: Contender) -> Verdict:

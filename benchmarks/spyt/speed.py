@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.spyt import work
 from benchmarks.spyt.trials import Trial
+from yt_exactly_once.child import session_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -111,9 +112,9 @@ def _turn(trial: Trial, rows: int, number: int) -> Turn:
     batches, pids = SIZES[rows], trial.stage.cluster.proxy_pids
     with trial.driver() as driver:
         driver.wait(lambda: len(driver.batches()) >= _APART)
-        spark, cluster = _cpu(_session(driver.pid)), _cpu(pids)
+        spark, cluster = _cpu(session_members(driver.pid)), _cpu(pids)
         driver.wait(lambda: len(driver.batches()) >= _APART + batches)
-        spark, cluster = _cpu(_session(driver.pid)) - spark, _cpu(pids) - cluster
+        spark, cluster = _cpu(session_members(driver.pid)) - spark, _cpu(pids) - cluster
         driver.finish()
         told = driver.batches()
     if [batch["rows"] for batch in told] != [rows] * (_APART + batches):
@@ -136,15 +137,6 @@ def _turn(trial: Trial, rows: int, number: int) -> Turn:
 
 def _seconds(batch: dict[str, Any]) -> float:
     return float(batch["ms"]["triggerExecution"] / 1000)
-
-
-def _session(pid: int) -> list[int]:
-    """Return the processes of a driver: Python, the JVM, and Python workers."""
-    return [
-        int(folder.name)
-        for folder in Path("/proc").iterdir()
-        if folder.name.isdigit() and (stat := _stat(int(folder.name))) and int(stat[3]) == pid
-    ]
 
 
 def _cpu(pids: Iterable[int]) -> float:
