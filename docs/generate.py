@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+from command_line import command_line
 from option_tables import configuration
 from pyspark.sql import types as spark
 
@@ -51,6 +52,7 @@ NOTE = "<!-- Written by docs/generate.py; change the code, not this page. -->\n\
 def pages() -> dict[Path, str]:
     """Return every generated page."""
     return {
+        DOCS / "reference/command-line.md": NOTE + command_line(),
         DOCS / "reference/local-commands.md": NOTE + local_commands(),
         DOCS / "reference/local-features.md": NOTE + local_features(),
         DOCS / "reference/errors.md": NOTE + error_tree(),

@@ -107,7 +107,7 @@ def test_failing_queries_end_the_demo_with_their_own_error(monkeypatch, tmp_path
     monkeypatch.setattr("yt_exactly_once.demo.runner.Child", Watched)
     monkeypatch.setattr(data, "create_tables", create_tables_without_consumers)
     numbers = tmp_path / "numbers.json"
-    assert cli.main(["demo", "--rows", "200", "--kills", "1", "--json", str(numbers)]) == 1
+    assert cli.main(["demo", "--rows", "200", "--kills", "1", "--json", str(numbers)]) == 2
     error = capfd.readouterr().err
     assert "The queries failed" in error
     assert "ConsumerNotRegisteredError" in error

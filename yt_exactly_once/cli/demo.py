@@ -1,0 +1,115 @@
+"""`demo`: real rows, random kills, and a check of every row."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from yt_exactly_once.cli.exit_codes import ExitCode
+from yt_exactly_once.cli.extras import require_extra
+from yt_exactly_once.cli.options import BACKENDS
+from yt_exactly_once.config import WriteMode
+from yt_exactly_once.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LARGEST_SEED = 2**31
+
+
+@click.command("demo")
+@click.option("--rows", type=int, metavar="N", help="Load the first N flights.  [default: all]")
+@click.option(
+    "--kills", type=int, default=5, metavar="K", show_default=True, help="Number of kills."
+)
+@click.option("--seed", type=int, metavar="S", help="Seed of the random moments of the kills.")
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    metavar="D",
+    help="New directory for all files, which is kept.  [default: a temporary one]",
+)
+@click.option(
+    "--mode",
+    type=click.Choice([mode.value for mode in WriteMode]),
+    default=WriteMode.TRANSACTIONAL.value,
+    show_default=True,
+    help="Write mode of the sinks.",
+)
+@click.option(
+    "--backend",
+    type=click.Choice(BACKENDS),
+    default="http",
+    show_default=True,
+    help="Protocol of sources and sinks; rpc needs ytsaurus-rpc-driver.",
+)
+@click.option(
+    "--json",
+    "numbers",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Write the numbers to a file.",
+)
+def command(
+    rows: int | None,
+    kills: int,
+    seed: int | None,
+    data_dir: Path | None,
+    mode: str,
+    backend: str,
+    numbers: Path | None,
+) -> ExitCode:
+    """Stream real flights, kill the driver at random moments, and check every row.
+
+    Loads the flights that left New York in 2013 into a queue of an embedded cluster. Runs two streaming
+    queries over them and kills the driver with SIGKILL at random moments. Then compares every row of the
+    results with an independent computation. The exit code is 0 only if no row is lost, duplicated or
+    wrong.
+    """
+    require_extra("demo")
+    from yt_exactly_once.demo.report import Display  # noqa: PLC0415 - needs the extra
+    from yt_exactly_once.demo.runner import DemoOptions, run_demo  # noqa: PLC0415
+
+    if numbers is not None and not numbers.parent.is_dir():
+        raise ConfigError(
+            "The directory for the numbers does not exist",
+            remedy="Create it, or pass another path to --json",
+            path=numbers,
+        )
+    if seed is None:
+        seed = random.randrange(_LARGEST_SEED)  # noqa: S311 - not for secrets
+    wanted = DemoOptions(
+        rows=rows,
+        kills=kills,
+        seed=seed,
+        mode=WriteMode(mode),
+        backend=backend,
+        data_dir=data_dir,
+    )
+    display = Display()
+    with _ended_by_sigterm():
+        result = run_demo(wanted, display)
+    display.summary(result)
+    if numbers is not None:
+        numbers.write_text(json.dumps(result.to_json()) + "\n")
+    if data_dir is not None:
+        display.say(
+            f"Kept in {data_dir}; serve it with: yt-exactly-once local --data-dir {data_dir}"
+        )
+    return ExitCode.OK if result.exact else ExitCode.FAULT_FOUND
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does, so processes and temporary files are removed."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

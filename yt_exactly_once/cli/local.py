@@ -1,0 +1,192 @@
+"""`local`: an embedded cluster in the foreground."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import click
+
+from yt_exactly_once.cli.extras import require_extra
+from yt_exactly_once.errors import ConfigError
+
+_FAULT_NAMES = (
+    "command, count (1; null means no limit), after, probability, seed, seconds, code, message, when, "
+    "proxy, match.PARAMETER"
+)
+
+
+def _list_features(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if not wanted:
+        return
+    from yt_exactly_once.local.features import FEATURES  # noqa: PLC0415 - only for this option
+
+    for feature in FEATURES.values():
+        click.echo(f"{feature.name}={json.dumps(feature.default)}")
+        click.echo(f"    {feature.meaning}")
+    context.exit()
+
+
+def _fault_rules(
+    _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    from yt_exactly_once.local import faults  # noqa: PLC0415 - most runs have none
+
+    try:
+        return [faults.from_text(text) for text in texts]
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command("local")
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="D",
+    help="Directory of the store.",
+)
+@click.option(
+    "--port",
+    type=int,
+    default=8000,
+    metavar="P",
+    show_default=True,
+    help="HTTP port of the first proxy, 0 for any.",
+)
+@click.option(
+    "--rpc-port",
+    type=int,
+    default=0,
+    metavar="P",
+    show_default=True,
+    help="RPC port of the first proxy, 0 for any.",
+)
+@click.option(
+    "--proxies", type=int, default=1, metavar="N", show_default=True, help="Number of proxies."
+)
+@click.option("--token", metavar="T", help="Token that requests must carry.  [default: none]")
+@click.option(
+    "--trim-every",
+    type=float,
+    metavar="S",
+    help="Every S seconds, trim the rows that all vital consumers have read.  [default: never]",
+)
+@click.option(
+    "--feature",
+    "feature_texts",
+    multiple=True,
+    metavar="NAME[=VALUE]",
+    help="Choose a behaviour that differs between versions of YTsaurus; may be repeated.",
+)
+@click.option(
+    "--list-features",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_list_features,
+    help="List the features with their defaults, and exit.",
+)
+@click.option(
+    "--fault",
+    "rules",
+    multiple=True,
+    callback=_fault_rules,
+    metavar="ACTION[,NAME=VALUE]...",
+    help=f"Make commands fail; may be repeated. Names: {_FAULT_NAMES}. "
+    "Example: lose_answer,command=commit_transaction,probability=0.01,seed=7,count=null",
+)
+@click.option(
+    "--replay-faults",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Repeat the faults of a recorded plan.",
+)
+@click.option(
+    "--record-faults",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="At the end, write which request met which fault.",
+)
+def command(
+    data_dir: Path,
+    port: int,
+    rpc_port: int,
+    proxies: int,
+    token: str | None,
+    trim_every: float | None,
+    feature_texts: tuple[str, ...],
+    rules: list[dict[str, Any]],
+    replay_faults: Path | None,
+    record_faults: Path | None,
+) -> None:
+    """Serve a durable embedded YTsaurus cluster on this machine until Ctrl-C.
+
+    The rules of --fault and --replay-faults replace the rules of an earlier run in the data directory.
+    Every hit is logged there in proxy-N.log.
+    """
+    require_extra("local")
+    from yt_exactly_once.local import LocalCluster  # noqa: PLC0415 - needs the extra
+    from yt_exactly_once.local.features import parse  # noqa: PLC0415
+
+    try:
+        features = parse(list(feature_texts))
+    except ValueError as error:
+        raise ConfigError(
+            str(error), remedy="List them with: yt-exactly-once local --list-features"
+        ) from error
+    rules = [*rules, *_recorded_faults(replay_faults)]
+    if record_faults is not None and not record_faults.parent.is_dir():
+        raise ConfigError(
+            "The directory for the plan of faults does not exist",
+            remedy="Create it, or pass another path to --record-faults",
+            path=record_faults,
+        )
+    told_to_stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: told_to_stop.set())
+    with LocalCluster(
+        data_dir,
+        proxies=proxies,
+        port=port,
+        rpc_port=rpc_port,
+        token=token,
+        features=features,
+        trim_every=trim_every,
+    ) as cluster:
+        if rules:
+            cluster.clear_faults()
+            cluster.inject_plan(rules)
+        for url in cluster.proxy_urls:
+            click.echo(f"proxy {url}")
+        for address in cluster.rpc_addresses:
+            click.echo(f"rpc   {address}")
+        address = cluster.proxy_urls[0].removeprefix("http://")
+        prefix = "YT_TOKEN=... " if token else ""
+        click.echo(f"try   {prefix}yt --proxy {address} list /")
+        told_to_stop.wait()
+        if record_faults is not None:
+            record_faults.write_text(json.dumps(cluster.fault_plan(), indent=2) + "\n")
+
+
+def _recorded_faults(plan: Path | None) -> list[Any]:
+    if plan is None:
+        return []
+    try:
+        rules = json.loads(plan.read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"The plan of faults cannot be read: {error}",
+            remedy="Pass --replay-faults a file that --record-faults has written",
+            path=plan,
+        ) from error
+    if not isinstance(rules, list):
+        raise ConfigError(
+            "The plan of faults is not a list of rules",
+            remedy="Pass --replay-faults a file that --record-faults has written",
+            path=plan,
+        )
+    return rules

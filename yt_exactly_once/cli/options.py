@@ -1,0 +1,87 @@
+"""Options that commands share: the cluster, and the form of the output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from yt_exactly_once.config import ClusterConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from yt_exactly_once.ytsaurus.client import Connection
+
+BACKENDS = ["http", "rpc"]
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """The cluster that a command talks to.
+
+    Attributes:
+        proxy: address of a proxy, if one was given.
+        backend: `http` or `rpc`.
+    """
+
+    proxy: str | None
+    backend: str
+
+    @property
+    def client_config(self) -> dict[str, Any]:
+        """What is laid over the configuration of `ytsaurus-client`."""
+        return {"backend": self.backend}
+
+    def config(self) -> ClusterConfig:
+        """Return the configuration of the connection; the token comes from `YT_TOKEN`.
+
+        Raises:
+            ConfigError: no proxy is known.
+        """
+        return ClusterConfig.resolve(self.proxy, client_config=self.client_config)
+
+    def connect(self) -> Connection:
+        """Return a connection, which opens on first use.
+
+        Raises:
+            ConfigError: no proxy is known, or the packages of the backend are not installed.
+        """
+        from yt_exactly_once.ytsaurus.client import Connection  # noqa: PLC0415 - the client is slow
+
+        return Connection(self.config())
+
+
+def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--proxy` and `--backend`; the command gets them as `cluster`, a `ClusterOptions`.
+
+    There is no option for the token: other users of the machine can read the arguments of a process.
+    """
+
+    @click.option(
+        "--proxy",
+        metavar="HOST:PORT",
+        envvar="YT_PROXY",
+        show_envvar=True,
+        help="Address of a proxy. The token comes from YT_TOKEN.",
+    )
+    @click.option(
+        "--backend",
+        type=click.Choice(BACKENDS),
+        default="http",
+        show_default=True,
+        help="Protocol; rpc needs the package ytsaurus-rpc-driver.",
+    )
+    @wraps(command)
+    def with_cluster(*args: Any, proxy: str | None, backend: str, **options: Any) -> Any:
+        return command(*args, cluster=ClusterOptions(proxy, backend), **options)
+
+    return with_cluster
+
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON instead of text for people."
+)
+"""Add `--json`; the command gets it as `as_json`."""
