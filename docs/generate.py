@@ -42,6 +42,7 @@ from yt_exactly_once.local import commands as _commands  # noqa: F401 - fills th
 from yt_exactly_once.local.commands.registry import REGISTRY
 from yt_exactly_once.local.features import FEATURES
 from yt_exactly_once.local.rpc.methods import METHODS
+from yt_exactly_once.operations.verify.facts import FACTS
 from yt_exactly_once.spark.schema import arrow_of_spark, spark_schema_of
 from yt_exactly_once.ytsaurus.failures import FAILURES, Failure
 
@@ -59,8 +60,38 @@ def pages() -> dict[Path, str]:
         DOCS / "reference/configuration.md": NOTE + configuration(),
         DOCS / "reference/retries.md": NOTE + retries(),
         DOCS / "reference/types.md": NOTE + types(),
+        DOCS / "reference/cluster-facts.md": NOTE + cluster_facts(),
         DOCS / "explanation/failure-table.md": NOTE + failure_table(),
     }
+
+
+def cluster_facts() -> str:
+    """One table per area of what `verify-cluster` checks."""
+    lines = [
+        "# What verify-cluster checks",
+        "",
+        (
+            "`yt-exactly-once verify-cluster` checks these facts on a live cluster, through the same "
+            "connections and transactions that a query uses. The names also appear in its report. "
+            '"Either" marks what '
+            "differs between versions of YTsaurus and does no harm."
+        ),
+    ]
+    for area in dict.fromkeys(fact.area for fact in FACTS):
+        lines += [
+            "",
+            f"## {area}",
+            "",
+            "| fact | depends on it | if it is different | decided in |",
+        ]
+        lines.append("|---|---|---|---|")
+        lines += [
+            f"| `{fact.name}`: {fact.checked} | {', '.join(fact.parts) or 'either'} | {fact.meaning} "
+            f"| {fact.source} |"
+            for fact in FACTS
+            if fact.area == area
+        ]
+    return "\n".join([*lines, ""])
 
 
 def local_commands() -> str:

@@ -40,6 +40,7 @@ _SPYT = "it shows SPYT, which is not installed"
 _HOWS: dict[str, list[How | str]] = {
     "README.md": [
         How.RUNS,
+        How.OPTIONS,
         "tests/crash/test_demo.py runs the demo",
         "it runs the tests",
         How.OPTIONS,

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 import random
-import signal
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from yt_exactly_once.cli.exit_codes import ExitCode
 from yt_exactly_once.cli.extras import require_extra
 from yt_exactly_once.cli.options import BACKENDS
+from yt_exactly_once.cli.signals import ended_by_sigterm
 from yt_exactly_once.config import WriteMode
 from yt_exactly_once.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _LARGEST_SEED = 2**31
 
@@ -93,7 +88,7 @@ def command(
         data_dir=data_dir,
     )
     display = Display()
-    with _ended_by_sigterm():
+    with ended_by_sigterm():
         result = run_demo(wanted, display)
     display.summary(result)
     if numbers is not None:
@@ -103,13 +98,3 @@ def command(
             f"Kept in {data_dir}; serve it with: yt-exactly-once local --data-dir {data_dir}"
         )
     return ExitCode.OK if result.exact else ExitCode.FAULT_FOUND
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM do what Ctrl-C does, so processes and temporary files are removed."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -54,19 +54,23 @@ class ClusterOptions:
         return Connection(self.config())
 
 
+proxy_option = click.option(
+    "--proxy",
+    metavar="HOST:PORT",
+    envvar="YT_PROXY",
+    show_envvar=True,
+    help="Address of a proxy. The token comes from YT_TOKEN.",
+)
+"""Add `--proxy` alone, for a command with a say of its own about backends."""
+
+
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--proxy` and `--backend`; the command gets them as `cluster`, a `ClusterOptions`.
 
     There is no option for the token: other users of the machine can read the arguments of a process.
     """
 
-    @click.option(
-        "--proxy",
-        metavar="HOST:PORT",
-        envvar="YT_PROXY",
-        show_envvar=True,
-        help="Address of a proxy. The token comes from YT_TOKEN.",
-    )
+    @proxy_option
     @click.option(
         "--backend",
         type=click.Choice(BACKENDS),

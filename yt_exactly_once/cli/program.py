@@ -24,6 +24,7 @@ COMMANDS = {
     "create-table": "Create and mount a dynamic table that fits a DataFrame.",
     "demo": "Stream real flights, kill the driver at random moments, and check every row.",
     "local": "Run an embedded cluster in the foreground.",
+    "verify-cluster": "Check on a live cluster every fact that exactly-once stands on.",
 }
 """Every command and what it does; `create-table` is in the module `create_table`."""
 

@@ -320,3 +320,20 @@ def _deepest(error: YtError) -> str:
         current = inner[0]
     message = current.message if isinstance(current, YtError) else current.get("message", "")
     return str(message).strip().rstrip(".")
+
+
+def codes_in(error: BaseException) -> list[int]:
+    """Return the codes of the cluster's error behind an error of the package, from the outermost inwards.
+
+    Empty when the cluster has not answered.
+    """
+    while error.__cause__ is not None and not isinstance(error, YtError):
+        error = error.__cause__
+    codes: list[int] = []
+    queue: list[Any] = [error] if isinstance(error, YtError) else []
+    while queue:
+        found = queue.pop(0)
+        is_error = isinstance(found, YtError)
+        codes.append(int(found.code if is_error else found.get("code", 0)))
+        queue += (found.inner_errors if is_error else found.get("inner_errors")) or []
+    return codes

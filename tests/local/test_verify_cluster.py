@@ -1,0 +1,319 @@
+"""`verify-cluster`: nothing differs where nothing is, and each other behaviour is found and explained."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from datetime import timedelta
+from io import BytesIO
+from typing import ClassVar
+
+import pytest
+from yt.wrapper import YtResponseError
+
+from tests.tiers import first_of
+from yt_exactly_once import cli
+from yt_exactly_once.config import ClusterConfig
+from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.operations.verify.facts import FACTS
+from yt_exactly_once.operations.verify.results import Verdict
+from yt_exactly_once.operations.verify.run import verify_cluster
+from yt_exactly_once.operations.verify.stage import Patience
+from yt_exactly_once.ytsaurus.client import Connection
+
+IMPATIENT = Patience(
+    visible=timedelta(seconds=0.5),
+    registered=timedelta(seconds=0.5),
+    idle=timedelta(seconds=1.5),
+)
+DIRECTORY = "//tmp/verify"
+BY_NAME = {fact.name: fact for fact in FACTS}
+
+
+@pytest.fixture(scope="module")
+def running():
+    with LocalCluster(proxies=2) as cluster:
+        yield cluster
+
+
+def verify(cluster, *names, connect=Connection, patience=IMPATIENT, backend="http"):
+    return verify_cluster(
+        ClusterConfig(proxy=cluster.proxy_urls[0]),
+        DIRECTORY,
+        backends=[backend],
+        facts=[BY_NAME[name] for name in names],
+        patience=patience,
+        connect=connect,
+    )
+
+
+def left_behind(cluster):
+    client = cluster.client()
+    return client.list(DIRECTORY) if client.exists(DIRECTORY) else []
+
+
+@pytest.mark.further
+def test_everything_holds_over_both_backends(running, tmp_path, capsys):
+    """The command says so, writes the report, and leaves neither tables nor registrations."""
+    pytest.importorskip("yt_driver_rpc_bindings")
+    before = len(running.client().list_queue_consumer_registrations())
+    arguments = ["--proxy", running.proxy_urls[0], "--directory", DIRECTORY, "--json"]
+    code = cli.main(["verify-cluster", *arguments, "--report", str(tmp_path / "report")])
+    found = json.loads(capsys.readouterr().out)
+    assert [r for r in found["results"] if r["verdict"] in {"differs", "not shown"}] == []
+    assert {(r["name"], r["backend"]) for r in found["results"]} == {
+        (name, backend) for name in BY_NAME for backend in ("http", "rpc")
+    }
+    assert (code, found["holds"], found["affected"]) == (0, True, {})
+    assert json.loads((tmp_path / "report.json").read_text()) == found
+    assert "transaction.first-committer" in (tmp_path / "report.md").read_text()
+    assert left_behind(running) == []
+    assert len(running.client().list_queue_consumer_registrations()) == before
+
+
+# Behaviours that the embedded cluster can be told to have.
+
+
+HARMLESS = {
+    "arrow_any_as_string": (True, "rows.arrow-any", "as strings of YSON"),
+    "arrow_wide_decimal_as_text": (True, "rows.arrow-wide-decimal", "as text"),
+    "producer_regress_on_skipped": (False, "producer.all-skipped", "it stays"),
+}
+"""A feature, its other value, the fact it belongs to, and what is seen."""
+
+HARMFUL = {
+    "registration_lag_seconds": (5.0, "consumer.registration-lag", "does not know"),
+    "visibility_delay_seconds": (5.0, "queue.visibility", "the rows are [], not ['late']"),
+    "max_transaction_duration_seconds": (1.0, "transaction.lease", "ConflictError"),
+    "max_transaction_timeout_seconds": (1.0, "transaction.lease", "CommitOutcomeUnknownError"),
+}
+
+
+@pytest.mark.further
+def test_harmless_features_are_told():
+    """With either choice everything holds, and the report says which one the cluster has made."""
+    features = {name: value for name, (value, _, _) in HARMLESS.items()}
+    with LocalCluster(features=features) as cluster:
+        report = verify(cluster, *(fact for _, fact, _ in HARMLESS.values()))
+    assert [result.seen for result in report.results] == [seen for _, _, seen in HARMLESS.values()]
+    assert report.holds
+
+
+@pytest.mark.parametrize("feature", first_of(HARMFUL))
+@pytest.mark.further
+def test_harmful_feature_is_reported(feature):
+    """A cluster that is slower than the package waits for, or stricter."""
+    value, fact, seen = HARMFUL[feature]
+    with LocalCluster(features={feature: value}) as cluster:
+        report = verify(cluster, fact)
+    (result,) = report.results
+    assert result.verdict is Verdict.DIFFERS
+    assert seen in result.seen
+    assert set(report.affected) == set(BY_NAME[fact].parts)
+
+
+# Behaviours that it cannot have: a client that changes requests or answers.
+
+
+class Altered(Connection):
+    """A connection whose clients behave as those of another cluster would.
+
+    Attributes:
+        methods: replace methods of the client; each gets the client, the real method and the arguments.
+    """
+
+    methods: ClassVar[dict] = {}
+
+    @property
+    def reader(self):
+        return self._changed(super().reader)
+
+    def pinned(self):
+        pinned = super().pinned()
+        if "client" not in vars(pinned):
+            plain = pinned.client
+            pinned.client = lambda lane: self._changed(plain(lane))
+        return pinned
+
+    def _changed(self, client):
+        for name, change in self.methods.items():
+            if name not in vars(client):
+                setattr(client, name, self._bound(change, client, getattr(client, name)))
+        return client
+
+    @staticmethod
+    def _bound(change, client, real):
+        return lambda *args, **options: change(client, real, *args, **options)
+
+
+def recoded(old, new):
+    """Every error with one code of the cluster has another one."""
+
+    def change(error):
+        if isinstance(error, dict):
+            if error.get("code") == old:
+                error["code"] = new
+            for inner in error.get("inner_errors", ()):
+                change(inner)
+
+    def call(_client, real, *args, **options):
+        try:
+            return real(*args, **options)
+        except YtResponseError as error:
+            change(error.error)
+            raise YtResponseError(error.error) from None
+
+    return call
+
+
+def newest_rows(client, real, *args, **options):
+    """Lookups inside a transaction ignore it."""
+    with client.Transaction(transaction_id="0-0-0-0", ping=False):
+        return list(real(*args, **options))
+
+
+def other_text(_client, real, *args, **options):
+    try:
+        return real(*args, **options)
+    except YtResponseError as error:
+        text = json.dumps(error.error).replace("is not registered for queue", "is a stranger to")
+        raise YtResponseError(json.loads(text)) from None
+
+
+def forgetful(_client, real, *args, **options):
+    """Conflicts of offsets do not tell the offset."""
+    try:
+        return real(*args, **options)
+    except YtResponseError as error:
+        text = json.dumps(error.error, default=str).replace("current_offset", "offset_there")
+        raise YtResponseError(json.loads(text)) from None
+
+
+def any_epoch(_client, real, producer, queue, session, _epoch, rows, **options):
+    """Nobody is fenced: a push counts as one with the newest epoch."""
+    body = rows.read()
+    for candidate in range(10):
+        try:
+            return real(producer, queue, session, candidate, BytesIO(body), **options)
+        except YtResponseError as error:
+            if not (error.contains_code(3101) or error.contains_code(3102)):
+                raise
+    raise AssertionError
+
+
+def swallowed(_client, real, *args, **options):
+    """A repeated commit is answered with success."""
+    try:
+        return real(*args, **options)
+    except YtResponseError as error:
+        if not error.contains_code(11000):
+            raise
+        return None
+
+
+def small_limit(_client, _real, *_args, **_options):
+    raise YtResponseError({"code": 1717, "message": "Transaction affects too many rows in tablet"})
+
+
+def plain_nulls(_client, real, path, rows, **options):
+    """Nulls become entities, whatever the format says."""
+    options["format"].attributes.pop("enable_null_to_yson_entity_conversion", None)
+    return real(path, rows, **options)
+
+
+def shuffled(_client, real, path, keys, **options):
+    return reversed(list(real(path, keys, **options)))
+
+
+@pytest.mark.further
+@pytest.mark.parametrize(
+    ("methods", "fact", "seen"),
+    [
+        (
+            {"commit_transaction": recoded(1700, 1799)},
+            "transaction.first-committer",
+            "expected ConflictError with 1700",
+        ),
+        ({"lookup_rows": newest_rows}, "transaction.snapshot", "committed after its start"),
+        ({"commit_transaction": swallowed}, "transaction.ended", "second commit of a transaction"),
+        (
+            {"commit_transaction": recoded(11000, 11099)},
+            "transaction.ended",
+            "refused as RequestRefusedError",
+        ),
+        ({"commit_transaction": small_limit}, "transaction.row-limit", "BatchTooLargeError"),
+        (
+            {"commit_transaction": recoded(1702, 1799)},
+            "transaction.unmounted",
+            "does not retry",
+        ),
+        ({"pull_queue_consumer": other_text}, "consumer.unregistered", "refused as AccessError"),
+        ({"advance_queue_consumer": forgetful}, "consumer.old-offset", "where the consumer is"),
+        ({"push_queue_producer": any_epoch}, "producer.epochs", "took over are accepted"),
+        ({"insert_rows": plain_nulls}, "rows.null-of-any", "YSON entity"),
+        ({"lookup_rows": shuffled}, "rows.lookup", "order of the keys"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_other_behaviour_is_reported_with_its_meaning(running, methods, fact, seen):
+    """The verdict names what was seen, which modes it hits, and what to do."""
+    connect = type("Other", (Altered,), {"methods": methods})
+    report = verify(running, fact, connect=connect)
+    (result,) = report.results
+    assert result.verdict is Verdict.DIFFERS
+    assert seen in result.seen, result.seen
+    assert not report.holds
+    assert set(report.affected) == set(BY_NAME[fact].parts)
+    assert f"What it means: {BY_NAME[fact].meaning}" in report.to_markdown()
+    assert left_behind(running) == []
+
+
+# What it leaves behind.
+
+
+def test_interrupted_run_leaves_nothing(running):
+    """Ctrl-C in the middle of a check."""
+
+    def interrupt(_client, _real, *_args, **_options):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    connect = type("Interrupted", (Altered,), {"methods": {"commit_transaction": interrupt}})
+    with pytest.raises(KeyboardInterrupt):
+        verify(running, "transaction.atomic", connect=connect)
+    assert left_behind(running) == []
+
+
+def test_what_cannot_be_removed_is_named(running):
+    """With the command that removes it."""
+
+    def refuse(_client, _real, *_args, **_options):
+        raise YtResponseError({"code": 901, "message": "Access denied"})
+
+    connect = type("Guarded", (Altered,), {"methods": {"remove": refuse}})
+    report = verify(running, "transaction.abort", connect=connect)
+    (name,) = left_behind(running)
+    assert f"yt remove -rf {DIRECTORY}/{name}" in report.leftover
+    assert report.leftover in report.summary()
+    assert running.client().get(f"{DIRECTORY}/{name}/@expiration_timeout") == 3_600_000
+    running.client().remove(f"{DIRECTORY}/{name}", recursive=True)
+
+
+def test_fact_that_cannot_be_shown_is_no_success(running):
+    """A proxy that goes away in the middle proves nothing."""
+
+    def vanish(_client, _real, *_args, **_options):
+        raise ConnectionResetError
+
+    connect = type("Away", (Altered,), {"methods": {"commit_transaction": vanish}})
+    report = verify(running, "transaction.plain-writes", connect=connect)
+    assert [result.verdict for result in report.results] == [Verdict.NOT_SHOWN]
+    assert not report.holds
+
+
+def test_backend_without_its_bindings_is_left_out(running, monkeypatch):
+    """The report says which and why."""
+    monkeypatch.setattr("yt_exactly_once.ytsaurus.client.find_spec", lambda _: None)
+    report = verify(running, "transaction.abort", backend="rpc")
+    assert "ytsaurus-rpc-driver" in report.skipped["rpc"]
+    assert not report.holds

@@ -1,0 +1,90 @@
+"""`verify-cluster`: what the protocol stands on, asked from the user's own cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from yt_exactly_once.cli.exit_codes import ExitCode
+from yt_exactly_once.cli.options import BACKENDS, json_option, proxy_option
+from yt_exactly_once.cli.output import print_json
+from yt_exactly_once.cli.signals import ended_by_sigterm
+from yt_exactly_once.config import ClusterConfig
+from yt_exactly_once.errors import ConfigError
+
+if TYPE_CHECKING:
+    from yt_exactly_once.operations.verify.results import Result
+
+
+@click.command("verify-cluster")
+@click.option(
+    "--directory",
+    required=True,
+    metavar="PATH",
+    help="Directory for the tables. The command makes a new one below it and removes it at the end.",
+)
+@proxy_option
+@click.option(
+    "--backend",
+    "backends",
+    multiple=True,
+    type=click.Choice(BACKENDS),
+    help="Protocol to check; may be repeated.  [default: both; rpc if ytsaurus-rpc-driver is installed]",
+)
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    default=Path("verify-cluster"),
+    show_default=True,
+    metavar="PATH",
+    help="Where to write the report, without the suffix: PATH.json, and PATH.md for people.",
+)
+@json_option
+def command(
+    directory: str, proxy: str | None, backends: tuple[str, ...], report: Path, *, as_json: bool
+) -> ExitCode:
+    """Check on a live cluster every fact that exactly-once stands on.
+
+    Creates tables below the directory, writes to them, lets transactions compete, and removes everything
+    at the end, after Ctrl-C too. Prints what holds, what differs, and what that means for which
+    write mode. The exit code is 0 only if everything holds.
+
+    You need the permission to create and mount dynamic tables there, and to register consumers. The tables
+    need space for about 400 000 rows of one number.
+    """
+    from yt_exactly_once.operations.verify.results import Verdict  # noqa: PLC0415 - needs the client
+    from yt_exactly_once.operations.verify.run import verify_cluster  # noqa: PLC0415
+
+    if not report.absolute().parent.is_dir():
+        raise ConfigError(
+            "The directory for the report does not exist",
+            remedy="Create it, or pass another path to --report",
+            path=report,
+        )
+
+    def tell(result: Result) -> None:
+        seen = f": {result.seen}" if result.seen else ""
+        line = f"{result.backend:4}  {result.verdict.value:14}  {result.fact.name}{seen}"
+        click.echo(line, err=as_json)
+        if result.verdict is Verdict.DIFFERS:
+            click.echo(f"      It means: {result.fact.meaning}", err=as_json)
+
+    with ended_by_sigterm():
+        found = verify_cluster(
+            ClusterConfig.resolve(proxy), directory, backends=backends or BACKENDS, tell=tell
+        )
+    for suffix, text in (
+        (".json", json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n"),
+        (".md", found.to_markdown()),
+    ):
+        report.with_name(report.name + suffix).write_text(text)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        for line in found.summary():
+            click.echo(line)
+        click.echo(f"The report is in {report}.md and {report}.json")
+    return ExitCode.OK if found.holds else ExitCode.FAULT_FOUND

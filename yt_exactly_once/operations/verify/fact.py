@@ -1,0 +1,53 @@
+"""A fact about YTsaurus: what is checked, who depends on it, and what it means if it is different."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.config import WriteMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from yt_exactly_once.operations.verify.stage import Stage
+
+    Check = Callable[[Stage], str | None]
+
+
+class Part(StrEnum):
+    """What of the package depends on a fact."""
+
+    TRANSACTIONAL = WriteMode.TRANSACTIONAL.value
+    IDEMPOTENT = WriteMode.IDEMPOTENT.value
+    AT_LEAST_ONCE = WriteMode.AT_LEAST_ONCE.value
+    SOURCE = "source"
+
+
+EVERY_MODE = (Part.TRANSACTIONAL, Part.IDEMPOTENT, Part.AT_LEAST_ONCE)
+"""All write modes: each records its batches in one transaction with the offsets."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One behaviour of the cluster.
+
+    Attributes:
+        name: short and stable, for tickets.
+        area: the group it is shown in.
+        checked: what is done, and what must come out.
+        parts: what depends on it. Empty if the package works with either behaviour; the check then
+            returns which one it has seen.
+        meaning: what it means if it is different, or why either behaviour does.
+        source: where YTsaurus decides it.
+        check: raises `Differs` or `NotShown`; returns what is worth telling besides.
+    """
+
+    name: str
+    area: str
+    checked: str
+    parts: tuple[Part, ...]
+    meaning: str
+    source: str
+    check: Check

@@ -1,0 +1,6 @@
+"""The facts, by area and in the order in which they are checked."""
+
+from yt_exactly_once.operations.verify.facts import producers, queues, rows, transactions
+
+FACTS = (*transactions.FACTS, *rows.FACTS, *queues.FACTS, *producers.FACTS)
+"""Every fact."""

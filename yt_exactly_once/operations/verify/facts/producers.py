@@ -1,0 +1,235 @@
+"""Facts about queue producers: sessions, epochs and numbers, which idempotent mode rests on."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.errors import ConflictError, ProducerFencedError
+from yt_exactly_once.operations.verify.fact import Fact, Part
+from yt_exactly_once.operations.verify.observed import expect
+from yt_exactly_once.ytsaurus.failures import translated
+from yt_exactly_once.ytsaurus.rows import ProducerSession, sessions_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from yt_exactly_once.operations.verify.stage import Stage
+
+_INVALID_EPOCH, _ZOMBIE, _BAD_NUMBER, _CONFLICT = 3101, 3102, 3103, 1700
+
+
+def _session(stage: Stage, name: str) -> ProducerSession:
+    """Open a session, as a task does."""
+    return ProducerSession.create(stage.connection, stage.path("producer"), stage.path("log"), name)
+
+
+def _numbered(numbers: Sequence[int]) -> bytes:
+    return b"".join(b'{"v"="%d";"$sequence_number"=%d;};' % (number, number) for number in numbers)
+
+
+def _push(stage: Stage, session: ProducerSession, *numbers: int) -> ProducerSession:
+    meta = {"run": "verify", "batch": numbers[-1]}
+    return session.push(stage.connection, _numbered(numbers), "yson", numbers[-1], meta)
+
+
+def _answer(stage: Stage, session: ProducerSession, *numbers: int) -> dict[str, Any]:
+    """Push without the checks of the package, and return the answer."""
+    rows = [{"v": str(number), "$sequence_number": number} for number in numbers]
+    with translated("push rows"):
+        answer: dict[str, Any] = stage.client.push_queue_producer(
+            session.producer, session.queue, session.session_id, session.epoch, rows
+        )
+    return answer
+
+
+def _sessions(stage: Stage) -> None:
+    offset = stage.end("log")
+    first = _session(stage, "session")
+    expect(
+        first.state.sequence_number == -1,
+        f"a new session begins at {first.state.sequence_number}, expected -1",
+    )
+    _push(stage, first, 3, 7)
+    stage.appears("log", "3", "7", offset=offset)
+    second = _session(stage, "session")
+    expect(second.epoch > first.epoch, "the epoch does not grow when a session is created again")
+    expect(
+        (second.state.sequence_number, second.state.batch) == (7, 7),
+        f"a session that was taken over says {second.state}, expected the last push: 7",
+    )
+
+
+def _skips(stage: Stage) -> None:
+    offset = stage.end("log")
+    session = _session(stage, "skips")
+    _answer(stage, session, 1, 2)
+    answer = _answer(stage, session, 1, 2, 3)
+    found = (int(answer["skipped_row_count"]), int(answer["last_sequence_number"]))
+    expect(found == (2, 3), f"of rows 1, 2 and 3 after 1 and 2, skipped and last are {found}")
+    stage.appears("log", "1", "2", "3", offset=offset)
+
+
+def _epochs(stage: Stage) -> None:
+    old = _session(stage, "epochs")
+    new = _session(stage, "epochs")
+    stage.refusal(
+        lambda: _push(stage, old, 1), "rows of a session that another task took over are accepted"
+    ).require(_ZOMBIE, ProducerFencedError)
+    future = ProducerSession(new.producer, new.queue, new.session_id, new.epoch + 5, new.state)
+    stage.refusal(
+        lambda: _push(stage, future, 1), "rows with an epoch that nobody got are accepted"
+    ).require(_INVALID_EPOCH, ProducerFencedError)
+
+
+def _take_over(stage: Stage) -> None:
+    """A push whose commit comes after another task took the session over."""
+    offset = stage.end("log")
+    session = _session(stage, "late")
+    pinned = stage.connection.pinned()
+    with stage.transaction() as transaction:
+        client = pinned.client(0)
+        rows = [{"v": "zombie", "$sequence_number": 1}]
+        with translated("push rows"):
+            client.push_queue_producer(
+                session.producer, session.queue, session.session_id, session.epoch, rows
+            )
+        _session(stage, "late")
+        stage.refusal(
+            transaction.commit,
+            "a push that began before another task took the session over was committed after it",
+        ).require(_CONFLICT, ConflictError)
+    stage.insert("log", {"v": "after the zombie"})
+    stage.appears("log", "after the zombie", offset=offset)
+
+
+def _numbers(stage: Stage) -> None:
+    session = _session(stage, "numbers")
+    for numbers in ((2, 2), (2, 1)):
+        refusal = stage.refusal(
+            lambda numbers=numbers: _answer(stage, session, *numbers),  # type: ignore[misc]
+            f"rows with the numbers {numbers} are accepted in one push",
+        )
+        expect(
+            _BAD_NUMBER in refusal.codes,
+            f"rows with the numbers {numbers} are refused with the codes {refusal.codes}, not 3103",
+        )
+    found = _session(stage, "numbers").state.sequence_number
+    expect(found == -1, f"a refused push left the session at {found}")
+
+
+def _listed(stage: Stage) -> None:
+    prefix = f"listed-{uuid.uuid4().hex}/"
+    _push(stage, _session(stage, f"{prefix}1"), 5)
+    _session(stage, "other")
+    found = sessions_of(stage.connection, stage.path("producer"), prefix)
+    state = found.get(f"{prefix}1")
+    expect(
+        len(found) == 1
+        and state is not None
+        and (state.sequence_number, state.run) == (5, "verify"),
+        f"of the sessions with a prefix, {len(found)} are found",
+    )
+
+
+def _null_of_any(stage: Stage) -> None:
+    session = _session(stage, "null")
+    body = b'{"v"="null of any";"x"=#;"$sequence_number"=1;};'
+    session.push(stage.connection, body, "yson", 1, {})
+    query = f'v from [{stage.path("log")}] where v = "null of any" and is_null(x)'
+    stage.wait(
+        lambda: bool(list(stage.client.select_rows(query))),
+        stage.patience.visible,
+        lambda: "a null of an any column is no null to a query after a push",
+    )
+
+
+def _all_skipped(stage: Stage) -> str:
+    session = _session(stage, "all-skipped")
+    _answer(stage, session, 1, 2, 3)
+    _answer(stage, session, 1, 2)
+    found = _session(stage, "all-skipped").state.sequence_number
+    return "it stays" if found == 3 else f"it goes back, here from 3 to {found}"  # noqa: PLR2004
+
+
+_AREA = "Queue producers"
+_IDEMPOTENT = (Part.IDEMPOTENT,)
+_QUEUES = "yt/yt/client/driver/queue_commands.cpp"
+_STOP = "Do not use mode='idempotent' with ordered targets on this cluster."
+
+FACTS = (
+    Fact(
+        "producer.session",
+        _AREA,
+        "A session begins at -1. It keeps the last number and the notes of the last push, and each "
+        "creation raises its epoch.",
+        _IDEMPOTENT,
+        f"A retried task would not know which rows it has pushed. {_STOP}",
+        _QUEUES,
+        _sessions,
+    ),
+    Fact(
+        "producer.skips",
+        _AREA,
+        "Rows that a session already has are skipped, and the answer says how many.",
+        _IDEMPOTENT,
+        f"A push that arrives late could repeat rows. {_STOP}",
+        _QUEUES,
+        _skips,
+    ),
+    Fact(
+        "producer.epochs",
+        _AREA,
+        "A push with an old epoch is refused with code 3102, one with a future epoch with 3101.",
+        _IDEMPOTENT,
+        f"Two attempts of a task could both write. {_STOP}",
+        _QUEUES,
+        _epochs,
+    ),
+    Fact(
+        "producer.take-over",
+        _AREA,
+        "A push that is under way while another task takes the session over is refused at its commit.",
+        _IDEMPOTENT,
+        f"A slow attempt of a task could write after the next one. {_STOP}",
+        _QUEUES,
+        _take_over,
+    ),
+    Fact(
+        "producer.numbers",
+        _AREA,
+        "Numbers that do not grow are refused with code 3103, and the session stays where it was.",
+        _IDEMPOTENT,
+        "The package checks its numbers itself. Without the second check, an error in a query's numbers "
+        "is found later, at the replay.",
+        _QUEUES,
+        _numbers,
+    ),
+    Fact(
+        "producer.listing",
+        _AREA,
+        "Sessions are rows that a query finds by the prefix of their id, with the notes of the last push.",
+        _IDEMPOTENT,
+        "A changed replay would not be found before it is written.",
+        "user guide: queues, producers",
+        _listed,
+    ),
+    Fact(
+        "producer.null-of-any",
+        _AREA,
+        "A push stores a null of an any column as a null.",
+        _IDEMPOTENT,
+        "is_null does not find such nulls. In queries, compare with a YSON entity too.",
+        "TInsertRowsFormatConfig in yt/yt/client/driver",
+        _null_of_any,
+    ),
+    Fact(
+        "producer.all-skipped",
+        _AREA,
+        "Where a session is after a push of rows that it already has, and no others.",
+        (),
+        "The package leaves known rows out before it pushes, so it never sends such a push.",
+        _QUEUES,
+        _all_skipped,
+    ),
+)

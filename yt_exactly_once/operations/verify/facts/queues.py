@@ -1,0 +1,275 @@
+"""Facts about queues and consumers: what a pull returns, and how offsets are kept and compared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.commit.batch import SourceRange
+from yt_exactly_once.commit.transactional import consumer_rows
+from yt_exactly_once.errors import (
+    ConflictError,
+    ConsumerNotRegisteredError,
+    ExactlyOnceError,
+    OffsetConflictError,
+)
+from yt_exactly_once.operations.verify.fact import EVERY_MODE, Fact, Part
+from yt_exactly_once.operations.verify.observed import expect
+from yt_exactly_once.ytsaurus.failures import translated
+from yt_exactly_once.ytsaurus.queues import RemoteQueue
+
+if TYPE_CHECKING:
+    from yt_exactly_once.operations.verify.stage import Stage
+
+_OFFSET_CONFLICT = 3100
+_AUTHORIZATION = 901
+_CONFLICT = 1700
+
+
+def _queue(stage: Stage, consumer: str | None = "consumer") -> RemoteQueue:
+    """Return the queue as the source reads it."""
+    reader = None if consumer is None else stage.path(consumer)
+    return RemoteQueue(stage.connection, stage.path("queue"), reader)
+
+
+def _registered(stage: Stage) -> tuple[RemoteQueue, float]:
+    """Register the consumer, and return the queue and how long the proxy did not know it."""
+    queue = _queue(stage)
+    assert queue.consumer is not None
+    stage.register(queue.path, queue.consumer)
+
+    def known() -> bool:
+        try:
+            with translated("pull rows"):
+                stage.client.pull_queue_consumer(queue.consumer, queue.path, 0, 0, max_row_count=1)
+        except ConsumerNotRegisteredError:
+            return False
+        return True
+
+    return queue, stage.wait(
+        known, stage.patience.registered, lambda: "the proxy does not know the registration"
+    )
+
+
+def _append(stage: Stage, count: int, partition: int = 1) -> int:
+    """Append rows to the queue, wait until they are visible, and return the index of the first."""
+    offset = stage.end("queue", partition)
+    texts = [f"{offset + index}" for index in range(count)]
+    stage.insert("queue", *({"v": text, "$tablet_index": partition} for text in texts))
+    stage.appears("queue", *texts, partition=partition, offset=offset)
+    return offset
+
+
+def _pulls(stage: Stage) -> None:
+    first = _append(stage, 5)
+    with translated("pull rows"):
+        rows = list(stage.client.pull_queue(stage.path("queue"), first + 1, 1, max_row_count=2))
+    found = [(row["$tablet_index"], row["$row_index"], row["v"]) for row in rows]
+    wanted = [(1, first + 1, f"{first + 1}"), (1, first + 2, f"{first + 2}")]
+    expect(found == wanted, f"a pull of two rows from {first + 1} on returns {found}")
+    expect(
+        all(row["$timestamp"] > 0 for row in rows),
+        "the column $timestamp is not filled by the cluster",
+    )
+
+
+def _visible_after(stage: Stage) -> str:
+    offset = stage.end("queue", 0)
+    stage.insert("queue", {"v": "late", "$tablet_index": 0})
+    seconds = stage.appears("queue", "late", partition=0, offset=offset)
+    return f"after {seconds:.1f} s"
+
+
+def _trimmed(stage: Stage) -> None:
+    stage.insert("trimmed", *({"v": f"{index}"} for index in range(6)))
+    stage.appears("trimmed", *(f"{index}" for index in range(6)))
+    with translated("trim rows"):
+        stage.client.trim_rows(stage.path("trimmed"), 0, 4)
+    queue = RemoteQueue(stage.connection, stage.path("trimmed"))
+    stage.wait(
+        lambda: queue.state().partitions[0].lower == 4,  # noqa: PLR2004 - rows were trimmed
+        stage.patience.visible,
+        lambda: f"after a trim of 4 of 6 rows the bounds are {queue.state().partitions[0]}",
+    )
+    expect(queue.state().partitions[0].upper == 6, "a trim moved the end of the queue")  # noqa: PLR2004
+    with translated("pull rows"):
+        rows = list(stage.client.pull_queue(stage.path("trimmed"), 0, 0))
+    found = [(row["$row_index"], row["v"]) for row in rows]
+    expect(found == [(4, "4"), (5, "5")], f"a pull from 0 after the trim returns {found}")
+
+
+def _unregistered(stage: Stage) -> None:
+    stranger = stage.path("stranger")
+    stage.refusal(
+        lambda: list(stage.client.pull_queue_consumer(stranger, stage.path("queue"), 0, 0)),
+        "a consumer without a registration may pull",
+    ).require(_AUTHORIZATION, ConsumerNotRegisteredError)
+
+
+def _registration_lag(stage: Stage) -> str:
+    queue, seconds = _registered(stage)
+    with translated("list the registrations"):
+        found = stage.client.list_queue_consumer_registrations(
+            queue_path=queue.path, consumer_path=queue.consumer
+        )
+    expect(found, "a registration that pulls accept is not listed")
+    expect(bool(found[0]["vital"]), "a registration as vital is listed as not vital")
+    return f"known after {seconds:.1f} s"
+
+
+def _source(queue: RemoteQueue, cluster: str) -> SourceRange:
+    return SourceRange(
+        cluster=cluster, queue=queue.path, queue_id="", consumer=queue.consumer, partitions=()
+    )
+
+
+def _consumer_rows(stage: Stage) -> None:
+    queue, _ = _registered(stage)
+    assert queue.consumer is not None
+    _append(stage, 6, 0)
+    with translated("advance the consumer"):
+        stage.client.advance_queue_consumer(
+            queue.consumer, queue.path, 0, None, 1, client_side=False
+        )
+    cluster = queue.cluster_name()
+    found = queue.stored_offsets(cluster, [0])
+    expect(
+        found == {0: 1},
+        f"after an advance to 1 by the server, the row under the cluster's name {cluster!r} says {found}",
+    )
+    with stage.transaction() as transaction:
+        transaction.insert(queue.consumer, consumer_rows(_source(queue, cluster), {0: 2}))
+        transaction.commit()
+    try:
+        queue.advance(0, 2, 3)
+    except OffsetConflictError:
+        expect(
+            holds=False, seen="the server does not see an offset that a transaction wrote as a row"
+        )
+    expect(queue.stored_offsets(cluster, [0]) == {0: 3}, "an advance by the server is not stored")
+
+
+def _old_offset(stage: Stage) -> None:
+    queue, _ = _registered(stage)
+    assert queue.consumer is not None
+    with translated("advance the consumer"):
+        stage.client.advance_queue_consumer(
+            queue.consumer, queue.path, 0, None, 4, client_side=False
+        )
+    stage.refusal(
+        lambda: queue.advance(0, 3, 5), "an advance with a wrong old offset is accepted"
+    ).require(_OFFSET_CONFLICT, OffsetConflictError)
+    queue.advance(0, 4, 5)
+    try:
+        queue.advance(0, 4, 5)
+    except ExactlyOnceError as error:
+        expect(
+            holds=False,
+            seen=f"the answer to a repeated advance does not say where the consumer is: {error.what}",
+        )
+
+
+def _moves_conflict(stage: Stage) -> None:
+    queue, _ = _registered(stage)
+    assert queue.consumer is not None
+    cluster = queue.cluster_name()
+    with translated("advance the consumer"):
+        stage.client.advance_queue_consumer(
+            queue.consumer, queue.path, 0, None, 1, client_side=False
+        )
+    with stage.transaction() as transaction:
+        transaction.insert(queue.consumer, consumer_rows(_source(queue, cluster), {0: 5}))
+        transaction.insert(stage.path("rows"), [{"k": "moved", "v": "x"}])
+        queue.advance(0, 1, 2)
+        stage.refusal(
+            transaction.commit, "a transaction overwrote an offset that was moved after it began"
+        ).require(_CONFLICT, ConflictError)
+    expect(stage.rows("rows", "moved") == [None], "rows of a refused move are there")
+    expect(queue.stored_offsets(cluster, [0]) == {0: 2}, "a refused move was stored")
+
+
+_AREA = "Queues and consumers"
+_GUIDE = "user guide: queues"
+_READS_AND_MODES = (*EVERY_MODE, Part.SOURCE)
+
+FACTS = (
+    Fact(
+        "queue.pull",
+        _AREA,
+        "A pull begins at the offset, keeps to the limit, and returns consecutive rows with partition and "
+        "index. Appended rows are in the tablet that they name, in their order.",
+        (Part.SOURCE, *EVERY_MODE),
+        "The source would skip or repeat rows. Do not read queues of this cluster with it.",
+        "yt/yt/server/node/tablet_node/fetch_rows.cpp",
+        _pulls,
+    ),
+    Fact(
+        "queue.visibility",
+        _AREA,
+        "Rows of an ordered table appear within 20 s of their commit.",
+        (Part.SOURCE,),
+        "Queries read rows late. Nothing is lost, because offsets follow what is visible.",
+        "user guide: ordered dynamic tables, commit_ordering",
+        _visible_after,
+    ),
+    Fact(
+        "queue.trim",
+        _AREA,
+        "Trimmed rows are gone and the indexes of the others stay. The bounds tell what was trimmed.",
+        (Part.SOURCE,),
+        "The source could not detect trimmed rows, and would not report them as lost.",
+        _GUIDE,
+        _trimmed,
+    ),
+    Fact(
+        "consumer.unregistered",
+        _AREA,
+        'A pull by an unregistered consumer is refused with code 901 and the text "is not registered for '
+        'queue".',
+        (Part.SOURCE,),
+        "The source tells a missing registration from a missing permission by this text. With another text "
+        "it stops with AccessError, also while a proxy does not know a new registration yet.",
+        "yt/yt/ytlib/queue_client/registration_manager_base.cpp",
+        _unregistered,
+    ),
+    Fact(
+        "consumer.registration-lag",
+        _AREA,
+        "A proxy knows a new registration within 12 s.",
+        (Part.SOURCE,),
+        "A query that starts right after the registration stops with ConsumerNotRegisteredError. Start it "
+        "again later.",
+        "cache_refresh_period of the queue consumer registration manager",
+        _registration_lag,
+    ),
+    Fact(
+        "consumer.rows",
+        _AREA,
+        "An offset that a transaction writes as a row counts for the server. The row of the server's own "
+        "advance has the same key, with the name of the cluster in //sys/@cluster_name.",
+        _READS_AND_MODES,
+        "Offsets of the sink and of the server would be different rows. Queues would not be trimmed, and "
+        "other readers of the consumer would see old offsets. Set advance_consumer=False.",
+        "yt/yt/client/queue_client/consumer_client.cpp",
+        _consumer_rows,
+    ),
+    Fact(
+        "consumer.old-offset",
+        _AREA,
+        "An advance with a wrong old offset is refused with code 3100. The answer to a repeated advance "
+        "contains the current offset.",
+        _READS_AND_MODES,
+        "A consumer that somebody moved would be overwritten, or the source would stop after a lost answer.",
+        "yt/yt/client/api/queue_transaction_mixin.cpp",
+        _old_offset,
+    ),
+    Fact(
+        "consumer.conflict",
+        _AREA,
+        "If a consumer moves after the start of a transaction that moves it too, the commit is refused with "
+        "code 1700.",
+        EVERY_MODE,
+        "Two queries with one consumer would not notice each other.",
+        "yt/yt/server/node/tablet_node/sorted_dynamic_store.cpp",
+        _moves_conflict,
+    ),
+)

@@ -1,0 +1,356 @@
+"""Facts about rows: how values arrive in each format, nulls, updates, deletes, keys."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from yt_exactly_once.codec.rows import WireFormat, decode, encode, encode_empty
+from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, check_frame
+from yt_exactly_once.commit.cluster import Payload
+from yt_exactly_once.errors import RequestRefusedError, SchemaMismatchError
+from yt_exactly_once.operations.verify.fact import EVERY_MODE, Fact, Part
+from yt_exactly_once.operations.verify.observed import Differs, expect
+from yt_exactly_once.ytsaurus.queues import RemoteQueue
+from yt_exactly_once.ytsaurus.tables import describe_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from yt_exactly_once.codec.schema import WritePlan
+    from yt_exactly_once.operations.verify.stage import Stage
+
+
+def _instant(*moment: int) -> dt.datetime:
+    return dt.datetime(*moment, tzinfo=dt.UTC)  # type: ignore[arg-type,misc]
+
+
+def _decimal(precision: int, scale: int) -> dict[str, Any]:
+    return {"type_name": "decimal", "precision": precision, "scale": scale}
+
+
+_VALUES: dict[str, tuple[Any, Any]] = {
+    "uint8": ("uint8", 255),
+    "uint64": ("uint64", Decimal(2**64 - 1)),
+    "int8": ("int8", -128),
+    "int64": ("int64", -(2**63)),
+    "float": ("float", 1.5),
+    "double": ("double", float("-inf")),
+    "bool": ("bool", True),
+    "string": ("string", b"\xff\x00"),
+    "utf8": ("utf8", "é"),
+    "json": ("json", '{"a": 1}'),
+    "date": ("date", dt.date(2020, 1, 1)),
+    "datetime": ("datetime", _instant(2020, 1, 1, 1, 1, 1)),
+    "timestamp": ("timestamp", _instant(2020, 1, 1, 1, 1, 1, 5)),
+    "interval": ("interval", dt.timedelta(-1, 5, 6)),
+    "decimal": (_decimal(9, 2), Decimal("-1234567.89")),
+    "decimal38": (_decimal(38, 0), Decimal(10**37 + 1)),
+    "any": ("yson", b"[\x02\x02;{\x01\x02a=\x06\x05;};]"),
+    "list": ({"type_name": "list", "item": "int64"}, [1, 2]),
+    "struct": (
+        {"type_name": "struct", "members": [{"name": "a", "type": "int64"}]},
+        {"a": 1},
+    ),
+    "dict": ({"type_name": "dict", "key": "utf8", "value": "int64"}, [("k", 1)]),
+}
+"""A column's type, and a value as a source yields it."""
+
+_SIXTEEN_DIGITS = "8234567890123456"
+"""As text it has the length of a stored decimal, and its bytes are one in range: no check refuses it."""
+
+
+def _round_trip(stage: Stage, wire: WireFormat) -> str:
+    """Write rows of every type that the sink sends in this format, and read them as the source does."""
+    path = stage.add_table(
+        f"types-{wire.value}",
+        [
+            {"name": name, "type_v3": {"type_name": "optional", "item": kind}}
+            for name, (kind, _) in _VALUES.items()
+        ],
+    )
+    sent = [name for name in _VALUES if _takes(stage, path, name, wire)]
+    plan, frame = _plan(stage, path, sent)
+    batch = pa.RecordBatch.from_pylist([{name: _VALUES[name][1] for name in sent}, {}], frame)
+    with stage.transaction() as transaction:
+        payload = encode(batch, plan, wire, tablet_index=0)
+        transaction.write(path, [Payload(batch.num_rows, payload)], wire.value)
+        transaction.commit()
+    stage.wait(
+        lambda: stage.end(f"types-{wire.value}") == batch.num_rows,
+        stage.patience.visible,
+        lambda: "the rows do not appear",
+    )
+    found = decode(RemoteQueue(stage.connection, path).pull(0, 0, 10), frame).to_pylist()
+    other = [name for name in sent if [row[name] for row in found] != [_VALUES[name][1], None]]
+    expect(not other, f"other values come back in columns of the types {', '.join(other)}")
+    nulls = " and ".join(f"is_null([{name}])" for name in sent)
+    selected = list(stage.client.select_rows(f"[$row_index] from [{path}] where {nulls}"))
+    expect(len(selected) == 1, "a null that was written is none to a query")
+    yson = [name for name in _VALUES if name not in sent]
+    return f"{len(sent)} types" + (f"; the sink sends YSON for {', '.join(yson)}" if yson else "")
+
+
+def _plan(stage: Stage, path: str, names: Sequence[str]) -> tuple[WritePlan, pa.Schema]:
+    """Return how the sink writes these columns, and their Arrow schema."""
+    table = TableSchema.from_yt(describe_table(stage.connection, path).schema)
+    whole = arrow_schema_of(table, binary_strings=True)
+    frame = pa.schema([whole.field(name) for name in names])
+    return check_frame(frame, table, target=path, sorted=False), frame
+
+
+def _takes(stage: Stage, path: str, name: str, wire: WireFormat) -> bool:
+    """Ask whether a column is taken in this format, in the way that the sink asks."""
+    plan, _ = _plan(stage, path, [name])
+    if wire is WireFormat.ARROW and plan.arrow_obstacles:
+        return False
+    with stage.transaction() as transaction:
+        try:
+            transaction.write(path, [Payload(0, encode_empty(plan, wire))], wire.value)
+        except (RequestRefusedError, SchemaMismatchError):
+            if wire is WireFormat.YSON:
+                raise
+            return False
+    return True
+
+
+def _arrow(stage: Stage) -> str:
+    return _round_trip(stage, WireFormat.ARROW)
+
+
+def _yson(stage: Stage) -> str:
+    return _round_trip(stage, WireFormat.YSON)
+
+
+def _stream(schema: pa.Schema, row: dict[str, Any]) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_batch(pa.RecordBatch.from_pylist([row], schema))
+    return bytes(sink.getvalue())
+
+
+def _write_arrow(stage: Stage, path: str, schema: pa.Schema, row: dict[str, Any]) -> None:
+    with stage.transaction() as transaction:
+        transaction.write(path, [Payload(1, _stream(schema, row))], WireFormat.ARROW.value)
+        transaction.commit()
+
+
+def _arrow_unknown_column(stage: Stage) -> str:
+    schema = pa.schema([("k", pa.string()), ("v", pa.string()), ("unknown", pa.int64())])
+    try:
+        _write_arrow(stage, stage.path("rows"), schema, {"k": "unknown", "v": "x", "unknown": 1})
+    except (RequestRefusedError, SchemaMismatchError):
+        return "refused"
+    return "dropped without a word"
+
+
+def _arrow_any(stage: Stage) -> str:
+    schema = pa.schema(
+        [("k", pa.string()), pa.field("x", pa.binary(), metadata={b"YtType": b"yson"})]
+    )
+    try:
+        _write_arrow(stage, stage.path("rows"), schema, {"k": "any", "x": b"[\x02\x02;]"})
+    except (RequestRefusedError, SchemaMismatchError):
+        return "refused"
+    (row,) = stage.rows("rows", "any")
+    return "as values" if row is not None and row["x"] == [1] else "as strings of YSON"
+
+
+def _arrow_wide_decimal(stage: Stage) -> str:
+    column = {"name": "d", "type_v3": _decimal(38, 0)}
+    path = stage.add_table("wide", [column])
+    schema = pa.schema([("d", pa.decimal128(38, 0))])
+    try:
+        _write_arrow(stage, path, schema, {"d": Decimal(_SIXTEEN_DIGITS)})
+    except (RequestRefusedError, SchemaMismatchError):
+        return "refused"
+    stage.wait(
+        lambda: stage.end("wide") == 1, stage.patience.visible, lambda: "the row does not appear"
+    )
+    pulled = RemoteQueue(stage.connection, path).pull(0, 0, 1)
+    return "as text" if _SIXTEEN_DIGITS.encode() in pulled else "as decimals"
+
+
+def _null_of_any(stage: Stage) -> None:
+    with stage.transaction() as transaction:
+        body = b'{"k"="null-of-any";"v"="x";"x"=#;};'
+        transaction.write(stage.path("rows"), [Payload(1, body)], WireFormat.YSON.value)
+        transaction.commit()
+    query = f'k from [{stage.path("rows")}] where k = "null-of-any" and is_null(x)'
+    expect(
+        list(stage.client.select_rows(query)),
+        "a null of an any column is stored as a YSON entity, which is_null does not find",
+    )
+
+
+def _replace_and_update(stage: Stage) -> None:
+    stage.insert("rows", {"k": "update", "v": "x", "n": 1})
+    with stage.transaction() as transaction:
+        body = b'{"k"="update";"n"=2;};'
+        path = stage.path("rows")
+        transaction.write(path, [Payload(1, body)], WireFormat.YSON.value, update=True)
+        transaction.commit()
+    (row,) = stage.rows("rows", "update")
+    expect(row and (row["v"], row["n"]) == ("x", 2), f"an update left {_shown(row)}")
+    stage.insert("rows", {"k": "update", "n": 3})
+    (row,) = stage.rows("rows", "update")
+    expect(row and (row["v"], row["n"]) == (None, 3), f"an insert left {_shown(row)}")
+
+
+def _last_change_counts(stage: Stage) -> None:
+    stage.insert("rows", {"k": "order-1", "v": "old"}, {"k": "order-2", "v": "old"})
+    path, wire = stage.path("rows"), WireFormat.YSON.value
+    with stage.transaction() as transaction:
+        keys = Payload(2, b'{"k"="order-1"};{"k"="order-2"};', deletes=True)
+        transaction.write(path, [keys], wire)
+        transaction.write(path, [Payload(1, b'{"k"="order-1";"v"="new"};')], wire)
+        transaction.commit()
+    kept, deleted = stage.rows("rows", "order-1", "order-2")
+    expect(
+        kept is not None and kept["v"] == "new" and deleted is None,
+        "a delete and a later write of one key in one transaction do not act in their order",
+    )
+
+
+def _aggregate(stage: Stage) -> None:
+    path = stage.path("rows")
+    for _ in range(2):
+        with stage.transaction() as transaction:
+            body = Payload(1, b'{"k"="sum";"total"=2};')
+            transaction.write(path, [body], WireFormat.YSON.value, update=True, aggregate=True)
+            transaction.commit()
+    (row,) = stage.rows("rows", "sum")
+    expect(row and row["total"] == 4, f"2 and 2 make {_shown(row)}")  # noqa: PLR2004 - their sum
+
+
+def _order_of_keys(stage: Stage) -> None:
+    stage.insert("rows", {"k": "key-1", "v": "1"}, {"k": "key-2", "v": "2"})
+    found = stage.rows("rows", "key-2", "key-none", "key-1")
+    expect(
+        [row and row["v"] for row in found] == ["2", None, "1"],
+        "a lookup does not answer in the order of the keys, with null for a missing row",
+    )
+
+
+def _zeros_are_one_key(stage: Stage) -> None:
+    stage.insert("doubles", {"d": 0.0, "v": "positive"})
+    stage.insert("doubles", {"d": -0.0, "v": "negative"})
+    rows = list(stage.client.select_rows(f"v from [{stage.path('doubles')}]"))
+    if len(rows) != 1:
+        raise Differs("0.0 and -0.0 are two keys")
+
+
+def _shown(row: dict[str, Any] | None) -> str:
+    return "no row" if row is None else "other values"
+
+
+_AREA = "Rows"
+_ARROW = "yt/yt/library/formats/arrow_parser.cpp"
+
+FACTS = (
+    Fact(
+        "rows.arrow",
+        _AREA,
+        "Rows that are written as Arrow come back exactly, in every type that the proxy takes as Arrow. The "
+        "sink asks with a stream without rows, and sends YSON for the others.",
+        EVERY_MODE,
+        "Start the sink with wire_format='yson'. If values differ without an error, rows that were written "
+        "as Arrow before are wrong: compare them with their source.",
+        _ARROW,
+        _arrow,
+    ),
+    Fact(
+        "rows.yson",
+        _AREA,
+        "Rows that are written as YSON come back exactly, in every type.",
+        EVERY_MODE,
+        "Columns of the types that differ cannot be used. Cast them to string in the query.",
+        "yt/yt/library/formats/yson_map_to_unversioned_value.cpp",
+        _yson,
+    ),
+    Fact(
+        "rows.null-of-any",
+        _AREA,
+        "A null of an any column is a null to a query, with the format attribute that the sink sends.",
+        EVERY_MODE,
+        "is_null does not find such nulls. In queries, compare with a YSON entity too.",
+        "TInsertRowsFormatConfig in yt/yt/client/driver",
+        _null_of_any,
+    ),
+    Fact(
+        "rows.update",
+        _AREA,
+        "An update keeps the columns that it does not mention. An insert makes them null.",
+        EVERY_MODE,
+        "write='update' or write='upsert' would leave other values than the sink promises.",
+        "user guide: dynamic tables, writing",
+        _replace_and_update,
+    ),
+    Fact(
+        "rows.order-of-changes",
+        _AREA,
+        "Of a delete and a later write of one key in one transaction, the last counts.",
+        (Part.TRANSACTIONAL,),
+        "write='replace' and delete_marker would lose rows. Do not use them.",
+        "yt/yt/server/node/tablet_node/sorted_dynamic_store.cpp",
+        _last_change_counts,
+    ),
+    Fact(
+        "rows.aggregate",
+        _AREA,
+        "A sum column adds up over transactions.",
+        (Part.TRANSACTIONAL,),
+        "Do not use aggregate=True.",
+        "user guide: dynamic tables, aggregation",
+        _aggregate,
+    ),
+    Fact(
+        "rows.lookup",
+        _AREA,
+        "A lookup answers in the order of the keys, with null for a missing row.",
+        EVERY_MODE,
+        "The sink would take one ledger entry or offset for another. Do not use the package on this "
+        "cluster.",
+        "yt/yt/client/driver/table_commands.cpp",
+        _order_of_keys,
+    ),
+    Fact(
+        "rows.zero-keys",
+        _AREA,
+        "0.0 and -0.0 are one key.",
+        (Part.IDEMPOTENT,),
+        "The sink refuses such rows as duplicates although the table could hold both. Nothing is lost.",
+        "yt/yt/client/table_client/unversioned_row.cpp",
+        _zeros_are_one_key,
+    ),
+    Fact(
+        "rows.arrow-unknown-column",
+        _AREA,
+        "What happens to an Arrow column that the table does not have.",
+        (),
+        "The sink compares the columns itself, before the first row.",
+        _ARROW,
+        _arrow_unknown_column,
+    ),
+    Fact(
+        "rows.arrow-any",
+        _AREA,
+        "How Arrow bytes for an any column are stored.",
+        (),
+        "The sink sends rows with any columns as YSON.",
+        _ARROW,
+        _arrow_any,
+    ),
+    Fact(
+        "rows.arrow-wide-decimal",
+        _AREA,
+        "How an Arrow decimal of more than 35 digits is stored.",
+        (),
+        "The sink sends rows with such columns as YSON.",
+        _ARROW,
+        _arrow_wide_decimal,
+    ),
+)

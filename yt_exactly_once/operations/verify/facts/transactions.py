@@ -1,0 +1,430 @@
+"""Facts about tablet transactions: what they see, who wins, how they end."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from yt_exactly_once.codec.rows import WireFormat, encode
+from yt_exactly_once.codec.schema import TableSchema, check_frame
+from yt_exactly_once.commit.cluster import Payload
+from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT
+from yt_exactly_once.errors import (
+    BatchTooLargeError,
+    CommitOutcomeUnknownError,
+    ConflictError,
+    ExactlyOnceError,
+    SchemaMismatchError,
+    TransientError,
+)
+from yt_exactly_once.operations.verify.fact import EVERY_MODE, Fact, Part
+from yt_exactly_once.operations.verify.observed import Differs, NotShown, expect
+from yt_exactly_once.operations.verify.stage import LEASE
+from yt_exactly_once.ytsaurus.transaction import TabletTransaction
+
+if TYPE_CHECKING:
+    from yt_exactly_once.operations.verify.stage import Stage
+
+_CONFLICT = 1700
+_NO_TRANSACTION = 11000
+_TOO_MANY_ROWS = 1717
+_SCHEMA_VIOLATION = 307
+_SHORT_LEASE = timedelta(seconds=1)
+
+
+def _appear_together(stage: Stage) -> None:
+    offset = stage.end("log")
+    with stage.transaction() as transaction:
+        transaction.insert(stage.path("rows"), [{"k": "together", "v": "x"}])
+        transaction.insert(stage.path("log"), [{"v": "together"}])
+        own = transaction.lookup(stage.path("rows"), [{"k": "together"}])
+        expect(own == [None], "a transaction reads its own writes before the commit")
+        expect(stage.rows("rows", "together") == [None], "others read writes before the commit")
+        expect(not stage.texts("log", offset=offset), "others read appends before the commit")
+        transaction.commit()
+    expect(stage.rows("rows", "together") != [None], "the row is missing after the commit")
+    stage.appears("log", "together", offset=offset)
+
+
+def _abort_leaves_nothing(stage: Stage) -> None:
+    offset = stage.end("log")
+    with stage.transaction() as transaction:
+        transaction.insert(stage.path("rows"), [{"k": "aborted", "v": "x"}])
+        transaction.insert(stage.path("log"), [{"v": "aborted"}])
+    stage.insert("log", {"v": "after the abort"})
+    stage.appears("log", "after the abort", offset=offset)
+    expect(stage.rows("rows", "aborted") == [None], "a row of an aborted transaction is there")
+
+
+def _reads_stay_at_the_start(stage: Stage) -> None:
+    stage.insert("rows", {"k": "snapshot", "v": "old"})
+    path = stage.path("rows")
+    with stage.transaction() as transaction:
+        stage.insert("rows", {"k": "snapshot", "v": "new"}, {"k": "snapshot-later", "v": "new"})
+        found, later = transaction.lookup(path, [{"k": "snapshot"}, {"k": "snapshot-later"}])
+        expect(
+            found is not None and found["v"] == "old" and later is None,
+            "a lookup inside a transaction returns rows that were committed after its start",
+        )
+        selected = transaction.select(path, ["k"], limit=100_000)
+        expect(
+            b"snapshot-later" not in selected,
+            "a query inside a transaction returns rows that were committed after its start",
+        )
+
+
+def _first_committer_wins(stage: Stage) -> str:
+    offset = stage.end("log")
+    rows, log = stage.path("rows"), stage.path("log")
+    with stage.transaction(0) as loser, stage.transaction(1) as winner:
+        loser.lookup(rows, [{"k": "race"}])
+        loser.insert(rows, [{"k": "race", "v": "loser"}])
+        loser.insert(log, [{"v": "of the loser"}])
+        winner.insert(rows, [{"k": "race", "v": "winner"}])
+        winner.commit()
+        refusal = stage.refusal(loser.commit, "both of two overlapping writers of a row committed")
+    refusal.require(_CONFLICT, ConflictError)
+    (row,) = stage.rows("rows", "race")
+    expect(row is not None and row["v"] == "winner", "the row of the refused transaction is there")
+    stage.insert("log", {"v": "after the race"})
+    stage.appears("log", "after the race", offset=offset)
+    return f"1700 is at depth {refusal.codes.index(_CONFLICT)} of the error"
+
+
+def _plain_writes_conflict(stage: Stage) -> None:
+    with stage.transaction() as transaction:
+        transaction.insert(stage.path("rows"), [{"k": "plain", "v": "x"}])
+        stage.insert("rows", {"k": "plain", "v": "y"})
+        stage.refusal(
+            transaction.commit,
+            "a transaction overwrote a row that a plain insert wrote after it began",
+        ).require(_CONFLICT, ConflictError)
+
+
+def _appends_never_conflict(stage: Stage) -> None:
+    offset = stage.end("log")
+    log = stage.path("log")
+    with stage.transaction(0) as first, stage.transaction(1) as second:
+        first.insert(log, [{"v": "a"}, {"v": "b"}])
+        second.insert(log, [{"v": "c"}])
+        first.insert(log, [{"v": "d"}])
+        second.commit()
+        first.commit()
+    stage.wait(
+        lambda: len(stage.texts("log", offset=offset)) == 4,  # noqa: PLR2004 - a, b, c and d
+        stage.patience.visible,
+        lambda: f"the appended rows are {stage.texts('log', offset=offset)}",
+    )
+    found = "".join(stage.texts("log", offset=offset))
+    expect(found in {"abdc", "cabd"}, f"the rows of two transactions are mixed: {found}")
+
+
+def _several_connections(stage: Stage) -> None:
+    pinned = stage.connection.pinned()
+    clients = [pinned.client(0), pinned.client(1)]
+    transaction = TabletTransaction.start(clients, pinned.pool, LEASE, proxy=pinned.url)
+    try:
+        transaction.side_by_side(
+            [
+                lambda lane: lane.insert(stage.path("rows"), [{"k": "lane-0", "v": "x"}]),
+                lambda lane: lane.insert(stage.path("rows"), [{"k": "lane-1", "v": "x"}]),
+            ]
+        )
+        transaction.commit()
+    finally:
+        transaction.abort()
+    expect(
+        None not in stage.rows("rows", "lane-0", "lane-1"),
+        "rows that were sent over a second connection are missing after the commit",
+    )
+
+
+def _ended_is_not_found(stage: Stage) -> str:
+    pinned = stage.connection.pinned()
+    with stage.transaction() as transaction:
+        transaction.insert(stage.path("rows"), [{"k": "twice", "v": "x"}])
+        transaction.commit()
+
+    def again() -> None:
+        TabletTransaction(
+            transaction.id, [pinned.client(0)], pinned.pool, proxy=pinned.url
+        ).commit()
+
+    refusal = stage.refusal(again, "a second commit of a transaction was accepted")
+    expect(
+        isinstance(refusal.error, CommitOutcomeUnknownError),
+        f"a repeated commit is refused as {type(refusal.error).__name__}: {refusal.error.what}",
+    )
+    return f"codes {', '.join(map(str, refusal.codes))}"
+
+
+def _sticky(stage: Stage) -> str:
+    first = stage.connection.pinned()
+    transaction = TabletTransaction.start([first.client(0)], first.pool, LEASE, proxy=first.url)
+    try:
+        stage.connection.unpin()
+        second = stage.connection.pinned()
+        if second.url == first.url:
+            raise NotShown("the cluster lists one proxy only")
+        other = TabletTransaction(transaction.id, [second.client(0)], second.pool, proxy=second.url)
+        try:
+            other.lookup(stage.path("rows"), [{"k": "sticky"}])
+        except ExactlyOnceError:
+            return "another proxy does not know it"
+        finally:
+            other.abort()
+        return "another proxy knows it too"
+    finally:
+        transaction.abort()
+
+
+def _lease(stage: Stage) -> None:
+    rows = stage.path("rows")
+    with (
+        stage.transaction(0) as patient,
+        stage.transaction(1, _SHORT_LEASE) as impatient,
+    ):
+        for transaction, key in ((patient, "patient"), (impatient, "impatient")):
+            transaction.insert(rows, [{"k": key, "v": "x"}])
+        time.sleep(stage.patience.idle.total_seconds())
+        patient.commit()
+        refusal = stage.refusal(
+            impatient.commit,
+            f"a transaction with a lease of 1 s was committed after "
+            f"{stage.patience.idle.total_seconds():g} s without a request",
+        )
+    expect(
+        isinstance(refusal.error, CommitOutcomeUnknownError),
+        f"an expired transaction is refused as {type(refusal.error).__name__}: {refusal.error.what}",
+    )
+    expect(stage.rows("rows", "impatient") == [None], "the row of an expired transaction is there")
+
+
+def _row_limit(stage: Stage) -> str:
+    path = stage.path("narrow")
+    frame = pa.schema([("n", pa.int64())])
+    table = TableSchema.from_yt([{"name": "n", "type": "int64"}])
+    plan = check_frame(frame, table, target=path, sorted=False)
+
+    def write(count: int, transaction: TabletTransaction) -> None:
+        batch = pa.RecordBatch.from_arrays([pa.nulls(count, pa.int64())], schema=frame)
+        transaction.write(
+            path, [Payload(count, encode(batch, plan, WireFormat.YSON))], WireFormat.YSON
+        )
+
+    with stage.transaction() as transaction:
+        write(ROWS_PER_TABLET_LIMIT, transaction)
+        transaction.commit()
+    with stage.transaction() as transaction:
+        write(ROWS_PER_TABLET_LIMIT + 1, transaction)
+        try:
+            refusal = stage.refusal(transaction.commit, "accepted")
+        except Differs:
+            return "the limit is higher: rows_per_tablet_limit may be raised to it"
+    refusal.require(_TOO_MANY_ROWS, BatchTooLargeError)
+    return f"{ROWS_PER_TABLET_LIMIT} rows fit, one more is refused with 1717"
+
+
+def _wrong_value(stage: Stage) -> None:
+    def write() -> None:
+        with stage.transaction() as transaction:
+            transaction.insert(stage.path("rows"), [{"k": "wrong", "n": "text", "v": "x"}])
+            transaction.commit()
+
+    stage.refusal(write, "a text was written into a column of numbers").require(
+        _SCHEMA_VIOLATION, SchemaMismatchError
+    )
+    expect(stage.rows("rows", "wrong") == [None], "the refused row is there")
+
+
+def _remount(stage: Stage) -> str:
+    """An unmount in between, a remount in between, and conflicts that a remount has flushed."""
+    names = ("remounted", "remounted-log")
+    with stage.transaction(0) as early, stage.transaction(1) as writing:
+        writing.insert(stage.path("remounted"), [{"k": "a", "v": "x"}])
+        writing.insert(stage.path("remounted-log"), [{"v": "x"}])
+        stage.insert("remounted", {"k": "b", "v": "x"})
+        stage.unmount(*names)
+        stage.mount(*names)
+        remounted = stage.refusal(
+            writing.commit,
+            "a transaction survived a remount of its tables between write and commit",
+        )
+        early.insert(stage.path("remounted"), [{"k": "b", "v": "y"}])
+        forgotten = stage.refusal(
+            early.commit,
+            "a transaction overwrote a row that was written after its start and flushed by an unmount",
+        )
+    for refusal in (remounted, forgotten):
+        expect(
+            isinstance(refusal.error, TransientError),
+            f"refused as {type(refusal.error).__name__} with the codes "
+            f"{', '.join(map(str, refusal.codes))}, which the package does not retry",
+        )
+    return f"codes {remounted.codes[-1]} and {forgotten.codes[-1]}"
+
+
+def _unmounted(stage: Stage) -> str:
+    with stage.transaction() as transaction:
+        transaction.insert(stage.path("remounted"), [{"k": "unmounted", "v": "x"}])
+        stage.unmount("remounted")
+        refusal = stage.refusal(transaction.commit, "rows were committed into an unmounted table")
+    stage.mount("remounted")
+    expect(
+        isinstance(refusal.error, TransientError),
+        f"refused as {type(refusal.error).__name__}, which the package does not retry: "
+        f"{refusal.error.what}",
+    )
+    return f"codes {', '.join(map(str, refusal.codes))}"
+
+
+_AREA = "Tablet transactions"
+_NATIVE = "yt/yt/ytlib/api/native/transaction.cpp"
+_STORE = "yt/yt/server/node/tablet_node/sorted_dynamic_store.cpp"
+_POOL = "yt/yt/client/api/sticky_transaction_pool.cpp"
+_GUIDE = "user guide: dynamic tables, transactions"
+
+FACTS = (
+    Fact(
+        "transaction.atomic",
+        _AREA,
+        "Rows of a sorted and of an ordered table are invisible until the commit, to the transaction "
+        "itself too. Then both are there.",
+        EVERY_MODE,
+        "A batch would not appear as a whole. Rows, offsets and the ledger could contradict each other "
+        "after a crash. Do not use the package on this cluster.",
+        _GUIDE,
+        _appear_together,
+    ),
+    Fact(
+        "transaction.abort",
+        _AREA,
+        "An aborted transaction leaves neither rows nor appends.",
+        EVERY_MODE,
+        "A failed attempt would leave rows behind, and its retry would duplicate them.",
+        _GUIDE,
+        _abort_leaves_nothing,
+    ),
+    Fact(
+        "transaction.snapshot",
+        _AREA,
+        "Lookups and queries inside a transaction see the rows as of its start.",
+        EVERY_MODE,
+        "The sink checks the ledger and the offsets inside the transaction. With newer reads, a conflict "
+        "could pass unnoticed between the check and the commit.",
+        _GUIDE,
+        _reads_stay_at_the_start,
+    ),
+    Fact(
+        "transaction.first-committer",
+        _AREA,
+        "Of two overlapping transactions that write one sorted row, the second commit is refused with "
+        "code 1700, and none of its rows is there.",
+        EVERY_MODE,
+        "The ledger row would not fence a second driver or a late commit. Batches could be written twice. "
+        "Do not use the package on this cluster.",
+        _STORE,
+        _first_committer_wins,
+    ),
+    Fact(
+        "transaction.plain-writes",
+        _AREA,
+        "A plain insert into a row refuses a transaction that began before it and writes the same row.",
+        EVERY_MODE,
+        "An offset that somebody moves by hand during a batch would be overwritten silently.",
+        _STORE,
+        _plain_writes_conflict,
+    ),
+    Fact(
+        "transaction.appends",
+        _AREA,
+        "Appends of overlapping transactions both commit. The rows of each stay together and in order.",
+        EVERY_MODE,
+        "Two queries could not write to one ordered table, or the rows of a batch would lose their order.",
+        "user guide: ordered dynamic tables",
+        _appends_never_conflict,
+    ),
+    Fact(
+        "transaction.connections",
+        _AREA,
+        "Rows sent over several connections to one proxy belong to one transaction.",
+        (Part.TRANSACTIONAL,),
+        "Start the sink with connections=1.",
+        _POOL,
+        _several_connections,
+    ),
+    Fact(
+        "transaction.ended",
+        _AREA,
+        "A commit that is sent again is refused with a code that leaves its outcome open.",
+        EVERY_MODE,
+        "After a lost answer the sink asks the ledger only if the error leaves the outcome open. With "
+        "another code it would stop, or repeat a batch that is already written.",
+        _POOL,
+        _ended_is_not_found,
+    ),
+    Fact(
+        "transaction.sticky",
+        _AREA,
+        "Which proxies know a transaction: the one that started it, or all.",
+        (),
+        "The package keeps each transaction on one proxy, so both are fine.",
+        _POOL,
+        _sticky,
+    ),
+    Fact(
+        "transaction.lease",
+        _AREA,
+        "A transaction with a lease of 30 s survives 5 s without a request and then commits. One with a "
+        "lease of 1 s does not survive them.",
+        EVERY_MODE,
+        "If the first is lost: big batches fail with TransactionLostError. Lower dyn_batch_size, or raise "
+        "max_transaction_timeout of the tablet nodes. If the second survives: leases are not what the "
+        "client asks for, and abandoned transactions stay longer. That costs nothing else.",
+        "yt/yt/server/node/tablet_node/config.cpp",
+        _lease,
+    ),
+    Fact(
+        "transaction.row-limit",
+        _AREA,
+        "One transaction may write 100 000 rows to a tablet, and one more is refused with code 1717.",
+        EVERY_MODE,
+        "If 100 000 rows are refused, set rows_per_tablet_limit of the sink to the cluster's "
+        "max_rows_per_transaction. Until then, big batches fail with BatchTooLargeError at the commit.",
+        "yt/yt/server/node/tablet_node/config.cpp",
+        _row_limit,
+    ),
+    Fact(
+        "transaction.wrong-value",
+        _AREA,
+        "A value of a wrong type is refused with code 307, and nothing is written.",
+        EVERY_MODE,
+        "The sink compares schemas before the first row. Without this second check, a schema that changes "
+        "during a query could let wrong values in.",
+        _NATIVE,
+        _wrong_value,
+    ),
+    Fact(
+        "transaction.unmounted",
+        _AREA,
+        "A commit into a table that was unmounted is refused with an error that the package retries.",
+        EVERY_MODE,
+        "The query would stop when a table is unmounted for maintenance. It loses nothing: start it again.",
+        "yt/yt/ytlib/api/native/tablet_helpers.cpp",
+        _unmounted,
+    ),
+    Fact(
+        "transaction.remount",
+        _AREA,
+        "A remount between write and commit refuses the commit. So does a row whose history was flushed "
+        "after the start of the transaction. Both errors are retried.",
+        EVERY_MODE,
+        "If one was committed: after a remount, of two overlapping writers both could win. Stop queries "
+        "before you unmount the ledger. If one was refused in another way: the query stops. Start it again.",
+        "yt/yt/server/node/tablet_node/sorted_chunk_store.cpp",
+        _remount,
+    ),
+)

@@ -1,0 +1,291 @@
+"""Where the facts are shown: one directory with tables of its own, over one backend of the client.
+
+Everything is below that directory, and `remove` removes it. The directory also expires by itself, in case
+the program is killed.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from yt_exactly_once.errors import ClusterUnavailableError, ExactlyOnceError, TransientError
+from yt_exactly_once.operations.verify.observed import Differs
+from yt_exactly_once.ytsaurus.failures import codes_in, translated
+from yt_exactly_once.ytsaurus.transaction import TabletTransaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from yt_exactly_once.ytsaurus.client import Connection, Row
+
+T = TypeVar("T")
+
+LEASE = timedelta(seconds=30)
+"""Of every transaction here unless a fact is about leases."""
+
+_EXPIRES_AFTER = timedelta(hours=1)
+_LOOK_EVERY_SECONDS = 0.1
+
+KEY = {"name": "k", "type": "string", "sort_order": "ascending", "required": True}
+TEXT = {"name": "v", "type": "string"}
+NUMBER = {"name": "n", "type": "int64"}
+ANY = {"name": "x", "type": "any"}
+TOTAL = {"name": "total", "type": "int64", "aggregate": "sum"}
+SYSTEM = (
+    {"name": "$timestamp", "type": "uint64"},
+    {"name": "$cumulative_data_weight", "type": "int64"},
+)
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long the package itself would wait.
+
+    Attributes:
+        visible: until committed rows of an ordered table must appear.
+        registered: until a proxy must know a registration; the source asks again for that long.
+        idle: how long a transaction is left alone that must survive it.
+    """
+
+    visible: timedelta = timedelta(seconds=20)
+    registered: timedelta = timedelta(seconds=12)
+    idle: timedelta = timedelta(seconds=5)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """How a request was refused.
+
+    Attributes:
+        error: as the package raises it.
+        codes: all codes of the cluster's error, from the outermost inwards.
+    """
+
+    error: ExactlyOnceError
+    codes: tuple[int, ...]
+
+    def require(self, code: int, kind: type[ExactlyOnceError]) -> None:
+        """Check the code, and what the package makes of it.
+
+        Raises:
+            Differs: it is another one.
+        """
+        if code not in self.codes or not isinstance(self.error, kind):
+            codes = ", ".join(map(str, self.codes)) or "none"
+            raise Differs(
+                f"refused as {type(self.error).__name__} with the codes {codes}, expected "
+                f"{kind.__name__} with {code}: {self.error.what}"
+            )
+
+
+@dataclass
+class Stage:
+    """The tables of one run over one backend.
+
+    Attributes:
+        connection: the cluster, as a query would reach it.
+        directory: where the tables are; it does not exist before `build`.
+        patience: how long to wait.
+    """
+
+    connection: Connection
+    directory: str
+    patience: Patience = Patience()
+    _registrations: list[tuple[str, str]] = field(default_factory=list)
+
+    @classmethod
+    def below(cls, connection: Connection, parent: str, patience: Patience) -> Stage:
+        """Choose a new directory below one that the user gave."""
+        return cls(connection, f"{parent}/verify-cluster-{uuid.uuid4().hex[:12]}", patience)
+
+    @property
+    def client(self) -> Any:
+        """The client for everything outside of transactions."""
+        return self.connection.reader
+
+    def path(self, name: str) -> str:
+        """Return the path of a table."""
+        return f"{self.directory}/{name}"
+
+    def build(self) -> None:
+        """Create the directory and mount the tables.
+
+        Raises:
+            AccessError: a permission is missing, or there is no space.
+            ClusterUnavailableError: the tables are not mounted in time.
+        """
+        tables: Mapping[str, tuple[Sequence[Row], int]] = {
+            "rows": ([KEY, TEXT, NUMBER, ANY, TOTAL], 1),
+            "log": ([TEXT, NUMBER, ANY], 1),
+            "narrow": ([NUMBER], 1),
+            "remounted": ([KEY, TEXT], 1),
+            "remounted-log": ([TEXT], 1),
+            "doubles": ([{"name": "d", "type": "double", "sort_order": "ascending"}, TEXT], 1),
+            "queue": ([TEXT, *SYSTEM], 2),
+            "trimmed": ([TEXT], 1),
+        }
+        with translated("create the tables", directory=self.directory):
+            self.client.create(
+                "map_node",
+                self.directory,
+                recursive=True,
+                attributes={"expiration_timeout": int(_EXPIRES_AFTER.total_seconds() * 1000)},
+            )
+            for name, (schema, tablets) in tables.items():
+                attributes = {"dynamic": True, "schema": schema, "tablet_count": tablets}
+                self.client.create("table", self.path(name), attributes=attributes)
+            self.client.create("queue_consumer", self.path("consumer"))
+            self.client.create("queue_consumer", self.path("stranger"))
+            self.client.create("queue_producer", self.path("producer"))
+        self.mount(*tables, "consumer", "stranger", "producer")
+
+    def add_table(self, name: str, schema: Sequence[Row]) -> str:
+        """Create and mount one more table, and return its path."""
+        with translated("create a table", path=self.path(name)):
+            attributes = {"dynamic": True, "schema": schema}
+            self.client.create("table", self.path(name), attributes=attributes)
+        self.mount(name)
+        return self.path(name)
+
+    def mount(self, *names: str) -> None:
+        """Mount tables, all at the same time, and wait until they are mounted."""
+        waiting = [name for name in names if self._state(name) != "mounted"]
+        for name in waiting:
+            with translated("mount a table", path=self.path(name)):
+                self.client.mount_table(self.path(name))
+        for name in waiting:
+            self._wait_for(name, "mounted")
+
+    def unmount(self, *names: str) -> None:
+        """Unmount tables, and wait until they are unmounted."""
+        for name in names:
+            with translated("unmount a table", path=self.path(name)):
+                self.client.unmount_table(self.path(name))
+        for name in names:
+            self._wait_for(name, "unmounted")
+
+    def remove(self) -> None:
+        """Remove registrations and tables.
+
+        Raises:
+            ExactlyOnceError: the cluster refused; the message has the command to run by hand.
+        """
+        with translated("clean up", directory=self.directory):
+            for queue, consumer in self._registrations:
+                self.client.unregister_queue_consumer(queue, consumer)
+            self.client.remove(self.directory, recursive=True, force=True)
+
+    def register(self, queue: str, consumer: str) -> None:
+        """Register a consumer as vital; `remove` takes it back."""
+        self._registrations.append((queue, consumer))
+        with translated("register the consumer", queue=queue, consumer=consumer):
+            self.client.register_queue_consumer(queue, consumer, vital=True)
+
+    @contextmanager
+    def transaction(self, lane: int = 0, lease: timedelta = LEASE) -> Iterator[TabletTransaction]:
+        """Yield a transaction of the package on the pinned proxy; abort what was not committed.
+
+        Args:
+            lane: transactions that overlap need lanes of their own.
+            lease: how long it lives without requests.
+        """
+        pinned = self.connection.pinned()
+        transaction = TabletTransaction.start(
+            [pinned.client(lane)], pinned.pool, lease, proxy=pinned.url
+        )
+        try:
+            yield transaction
+        finally:
+            transaction.abort()
+
+    def insert(self, name: str, *rows: Row) -> None:
+        """Write rows outside of a transaction."""
+        with translated("write rows", path=self.path(name)):
+            self.client.insert_rows(self.path(name), list(rows))
+
+    def rows(self, name: str, *keys: str) -> list[Row | None]:
+        """Return committed rows by their key `k`."""
+        return self.connection.lookup(self.path(name), [{"k": key} for key in keys])
+
+    def texts(self, name: str, partition: int = 0, offset: int = 0) -> list[str]:
+        """Return the texts of an ordered table from an offset on, as they are visible now."""
+        with translated("pull rows", path=self.path(name)):
+            return [row["v"] for row in self.client.pull_queue(self.path(name), offset, partition)]
+
+    def end(self, name: str, partition: int = 0) -> int:
+        """Return the index the next row of an ordered table gets."""
+        with translated("read the bounds", path=self.path(name)):
+            (info,) = self.client.get_tablet_infos(self.path(name), [partition])["tablets"]
+        return int(info["total_row_count"])
+
+    def appears(self, name: str, *texts: str, partition: int = 0, offset: int = 0) -> float:
+        """Wait until an ordered table ends with these texts from an offset on, and return the seconds.
+
+        Raises:
+            Differs: they do not appear, or others do.
+        """
+        seen: list[str] = []
+
+        def look() -> bool:
+            seen[:] = self.texts(name, partition, offset)
+            return seen == list(texts)
+
+        return self.wait(
+            look, self.patience.visible, lambda: f"the rows are {seen}, not {list(texts)}"
+        )
+
+    def wait(self, look: Callable[[], bool], patience: timedelta, seen: Callable[[], str]) -> float:
+        """Look again until it is so, and return the seconds it took.
+
+        Raises:
+            Differs: it did not become so; the text is what was seen last.
+        """
+        began = time.monotonic()
+        while not look():
+            if time.monotonic() - began > patience.total_seconds():
+                raise Differs(f"{seen()}, after {patience.total_seconds():g} s")
+            time.sleep(_LOOK_EVERY_SECONDS)
+        return time.monotonic() - began
+
+    def refusal(self, act: Callable[[], Any], but: str) -> Refusal:
+        """Do what must be refused, and return how it was.
+
+        Args:
+            act: calls of the package, or calls of the client.
+            but: what it means that there was no refusal.
+
+        Raises:
+            Differs: it was not refused.
+            TransientError: the proxy did not answer.
+        """
+        try:
+            with translated("do what must be refused"):
+                act()
+        except ExactlyOnceError as error:
+            codes = tuple(codes_in(error))
+            if isinstance(error, TransientError) and not codes:
+                # No answer: nothing was refused.
+                raise
+            return Refusal(error, codes)
+        raise Differs(but)
+
+    def _state(self, name: str) -> str:
+        with translated("read the state of a table", path=self.path(name)):
+            return str(self.client.get(f"{self.path(name)}/@tablet_state"))
+
+    def _wait_for(self, name: str, state: str) -> None:
+        until = time.monotonic() + 60
+        while self._state(name) != state:
+            if time.monotonic() > until:
+                raise ClusterUnavailableError(
+                    f"The table is not {state} after 60 s",
+                    remedy="Check the tablet cell bundle: yt get PATH/@tablet_cell_bundle, and yt get "
+                    "//sys/tablet_cell_bundles/BUNDLE/@health",
+                    path=self.path(name),
+                )
+            time.sleep(_LOOK_EVERY_SECONDS)
