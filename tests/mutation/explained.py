@@ -22,15 +22,6 @@ EXPLAINED: dict[tuple[str, str, str, str], str] = {
     ("commit/transactional.py", "BatchCommit._read", "True", "False"): _LENGTHS,
     ("commit/transactional.py", "BatchCommit._report", "True", "False"): _LENGTHS,
     ("commit/transactional.py", "consumer_offsets", "True", "False"): _LENGTHS,
-    (
-        "commit/transactional.py",
-        "BatchCommit._commit_part.attempt",
-        (
-            "except (ClusterUnavailableError, TransactionLostError, CommitOutcomeUnknownError): "
-            "self._cluster.unpin() raise"
-        ),
-        "except (ClusterUnavailableError, TransactionLostError,): self._cluster.unpin() raise",
-    ): "The look-up of the outcome has left the proxy already.",
     ("spark/source/range.py", "", "5", "6"): _WAIT,
     ("spark/source/range.py", "", "40", "41"): _WAIT,
     ("spark/source/range.py", "", "50", "51"): _WAIT,

@@ -268,6 +268,7 @@ def test_an_unknown_commit_that_the_ledger_lacks_is_made_again(entry):
     assert done == Committed("tx2", 2, 3)
     assert log.of(Event.COMMIT_OUTCOME_RESOLVED) == []
     assert [fields["transaction"] for fields in log.of(Event.TRANSACTION_COMMITTED)] == ["tx2"]
+    assert cluster.unpinned == 1, "the proxy that answered the look-up is healthy"
 
 
 class Late(Cluster):

@@ -148,7 +148,8 @@ class BatchCommit:
         def attempt(number: int) -> tuple[str, int]:
             try:
                 return self._attempt(batch, part, number), number
-            except (ClusterUnavailableError, TransactionLostError, CommitOutcomeUnknownError):
+            except (ClusterUnavailableError, TransactionLostError):
+                # After an unknown outcome `_commit` has left the proxy already.
                 self._cluster.unpin()
                 raise
 
