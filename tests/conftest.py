@@ -56,15 +56,23 @@ def _no_spark_left_behind(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 def pytest_collection_finish(session: pytest.Session) -> None:
     # Not in a fixture, where it would use up the time of the first test.
     folders = {_folder(item) for item in session.items}
-    if not session.config.option.collectonly and folders & {"crash", "integration"}:
-        use_archive(session.config.cache.mkdir("class-data"), make="crash" in folders)
+    kept = _archives(session.config)
+    if kept and not session.config.option.collectonly and folders & {"crash", "integration"}:
+        use_archive(kept, make="crash" in folders)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reports = [report for kind in terminalreporter.stats.values() for report in kind]
     started = any("tests/crash/" in getattr(report, "nodeid", "") for report in reports)
-    if started and (log := missing_archive(terminalreporter.config.cache.mkdir("class-data"))):
+    kept = _archives(terminalreporter.config)
+    if started and kept and (log := missing_archive(kept)):
         terminalreporter.write_line(f"Spark started slowly: no class-data archive, see {log}")
+
+
+def _archives(config: pytest.Config) -> Path | None:
+    """Return where class-data archives are kept; nowhere with `-p no:cacheprovider`."""
+    cache = getattr(config, "cache", None)
+    return None if cache is None else cache.mkdir("class-data")
 
 
 def _folder(item: pytest.Item) -> str:

@@ -81,6 +81,7 @@ def test_links_lead_somewhere(page):
 
 def test_every_block_of_code_is_checked_or_has_a_reason_why_not():
     """A block that nothing runs is wrong sooner or later; list a new one in tests/code_blocks.py."""
+    assert code_blocks.miscounted() == {}
     for page in code_blocks.pages():
         assert all(block.how for block in code_blocks.blocks(page))
 
