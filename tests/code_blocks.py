@@ -57,6 +57,7 @@ _HOWS: dict[str, list[How | str]] = {
     "docs/explanation/compared-with-spyt.md": [How.OPTIONS],
     "docs/explanation/performance.md": [How.OPTIONS],
     "docs/how-to/move-from-spyt.md": [_SPYT, How.RUNS],
+    "docs/how-to/operate.md": [How.OPTIONS],
     "docs/how-to/test-your-pipeline.md": [
         *[How.RUNS] * 3,
         How.OPTIONS,

@@ -67,6 +67,10 @@ class JavaNotFoundError(ConfigError):
     """There is no Java runtime for Spark: 17 or newer."""
 
 
+class ProxyNotFoundError(ConfigError):
+    """The address leads to no proxy: its name does not resolve, or another server answers there."""
+
+
 class AccessError(ConfigError):
     """The cluster refused the token or a permission."""
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "create-table": "Create and mount a dynamic table that fits a DataFrame.",
     "demo": "Stream real flights, kill the driver at random moments, and check every row.",
+    "doctor": "Find what keeps a query from running, and the command that repairs it.",
     "local": "Run an embedded cluster in the foreground.",
     "verify-cluster": "Check on a live cluster every fact that exactly-once stands on.",
 }

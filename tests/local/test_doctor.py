@@ -1,0 +1,407 @@
+"""`doctor`: a healthy query has no faults, and each planted fault is found, explained and can be repaired."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import shlex
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from tests.tiers import first_of
+from yt_exactly_once import cli
+from yt_exactly_once.config import ClusterConfig, WriteMode
+from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.operations.doctor import bundles, clock, machine, proxies, spark_conf
+from yt_exactly_once.operations.doctor.finding import Level
+from yt_exactly_once.operations.doctor.run import examine
+from yt_exactly_once.operations.doctor.subject import Queue, Subject
+from yt_exactly_once.ytsaurus.client import Connection
+
+TEXT = {"name": "v", "type": "string"}
+KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
+CONF = {"spark.driver.maxResultSize": "1g", "spark.sql.streaming.minBatchesToRetain": "100"}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with LocalCluster(proxies=2) as running:
+        yield running
+
+
+@pytest.fixture
+def healthy(cluster, client, tmp):
+    """A query that can start: a queue with rows, a vital consumer, a target with room."""
+    create(client, f"{tmp}/queue", tablet_count=2)
+    client.insert_rows(f"{tmp}/queue", [{"v": "x" * 100, "$tablet_index": 0}] * 10)
+    client.create("queue_consumer", f"{tmp}/consumer")
+    client.register_queue_consumer(f"{tmp}/queue", f"{tmp}/consumer", vital=True)
+    create(client, f"{tmp}/target")
+    return Subject(
+        cluster=ClusterConfig(proxy=cluster.proxy_urls[0]),
+        queues=(Queue(f"{tmp}/queue", f"{tmp}/consumer"),),
+        targets=(f"{tmp}/target",),
+        max_rows_per_partition=10_000,
+        conf=CONF,
+        conf_origin="--conf",
+    )
+
+
+def create(client, path, schema=(TEXT,), **attributes):
+    given = {"dynamic": True, "schema": list(schema), **attributes}
+    client.create("table", path, attributes=given)
+    if given["dynamic"]:
+        client.mount_table(path, sync=True)
+
+
+def recreate(client, path, schema=(TEXT,), **attributes):
+    client.remove(path, force=True)
+    create(client, path, schema, **attributes)
+
+
+def faults(subject, connect=Connection):
+    """Return the findings that are bad, without what only this machine is to blame for."""
+    found = list(examine(subject, connect=connect))
+    bad = [finding for finding in found if finding.level in {Level.PROBLEM, Level.WARNING}]
+    assert all(finding.why and finding.repair for finding in bad)
+    assert [finding for finding in found if finding.level is Level.UNKNOWN] == []
+    return bad
+
+
+def test_healthy_query_has_no_faults(healthy):
+    """Everything is named that was examined."""
+    found = list(examine(healthy))
+    assert {finding.level for finding in found} <= {Level.OK, Level.NOTE}
+    assert {"proxy", "permission", "clock", "queue", "registration", "target", "batch size"} <= {
+        finding.check for finding in found
+    }
+
+
+# Faults on the cluster: what is planted, and the check and level that must come out. Nothing else may.
+
+
+def plant_in_tables(client, subject):
+    (target,), (queue,) = subject.targets, subject.queues
+    consumer = queue.consumer
+    unregister = lambda: client.unregister_queue_consumer(queue.path, consumer)  # noqa: E731
+    register = lambda vital: client.register_queue_consumer(  # noqa: E731
+        queue.path, consumer, vital=vital
+    )
+    return {
+        "target missing": lambda: client.remove(target),
+        "target static": lambda: recreate(client, target, dynamic=False),
+        "target unmounted": lambda: client.unmount_table(target, sync=True),
+        "target frozen": lambda: client.freeze_table(target, sync=True),
+        "target without atomicity": lambda: recreate(client, target, atomicity="none"),
+        "target a directory": lambda: (client.remove(target), client.create("map_node", target)),
+        "ledger of another kind": lambda: create(client, f"{target}_ledger"),
+        "ledger unmounted": lambda: client.create(
+            "table", f"{target}_ledger", attributes={"dynamic": True, "schema": [TEXT]}
+        ),
+        "queue missing": lambda: client.remove(queue.path),
+        "queue sorted": lambda: recreate(client, queue.path, [KEY, TEXT]),
+        "queue unmounted": lambda: client.unmount_table(queue.path, sync=True),
+        "consumer missing": lambda: client.remove(consumer),
+        "consumer a table": lambda: recreate(client, consumer),
+        "consumer unmounted": lambda: client.unmount_table(consumer, sync=True),
+        "not registered": unregister,
+        "not vital": lambda: register(vital=False),
+        "not vital, and trimmed": lambda: (
+            register(vital=False),
+            client.set(f"{queue.path}/@auto_trim_config", {"enable": True}),
+        ),
+        "rows trimmed": lambda: (
+            client.advance_queue_consumer(consumer, queue.path, 0, None, 2),
+            client.trim_rows(queue.path, 0, 5),
+        ),
+        "consumer beyond the end": lambda: client.advance_queue_consumer(
+            consumer, queue.path, 0, None, 99
+        ),
+        "rows expire": lambda: (
+            client.set(f"{queue.path}/@min_data_versions", 0),
+            client.set(f"{queue.path}/@max_data_ttl", 60_000),
+        ),
+    }
+
+
+WARN, FAIL = Level.WARNING, Level.PROBLEM
+IN_TABLES = {
+    "target missing": ("target", FAIL, "create-table"),
+    "target static": ("target", FAIL, "alter-table"),
+    "target unmounted": ("target", FAIL, "mount-table"),
+    "target frozen": ("target", FAIL, "unfreeze-table"),
+    "target without atomicity": ("target", FAIL, "@atomicity full"),
+    "target a directory": ("target", FAIL, "path of a dynamic table"),
+    "ledger of another kind": ("ledger", FAIL, "ledger_path"),
+    "ledger unmounted": ("ledger", FAIL, "mount-table"),
+    "queue missing": ("queue", FAIL, "Check the path"),
+    "queue sorted": ("queue", FAIL, "ordered dynamic table"),
+    "queue unmounted": ("queue", FAIL, "mount-table"),
+    "consumer missing": ("consumer", FAIL, "create queue_consumer"),
+    "consumer a table": ("consumer", FAIL, "create queue_consumer"),
+    "consumer unmounted": ("consumer", FAIL, "mount-table"),
+    "not registered": ("registration", FAIL, "register-queue-consumer"),
+    "not vital": ("registration", WARN, "--vital"),
+    "not vital, and trimmed": ("registration", FAIL, "--vital"),
+    "rows trimmed": ("offset", FAIL, "fail_on_data_loss"),
+    "consumer beyond the end": ("offset", FAIL, "advance-queue-consumer"),
+    "rows expire": ("retention", WARN, "@max_data_ttl"),
+}
+
+
+@pytest.mark.further
+@pytest.mark.parametrize("fault", IN_TABLES)
+def test_fault_in_tables_is_found(client, healthy, fault):
+    """With the command that repairs it."""
+    check, level, repair = IN_TABLES[fault]
+    plant_in_tables(client, healthy)[fault]()
+    (found,) = [finding for finding in faults(healthy) if finding.check != "batch size"]
+    assert (found.check, found.level) == (check, level)
+    assert repair in found.repair
+
+
+@pytest.mark.parametrize(
+    "fault", first_of(["target frozen", "target unmounted", "queue unmounted"])
+)
+def test_repair_is_a_command_that_repairs(client, healthy, fault):
+    """Word by word, by the client's own command."""
+    plant_in_tables(client, healthy)[fault]()
+    (found,) = faults(healthy)
+    _, command, path, _ = shlex.split(found.repair)
+    getattr(client, command.replace("-", "_"))(path, sync=True)
+    assert faults(healthy) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "check", "level"),
+    [
+        ({"max_rows_per_partition": 60_000}, "batch size", FAIL),
+        ({"max_rows_per_partition": None}, "batch size", WARN),
+        ({"rows_per_tablet": 1_000}, "batch size", FAIL),
+        (
+            {"conf": {"spark.sql.streaming.minBatchesToRetain": "2"}},
+            "spark.sql.streaming.minBatchesToRetain",
+            WARN,
+        ),
+        (
+            {"conf": {"spark.driver.maxResultSize": "1m"}},
+            "spark.driver.maxResultSize",
+            FAIL,
+        ),
+        ({"conf": {"spark.driver.maxResultSize": "much"}}, "spark.driver.maxResultSize", FAIL),
+        ({"conf": {"spark.executor.pyspark.memory": "1"}}, "spark.executor.pyspark.memory", WARN),
+        ({"conf": {"spark.yt.write.dynBatchSize": "many"}}, "spark.yt.write.dynBatchSize", FAIL),
+        (
+            {"conf": {"spark.speculation": "true"}, "mode": WriteMode.AT_LEAST_ONCE},
+            "spark.speculation",
+            WARN,
+        ),
+    ],
+    ids=lambda value: json.dumps(value, default=str) if isinstance(value, dict) else "",
+)
+def test_setting_that_does_not_fit_is_found(healthy, changes, check, level):
+    """A batch that is too large for the target, the driver or a worker, and settings of Spark."""
+    (found,) = faults(replace(healthy, **changes))
+    assert (found.check, found.level) == (check, level)
+
+
+def test_rows_of_a_sorted_target_may_go_to_one_tablet(client, healthy):
+    """There is room in all tablets together, and not in each."""
+    (target,) = healthy.targets
+    recreate(client, target, [KEY, TEXT], pivot_keys=[[], [5]])
+    (found,) = faults(replace(healthy, max_rows_per_partition=90_000))
+    assert (found.check, found.level) == ("batch size", WARN)
+
+
+@pytest.mark.parametrize(
+    ("path", "attributes", "check"),
+    [
+        ("//sys/tablet_cell_bundles/default", {"health": "degraded"}, "tablet cell bundle"),
+        (
+            "//sys/accounts/tmp",
+            {
+                "resource_limits": {"node_count": 9, "disk_space_per_medium": {"default": 5}},
+                "resource_usage": {"node_count": 1, "disk_space_per_medium": {"default": 5}},
+            },
+            "account",
+        ),
+    ],
+    ids=["bundle", "account"],
+)
+def test_fault_around_the_tables_is_found(healthy, monkeypatch, path, attributes, check):
+    """Whoever's fault it is, a table that suffers is named."""
+    real = bundles.attributes_of
+    monkeypatch.setattr(
+        bundles,
+        "attributes_of",
+        lambda connection, at, names: attributes if at == path else real(connection, at, names),
+    )
+    (found,) = faults(healthy)
+    assert (found.check, found.level) == (check, FAIL)
+    assert "/queue" in found.what or "/target" in found.what
+
+
+class Denying(Connection):
+    """A cluster that allows everything except writes of the consumer."""
+
+    @property
+    def reader(self):
+        client = super().reader
+        client.check_permission = lambda _user, permission, path: {
+            "action": "deny" if (permission, path[-9:]) == ("write", "/consumer") else "allow"
+        }
+        return client
+
+
+def test_missing_permission_is_found(healthy):
+    """With the entry that an administrator sets."""
+    (found,) = faults(healthy, connect=Denying)
+    assert (found.check, found.level) == ("permission", FAIL)
+    assert "lacks the permission write on " in found.what
+    assert "permissions=[write]" in found.repair
+
+
+# Faults of addresses and of this machine.
+
+
+@pytest.fixture
+def other_server():
+    """A server that is no proxy; its status may be set."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        status = 404
+
+        def do_GET(self):
+            self.send_response(self.status)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield Handler, f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("status", "what"),
+    [
+        (404, "is no proxy of YTsaurus: it answers GET /api with HTTP 404"),
+        (401, "refused the token"),
+        (503, "answers HTTP 503"),
+        (302, "redirects to"),
+    ],
+)
+def test_address_of_another_server_is_found(other_server, status, what):
+    """The address is in the message, and nothing else is reported as broken."""
+    handler, address = other_server
+    handler.status = status
+    found = list(examine(Subject(cluster=ClusterConfig(proxy=address))))
+    (bad,) = [finding for finding in found if finding.level is FAIL]
+    assert bad.check == "proxy"
+    assert what in bad.what
+    assert address in bad.what
+
+
+def test_address_that_leads_nowhere_is_found(monkeypatch):
+    """A port that nobody listens at, and a name that nobody has."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+    (down,) = faults_of_address(address)
+    assert f"does not answer (Connection refused) [proxy=http://{address}]" in down.what
+
+    def unknown(*_args, **_options):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    (unresolved,) = faults_of_address("no.such.name:80")
+    assert "no.such.name does not resolve" in unresolved.what
+
+
+def faults_of_address(address):
+    found = examine(Subject(cluster=ClusterConfig(proxy=address)))
+    return [finding for finding in found if finding.level is FAIL]
+
+
+def test_listed_proxy_that_cannot_be_reached_is_found(healthy, monkeypatch):
+    """The others are fine."""
+    listed = proxies.proxies_of
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        dead = f"127.0.0.1:{closed.getsockname()[1]}"
+    monkeypatch.setattr(proxies, "proxies_of", lambda *args: [*listed(*args), dead])
+    (found,) = faults(healthy)
+    assert (found.check, found.level) == ("http proxies", WARN)
+    assert dead in found.what
+
+
+def test_fault_of_this_machine_is_found(healthy, monkeypatch, tmp_path):
+    """Java, packages, and the clock."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(machine, "requires", lambda _: ["pyarrow>=999", "no-such-package"])
+    now = time.time
+    monkeypatch.setattr(clock.time, "time", lambda: now() + 60)
+    assert [(finding.check, finding.level) for finding in faults(healthy)] == [
+        ("java", WARN),
+        ("package pyarrow", FAIL),
+        ("package no-such-package", FAIL),
+        ("clock", WARN),
+    ]
+
+
+# The command.
+
+
+def test_command_takes_settings_and_prints_findings(healthy, capsys, tmp_path, monkeypatch):
+    """The exit code says whether there is a problem."""
+    defaults = tmp_path / "spark-defaults.conf"
+    defaults.write_text("# comment\nspark.driver.maxResultSize  much\nspark.speculation=true\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    (queue,), (target,) = healthy.queues, healthy.targets
+    arguments = ["doctor", "--proxy", healthy.cluster.proxy, "--json", "--target", target]
+    arguments += ["--queue", queue.path, "--consumer", queue.consumer]
+    arguments += ["--max-rows-per-partition", "1000", "--backend", "rpc"]
+    assert cli.main(arguments) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["problems"] == 1
+    (bad,) = [finding for finding in found["findings"] if finding["level"] == "problem"]
+    assert str(defaults) in bad["what"]
+    assert cli.main([*arguments, "--conf", "spark.driver.maxResultSize=2g"]) == 0
+
+
+def test_settings_are_read_from_a_running_driver():
+    """As Spark's own UI lists them."""
+    answers = {
+        "/api/v1/applications": [{"id": "local-1"}],
+        "/api/v1/applications/local-1/environment": {"sparkProperties": [["spark.a", "1"]]},
+    }
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(answers[self.path]).encode())
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert spark_conf.from_ui(f"127.0.0.1:{server.server_port}") == {"spark.a": "1"}
+        server.shutdown()
+
+
+def test_no_pyspark_and_no_jvm_are_needed():
+    """The examination runs where only the client is installed."""
+    code = (
+        "import sys; import yt_exactly_once.operations.doctor.run, yt_exactly_once.cli.doctor;"
+        "import yt_exactly_once.operations.verify.run;"
+        "assert 'pyspark' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

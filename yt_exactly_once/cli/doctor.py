@@ -1,0 +1,160 @@
+"""`doctor`: what is wrong or will be, with the command that repairs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from yt_exactly_once.cli.exit_codes import ExitCode
+from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
+from yt_exactly_once.cli.output import console, print_json
+from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, WriteMode
+
+if TYPE_CHECKING:
+    from yt_exactly_once.operations.doctor.finding import Finding
+
+_COLOURS = {
+    "ok": "green",
+    "note": "cyan",
+    "warning": "yellow",
+    "problem": "bold red",
+    "unknown": "magenta",
+}
+
+
+@click.command("doctor")
+@click.option("--queue", "queues", multiple=True, metavar="PATH", help="Queue; may be repeated.")
+@click.option(
+    "--consumer",
+    "consumers",
+    multiple=True,
+    metavar="PATH",
+    help="Consumer: one for all queues, or one per queue in their order.",
+)
+@click.option("--target", "targets", multiple=True, metavar="PATH", help="Target; may be repeated.")
+@click.option(
+    "--mode",
+    type=click.Choice([mode.value for mode in WriteMode]),
+    default=WriteMode.TRANSACTIONAL.value,
+    show_default=True,
+    help="Write mode of the sink.",
+)
+@click.option(
+    "--ledger", metavar="PATH", help="ledger_path of the sink.  [default: beside the target]"
+)
+@click.option(
+    "--producer", metavar="PATH", help="producer_path of the sink.  [default: beside the target]"
+)
+@click.option("--dead-letter", metavar="PATH", help="dead_letter_path of the sink.")
+@click.option("--max-rows-per-partition", type=int, metavar="N", help="The option of the source.")
+@click.option(
+    "--rows-per-tablet",
+    type=int,
+    default=ROWS_PER_TABLET_LIMIT,
+    show_default=True,
+    metavar="N",
+    help="rows_per_tablet_limit of the sink.",
+)
+@click.option(
+    "--conf",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of Spark, as for spark-submit; may be repeated. It comes before those of files.",
+)
+@click.option(
+    "--spark-defaults",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Settings of Spark.  [default: spark-defaults.conf of SPARK_CONF_DIR or SPARK_HOME]",
+)
+@click.option(
+    "--spark-ui", metavar="URL", help="The UI of a running driver, to read its settings from."
+)
+@cluster_options
+@json_option
+def command(
+    queues: tuple[str, ...],
+    consumers: tuple[str, ...],
+    targets: tuple[str, ...],
+    mode: str,
+    ledger: str | None,
+    producer: str | None,
+    dead_letter: str | None,
+    max_rows_per_partition: int | None,
+    rows_per_tablet: int,
+    settings: tuple[str, ...],
+    spark_defaults: Path | None,
+    spark_ui: str | None,
+    cluster: ClusterOptions,
+    *,
+    as_json: bool,
+) -> ExitCode:
+    """Find what keeps a query from running or from keeping its promise.
+
+    For the time before the first start, and for when something is wrong. It looks at this machine, the
+    proxies, permissions, tables, queues, consumers, tablet cell bundles, accounts, clocks and Spark's
+    settings. Each finding says what is wrong, why it matters, and which command repairs it. It changes
+    nothing. The exit code is 1 if there is a problem.
+    """
+    from yt_exactly_once.operations.doctor import spark_conf  # noqa: PLC0415 - needs the client
+    from yt_exactly_once.operations.doctor.finding import Level  # noqa: PLC0415
+    from yt_exactly_once.operations.doctor.run import examine  # noqa: PLC0415
+    from yt_exactly_once.operations.doctor.subject import Queue, Subject  # noqa: PLC0415
+
+    if len(consumers) not in {0, 1, len(queues)}:
+        raise click.UsageError("Give one --consumer for all queues, or one for each --queue")
+    readers = consumers or (None,)
+    conf: dict[str, str] = {}
+    origins = []
+    file = spark_defaults or spark_conf.default_file()
+    if file is not None:
+        conf |= spark_conf.from_file(file)
+        origins.append(str(file))
+    if spark_ui is not None:
+        conf |= spark_conf.from_ui(spark_ui)
+        origins.append(spark_ui)
+    if settings:
+        conf |= spark_conf.from_texts(settings)
+        origins.append("--conf")
+    subject = Subject(
+        cluster=cluster.config(),
+        queues=tuple(
+            Queue(path, readers[number] if len(readers) > 1 else readers[0])
+            for number, path in enumerate(queues)
+        ),
+        targets=targets,
+        mode=WriteMode(mode),
+        ledger=ledger,
+        producer=producer,
+        dead_letter=dead_letter,
+        max_rows_per_partition=max_rows_per_partition,
+        rows_per_tablet=rows_per_tablet,
+        conf=conf,
+        conf_origin=", ".join(origins),
+    )
+    found: list[Finding] = []
+    for finding in examine(subject):
+        found.append(finding)
+        if not as_json:
+            _show(finding)
+    problems = sum(finding.level is Level.PROBLEM for finding in found)
+    if as_json:
+        print_json({"problems": problems, "findings": [finding.to_json() for finding in found]})
+    else:
+        warnings = sum(finding.level is Level.WARNING for finding in found)
+        click.echo(f"problems: {problems}, warnings: {warnings}")
+    return ExitCode.FAULT_FOUND if problems else ExitCode.OK
+
+
+def _show(finding: Finding) -> None:
+    from rich.text import Text  # noqa: PLC0415 - only for text
+
+    screen = console()
+    line = Text(f"{finding.level.value:8}", style=_COLOURS[finding.level.value])
+    screen.print(line.append(f"{finding.check}: {finding.what}", style="default"), soft_wrap=True)
+    for label, text in (("why", finding.why), ("repair", finding.repair)):
+        if text:
+            screen.print(Text(f"          {label}: {text}", style="dim"), soft_wrap=True)

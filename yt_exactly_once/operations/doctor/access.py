@@ -1,0 +1,119 @@
+"""Permissions of the token's user, as docs/how-to/operate.md lists them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from yt_exactly_once.config import WriteMode
+from yt_exactly_once.errors import AccessError, ExactlyOnceError
+from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem
+from yt_exactly_once.ytsaurus.inspection import attributes_of, may, user_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from yt_exactly_once.operations.doctor.subject import Subject
+    from yt_exactly_once.ytsaurus.client import Connection
+
+_CHECK = "permission"
+
+
+class _Need(NamedTuple):
+    """A permission that the query needs."""
+
+    path: str
+    permission: str
+    purpose: str
+
+
+def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
+    """Ask the cluster for each permission that the query needs."""
+    try:
+        user = user_of(connection)
+    except AccessError as error:
+        yield problem(
+            "token",
+            error.placed,
+            "The cluster does not know who asks",
+            error.remedy or "Set the environment variable YT_TOKEN",
+        )
+        return
+    if subject.cluster.token is None:
+        yield Finding(
+            "token",
+            Level.NOTE,
+            f"No token is set, and the cluster takes this for the user {user}",
+        )
+    else:
+        yield ok("token", f"The token belongs to the user {user}")
+    needs = list(_needs(subject, connection))
+    missing = 0
+    for need in needs:
+        try:
+            allowed = may(connection, user, need.permission, need.path)
+        except ExactlyOnceError as error:
+            yield Finding(_CHECK, Level.UNKNOWN, error.placed, "", error.remedy)
+            continue
+        if not allowed:
+            missing += 1
+            yield _denied(user, need)
+    if needs and not missing:
+        yield ok(_CHECK, f"{user} has the {len(needs)} permissions that the query needs")
+
+
+def _denied(user: str, need: _Need) -> Finding:
+    entry = f"{{action=allow;subjects=[{user}];permissions=[{need.permission}]}}"
+    return problem(
+        _CHECK,
+        f"{user} lacks the permission {need.permission} on {need.path}",
+        need.purpose,
+        f"An administrator of that object runs: yt set '{need.path}/@acl/end' '{entry}'",
+    )
+
+
+def _needs(subject: Subject, connection: Connection) -> Iterator[_Need]:
+    for queue in subject.queues:
+        yield from _of(connection, queue.path, ("read",), "The source reads the queue")
+        if queue.consumer is not None:
+            purpose = "Source and sink read and move the consumer"
+            yield from _of(connection, queue.consumer, ("read", "write"), purpose)
+    kept = dict.fromkeys(subject.targets, "The sink reads and writes it")
+    if subject.ledger_path is not None:
+        kept[subject.ledger_path] = "Each batch reads and writes the ledger"
+    if subject.mode is WriteMode.IDEMPOTENT and subject.producer_path is not None:
+        kept[subject.producer_path] = "Tasks keep their sessions there"
+    if subject.dead_letter is not None:
+        kept[subject.dead_letter] = "Rejected rows are written there"
+    for path, purpose in kept.items():
+        if not connection_has(connection, path):
+            # A target is the user's to create; the others are created by the sink.
+            if path not in subject.targets:
+                yield from _to_create(connection, path)
+            continue
+        yield from _of(connection, path, ("read", "write"), purpose)
+
+
+def connection_has(connection: Connection, path: str) -> bool:
+    """Check whether something is at a path."""
+    return attributes_of(connection, path, []) is not None
+
+
+def _of(
+    connection: Connection, path: str, permissions: tuple[str, ...], purpose: str
+) -> Iterator[_Need]:
+    if connection_has(connection, path):
+        for permission in permissions:
+            yield _Need(path, permission, purpose)
+
+
+def _to_create(connection: Connection, path: str) -> Iterator[_Need]:
+    """Yield what creating a table at the path needs, on the nearest directory that is there."""
+    parent = path.rpartition("/")[0]
+    while parent != "/" and not connection_has(connection, parent):
+        parent = parent.rpartition("/")[0]
+    yield _Need(parent, "write", f"The sink creates {path} on its first batch")
+    yield _Need(parent, "mount", f"The sink mounts {path} on its first batch")
+    found = attributes_of(connection, parent, ["account"]) or {}
+    if "account" in found:
+        account = f"//sys/accounts/{found['account']}"
+        yield _Need(account, "use", f"{path} will belong to this account")

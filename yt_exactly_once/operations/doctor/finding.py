@@ -1,0 +1,64 @@
+"""What the doctor says about one thing: what, why it matters, and the command that repairs it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Level(StrEnum):
+    """How bad a finding is."""
+
+    OK = "ok"
+    """As it should be."""
+
+    NOTE = "note"
+    """Worth knowing."""
+
+    WARNING = "warning"
+    """A query runs, but it may fail or be slow under conditions that the finding names."""
+
+    PROBLEM = "problem"
+    """A query does not run, or does not keep its promise."""
+
+    UNKNOWN = "unknown"
+    """Could not be examined."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding.
+
+    Attributes:
+        check: short and stable name of what was examined.
+        level: how bad it is.
+        what: what was found, where, with the path or address.
+        why: why it matters; empty if all is well.
+        repair: the command or setting that repairs it; empty if all is well.
+    """
+
+    check: str
+    level: Level
+    what: str
+    why: str = ""
+    repair: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as values of JSON."""
+        return asdict(self)
+
+
+def ok(check: str, what: str) -> Finding:
+    """Say that something is as it should be."""
+    return Finding(check, Level.OK, what)
+
+
+def problem(check: str, what: str, why: str, repair: str) -> Finding:
+    """Say that a query does not run, or does not keep its promise."""
+    return Finding(check, Level.PROBLEM, what, why, repair)
+
+
+def warning(check: str, what: str, why: str, repair: str) -> Finding:
+    """Say what may go wrong."""
+    return Finding(check, Level.WARNING, what, why, repair)

@@ -1,0 +1,166 @@
+"""The queues that a query reads, and its consumers: registered, vital, and where they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.operations.doctor.finding import Finding, ok, problem, warning
+from yt_exactly_once.operations.doctor.tables import ATTRIBUTES
+from yt_exactly_once.ytsaurus.failures import translated
+from yt_exactly_once.ytsaurus.inspection import attributes_of
+from yt_exactly_once.ytsaurus.queues import RemoteQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from yt_exactly_once.operations.doctor.subject import Queue, Subject
+    from yt_exactly_once.ytsaurus.client import Connection
+
+_TTL = ("min_data_ttl", "max_data_ttl", "min_data_versions", "max_data_versions")
+_READABLE = frozenset({"mounted", "frozen", "freezing", "unfreezing"})
+
+
+def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
+    """Look at each queue and its consumer."""
+    for queue in subject.queues:
+        found = attributes_of(connection, queue.path, (*ATTRIBUTES, *_TTL, "auto_trim_config"))
+        faults = list(_unreadable(queue.path, found))
+        yield from faults
+        if faults or found is None:
+            continue
+        yield ok("queue", f"The queue {queue.path} has {found['tablet_count']} partitions")
+        yield from _retention(queue.path, found)
+        if queue.consumer is None:
+            yield warning(
+                "consumer",
+                f"The queue {queue.path} is read without a consumer",
+                "Nobody sees how far the query is, and the queue cannot wait for it with trimming",
+                f"yt create queue_consumer {queue.path}_consumer, register it as vital, and pass it as "
+                "consumer_path of the source",
+            )
+            continue
+        yield from _consumer(connection, queue, found)
+
+
+def _unreadable(path: str, found: dict[str, Any] | None) -> Iterator[Finding]:
+    why = "The query stops at its start"
+    if found is None:
+        yield problem("queue", f"There is nothing at the queue {path}", why, "Check the path")
+    elif found["type"] != "table" or not found.get("dynamic") or found.get("sorted"):
+        kind = "sorted table" if found.get("sorted") else str(found["type"])
+        yield problem(
+            "queue",
+            f"{path} is a {kind}, not a queue",
+            "A queue is an ordered dynamic table",
+            "Pass the path of an ordered dynamic table",
+        )
+    elif found["tablet_state"] not in _READABLE:
+        yield problem(
+            "queue",
+            f"The queue {path} is {found['tablet_state']}",
+            why,
+            f"yt mount-table {path} --sync",
+        )
+
+
+def _retention(path: str, found: dict[str, Any]) -> Iterator[Finding]:
+    ttl = found.get("max_data_ttl")
+    versions = found.get("min_data_versions", 1)
+    if ttl is not None and not versions:
+        yield warning(
+            "retention",
+            f"Rows of {path} are removed after {int(ttl) / 1000:g} s (max_data_ttl), read or not",
+            "A query that is stopped for longer loses rows: it ends with DataLossError",
+            f"yt remove {path}/@max_data_ttl, and let auto_trim_config remove rows that were read",
+        )
+
+
+def _consumer(connection: Connection, queue: Queue, found: dict[str, Any]) -> Iterator[Finding]:
+    assert queue.consumer is not None
+    path = queue.consumer
+    consumer = attributes_of(connection, path, (*ATTRIBUTES, "treat_as_queue_consumer"))
+    why = "The query stops at its start"
+    create = f"yt create queue_consumer {path}"
+    if consumer is None:
+        yield problem("consumer", f"There is nothing at the consumer {path}", why, create)
+        return
+    if not consumer.get("treat_as_queue_consumer"):
+        yield problem(
+            "consumer", f"{path} is not a queue consumer", why, f"{create}, at a free path"
+        )
+        return
+    if consumer["tablet_state"] != "mounted":
+        yield problem(
+            "consumer",
+            f"The consumer {path} is {consumer['tablet_state']}",
+            f"{why}, and a vital consumer that cannot be read stops the trimming of the queue",
+            f"yt mount-table {path} --sync",
+        )
+        return
+    yield _registration(connection, queue.path, path, found)
+    yield from _offsets(connection, queue.path, path, int(found["tablet_count"]))
+
+
+def _registration(
+    connection: Connection, queue: str, consumer: str, found: dict[str, Any]
+) -> Finding:
+    with translated("list the registrations", queue=queue):
+        listed = connection.reader.list_queue_consumer_registrations(
+            queue_path=queue, consumer_path=consumer
+        )
+    register = f"yt register-queue-consumer {queue} {consumer} --vital"
+    if not listed:
+        return problem(
+            "registration",
+            f"The consumer {consumer} is not registered for {queue}",
+            "The cluster refuses its reads",
+            f"{register}. Proxies know it after some seconds",
+        )
+    trims = bool((found.get("auto_trim_config") or {}).get("enable"))
+    if not listed[0]["vital"]:
+        what = f"The consumer {consumer} of {queue} is not vital"
+        if trims:
+            return problem(
+                "registration",
+                f"{what}, and the queue is trimmed automatically",
+                "The queue does not wait for this consumer: it may trim rows that the query has not read",
+                register,
+            )
+        return warning(
+            "registration",
+            what,
+            "If automatic trimming is switched on, the queue does not wait for this consumer",
+            register,
+        )
+    trimmed = ", and read rows are trimmed" if trims else ", and nothing is trimmed automatically"
+    return ok("registration", f"The consumer {consumer} is registered as vital{trimmed}")
+
+
+def _offsets(
+    connection: Connection, queue: str, consumer: str, partitions: int
+) -> Iterator[Finding]:
+    remote = RemoteQueue(connection, queue, consumer)
+    bounds = remote.state().partitions
+    stored = remote.stored_offsets(remote.cluster_name(), range(partitions))
+    lost = {n: b.lower for n, b in enumerate(bounds) if stored.get(n, 0) < b.lower and n in stored}
+    beyond = {n: b.upper for n, b in enumerate(bounds) if stored.get(n, 0) > b.upper}
+    for partition, lower in lost.items():
+        yield problem(
+            "offset",
+            f"The consumer {consumer} is at row {stored[partition]} of partition {partition} of {queue}, and "
+            f"rows before {lower} are trimmed",
+            "Those rows are gone. A query that has not read them stops with DataLossError",
+            "Continue without them with fail_on_data_loss=false, and find out what trimmed the queue",
+        )
+    for partition, upper in beyond.items():
+        yield problem(
+            "offset",
+            f"The consumer {consumer} is at row {stored[partition]} of partition {partition} of {queue}, "
+            f"which ends at {upper}",
+            "The queue was recreated, or somebody moved the consumer. A new query would skip rows",
+            f"yt advance-queue-consumer {consumer} {queue} --partition-index {partition} --old-offset "
+            f"{stored[partition]} --new-offset 0",
+        )
+    if not lost and not beyond:
+        behind = sum(b.upper - max(stored.get(n, 0), b.lower) for n, b in enumerate(bounds))
+        yield ok("offset", f"The consumer {consumer} has {behind} rows of {queue} to read")

@@ -1,0 +1,76 @@
+"""Examines a subject: this machine first, then the cluster, then the tables and settings of the query."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.errors import AccessError, ExactlyOnceError
+from yt_exactly_once.operations.doctor import (
+    access,
+    bundles,
+    clock,
+    machine,
+    proxies,
+    queues,
+    spark_settings,
+    tables,
+)
+from yt_exactly_once.operations.doctor.finding import Finding, Level, problem
+from yt_exactly_once.ytsaurus.client import Connection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from yt_exactly_once.config import ClusterConfig
+    from yt_exactly_once.operations.doctor.subject import Subject
+
+
+def examine(
+    subject: Subject, *, connect: Callable[[ClusterConfig], Connection] = Connection
+) -> Iterator[Finding]:
+    """Yield findings as they are found; nothing is changed anywhere.
+
+    Args:
+        subject: what is examined.
+        connect: opens the connection.
+    """
+    yield from machine.examine(subject)
+    # What is read here is the same over both backends, and only HTTP proxies say who the user is.
+    over_http = {**subject.cluster.client_config, "backend": "http"}
+    connection = connect(replace(subject.cluster, client_config=over_http))
+    finding, answers = proxies.examine_address(connection)
+    yield finding
+    if not answers:
+        yield Finding(
+            "cluster",
+            Level.UNKNOWN,
+            "Permissions, tables, queues and the clock were not examined",
+            "They need a proxy that answers",
+            "Repair the address, then run the command again",
+        )
+        yield from spark_settings.examine(subject, None)
+        return
+    checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
+        ("proxies", lambda: proxies.examine(subject, connection)),
+        ("permission", lambda: access.examine(subject, connection)),
+        ("clock", lambda: clock.examine(connection)),
+        ("bundles", lambda: bundles.examine(subject, connection)),
+        ("queue", lambda: queues.examine(subject, connection)),
+        ("tables", lambda: tables.examine(subject, connection)),
+        ("spark settings", lambda: spark_settings.examine(subject, connection)),
+    )
+    for name, check in checks:
+        yield from _guarded(name, check)
+
+
+def _guarded(name: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    """Turn an error of the cluster into a finding, so that the other checks are made too."""
+    try:
+        yield from check()
+    except AccessError as error:
+        yield problem(
+            name, error.placed, "The query would be refused in the same way", error.remedy
+        )
+    except ExactlyOnceError as error:
+        yield Finding(name, Level.UNKNOWN, error.placed, "It could not be examined", error.remedy)

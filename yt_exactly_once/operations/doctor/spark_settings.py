@@ -1,0 +1,171 @@
+"""Spark's settings that matter, as far as they are known. They are read as text: no Spark is needed."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.config import WriteMode
+from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem, warning
+from yt_exactly_once.ytsaurus.inspection import attributes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from yt_exactly_once.operations.doctor.subject import Subject
+    from yt_exactly_once.ytsaurus.client import Connection
+
+RETAINED = "spark.sql.streaming.minBatchesToRetain"
+RESULT_SIZE = "spark.driver.maxResultSize"
+PYTHON_MEMORY = "spark.executor.pyspark.memory"
+OVERHEAD = "spark.executor.memoryOverhead"
+SPECULATION = "spark.speculation"
+BATCH_ROWS = "spark.yt.write.dynBatchSize"
+
+_DEFAULTS = {RETAINED: "100", RESULT_SIZE: "1g", SPECULATION: "false"}
+_FEW_BATCHES = 10
+_PYTHON_ROOM = 4
+"""How many times a Python worker holds the bytes of a partition: as pulled, as Arrow, and in between."""
+
+_SIZE = re.compile(r"(\d+)\s*([kmgtp]?)i?b?", re.IGNORECASE)
+_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+
+
+def examine(subject: Subject, connection: Connection | None) -> Iterator[Finding]:
+    """Look at the settings; with a connection, also compare them with the size of a batch."""
+    if not subject.conf_origin:
+        yield Finding(
+            "spark settings",
+            Level.NOTE,
+            "Spark's settings are not known",
+            "Some of them decide whether a large batch fits",
+            "Pass --conf NAME=VALUE, --spark-defaults FILE, or --spark-ui URL of a running driver",
+        )
+        return
+    yield from _retained(subject)
+    yield from _speculation(subject)
+    yield from _batch_rows(subject)
+    size = None if connection is None else _batch_bytes(subject, connection)
+    yield from _result_size(subject, size)
+    yield from _python_memory(subject, size)
+
+
+def size_in_bytes(text: str, unit: str = "") -> int | None:
+    """Return a size as Spark reads it; `None` when it is none.
+
+    Args:
+        text: such as `1g` or `512m`.
+        unit: of a number without one.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        return None
+    return int(found[1]) << (10 * _UNITS[found[2].lower() or unit])
+
+
+def _value(subject: Subject, name: str) -> str:
+    return subject.conf.get(name, _DEFAULTS.get(name, "")).strip()
+
+
+def _malformed(subject: Subject, name: str, wanted: str) -> Finding:
+    return problem(
+        name,
+        f"{name} is {_value(subject, name)!r} in {subject.conf_origin}, and not {wanted}",
+        "Spark or the sink refuses it",
+        f"Set {name} to {wanted}",
+    )
+
+
+def _retained(subject: Subject) -> Iterator[Finding]:
+    text = _value(subject, RETAINED)
+    if not text.isdecimal() or int(text) < 1:
+        yield _malformed(subject, RETAINED, "a number of batches")
+    elif int(text) < _FEW_BATCHES:
+        yield warning(
+            RETAINED,
+            f"Spark keeps the log of {text} batches",
+            "The sink compares the ledger with this log after gaps, and a rewind goes back no further",
+            f"--conf {RETAINED}={_DEFAULTS[RETAINED]}, Spark's default",
+        )
+    else:
+        yield ok(RETAINED, f"Spark keeps the log of {text} batches")
+
+
+def _speculation(subject: Subject) -> Iterator[Finding]:
+    if _value(subject, SPECULATION).lower() == "true" and subject.mode is WriteMode.AT_LEAST_ONCE:
+        yield warning(
+            SPECULATION,
+            "Speculation is on, and the mode is at-least-once",
+            "Every speculative copy of a task writes its rows again",
+            f"--conf {SPECULATION}=false, or another mode",
+        )
+
+
+def _batch_rows(subject: Subject) -> Iterator[Finding]:
+    text = subject.conf.get(BATCH_ROWS)
+    if text is not None and (not text.isdecimal() or int(text) < 1):
+        yield _malformed(subject, BATCH_ROWS, "a positive number of rows")
+
+
+def _batch_bytes(subject: Subject, connection: Connection) -> tuple[int, int] | None:
+    """Estimate the bytes of the largest batch, and of its largest partition, from the queues' statistics."""
+    if subject.max_rows_per_partition is None:
+        return None
+    batch = partition = 0
+    for queue in subject.queues:
+        names = ["tablet_count", "row_count", "uncompressed_data_size"]
+        found = attributes_of(connection, queue.path, names) or {}
+        rows = int(found.get("row_count", 0))
+        if not rows or "uncompressed_data_size" not in found:
+            return None
+        row = int(found["uncompressed_data_size"]) / rows
+        of_one = int(row * subject.max_rows_per_partition)
+        batch += of_one * int(found["tablet_count"])
+        partition = max(partition, of_one)
+    return (batch, partition) if batch else None
+
+
+def _result_size(subject: Subject, size: tuple[int, int] | None) -> Iterator[Finding]:
+    text = _value(subject, RESULT_SIZE)
+    limit = size_in_bytes(text)
+    if limit is None:
+        yield _malformed(subject, RESULT_SIZE, "a size such as 2g")
+        return
+    if subject.mode is not WriteMode.TRANSACTIONAL or limit == 0:
+        return
+    if size is not None and size[0] > limit:
+        yield problem(
+            RESULT_SIZE,
+            f"{RESULT_SIZE} is {text}, and a full batch has about {_shown(size[0])}, by the average row "
+            "of the queues",
+            "In transactional mode the rows of a batch go through the driver. Spark ends a job that brings "
+            "more",
+            f"--conf {RESULT_SIZE}={_shown(2 * size[0])}, with as much more spark.driver.memory, or a "
+            "smaller max_rows_per_partition",
+        )
+    else:
+        yield ok(RESULT_SIZE, f"{RESULT_SIZE} is {text}")
+
+
+def _python_memory(subject: Subject, size: tuple[int, int] | None) -> Iterator[Finding]:
+    for name in (PYTHON_MEMORY, OVERHEAD):
+        text = _value(subject, name)
+        if not text:
+            continue
+        limit = size_in_bytes(text, "m")
+        if limit is None:
+            yield _malformed(subject, name, "a size such as 1g")
+        elif size is not None and size[1] * _PYTHON_ROOM > limit:
+            yield warning(
+                name,
+                f"{name} is {text}, and a partition of a full batch has about {_shown(size[1])}",
+                "The source reads a partition in a Python worker, which holds it several times",
+                f"--conf {name}={_shown(size[1] * _PYTHON_ROOM)}, or a smaller max_rows_per_partition",
+            )
+        else:
+            yield ok(name, f"{name} is {text}")
+
+
+def _shown(size: int) -> str:
+    """Return a size in Spark's notation, rounded up."""
+    return f"{-(-size // (1 << 20))}m"

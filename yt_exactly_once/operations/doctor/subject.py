@@ -1,0 +1,93 @@
+"""What the doctor examines: a cluster, and what is known of the query that will run or does not run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.config import (
+    ROWS_PER_TABLET_LIMIT,
+    ClusterConfig,
+    WriteMode,
+    check_path,
+    check_positive,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A queue that the query reads.
+
+    Attributes:
+        path: of the queue.
+        consumer: path of its consumer; `None` reads without one.
+    """
+
+    path: str
+    consumer: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What is known of a query. Whatever is not known is not examined.
+
+    Attributes:
+        cluster: how to reach the cluster.
+        queues: what it reads.
+        targets: paths of the tables it writes.
+        mode: write mode.
+        ledger: path of the ledger; by default that of a sink with these targets.
+        producer: path of the producer table; by default as above.
+        dead_letter: path of the dead-letter table, if one is used.
+        max_rows_per_partition: option of the source.
+        rows_per_tablet: `rows_per_tablet_limit` of the sink.
+        conf: Spark's settings, as far as they are known.
+        conf_origin: where the settings come from, for messages; empty if none are known.
+
+    Raises:
+        ConfigError: a path or a number is impossible.
+    """
+
+    cluster: ClusterConfig
+    queues: tuple[Queue, ...] = ()
+    targets: tuple[str, ...] = ()
+    mode: WriteMode = WriteMode.TRANSACTIONAL
+    ledger: str | None = None
+    producer: str | None = None
+    dead_letter: str | None = None
+    max_rows_per_partition: int | None = None
+    rows_per_tablet: int = ROWS_PER_TABLET_LIMIT
+    conf: Mapping[str, str] = field(default_factory=dict)
+    conf_origin: str = ""
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        for queue in self.queues:
+            check_path(queue.path, "queue")
+            if queue.consumer is not None:
+                check_path(queue.consumer, "consumer")
+        for target in self.targets:
+            check_path(target, "target")
+        for name in ("ledger", "producer", "dead_letter"):
+            path = getattr(self, name)
+            if path is not None:
+                check_path(path, name)
+        check_positive(self.rows_per_tablet, "rows_per_tablet")
+        if self.max_rows_per_partition is not None:
+            check_positive(self.max_rows_per_partition, "max_rows_per_partition")
+
+    @property
+    def ledger_path(self) -> str | None:
+        """Where the ledger is or will be; `None` without targets."""
+        return self.ledger or self._beside("ledger")
+
+    @property
+    def producer_path(self) -> str | None:
+        """Where the producer table is or will be; `None` without targets."""
+        return self.producer or self._beside("producer")
+
+    def _beside(self, name: str) -> str | None:
+        return f"{min(self.targets)}_{name}" if self.targets else None

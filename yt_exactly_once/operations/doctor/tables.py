@@ -1,0 +1,194 @@
+"""The tables that a query writes: what they are, whether they are mounted, and whether a batch fits them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.commit.ledger import LEDGER_SCHEMA
+from yt_exactly_once.config import WriteMode
+from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem, warning
+from yt_exactly_once.ytsaurus.inspection import attributes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from yt_exactly_once.operations.doctor.subject import Subject
+    from yt_exactly_once.ytsaurus.client import Connection
+
+ATTRIBUTES = (
+    "type",
+    "dynamic",
+    "sorted",
+    "schema",
+    "atomicity",
+    "tablet_state",
+    "tablet_count",
+    "tablet_cell_bundle",
+    "account",
+)
+
+
+def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
+    """Look at the targets, the ledger and the other tables of the sink."""
+    for path in subject.targets:
+        yield from _target(subject, connection, path)
+    if subject.ledger_path is not None:
+        yield from _ledger(subject, connection, subject.ledger_path)
+    own: dict[str, str | None] = {"dead-letter table": subject.dead_letter}
+    if subject.mode is WriteMode.IDEMPOTENT:
+        own["producer table"] = subject.producer_path
+    for name, place in own.items():
+        if place is not None:
+            yield from _own(connection, name, place)
+
+
+def _target(subject: Subject, connection: Connection, path: str) -> Iterator[Finding]:
+    found = attributes_of(connection, path, ATTRIBUTES)
+    if found is None:
+        yield problem(
+            "target",
+            f"There is nothing at the target {path}",
+            "The sink does not create its target, because it does not choose the schema",
+            f"yt-exactly-once create-table {path} --schema 'id bigint, name string'",
+        )
+        return
+    faults = list(_unusable("target", path, found))
+    yield from faults
+    if faults:
+        return
+    if found.get("atomicity") != "full":
+        yield problem(
+            "target",
+            f"The target {path} has atomicity={found.get('atomicity')}",
+            "Its rows would not be part of the transaction that moves the offsets",
+            f"yt unmount-table {path} --sync && yt set {path}/@atomicity full && yt mount-table {path} "
+            "--sync",
+        )
+        return
+    kind = "sorted" if found.get("sorted") else "ordered"
+    tablets = int(found["tablet_count"])
+    yield ok("target", f"The target {path} is {kind}, mounted, with {tablets} tablets")
+    yield _room(subject, connection, path, tablets, is_sorted=bool(found.get("sorted")))
+
+
+def _room(
+    subject: Subject, connection: Connection, path: str, tablets: int, *, is_sorted: bool
+) -> Finding:
+    """Compare the largest batch with what one transaction takes."""
+    room = subject.rows_per_tablet * tablets
+    takes = f"one transaction takes {room} rows in the {tablets} tablets of {path}"
+    if not subject.queues:
+        return Finding("batch size", Level.NOTE, f"No queue was given; {takes}")
+    partitions = sum(_partitions(connection, queue.path) for queue in subject.queues)
+    repair = (
+        f"Set max_rows_per_partition of the source to at most {max(1, room // max(1, partitions))}, add "
+        "tablets, or start the sink with split_oversized=True"
+    )
+    if subject.max_rows_per_partition is None:
+        return warning(
+            "batch size",
+            f"A batch has no limit, and {takes}",
+            "The first batch, or the first after a pause, reads the whole backlog. If that is more, the "
+            "query stops with BatchTooLargeError",
+            repair,
+        )
+    largest = subject.max_rows_per_partition * partitions
+    batch = (
+        f"a batch has up to {largest} rows ({subject.max_rows_per_partition} from each of {partitions} "
+        "partitions)"
+    )
+    if largest > room:
+        return problem(
+            "batch size",
+            f"{batch}, and {takes}",
+            "A full batch stops the query with BatchTooLargeError",
+            repair,
+        )
+    if is_sorted and largest > subject.rows_per_tablet and tablets > 1:
+        return warning(
+            "batch size",
+            f"{batch}, and {takes}",
+            f"Keys choose the tablets of a sorted target. If more than {subject.rows_per_tablet} rows go "
+            "to one tablet, the query stops with BatchTooLargeError",
+            f"Set max_rows_per_partition to at most {max(1, subject.rows_per_tablet // partitions)}, or "
+            "start the sink with split_oversized=True",
+        )
+    return ok("batch size", f"{batch}, and {takes}")
+
+
+def _partitions(connection: Connection, path: str) -> int:
+    found = attributes_of(connection, path, ["tablet_count"]) or {}
+    return int(found.get("tablet_count", 0))
+
+
+def _ledger(subject: Subject, connection: Connection, path: str) -> Iterator[Finding]:
+    found = attributes_of(connection, path, ATTRIBUTES)
+    if found is None:
+        yield Finding(
+            "ledger",
+            Level.NOTE,
+            f"There is no ledger at {path} yet",
+            "The first batch creates it. If the query has run before, its ledger is gone, or has another "
+            "path",
+            "For a query that has run before: pass the path with --ledger, or restore the table",
+        )
+        return
+    faults = list(_unusable("ledger", path, found))
+    yield from faults
+    if faults:
+        return
+    missing = sorted(_columns(LEDGER_SCHEMA) - _columns(found["schema"]))
+    if missing:
+        names = ", ".join(name for name, _ in missing)
+        yield problem(
+            "ledger",
+            f"The table {path} is no ledger: it lacks or misplaces {names}",
+            "The sink refuses it with LedgerError",
+            "Pass another path as ledger_path of the sink; for a query that has a checkpoint, restore the "
+            "ledger",
+        )
+        return
+    yield ok("ledger", f"The ledger {path} is mounted")
+    if path in subject.targets:
+        yield problem(
+            "ledger",
+            f"{path} is both a target and the ledger",
+            "The sink writes its own rows there",
+            "Pass another path as ledger_path of the sink",
+        )
+
+
+def _own(connection: Connection, name: str, path: str) -> Iterator[Finding]:
+    found = attributes_of(connection, path, ATTRIBUTES)
+    if found is None:
+        yield Finding(
+            name, Level.NOTE, f"There is no {name} at {path} yet; the first batch creates it"
+        )
+        return
+    faults = list(_unusable(name, path, found))
+    yield from faults or [ok(name, f"The {name} {path} is mounted")]
+
+
+def _unusable(check: str, path: str, found: dict[str, Any]) -> Iterator[Finding]:
+    """Yield what keeps a table from being written."""
+    why = (
+        "Rows are written in tablet transactions, and only mounted dynamic tables take part in them"
+    )
+    if found["type"] != "table":
+        yield problem(
+            check,
+            f"{path} is a {found['type']}, not a table",
+            why,
+            "Pass the path of a dynamic table",
+        )
+    elif not found.get("dynamic"):
+        yield problem(check, f"{path} is a static table", why, f"yt alter-table {path} --dynamic")
+    elif found["tablet_state"] != "mounted":
+        command = "unfreeze-table" if found["tablet_state"] == "frozen" else "mount-table"
+        yield problem(
+            check, f"{path} is {found['tablet_state']}", why, f"yt {command} {path} --sync"
+        )
+
+
+def _columns(schema: Any) -> set[tuple[str, str]]:
+    return {(column["name"], column.get("sort_order") or "") for column in schema}

@@ -1,0 +1,140 @@
+"""Whether an address is a proxy of YTsaurus: asked once, before retries can hide a mistake.
+
+A name that does not resolve, or a server that is no proxy, does not become one by waiting. A proxy that is
+down may come back, so that is a transient error.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from yt.packages import requests
+from yt.packages.requests.utils import get_environ_proxies
+from yt.wrapper.http_helpers import get_proxy_address_url
+
+from yt_exactly_once.errors import AccessError, ClusterUnavailableError, ProxyNotFoundError
+from yt_exactly_once.ytsaurus.failures import REFUSED_TOKEN
+
+if TYPE_CHECKING:
+    from yt_exactly_once.ytsaurus.client import Connection
+
+_PATIENCE_SECONDS = 5
+_REMEDY = "Check proxy= or YT_PROXY: it is the host and the port of an HTTP proxy, or of a balancer"
+_NO_SUCH_NAME = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
+_OK, _UNAUTHORIZED, _REDIRECTS, _NOT_NOW = (
+    200,
+    401,
+    range(300, 400),
+    frozenset({500, 502, 503, 504}),
+)
+
+
+class Address(NamedTuple):
+    """Where a client sends its requests.
+
+    Attributes:
+        url: scheme, host and port.
+        host: name or number.
+        port: also when the URL has none.
+    """
+
+    url: str
+    host: str
+    port: int
+
+
+def address_of(connection: Connection) -> Address:
+    """Return the address that the client makes of the configured one."""
+    url = str(get_proxy_address_url(client=connection.reader))
+    parts = urlsplit(url)
+    return Address(
+        url, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    )
+
+
+def require_proxy(connection: Connection) -> Address:
+    """Return the address when a proxy of YTsaurus answers there.
+
+    Raises:
+        ProxyNotFoundError: the name does not resolve, or the server that answers is no proxy.
+        AccessError: the proxy refuses the token.
+        ClusterUnavailableError: nothing answers now.
+    """
+    address = address_of(connection)
+    _require_name(address)
+    where = {"proxy": address.url}
+    try:
+        answer = requests.get(
+            f"{address.url}/api", timeout=_PATIENCE_SECONDS, allow_redirects=False
+        )
+    except requests.exceptions.SSLError:
+        # The client may have certificates of its own; its first request decides.
+        return address
+    except requests.exceptions.RequestException as error:
+        raise ClusterUnavailableError(
+            f"The proxy does not answer ({_reason(error)})",
+            remedy="Check the address and the port, and whether a firewall is in between",
+            **where,
+        ) from error
+    if answer.status_code == _UNAUTHORIZED:
+        raise AccessError(
+            "The proxy refused the token (HTTP 401)", remedy=REFUSED_TOKEN.remedy, **where
+        )
+    if answer.status_code in _NOT_NOW:
+        raise ClusterUnavailableError(
+            f"The proxy answers HTTP {answer.status_code}",
+            remedy="Wait until the cluster is healthy, or use another proxy",
+            **where,
+        )
+    if answer.status_code in _REDIRECTS:
+        raise ProxyNotFoundError(
+            f"The server at this address redirects to {answer.headers.get('Location')}",
+            remedy="Use the address that it redirects to",
+            **where,
+        )
+    if not _lists_versions(answer):
+        raise ProxyNotFoundError(
+            f"The server at this address is no proxy of YTsaurus: it answers GET /api with HTTP "
+            f"{answer.status_code}",
+            remedy=_REMEDY,
+            **where,
+        )
+    return address
+
+
+def _require_name(address: Address) -> None:
+    if get_environ_proxies(address.url):
+        # Another server resolves the name.
+        return
+    try:
+        socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        if error.errno not in _NO_SUCH_NAME:
+            raise ClusterUnavailableError(
+                f"The name {address.host} cannot be resolved now ({error.strerror})",
+                remedy="Check the name, and whether this machine reaches a name server",
+                proxy=address.url,
+            ) from error
+        raise ProxyNotFoundError(
+            f"The name {address.host} does not resolve ({error.strerror})",
+            remedy=_REMEDY,
+            proxy=address.url,
+        ) from error
+
+
+def _lists_versions(answer: requests.Response) -> bool:
+    try:
+        return answer.status_code == _OK and "v4" in answer.json()
+    except (ValueError, TypeError):
+        return False
+
+
+def _reason(error: BaseException) -> str:
+    """Return what the operating system says, which lies deep."""
+    text = str(error)
+    for known in ("Connection refused", "No route to host", "Network is unreachable", "reset"):
+        if known in text:
+            return known
+    return type(error).__name__
