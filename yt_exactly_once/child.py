@@ -147,17 +147,31 @@ class Child:
         Raises:
             ChildFailedError: a process is still there.
         """
-        deadline = time.monotonic() + _DEATH_SECONDS
-        if self._process.poll() is None:
-            os.killpg(self.pid, signal.SIGKILL)
-        while members := session_members(self.pid):
-            if time.monotonic() > deadline:
-                raise self.failure(f"Processes survived SIGKILL: {members}")
-            for member in members:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(member, signal.SIGKILL)
-            time.sleep(_LOOK_SECONDS)
-        self._process.wait()
+        if survivors := kill_session(self._process):
+            raise self.failure(f"Processes survived SIGKILL: {survivors}")
+
+
+def kill_session(leader: subprocess.Popen[Any]) -> list[int]:
+    """End all processes of a session with SIGKILL, and wait until they are gone.
+
+    Args:
+        leader: a child that was started with a session of its own.
+
+    Returns:
+        The processes that are still there after half a minute.
+    """
+    deadline = time.monotonic() + _DEATH_SECONDS
+    if leader.poll() is None:
+        os.killpg(leader.pid, signal.SIGKILL)
+    while members := session_members(leader.pid):
+        if time.monotonic() > deadline:
+            return members
+        for member in members:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(member, signal.SIGKILL)
+        time.sleep(_LOOK_SECONDS)
+    leader.wait()
+    return []
 
 
 def session_members(session: int) -> list[int]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
 import subprocess
 import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+
+from yt_exactly_once.child import kill_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,10 +76,14 @@ class Driver:
         return self._process.pid
 
     def kill(self) -> None:
-        """End Python and the JVM with SIGKILL; Python workers end when the JVM is gone."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        """End Python, the JVM and all workers with SIGKILL.
+
+        Raises:
+            RuntimeError: a process is still there.
+        """
+        if survivors := kill_session(self._process):
+            message = f"Processes survived SIGKILL: {survivors}"
+            raise RuntimeError(message)
         self._reader.join()
 
     def wait(self, condition: Callable[[], Any], seconds: float = _PATIENCE_SECONDS) -> None:

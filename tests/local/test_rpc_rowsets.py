@@ -58,6 +58,14 @@ def test_rows_come_back_as_they_went(table):
         assert isinstance(value, type(rows[0][name])) or value is None
 
 
+def test_text_that_looks_like_a_row_is_text():
+    """Rows are found by how they begin, and a value may contain just that."""
+    row = {"s": struct.pack("<2Q", 2, 0x10_0000) + bytes(8), "n": 5}
+    columns = [column("s", "string"), column("n", "int64")]
+    data = rowset_writer.encode([row] * 100, columns)
+    assert list(rowsets.decode(data, ["s", "n"]).rows) == [row] * 100
+
+
 @pytest.mark.parametrize("count", [3, 300])
 def test_rows_of_different_columns_come_back_as_they_went(count):
     """A column that a row does not mention is not one that is null."""

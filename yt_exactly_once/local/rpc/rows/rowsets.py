@@ -29,6 +29,8 @@ _AGGREGATE = 1
 _WORD = 8
 _MAX_ROWS = 15 << 20
 _HEADER = struct.Struct("<HBBI")
+_IDENTITY = np.uint64(0xFF00FFFF)
+"""Id and flags in the header of a value."""
 _LIMITED = "A rowset ends in the middle of a row"
 
 Words = Any
@@ -109,7 +111,7 @@ def _uniform(data: bytes, words: Words, count: int, names: Sequence[str]) -> Row
 
 def _shared_header(headers: Words) -> tuple[int, int, int] | None:
     """Return id, kind and flags of a column; kinds may alternate between null and one other."""
-    marks = headers & np.uint64(0xFF00FFFF)
+    marks = headers & _IDENTITY
     kind = _kinds(headers)
     others = kind[kind != kinds.NULL]
     if (marks != marks[0]).any() or (len(others) and (others != others[0]).any()):
@@ -126,18 +128,34 @@ def _kinds(headers: Words) -> Words:
 
 def _row_starts(words: Words, count: int, values: int) -> Words | None:
     """Return where rows begin, as if every row had that many values; `None` when they do not."""
+    likely = _likely_starts(words, count, values)
+    return _searched_starts(words, count, values) if likely is None else likely
+
+
+def _likely_starts(words: Words, count: int, values: int) -> Words | None:
+    """Return the places that look like the begin of a row; `None` unless they are exactly that.
+
+    A text may hold such a place too, so rows are followed to their ends.
+    """
     total = len(words)
-    # Rows of fixed length need no search.
-    if (total - 1) % count == 0:
-        length = (total - 1) // count
-        starts = np.arange(1, total, length)
-        ends = starts + 1
-        for _ in range(values):
-            if (ends >= total).any():
-                break
-            ends = ends + _sizes(words[ends]).astype(np.int64)
-        if (ends == starts + length).all() and (words[starts] == values).all():
-            return starts
+    looks = (words[1:-1] == values) & (
+        (words[2:] & _IDENTITY) == (words[min(2, total - 1)] & _IDENTITY)
+    )
+    starts = np.flatnonzero(looks) + 1
+    if len(starts) != count:
+        return None
+    ends = starts + 1
+    for _ in range(values):
+        if (ends >= total).any():
+            return None
+        ends = ends + _sizes(words[ends]).astype(np.int64)
+    is_chain = starts[0] == 1 and ends[-1] == total and (ends[:-1] == starts[1:]).all()
+    return starts if is_chain else None
+
+
+def _searched_starts(words: Words, count: int, values: int) -> Words | None:
+    """Find where each row ends, one after the other."""
+    total = len(words)
     # Where a row would end if it began at each word; the chain from the first row leads over all.
     following = np.minimum(
         np.arange(total + 1, dtype=np.int64)
