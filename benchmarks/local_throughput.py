@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import os
 import resource
 import sqlite3
 import sys
@@ -27,6 +26,7 @@ from yt.wrapper import JsonFormat, YsonFormat
 
 from benchmarks.arguments import positive
 from benchmarks.clients import UNCOMPRESSED
+from benchmarks.processors import cpu_seconds
 from yt_exactly_once.local import LocalCluster
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def measure(count: int, repetitions: int) -> dict[str, Any]:
             return _speed(action, count, repetitions, time.process_time)
 
         def there(action: Callable[[], Any]) -> Speed:
-            return _speed(action, count, repetitions, lambda: _processor_seconds(pid))
+            return _speed(action, count, repetitions, lambda: cpu_seconds([pid]))
 
         writes: dict[str, dict[str, Speed]] = {}
         for name, encode in _encoders().items():
@@ -152,11 +152,6 @@ def _speed(
     best = min(_timed(action) for _ in range(repetitions))
     spent = clock() - begun
     return {"rows_per_second": count / best, "cpu_us_per_row": spent / repetitions / count * 1e6}
-
-
-def _processor_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _timed(action: Callable[[], Any]) -> float:

@@ -53,7 +53,7 @@ _HOWS: dict[str, list[How | str]] = {
     "docs/contributing.md": [_BY_CI],
     "docs/index.md": [How.RUNS],
     "docs/explanation/callers.md": ["it runs tests; pytest has no help for profiles"],
-    "docs/explanation/chaos.md": [How.OPTIONS, How.OPTIONS],
+    "docs/explanation/chaos.md": [How.OPTIONS] * 3,
     "docs/explanation/compared-with-spyt.md": [How.OPTIONS],
     "docs/explanation/performance.md": [How.OPTIONS],
     "docs/how-to/move-from-spyt.md": [_SPYT, How.RUNS],

@@ -53,8 +53,8 @@ class Sample:
         pulled = arrow_schema_of(table, binary_strings=False, source_columns=True)
         return cls(shape, batch, plan, pulled)
 
-    def payload(self, wire: WireFormat, tablet: int = 0) -> bytes:
-        """Return the rows as the body of a request."""
+    def payload(self, wire: WireFormat, tablet: int | None = 0) -> bytes:
+        """Return the rows as the body of a request; a sorted table takes no tablet."""
         return encode(self.batch, self.plan, wire, tablet_index=tablet)
 
 

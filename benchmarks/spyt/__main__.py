@@ -27,7 +27,7 @@ from benchmarks.spyt import environments
 from benchmarks.spyt.holes import SCENARIOS
 from benchmarks.spyt.report import MEASURED, PAGE, SPEED, load_holes, page, save_holes
 from benchmarks.spyt.speed import SIZES, measure
-from benchmarks.spyt.trials import CONTENDERS, Stage
+from benchmarks.spyt.trials import ALL_CONTENDERS, CONTENDERS, Stage
 from yt_exactly_once.local import LocalCluster
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     options.folder.mkdir(parents=True, exist_ok=True)
     contenders = [
         contender
-        for contender in CONTENDERS
+        for contender in (ALL_CONTENDERS if options.contenders else CONTENDERS)
         if options.side in (None, "ours" if contender.is_ours else "spyt")
         and contender.name in (options.contenders or [contender.name])
     ]
@@ -58,8 +58,12 @@ def main(arguments: list[str] | None = None) -> int:
         contenders = [who for who in contenders if not (who.is_ours and who.backend == "rpc")]
     if options.command == "speed":
         _speed(options, contenders)
-        return 0
-    return _holes(options, contenders)
+        code = 0
+    else:
+        code = _holes(options, contenders)
+    if options.report:
+        _report(options.folder)
+    return code
 
 
 def _speed(options: argparse.Namespace, contenders: Sequence[Contender]) -> None:
@@ -68,6 +72,7 @@ def _speed(options: argparse.Namespace, contenders: Sequence[Contender]) -> None
         stage = Stage(cluster, options.cache, Path(folder))
         versions = {who.name: stage.environment(who).versions for who in contenders}
         turns: list[dict[str, Any]] = []
+        expected = len(contenders) * len(options.rows) * options.rounds
         result = {"run": stamp(), "versions": versions, "turns": turns}
 
         def keep(turn: dict[str, Any]) -> None:
@@ -75,9 +80,9 @@ def _speed(options: argparse.Namespace, contenders: Sequence[Contender]) -> None
             (options.folder / SPEED).write_text(json.dumps(result, indent=1) + "\n")
             median = statistics.median(turn["batches"])
             print(
-                f"{turn['contender']:<19} {turn['rows']:>7} rows, round {turn['round']}: start"
-                f" {turn['start']:5.1f} s, first {turn['first']:5.2f} s, then {median:5.2f} s; CPU"
-                f" {turn['spark']:5.2f} s Spark, {turn['cluster']:5.2f} s cluster",
+                f"{len(turns):>3} of {expected}: {turn['contender']:<19} {turn['rows']:>7} rows, round"
+                f" {turn['round']}: start {turn['start']:5.1f} s, first {turn['first']:5.2f} s, then"
+                f" {median:5.2f} s; CPU {turn['spark']:5.2f} s Spark, {turn['cluster']:5.2f} s cluster",
                 flush=True,
             )
 
@@ -146,9 +151,17 @@ def _parser() -> argparse.ArgumentParser:
     texts = {"holes": "break both, and count rows", "speed": "measure both, in turns"}
     for name, text in texts.items():
         command = commands.add_parser(name, help=text)
+        command.add_argument(
+            "--report", action="store_true", help="write the page in docs/ afterwards"
+        )
         command.add_argument("--side", choices=["ours", "spyt"], help="only this side")
         command.add_argument(
-            "--contenders", nargs="+", choices=[contender.name for contender in CONTENDERS]
+            "--contenders",
+            nargs="+",
+            choices=[contender.name for contender in ALL_CONTENDERS],
+            metavar="NAME",
+            help="only these; other versions of SPYT take part where they are named. All of them: "
+            + ", ".join(contender.name for contender in ALL_CONTENDERS),
         )
         if name == "speed":
             command.add_argument("--rounds", type=positive, default=3)

@@ -14,6 +14,12 @@ SPYT = "2.11.2"
 PYSPARK = "3.5.9"
 """The last of 3.5; SPYT's transactional streaming was written for it first."""
 
+NEWEST_PYSPARK = "4.2.1"
+"""The newest that SPYT's wheel admits."""
+
+SPYT_ALPHA = "2.12.0a1"
+"""The newest on PyPI, and no release yet."""
+
 DEFAULT_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 DEFAULT_CACHE = DEFAULT_CACHE / "yt-exactly-once" / "spyt"
 
@@ -52,7 +58,7 @@ def ours() -> Environment:
     return Environment(Path(sys.executable), variables, versions)
 
 
-def spyt(cache: Path, pyspark: str = PYSPARK) -> Environment:
+def spyt(cache: Path, spyt: str = SPYT, pyspark: str = PYSPARK) -> Environment:
     """Return SPYT's environment; the first time it is made, which downloads about 360 MB.
 
     The wheel is installed without its dependencies: streaming needs its jars and its Spark settings,
@@ -61,20 +67,20 @@ def spyt(cache: Path, pyspark: str = PYSPARK) -> Environment:
     Raises:
         CalledProcessError: the packages cannot be had.
     """
-    folder = cache / f"spyt-{SPYT}-pyspark-{pyspark}-python-{sys.version_info.minor}"
+    folder = cache / f"spyt-{spyt}-pyspark-{pyspark}-python-{sys.version_info.minor}"
     python = folder / "bin" / "python"
     complete = folder / "complete"
     if not complete.exists():
-        print(f"Installing SPYT {SPYT} and PySpark {pyspark} into {folder}", flush=True)
+        print(f"Installing SPYT {spyt} and PySpark {pyspark} into {folder}", flush=True)
         _run(sys.executable, "-m", "venv", "--clear", str(folder))
         # PySpark 3.5 imports distutils, which Python has dropped; setuptools brings it back.
         _run(str(python), "-m", "pip", "install", "-q", f"pyspark=={pyspark}", "setuptools<81")
-        _run(str(python), "-m", "pip", "install", "-q", "--no-deps", f"ytsaurus-spyt=={SPYT}")
+        _run(str(python), "-m", "pip", "install", "-q", "--no-deps", f"ytsaurus-spyt=={spyt}")
         complete.touch()
     (package,) = folder.glob("lib/python*/site-packages/spyt")
     variables = _inherited()
     variables["SPARK_CONF_DIR"] = str(package / "conf")
-    return Environment(python, variables, {"ytsaurus-spyt": SPYT, "pyspark": pyspark})
+    return Environment(python, variables, {"ytsaurus-spyt": spyt, "pyspark": pyspark})
 
 
 def _inherited() -> dict[str, str]:

@@ -261,8 +261,9 @@ SCENARIOS = {
             " brings in `random_kills`. The batch of a query that has begun cannot be made smaller, since"
             " its end is in Spark's log. Ours ran with `split_oversized=True`; without it the batch is"
             " refused with that advice, before a row is written.",
-            server="`yt/yt/ytlib/api/native/tablet_request_batcher.cpp`: 100 000 rows for a tablet in one"
-            " transaction.",
+            server="`yt/yt/ytlib/api/native/tablet_request_batcher.cpp`, `IncrementAndCheckRowCount`: so many"
+            " rows for a tablet in one transaction and no more. `max_rows_per_transaction` in `config.cpp`"
+            " beside it is 100 000.",
         ),
         # Rows that are gone cannot be written; what counts is that the query says so.
         Scenario(

@@ -48,7 +48,7 @@ def main() -> None:
         query = writer.foreachBatch(their_function(spec)).start()
     else:
         query = writer.format("yt").option("path", spec["target"]).start()
-    follow(query, spec["patience"])
+    follow(query, spec["patience"], spec.get("batches"))
     spark.stop()
 
 
@@ -152,8 +152,8 @@ SHAPES = {
 }
 
 
-def follow(query: Any, patience: float) -> None:
-    """Say every batch, and end when there is nothing to read for so many seconds."""
+def follow(query: Any, patience: float, left: int | None) -> None:
+    """Say every batch; end after so many, or when there is nothing to read for so many seconds."""
     said, quiet_since, has_waited = -1, time.monotonic(), False
     while query.isActive:
         status = query.status
@@ -165,9 +165,10 @@ def follow(query: Any, patience: float) -> None:
                 rows, took = progress["numInputRows"], progress["durationMs"]
                 say("batch", id=said, rows=rows, ms=took)
                 quiet_since = time.monotonic()
+                left = None if left is None else left - 1
         if status["isDataAvailable"] or not has_waited:
             quiet_since = time.monotonic()
-        if time.monotonic() - quiet_since > patience:
+        if left == 0 or time.monotonic() - quiet_since > patience:
             query.stop()
             say("idle")
             return

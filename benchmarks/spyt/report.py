@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.spyt.holes import SCENARIOS
-from benchmarks.spyt.trials import CONTENDERS
+from benchmarks.spyt.trials import ALL_CONTENDERS, CONTENDERS, OTHER_VERSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,7 @@ _OWN_TEST = "crash/test_beside_spyt.py::test_our_side_of_a_scenario_is_exact"
 _AHEAD = 0.95
 """Ratio below which one side is ahead; medians that are closer say nothing."""
 
-_THEIRS = [contender.name for contender in CONTENDERS if not contender.is_ours]
+_THEIRS = [contender.name for contender in ALL_CONTENDERS if not contender.is_ours]
 _OURS = [contender.name for contender in CONTENDERS if contender.is_ours]
 
 _METRICS: dict[str, tuple[str, Callable[[Result], list[float]]]] = {
@@ -88,14 +88,21 @@ every restart; rows that count as lost then may be read yet. *-*: not run. JVMs 
 `-XX:TieredStopAtLevel=1` on both sides, so that a killed driver is soon back.
 """
 
+_OTHERS = """
+### SPYT in other versions
+
+The wheel of 2.11.2 asks for PySpark below 4.3 and has an adapter for 4.2. 2.12.0a1 is the newest on PyPI.
+It is an alpha version, and ran on PySpark 3.5.9. Columns are as above, *-* is not run.
+"""
+
 _NOT_RUN = """\
 ## What was not run
 
 - **A real cluster.** Both sides met the embedded one, so CPU of the cluster is that of a Python program.
   For each hole, the source of the real server is named that behaves the same way. No figure here is one
   of YTsaurus's.
-- **SPYT on other versions of Spark.** It supports PySpark 3.3 to 4.2, ours 4.2 and newer. Here they ran on
-  different ones, so a part of every ratio is Spark's.
+- **SPYT on PySpark 3.3, 3.4, 4.0 and 4.1.** It supports 3.3 to 4.2, ours 4.2 and newer. Where they ran on
+  different ones, a part of every ratio is Spark's.
 - **SPYT's cluster mode**: executors in YTsaurus operations, job proxies, checkpoints on `yt:///`.
   Everything ran in one process with `local[2]`.
 """
@@ -110,7 +117,7 @@ def load_holes(folder: Path) -> dict[tuple[str, str], Result]:
 
 def save_holes(holes: dict[tuple[str, str], Result], folder: Path) -> None:
     """Keep verdicts, in the order of scenarios and contenders."""
-    names = [who.name for who in CONTENDERS]
+    names = [who.name for who in ALL_CONTENDERS]
     ordered = [holes[name, who] for name in SCENARIOS for who in names if (name, who) in holes]
     (folder / _HOLES).write_text(json.dumps(ordered, indent=1) + "\n")
 
@@ -133,7 +140,9 @@ def _speed(speed: Result) -> Iterator[str]:
     for rows in sorted({turn["rows"] for turn in speed["turns"]}):
         turns = _whole_rounds([turn for turn in speed["turns"] if turn["rows"] == rows])
         kept += turns
-        names = [who.name for who in CONTENDERS if any(t["contender"] == who.name for t in turns)]
+        names = [
+            who.name for who in ALL_CONTENDERS if any(t["contender"] == who.name for t in turns)
+        ]
         rounds = len({turn["round"] for turn in turns})
         lines = [
             f"### Batches of {_count(rows)} rows, rounds: {rounds}",
@@ -154,7 +163,7 @@ def _speed(speed: Result) -> Iterator[str]:
     yield "## What SPYT does better\n\n" + "\n".join(_strong_points(medians))
     loads = [turn["load"] for turn in kept]
     yield _SPEED.format(
-        rig=_rig(speed["run"], speed["versions"]),
+        rig="\n".join([f"- Rig: {_machine(speed['run'])}.", *_packages(speed["versions"])]),
         least=min(loads),
         most=max(loads),
     )
@@ -209,17 +218,16 @@ def _ratios(medians: dict[tuple[int, str, str], float]) -> Iterator[str]:
 
 def _holes(holes: Sequence[Result]) -> Iterator[str]:
     found = {(one["scenario"], one["contender"]): one for one in holes}
-    names = [who.name for who in CONTENDERS if any(one["contender"] == who.name for one in holes)]
-    lines = [
-        _ROWS,
-        f"| scenario | {' | '.join(names)} |",
-        "|---" * (len(names) + 1) + "|",
-    ]
-    for name, scenario in SCENARIOS.items():
-        cells = [_verdict(found.get((name, who))) for who in names]
-        lines.append(f"| `{name}`: {scenario.text.rstrip('.')} | {' | '.join(cells)} |")
-    versions = {one["contender"]: one["versions"] for one in holes}
-    yield "\n".join([*lines, "", _rig(holes[-1]["run"], versions)])
+    ran = {one["contender"] for one in holes}
+    names = [who.name for who in CONTENDERS if who.name in ran]
+    texts = {name: f"`{name}`: {scenario.text.rstrip('.')}" for name, scenario in SCENARIOS.items()}
+    yield "\n".join([_ROWS, *_verdicts(found, names, texts), "", _rigs(holes, names)])
+    others = [who.name for who in OTHER_VERSIONS if who.name in ran]
+    if others:
+        texts = {
+            name: f"`{name}`" for name in SCENARIOS if any((name, who) in found for who in others)
+        }
+        yield "\n".join([_OTHERS, *_verdicts(found, others, texts), "", _rigs(holes, others)])
     reasons = ["## Why", ""]
     for name, scenario in SCENARIOS.items():
         theirs = [one for one in holes if one["scenario"] == name and one["contender"] in _THEIRS]
@@ -231,6 +239,33 @@ def _holes(holes: Sequence[Result]) -> Iterator[str]:
         told.append(f"Ours in CI: `tests/{covered}`.")
         reasons.append("- " + " ".join(told))
     yield "\n".join(["", *reasons, ""])
+
+
+def _verdicts(
+    found: dict[tuple[str, str], Result], names: Sequence[str], texts: dict[str, str]
+) -> Iterator[str]:
+    """Yield a table: a line per scenario, a column per contender."""
+    yield f"| scenario | {' | '.join(names)} |"
+    yield "|---" * (len(names) + 1) + "|"
+    for name, text in texts.items():
+        cells = [_verdict(found.get((name, who))) for who in names]
+        yield f"| {text} | {' | '.join(cells)} |"
+
+
+def _rigs(holes: Sequence[Result], names: Sequence[str]) -> str:
+    """Return when, where and with which versions these contenders ran."""
+    theirs = [one for one in holes if one["contender"] in names]
+    machines: dict[str, list[str]] = {}
+    for one in theirs:
+        ran = machines.setdefault(_machine(one["run"]), [])
+        if one["contender"] not in ran:
+            ran.append(one["contender"])
+    only_one = len(machines) == 1
+    rigs = [
+        f"- Rig{'' if only_one else ' of ' + ', '.join(who)}: {machine}."
+        for machine, who in machines.items()
+    ]
+    return "\n".join([*rigs, *_packages({one["contender"]: one["versions"] for one in theirs})])
 
 
 def _absent(holes: Sequence[Result]) -> Iterator[str]:
@@ -272,18 +307,22 @@ def _brief(error: str) -> str:
     return error[:80].replace("|", "/")
 
 
-def _rig(run: dict[str, str], versions: dict[str, dict[str, str]]) -> str:
-    """Return when and where, as a list; contenders of one environment come together."""
-    machine = f"{run['processor']}, {run['cores']} cores, {run['memory']}, {run['system']}"
+def _machine(run: dict[str, str]) -> str:
+    """Return when and where."""
+    return (
+        f"{run['time'][:10]}, {run['processor']}, {run['cores']} cores, {run['memory']}, {run['system']},"
+        f" Python {run['python']}, {run['java']}"
+    )
+
+
+def _packages(versions: dict[str, dict[str, str]]) -> Iterator[str]:
+    """Yield the versions, as a list; contenders of one environment come together."""
     together: dict[str, list[str]] = {}
     for who in sorted(versions, reverse=True):
         packages = ", ".join(f"{name} {number}" for name, number in versions[who].items())
         together.setdefault(packages, []).append(who)
-    lines = [
-        f"- Rig: {run['time'][:10]}, {machine}, Python {run['python']}, {run['java']}.",
-        *(f"- {', '.join(names)}: {packages}." for packages, names in together.items()),
-    ]
-    return "\n".join(lines)
+    for packages, names in together.items():
+        yield f"- {', '.join(names)}: {packages}."
 
 
 def _quartiles(values: Sequence[float]) -> tuple[float, float, float]:

@@ -10,15 +10,15 @@ from __future__ import annotations
 import os
 import random
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.processors import cpu_seconds
 from benchmarks.spyt import work
 from benchmarks.spyt.trials import Trial
 from yt_exactly_once.child import session_members
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from benchmarks.spyt.trials import Contender, Stage
 
@@ -30,7 +30,6 @@ _APART = 2
 """Batches of a turn that are not measured: the first, and one more."""
 
 _SEED = 20
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ def _require_all_rows(trial: Trial) -> None:
     # Counters, since a query reads no more than a million rows.
     told = trial.stage.client.get_tablet_infos(trial.target, list(range(PARTITIONS)))
     found = sum(tablet["total_row_count"] for tablet in told["tablets"])
-    expected = sum(map(len, trial.queues[0].rows))
+    expected = sum(trial.queues[0].counts)
     if found != expected:
         message = f"{trial.contender.name} has written {found} of {expected} rows"
         raise RuntimeError(message)
@@ -110,12 +109,15 @@ def _require_all_rows(trial: Trial) -> None:
 
 def _turn(trial: Trial, rows: int, number: int) -> Turn:
     batches, pids = SIZES[rows], trial.stage.cluster.proxy_pids
-    with trial.driver() as driver:
+    with trial.driver(batches=_APART + batches) as driver:
         driver.wait(lambda: len(driver.batches()) >= _APART)
-        spark, cluster = _cpu(session_members(driver.pid)), _cpu(pids)
+        spark, cluster = cpu_seconds(session_members(driver.pid)), cpu_seconds(pids)
         driver.wait(lambda: len(driver.batches()) >= _APART + batches)
-        spark, cluster = _cpu(session_members(driver.pid)) - spark, _cpu(pids) - cluster
-        driver.finish()
+        spark, cluster = (
+            cpu_seconds(session_members(driver.pid)) - spark,
+            cpu_seconds(pids) - cluster,
+        )
+        driver.wait(lambda: driver.last("idle", "failed"))
         told = driver.batches()
     if [batch["rows"] for batch in told] != [rows] * (_APART + batches):
         message = f"{trial.contender.name} has read other batches: {told}"
@@ -137,17 +139,3 @@ def _turn(trial: Trial, rows: int, number: int) -> Turn:
 
 def _seconds(batch: dict[str, Any]) -> float:
     return float(batch["ms"]["triggerExecution"] / 1000)
-
-
-def _cpu(pids: Iterable[int]) -> float:
-    """Return the CPU seconds of processes and of their children that have ended."""
-    stats = [stat for pid in pids if (stat := _stat(pid))]
-    return sum(int(ticks) for stat in stats for ticks in stat[11:15]) / _TICKS
-
-
-def _stat(pid: int) -> list[str]:
-    """Return the fields of a process behind its name; none when it is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return []

@@ -35,12 +35,16 @@ class Contender:
         is_ours: whether it is our sink.
         backend: protocol that our sink and source speak.
         transactional: whether SPYT's transactional mode is on.
+        spyt: version of SPYT.
+        pyspark: version that SPYT runs on.
     """
 
     name: str
     is_ours: bool
     backend: str = "rpc"
     transactional: bool = False
+    spyt: str = environments.SPYT
+    pyspark: str = environments.PYSPARK
 
 
 CONTENDERS = (
@@ -49,6 +53,26 @@ CONTENDERS = (
     Contender("ours over HTTP", is_ours=True, backend="http"),
     Contender("ours over RPC", is_ours=True),
 )
+"""Who takes part where nobody is named."""
+
+OTHER_VERSIONS = (
+    Contender(
+        "SPYT transactional, PySpark 4.2",
+        is_ours=False,
+        transactional=True,
+        pyspark=environments.NEWEST_PYSPARK,
+    ),
+    Contender("SPYT default, PySpark 4.2", is_ours=False, pyspark=environments.NEWEST_PYSPARK),
+    Contender(
+        "SPYT alpha transactional",
+        is_ours=False,
+        transactional=True,
+        spyt=environments.SPYT_ALPHA,
+    ),
+)
+"""SPYT in versions that show what has been fixed, and what depends on Spark."""
+
+ALL_CONTENDERS = CONTENDERS + OTHER_VERSIONS
 
 
 @dataclass
@@ -73,7 +97,11 @@ class Stage:
 
     def environment(self, contender: Contender) -> Environment:
         """Return where the drivers of a contender run."""
-        made = environments.ours() if contender.is_ours else environments.spyt(self.cache)
+        made = (
+            environments.ours()
+            if contender.is_ours
+            else environments.spyt(self.cache, contender.spyt, contender.pyspark)
+        )
         if self.hurried:
             made.variables["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
         return made
