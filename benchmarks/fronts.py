@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -107,7 +108,8 @@ def table(found: Sequence[Measured], machine: dict[str, str]) -> Iterator[str]:
     yield (
         f"{machine['time'][:10]}: {machine['processor']}, {machine['cores']} cores, {machine['memory']},"
         f" {machine['system']}, Python {machine['python']}, ytsaurus-client"
-        f" {machine['ytsaurus-client']}. {len(found[0].seconds)} repetitions."
+        f" {machine['ytsaurus-client']}; load average {os.getloadavg()[0]:.1f};"
+        f" {len(found[0].seconds)} repetitions."
     )
 
 
@@ -171,9 +173,9 @@ def _pull(client: Any) -> None:
 def _rowsets(sample: Sample, repetitions: int) -> Iterator[Measured]:
     """Encode and decode the rows as the proxy does it, on one core."""
     schema = parse_schema(sample.shape.columns())
-    rows = sample.batch.to_pylist()
     names = list(sample.shape.types)
-    data = rowset_writer.encode(rows, schema.columns)
+    data = rowset_writer.encode(sample.batch.to_pylist(), schema.columns)
+    rows = list(rowsets.decode(data, names).rows)  # as the store has them, with texts as bytes
     works: dict[str, Callable[[], object]] = {
         "encode a rowset": lambda: rowset_writer.encode(rows, schema.columns),
         "decode a rowset": lambda: rowsets.decode(data, names),
