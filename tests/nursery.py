@@ -32,7 +32,7 @@ _IMPORTED = (
     "pyarrow.compute",
     "pyspark.worker",
     "yt_exactly_once.spark.sink.encode",
-    "yt_exactly_once.spark.source.data_source",
+    "yt_exactly_once.spark.data_source",
     "yt_exactly_once.spark.sink.modes",
 )
 _REQUEST_BYTES = 1 << 20

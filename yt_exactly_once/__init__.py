@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from yt_exactly_once.observability import Event
     from yt_exactly_once.spark.create_table import create_table
     from yt_exactly_once.spark.java import require_java
+    from yt_exactly_once.spark.registration import register_source
     from yt_exactly_once.spark.sink.options import SinkOptions, Target
     from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
-    from yt_exactly_once.spark.source.data_source import register_source
 
 __all__ = [
     "ClusterConfig",
@@ -43,7 +43,7 @@ _HOMES = {
     "TransactionalSink": "spark.sink.transactional_sink",
     "WriteMode": "config",
     "create_table": "spark.create_table",
-    "register_source": "spark.source.data_source",
+    "register_source": "spark.registration",
     "require_java": "spark.java",
 }
 

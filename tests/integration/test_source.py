@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from tests.tiers import first_of
 from yt_exactly_once import TransactionalSink
 from yt_exactly_once.local import LocalCluster
-from yt_exactly_once.spark.source.data_source import register_source
+from yt_exactly_once.spark.registration import register_source
 
 SCHEMA = [{"name": "id", "type": "int64"}, {"name": "name", "type": "string"}]
 WEIGHED = [

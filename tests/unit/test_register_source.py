@@ -2,8 +2,12 @@
 
 from types import SimpleNamespace
 
+import pytest
+
 from yt_exactly_once import register_source
-from yt_exactly_once.spark.source.data_source import QueueDataSource
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark import versions
+from yt_exactly_once.spark.data_source import YtDataSource
 
 
 def session(**context):
@@ -21,11 +25,34 @@ def test_workers_get_the_proxy_and_token_of_the_driver(monkeypatch):
     spark = session(sparkContext=SimpleNamespace(environment=environment))
     register_source(spark)
     assert environment == {"YT_PROXY": "proxy.example:80", "OTHER": "kept"}
-    assert spark.registered == [QueueDataSource]
+    assert spark.registered == [YtDataSource]
 
 
 def test_session_without_a_context_is_registered_too():
     """Spark Connect: the server's environment counts there."""
     spark = session()
     register_source(spark)
-    assert spark.registered == [QueueDataSource]
+    assert spark.registered == [YtDataSource]
+
+
+def test_another_name_can_be_taken():
+    """For a session whose class path has a format yt."""
+    spark = session()
+    register_source(spark, name="yt_exactly_once")
+    (registered,) = spark.registered
+    assert registered.name() == "yt_exactly_once"
+    assert issubclass(registered, YtDataSource)
+    assert YtDataSource.name() == "yt"
+
+
+def test_name_that_is_no_name_is_refused():
+    """Spark would look for a class."""
+    with pytest.raises(ConfigError, match="letters, digits"):
+        register_source(session(), name="tech.ytsaurus.yt")
+
+
+def test_old_spark_is_refused_with_a_way_out(monkeypatch):
+    """3.5 has no data sources in Python."""
+    monkeypatch.setattr(versions, "SPARK", (3, 5))
+    with pytest.raises(ConfigError, match=r"pyspark>=4.0.*foreachBatch"):
+        register_source(session())

@@ -16,7 +16,11 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.source.options import SourceOptions, StartingPoint
-from yt_exactly_once.spark.source.reader import IDLE_INTERVAL, QueueStreamReader
+from yt_exactly_once.spark.source.reader import (
+    IDLE_INTERVAL,
+    QueueStreamReader,
+    SelfLimitingReader,
+)
 from yt_exactly_once.ytsaurus.queues import PartitionBounds, QueueState
 from yt_exactly_once.ytsaurus.tables import TableInfo
 
@@ -87,10 +91,10 @@ class Clock:
         self.now += seconds
 
 
-def reader(queue, clock=None, **options):
+def reader(queue, clock=None, kind=QueueStreamReader, **options):
     """A reader of a query that is defined over the queue as it is now."""
     clock = clock or Clock()
-    return QueueStreamReader(
+    return kind(
         SourceOptions(
             queue=QUEUE,
             consumer=queue.consumer,
@@ -186,6 +190,29 @@ def test_rows_per_partition_are_limited():
     source = reader(FakeQueue(100, 3), max_rows_per_partition=10)
     assert source.getDefaultReadLimit() == ReadMaxRows(10)
     assert ends(by_default(source, source.initialOffset())) == {0: 10, 1: 3}
+
+
+def test_reader_limits_itself_where_spark_does_not():
+    """Without admission control it continues where the last planned batch ended."""
+    source = reader(FakeQueue(25), kind=SelfLimitingReader, max_rows_per_partition=10)
+    start = source.initialOffset()
+    planned = []
+    for _ in range(4):
+        end = source.latestOffset()
+        planned.append(ranges(source.partitions(start, end)))
+        start = end
+    assert planned == [[(0, 0, 10)], [(0, 10, 20)], [(0, 20, 25)], []]
+
+
+def test_reader_that_limits_itself_continues_at_the_offset_that_spark_hands_over():
+    """After a restart Spark plans the newest logged offset; wherever the consumer is."""
+    queue = FakeQueue(25, stored={0: 3})
+    before = reader(queue, kind=SelfLimitingReader, max_rows_per_partition=10)
+    logged = before.latestOffset()
+    queue.stored = {0: 25}
+    after = reader(queue, kind=SelfLimitingReader, max_rows_per_partition=10)
+    assert after.partitions(logged, logged) == []
+    assert ranges(after.partitions(logged, after.latestOffset())) == [(0, 13, 23)]
 
 
 def test_bytes_per_partition_are_limited():

@@ -11,6 +11,7 @@ from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.query.calls import Place
 from yt_exactly_once.spark.query.notes import HadoopNotes
 from yt_exactly_once.spark.query.offset_log import digest_of_others, may_have_read, source_ranges
+from yt_exactly_once.spark.versions import STATE_STORE_WRITER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,9 +31,6 @@ BATCH_ID_PROPERTY = "streaming.sql.batchId"
 
 _SPARK_THREAD = re.compile(r"\[id = ([0-9a-f-]{36}), runId = ([0-9a-f-]{36})\]$")
 """End of the name of the thread that runs a query's batches (`StreamExecution.scala`)."""
-
-_STATE_STORE_WRITER = "org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreWriter"
-"""Trait of every physical operator that writes state."""
 
 _ADAPTIVE = "AdaptiveSparkPlanExec"
 
@@ -271,7 +269,7 @@ def _offsets(logged: Any) -> list[str]:
 
 def _is_stateful(jvm: Any, operators: Iterable[Any]) -> bool:
     """Return whether any operator writes state."""
-    return _has(jvm, operators, _STATE_STORE_WRITER)
+    return _has(jvm, operators, STATE_STORE_WRITER)
 
 
 def _has(jvm: Any, operators: Iterable[Any], kind: str) -> bool:

@@ -21,6 +21,7 @@ from yt_exactly_once.codec.rows import WireFormat, encode, joined, row_fragments
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.errors import EncodingError
 from yt_exactly_once.spark.schema import with_nullable_members
+from yt_exactly_once.spark.versions import arrow_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -141,8 +142,8 @@ def encode_frame(frame: DataFrame, encoder: RowEncoder, *, dyn_batch_size: int) 
         EncodingError: a value that its column cannot take.
     """
     numbered = frame.withColumn(PARTITION_COLUMN, sf.spark_partition_id())
-    arrived = _with_nullable_members(numbered).toArrow()
-    batches = [batch for batch in arrived.to_batches() if batch.num_rows]
+    arrived = arrow_batches(_with_nullable_members(numbered))
+    batches = [batch for batch in arrived if batch.num_rows]
     del arrived
     small = sum(batch.num_rows for batch in batches) <= min(SMALL_BATCH, dyn_batch_size)
     if small and len(batches) > 1 and not encoder.order_matters:

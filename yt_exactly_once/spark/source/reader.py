@@ -13,13 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
@@ -39,6 +32,13 @@ from yt_exactly_once.spark.source.offsets import (
 )
 from yt_exactly_once.spark.source.options import StartingPoint
 from yt_exactly_once.spark.source.range import BYTES_PER_PULL, PATIENCE, QueueRange, RangeReader
+from yt_exactly_once.spark.versions import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -148,6 +148,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ConfigError: the checkpoint belongs to another queue, consumer or cluster.
             DataLossError: rows from `start` on are gone, or the queue was recreated.
         """
+        return self._next_offset(start, limited=not isinstance(limit, ReadAllAvailable))
+
+    def _next_offset(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
         here = self._logged(start)
         self._wait_when_idle()
         bounds = self._bounds = self._look()
@@ -155,7 +158,6 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if is_recreated:
             here = self._at_the_beginning(bounds)
         check_reachable(here, bounds, fail_on_data_loss=self._options.fail_on_data_loss)
-        limited = not isinstance(limit, ReadAllAvailable)
         ends = {
             partition: self._end(
                 partition, here.partitions.get(partition, 0), bound, limited=limited
@@ -380,6 +382,27 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if not tries_left:
                     raise
         return was_behind
+
+
+class SelfLimitingReader(QueueStreamReader):
+    """The reader for a Spark without admission control, which gives `latestOffset` neither start nor limit.
+
+    Spark hands over its newest logged offset after a restart, and both ends of each batch that it plans:
+    the position is where the last of them ended. The limits of the options hold. With the trigger
+    AvailableNow such a Spark asks once, so the run is one batch.
+    """
+
+    _position: dict[str, Any] | None = None
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802 - Spark's name
+        """Plan the end of the next batch; see `QueueStreamReader.latestOffset`."""
+        start = self.initialOffset() if self._position is None else self._position
+        return self._next_offset(start, limited=True)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[QueueRange]:
+        """Split a batch into tasks; see `QueueStreamReader.partitions`."""
+        self._position = end
+        return super().partitions(start, end)
 
 
 def _describe_change(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> str:

@@ -24,6 +24,7 @@ from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.sink.encode import chunks
 from yt_exactly_once.spark.sink.modes.mode import Mode
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
+from yt_exactly_once.spark.versions import arrow_batches
 from yt_exactly_once.ytsaurus.rows import insert_payload
 
 if TYPE_CHECKING:
@@ -129,8 +130,7 @@ class TaskMode(Mode):
 
     def reports(self, job: DataFrame) -> list[dict[str, Any]]:
         """Run the tasks, and return what they report."""
-        reports: list[dict[str, Any]] = job.toArrow().to_pylist()
-        return reports
+        return [row for batch in arrow_batches(job) for row in batch.to_pylist()]
 
     def written(
         self, target: PreparedTarget, reports: Sequence[dict[str, Any]]

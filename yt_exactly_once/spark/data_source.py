@@ -1,0 +1,100 @@
+"""The data source `yt`: a queue as a source, and a dynamic table as a sink, on stock PySpark.
+
+Spark knows one class under one name for both. What they do is in `source` and in `sink`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from pyspark.sql.datasource import DataSource
+
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.source.opening import OpenedQueue
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from yt_exactly_once.spark.source.reader import QueueStreamReader
+
+FORMAT_NAME = "yt"
+
+
+class YtDataSource(DataSource):
+    """Queues of YTsaurus, read as streams.
+
+    Every row of the queue from the query's start on is read exactly once and in order within its
+    partition, and a replayed batch has the very rows it had. That ends where rows are trimmed before
+    they are read, which is an error.
+
+    Options: see `SourceOptions`.
+    """
+
+    _opened: OpenedQueue | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format()`."""
+        return FORMAT_NAME
+
+    def schema(self) -> StructType:
+        """Return the queue's columns, after checking everything a query needs.
+
+        Raises:
+            ExactlyOnceError: see `OpenedQueue.open`.
+        """
+        return self._open().rows.spark_schema
+
+    def streamReader(self, schema: StructType) -> QueueStreamReader:  # noqa: N802 - Spark's name
+        """Return a reader; see `OpenedQueue.reader`."""
+        return self._open().reader(schema)
+
+    def reader(self, schema: StructType) -> NoReturn:  # noqa: ARG002 - Spark's signature
+        """Refuse batch reads.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError("The format yt reads streams only", remedy="Use spark.readStream")
+
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002 - Spark's signature
+        """Refuse batch writes.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError("The format yt is a source, it does not write", remedy=_USE_SINK)
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self,
+        schema: StructType,  # noqa: ARG002 - Spark's signature
+        overwrite: bool,  # noqa: ARG002 - Spark's signature
+    ) -> NoReturn:
+        """Refuse stream writes.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError("The format yt is a source, it does not write", remedy=_USE_SINK)
+
+    def _open(self) -> OpenedQueue:
+        """Open the queue, once per query: Spark pickles the result."""
+        if self._opened is None:
+            self._opened = OpenedQueue.open(self.options)
+        return self._opened
+
+
+_USE_SINK = "Use writeStream.foreachBatch(TransactionalSink('//path/to/table'))"
+
+
+def named(name: str) -> type[YtDataSource]:
+    """Return the data source under another name."""
+    if name == FORMAT_NAME:
+        return YtDataSource
+
+    class Named(YtDataSource):
+        @classmethod
+        def name(cls) -> str:
+            return name
+
+    return Named

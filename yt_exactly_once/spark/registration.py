@@ -1,0 +1,82 @@
+"""`register_source`: makes the format yt known to a session, on the versions of PySpark that have such."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.versions import require_formats
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ENVIRONMENT = ("YT_PROXY", "YT_TOKEN")
+"""What Spark must pass on: its Python workers have the environment of the JVM, not that of the driver."""
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+
+def register_source(spark: SparkSession, *, name: str = "yt") -> None:
+    """Make the format `yt` known to a session, for `readStream` and `writeStream`.
+
+    The package must be installed wherever Spark starts Python: on the driver and on every executor.
+    The format takes `YT_PROXY` and `YT_TOKEN` as they are now, also when Spark was started before
+    they were set.
+
+    Args:
+        spark: the session.
+        name: of the format. Choose another one where a JAR on the class path has the name, as SPYT's
+            has `yt`.
+
+    Raises:
+        ConfigError: PySpark is older than 4.0; or Spark has a format of that name, which it would take
+            instead of this one.
+    """
+    require_formats()
+    from yt_exactly_once.spark.data_source import named  # noqa: PLC0415 - PySpark 3.5 cannot import it
+
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"The name of the format is {name!r}",
+            remedy="Use letters, digits and underscores, beginning with a letter: 'yt_exactly_once'",
+        )
+    owner = _owner(spark, name)
+    if owner is not None:
+        raise _taken(name, owner)
+    # Spark Connect has no context: there the workers have what the server gives them.
+    environment = getattr(getattr(spark, "sparkContext", None), "environment", {})
+    for variable in _ENVIRONMENT:
+        environment.pop(variable, None)
+        if variable in os.environ:
+            environment[variable] = os.environ[variable]
+    try:
+        spark.dataSource.register(named(name))
+    except AnalysisException as error:
+        raise _taken(name, str(error)) from error
+
+
+def _owner(spark: SparkSession, name: str) -> str | None:
+    """Return the class of a JAR that has the name; Spark Connect does not show it."""
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is None:
+        return None
+    sources = jvm.org.apache.spark.sql.execution.datasources
+    conf = spark._jsparkSession.sessionState().conf()  # noqa: SLF001 - no other way to the class path
+    try:
+        loaded = sources.DataSource.lookupDataSourceV2(name, conf)
+    except Exception:  # noqa: BLE001 - Spark raises when it finds none
+        return None
+    return str(loaded.get().getClass().getName()) if loaded.isDefined() else None
+
+
+def _taken(name: str, owner: str) -> ConfigError:
+    return ConfigError(
+        f"Spark has a format {name} already: {owner}",
+        remedy="Take another name: register_source(spark, name='yt_exactly_once'), and use it in "
+        "format(). Or take the JAR off the class path",
+        option="name",
+    )

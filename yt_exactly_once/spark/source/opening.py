@@ -1,0 +1,78 @@
+"""A queue as a query opens it: options and queue are checked where the query is defined, at `load()`.
+
+What was found travels with the data source to the processes that plan and read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from yt_exactly_once.errors import SchemaMismatchError
+from yt_exactly_once.spark.source.options import SourceOptions
+from yt_exactly_once.spark.source.reader import QueueStreamReader, SelfLimitingReader
+from yt_exactly_once.spark.source.rows import RowFormat
+from yt_exactly_once.spark.versions import HAS_ADMISSION_CONTROL
+from yt_exactly_once.ytsaurus.client import Connection
+from yt_exactly_once.ytsaurus.queues import RemoteQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql.types import StructType
+
+    from yt_exactly_once.ytsaurus.tables import TableInfo
+
+
+@dataclass(frozen=True)
+class OpenedQueue:
+    """A source whose options and queue were found in order.
+
+    Attributes:
+        options: of the source.
+        queue: where.
+        cluster: name of the cluster.
+        info: the queue as it was when the query was defined.
+        rows: how its rows become Spark's.
+    """
+
+    options: SourceOptions
+    queue: RemoteQueue
+    cluster: str
+    info: TableInfo
+    rows: RowFormat
+
+    @classmethod
+    def open(cls, given: Mapping[str, str]) -> Self:
+        """Check everything a query needs.
+
+        Args:
+            given: options as Spark hands them over.
+
+        Raises:
+            ConfigError: an option is wrong, or the token is refused.
+            TableError: the queue or the consumer is not what it must be.
+            ClusterUnavailableError: the proxy cannot be reached.
+            SchemaMismatchError: a column's type cannot be read.
+        """
+        options = SourceOptions.parse(given)
+        queue = RemoteQueue(Connection(options.cluster), options.queue, options.consumer)
+        info = queue.require_readable()
+        rows = RowFormat(info.schema, options)
+        return cls(options, queue, queue.cluster_name(), info, rows)
+
+    def reader(self, schema: StructType) -> QueueStreamReader:
+        """Return a reader, of the kind that the installed version of Spark asks.
+
+        Raises:
+            SchemaMismatchError: the query was given a schema of its own, and it is another one.
+        """
+        if schema != self.rows.spark_schema:
+            raise SchemaMismatchError(
+                f"The query reads the queue as {schema.simpleString()}, and its columns are "
+                f"{self.rows.spark_schema.simpleString()}",
+                remedy="Leave .schema(...) out and select or cast the columns afterwards",
+                queue=self.options.queue,
+            )
+        kind = QueueStreamReader if HAS_ADMISSION_CONTROL else SelfLimitingReader
+        return kind(self.options, self.queue, self.cluster, self.info, self.rows)

@@ -1,0 +1,138 @@
+"""Small files of a checkpoint, read and written without a JVM: on a disk, on HDFS or on S3.
+
+Only what PyArrow reaches. Another file system is refused by name, before anything is read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlparse
+from urllib.request import url2pathname
+
+from pyarrow import fs
+
+from yt_exactly_once.errors import ConfigError
+
+_REMOTE = {"hdfs": "hdfs", "viewfs": "viewfs", "s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs"}
+"""Schemes of Hadoop, and what PyArrow calls them."""
+
+
+class Storage(Protocol):
+    """The files of one checkpoint, by their path in it."""
+
+    def read(self, name: str) -> str:
+        """Return the text of a file.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is a file or folder."""
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of the files in a folder; none without a folder."""
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file, and its folder."""
+
+
+class Folder:
+    """A checkpoint on a disk.
+
+    Args:
+        root: the checkpoint.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def read(self, name: str) -> str:
+        """See `Storage.read`."""
+        return (self._root / name).read_text(encoding="utf-8")
+
+    def exists(self, name: str) -> bool:
+        """See `Storage.exists`."""
+        return (self._root / name).exists()
+
+    def names(self, folder: str) -> list[str]:
+        """See `Storage.names`."""
+        path = self._root / folder
+        return [found.name for found in path.iterdir()] if path.is_dir() else []
+
+    def write(self, name: str, content: bytes) -> None:
+        """See `Storage.write`."""
+        path = self._root / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+
+
+class ArrowFolder:
+    """A checkpoint on a file system of PyArrow.
+
+    Args:
+        files: the file system.
+        root: path of the checkpoint there.
+    """
+
+    def __init__(self, files: fs.FileSystem, root: str) -> None:
+        self._files = files
+        self._root = root.rstrip("/")
+
+    def read(self, name: str) -> str:
+        """See `Storage.read`."""
+        with self._files.open_input_stream(self._path(name)) as stream:
+            content: bytes = stream.read()
+        return content.decode()
+
+    def exists(self, name: str) -> bool:
+        """See `Storage.exists`."""
+        found = self._files.get_file_info(self._path(name))
+        return bool(found.type != fs.FileType.NotFound)
+
+    def names(self, folder: str) -> list[str]:
+        """See `Storage.names`."""
+        selector = fs.FileSelector(self._path(folder), allow_not_found=True)
+        return [str(found.base_name) for found in self._files.get_file_info(selector)]
+
+    def write(self, name: str, content: bytes) -> None:
+        """See `Storage.write`."""
+        path = self._path(name)
+        self._files.create_dir(path.rpartition("/")[0], recursive=True)
+        with self._files.open_output_stream(path) as stream:
+            stream.write(content)
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+
+def open_storage(location: str) -> Storage:
+    """Return the files at a `checkpointLocation`.
+
+    Args:
+        location: a path, a `file:` URL, or a URL of HDFS or S3.
+
+    Raises:
+        ConfigError: the file system is another one, or PyArrow cannot open it here.
+    """
+    parts = urlparse(location)
+    if parts.scheme in ("", "file"):
+        return Folder(Path(url2pathname(parts.path) if parts.scheme else location))
+    if parts.scheme not in _REMOTE:
+        raise ConfigError(
+            f"A checkpoint on {parts.scheme} cannot be read without a JVM",
+            remedy="Use foreachBatch in a session with a JVM, or a checkpoint on a disk, hdfs: or s3a:",
+            path=location,
+        )
+    url = f"{_REMOTE[parts.scheme]}:{location.partition(':')[2]}"
+    try:
+        files, root = fs.FileSystem.from_uri(url)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"PyArrow cannot open the file system of the checkpoint: {error}",
+            remedy="hdfs: needs libhdfs and CLASSPATH of Hadoop where Spark starts Python, s3a: the "
+            "credentials in the environment. Or use foreachBatch in a session with a JVM",
+            path=location,
+        ) from error
+    return ArrowFolder(files, root)

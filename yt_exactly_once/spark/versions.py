@@ -1,0 +1,101 @@
+"""What differs between the versions of PySpark that this package runs on: 3.5 to 4.3.
+
+Nothing else asks for a version. Each difference is bridged here, or named in an error that says which version
+has it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+
+from yt_exactly_once.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+__all__ = [
+    "HAS_ADMISSION_CONTROL",
+    "STATE_STORE_WRITER",
+    "ReadAllAvailable",
+    "ReadLimit",
+    "ReadMaxBytes",
+    "ReadMaxRows",
+    "SupportsTriggerAvailableNow",
+    "arrow_batches",
+    "require_formats",
+]
+
+SPARK = tuple(int(number) for number in pyspark.__version__.split(".")[:2])
+"""The installed version, major and minor."""
+
+OLDEST_WITH_FORMATS = (4, 0)
+
+_PLANS = "org.apache.spark.sql.execution.streaming"
+
+STATE_STORE_WRITER = (
+    f"{_PLANS}.operators.stateful.StateStoreWriter"
+    if SPARK >= (4, 1)
+    else f"{_PLANS}.StateStoreWriter"
+)
+"""Trait of every physical operator that writes state."""
+
+HAS_ADMISSION_CONTROL = SPARK >= (4, 2)
+"""Whether Spark gives a source the start and the limit of a batch, and prepares it for AvailableNow."""
+
+if TYPE_CHECKING or HAS_ADMISSION_CONTROL:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+else:
+
+    class SupportsTriggerAvailableNow:
+        """Spark asks no source here to prepare for AvailableNow."""
+
+    class ReadLimit:
+        """How much a batch may read."""
+
+    class ReadAllAvailable(ReadLimit):
+        """All there is."""
+
+    @dataclass
+    class ReadMaxRows(ReadLimit):
+        """So many rows."""
+
+        max_rows: int
+
+    @dataclass
+    class ReadMaxBytes(ReadLimit):
+        """So many bytes."""
+
+        max_bytes: int
+
+
+def require_formats() -> None:
+    """Check that the installed version has data sources in Python, which the format yt is made of.
+
+    Raises:
+        ConfigError: it has none.
+    """
+    if SPARK < OLDEST_WITH_FORMATS:
+        raise ConfigError(
+            f"PySpark {pyspark.__version__} has no data sources in Python, so there is no format yt",
+            remedy="Install pyspark>=4.0,<5. On this version the sink works without the format: "
+            "writeStream.foreachBatch(TransactionalSink('//path/to/table')), reading from another source",
+        )
+
+
+def arrow_batches(frame: DataFrame) -> list[pa.RecordBatch]:
+    """Compute a DataFrame, once, and return its rows in the order of the partitions."""
+    if hasattr(frame, "toArrow"):
+        return list(frame.toArrow().to_batches())
+    older: Any = frame
+    collected: list[pa.RecordBatch] = older._collect_as_arrow()  # noqa: SLF001 - what toArrow of PySpark 4 calls
+    return collected
