@@ -19,6 +19,9 @@ _ENVIRONMENT = ("YT_PROXY", "YT_TOKEN")
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
+_OF_PYTHON = "org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2"
+"""What Spark finds under the name of a data source in Python: this one, registered before."""
+
 
 def register_source(spark: SparkSession, *, name: str = "yt") -> None:
     """Make the format `yt` known to a session, for `readStream` and `writeStream`.
@@ -70,7 +73,8 @@ def _owner(spark: SparkSession, name: str) -> str | None:
         loaded = sources.DataSource.lookupDataSourceV2(name, conf)
     except Exception:  # noqa: BLE001 - Spark raises when it finds none
         return None
-    return str(loaded.get().getClass().getName()) if loaded.isDefined() else None
+    owner = str(loaded.get().getClass().getName()) if loaded.isDefined() else _OF_PYTHON
+    return None if owner == _OF_PYTHON else owner
 
 
 def _taken(name: str, owner: str) -> ConfigError:
