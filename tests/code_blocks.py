@@ -56,6 +56,9 @@ _HOWS: dict[str, list[How | str]] = {
     "docs/explanation/chaos.md": [How.OPTIONS] * 3,
     "docs/explanation/compared-with-spyt.md": [How.OPTIONS],
     "docs/explanation/performance.md": [How.OPTIONS],
+    "docs/how-to/monitor.md": [
+        "tests/unit/test_logs.py tries it, in a process that logs nothing else"
+    ],
     "docs/how-to/move-from-spyt.md": [_SPYT, How.RUNS],
     "docs/how-to/operate.md": [How.OPTIONS],
     "docs/how-to/test-your-pipeline.md": [

@@ -7,7 +7,7 @@ be repeated on their own. Every retry is an event.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import tenacity
 
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from yt_exactly_once.observability import Emitter
 
 T = TypeVar("T")
+
+
+def _proxy_of(error: BaseException | None) -> dict[str, Any]:
+    """Return the address that did not answer, where the error knows it."""
+    where = error.where if isinstance(error, TransientError) else {}
+    return {name: where[name] for name in ("proxy",) if name in where}
 
 
 def run_attempts(
@@ -62,6 +68,7 @@ def run_attempts(
             Event.RETRY_SCHEDULED,
             attempt=state.attempt_number,
             wait=round(state.upcoming_sleep, 3),
+            **_proxy_of(error),
             reason=type(error).__name__,
             error=str(error),
         )

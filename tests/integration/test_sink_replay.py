@@ -51,7 +51,9 @@ def test_batch_without_its_commit_log_entry_is_replayed_without_effect(stream, k
     flow.assert_exact()
     flow.forget_last_batch()
     told = flow.run()
-    assert [fields["reason"] for fields in told.of(Event.BATCH_SKIPPED)] == ["replay"]
+    (skipped,) = told.of(Event.BATCH_SKIPPED)
+    assert skipped["reason"] == "replay"
+    assert skipped["rows"] > 0
     assert told.count(Event.TRANSACTION_STARTED) == 0
     flow.assert_exact()
     for partition in range(3):

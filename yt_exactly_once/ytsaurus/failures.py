@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from yt.common import YtError
 from yt.packages.requests.exceptions import RequestException
@@ -34,6 +35,7 @@ from yt_exactly_once.errors import (
     TransactionLostError,
     TransientError,
 )
+from yt_exactly_once.ytsaurus.client_noise import held_back
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
@@ -274,12 +276,13 @@ def translated(action: str, **where: Any) -> Iterator[None]:
         **where: ids for the message.
     """
     try:
-        yield
+        with held_back():
+            yield
     except YtTokenError as error:
         raise _error(REFUSED_TOKEN, action, "the proxy refused the token", where) from error
     except TRANSPORT_ERRORS as error:
         detail = f"no usable answer from the proxy ({type(error).__name__})"
-        raise _error(NO_ANSWER, action, detail, where) from error
+        raise _error(NO_ANSWER, action, detail, {"proxy": _address(error), **where}) from error
     except YtError as error:
         raise _error(find_failure(error), action, _deepest(error), where) from error
 
@@ -302,6 +305,12 @@ def find_failure(error: YtError) -> Failure:
 
 def _error(failure: Failure, action: str, detail: str, where: dict[str, Any]) -> ExactlyOnceError:
     return failure.error(f"Could not {action}: {detail}", remedy=failure.remedy, **where)
+
+
+def _address(error: Exception) -> str | None:
+    """Return the address that a request went to, where the error knows it."""
+    request = getattr(error, "request", None)
+    return urlsplit(request.url).netloc if request is not None else None
 
 
 def _has_code(error: YtError, codes: Container[int]) -> bool:

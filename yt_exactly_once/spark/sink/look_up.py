@@ -30,10 +30,12 @@ class Found:
 
     Attributes:
         is_replay: whether an earlier run has committed the batch.
+        rows: how many rows of a replay the ledger entry records.
         resumed: the ledger entry of a batch of which some parts are committed.
     """
 
     is_replay: bool = False
+    rows: int = 0
     resumed: LedgerEntry | None = None
 
 
@@ -89,6 +91,7 @@ def look_up(delivery: Delivery, mode: Mode, offset_log: OffsetLog) -> Found:
     delivery.emit(Event.LEDGER_READ, verdict=verdict.value)
     return Found(
         is_replay=verdict is Verdict.REPLAY and not call.has_sent(entry),
+        rows=entry.row_count if entry else 0,
         resumed=entry if verdict is Verdict.PARTIAL else None,
     )
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.query.calls import Call, Place
     from yt_exactly_once.spark.query.offset_log import OffsetLog
+    from yt_exactly_once.spark.sink.look_up import Found
     from yt_exactly_once.spark.sink.targets import PreparedTarget
 
 
@@ -102,15 +103,16 @@ class TransactionalSink:
         self._prepare(delivery)
         found = find(delivery, self._mode, self._offset_log)  # 2
         if found.is_replay:
-            self._skip(delivery)
+            self._skip(delivery, found)
             return
         clock.lap("look_up")
         try:
             rows = self._compute(delivery)  # 3
         except Exception:
             # A commit of an earlier run that landed late may have let the queue trim these rows.
-            if look_up(delivery, self._mode, self._offset_log).is_replay:
-                self._skip(delivery)
+            found = look_up(delivery, self._mode, self._offset_log)
+            if found.is_replay:
+                self._skip(delivery, found)
                 return
             raise
         clock.lap("compute")
@@ -193,7 +195,7 @@ class TransactionalSink:
 
         run.prepared(schema, run_attempts(attempt, self.options.retry, emit))
 
-    def _skip(self, delivery: Delivery) -> None:
+    def _skip(self, delivery: Delivery, found: Found) -> None:
         """Let a replay pass without writing.
 
         The DataFrame of a stateful query is still evaluated. Spark must rebuild its state, and refuses to
@@ -201,7 +203,7 @@ class TransactionalSink:
         """
         if delivery.batch.stateful:
             delivery.frame.write.format("noop").mode("overwrite").save()
-        delivery.emit(Event.BATCH_SKIPPED, reason="replay")
+        delivery.emit(Event.BATCH_SKIPPED, reason="replay", rows=found.rows)
 
     def _compute(self, delivery: Delivery) -> list[TargetRows]:
         """Evaluate the DataFrame, once; a mode whose tasks write has written its rows then."""

@@ -1,0 +1,107 @@
+"""What the package reports: event names, one logger, hooks.
+
+Events are named noun first, verb past tense; their fields are ids, counts, sizes and durations. A row
+value, an argument dump or a token is never a field. One `batch.committed` or `batch.skipped` line per
+batch is written at info, retries and skipped rows at warning, everything else at debug.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from yt_exactly_once.observability.events import Event
+from yt_exactly_once.observability.logs import LOGGER_NAME, write
+
+__all__ = [
+    "LOGGER_NAME",
+    "Clock",
+    "Emitter",
+    "Event",
+    "GuardedListener",
+    "Listener",
+    "emitter",
+    "reported",
+]
+
+
+class Emitter(Protocol):
+    """Takes one event with its fields."""
+
+    def __call__(self, event: Event, /, **fields: Any) -> None:
+        """Report one event."""
+
+
+Listener = Callable[[str, dict[str, Any]], None]
+"""A user's hook: gets the event name and its fields, on the driver, in order.
+
+Its exceptions affect no batch. The first one is logged as `listener.failed`, later ones are not.
+"""
+
+
+class GuardedListener:
+    """A listener whose first exception is logged. None of its exceptions leaves it.
+
+    Args:
+        listener: the user's hook.
+    """
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._has_failed = False
+
+    def __call__(self, event: str, fields: dict[str, Any]) -> None:
+        """Pass an event to the hook."""
+        try:
+            self._listener(event, fields)
+        except Exception as error:  # noqa: BLE001 - a metrics hook must not stop a pipeline
+            if not self._has_failed:
+                self._has_failed = True
+                write(Event.LISTENER_FAILED, {"of": event, "error": repr(error)})
+
+
+def emitter(listener: Listener | None = None, **bound: Any) -> Emitter:
+    """Return an emitter that logs an event and then calls the listener; it never raises.
+
+    Args:
+        listener: metrics hook of the user.
+        **bound: fields added to every event.
+    """
+    guarded = listener
+    if listener is not None and not isinstance(listener, GuardedListener):
+        guarded = GuardedListener(listener)
+
+    def emit(event: Event, /, **fields: Any) -> None:
+        told = {**bound, **fields}
+        write(event, told)
+        if guarded is not None:
+            guarded(event.value, told)
+
+    return emit
+
+
+class Clock:
+    """Wall time between laps, in seconds."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.monotonic()
+
+    def lap(self, name: str) -> None:
+        """Store the time since the last lap under a name."""
+        now = time.monotonic()
+        self.laps[name] = round(now - self._last, 4)
+        self._last = now
+
+
+@contextmanager
+def reported(emit: Emitter) -> Iterator[None]:
+    """Emit an event when a batch starts, and when it fails."""
+    try:
+        emit(Event.BATCH_STARTED)
+        yield
+    except Exception as error:
+        emit(Event.BATCH_FAILED, reason=type(error).__name__, error=str(error))
+        raise

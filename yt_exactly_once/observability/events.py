@@ -1,0 +1,59 @@
+"""The names of the events, and how important each one is."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Event(StrEnum):
+    """Every event of the package."""
+
+    BATCH_STARTED = "batch.started"
+    LEDGER_READ = "ledger.read"
+    BATCH_COMPUTED = "batch.computed"
+    BATCH_SKIPPED = "batch.skipped"
+    BATCH_COMMITTED = "batch.committed"
+    BATCH_FAILED = "batch.failed"
+    LEDGER_CREATED = "ledger.created"
+    TRANSACTION_STARTED = "transaction.started"
+    ROWS_REJECTED = "rows.rejected"
+    ROWS_WRITTEN = "rows.written"
+    OFFSETS_ADVANCED = "offsets.advanced"
+    LEDGER_RECORDED = "ledger.recorded"
+    TRANSACTION_COMMITTED = "transaction.committed"
+    TRANSACTION_ABORTED = "transaction.aborted"
+    COMMIT_OUTCOME_UNKNOWN = "commit.outcome_unknown"
+    COMMIT_OUTCOME_RESOLVED = "commit.outcome_resolved"
+    RETRY_SCHEDULED = "retry.scheduled"
+    SOURCE_ROWS_SKIPPED = "source.rows_skipped"
+    SOURCE_QUEUE_REPLACED = "source.queue_replaced"
+    NOTE_FAILED = "note.failed"
+    LISTENER_FAILED = "listener.failed"
+
+
+_LEVELS = {
+    Event.BATCH_COMMITTED: "info",
+    Event.BATCH_SKIPPED: "info",
+    Event.LEDGER_CREATED: "info",
+    Event.BATCH_FAILED: "error",
+    Event.RETRY_SCHEDULED: "warning",
+    Event.COMMIT_OUTCOME_UNKNOWN: "warning",
+    Event.COMMIT_OUTCOME_RESOLVED: "warning",
+    Event.ROWS_REJECTED: "warning",
+    Event.SOURCE_ROWS_SKIPPED: "warning",
+    Event.SOURCE_QUEUE_REPLACED: "warning",
+    Event.NOTE_FAILED: "warning",
+    Event.LISTENER_FAILED: "warning",
+}
+
+
+def level_of(event: Event, fields: Mapping[str, Any]) -> str:
+    """Return the level at which an event is logged: debug, info, warning or error."""
+    if event is Event.BATCH_SKIPPED and fields.get("rows"):
+        # It is right after a crash. But whoever looks for missing rows must find it.
+        return "warning"
+    return _LEVELS.get(event, "debug")
