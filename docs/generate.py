@@ -44,6 +44,7 @@ from yt_exactly_once.local.features import FEATURES
 from yt_exactly_once.local.rpc.methods import METHODS
 from yt_exactly_once.operations.verify.facts import FACTS
 from yt_exactly_once.spark.schema import arrow_of_spark, spark_schema_of
+from yt_exactly_once.telemetry.metrics import LABELS, Metric, label_of
 from yt_exactly_once.ytsaurus.failures import FAILURES, Failure
 
 DOCS = Path(__file__).parent
@@ -59,6 +60,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference/errors.md": NOTE + error_tree(),
         DOCS / "reference/configuration.md": NOTE + configuration(),
         DOCS / "reference/retries.md": NOTE + retries(),
+        DOCS / "reference/metrics.md": NOTE + metrics(),
         DOCS / "reference/types.md": NOTE + types(),
         DOCS / "reference/cluster-facts.md": NOTE + cluster_facts(),
         DOCS / "explanation/failure-table.md": NOTE + failure_table(),
@@ -234,6 +236,41 @@ def retries() -> str:
             ),
             "",
             "The limits are in [`RetryPolicy`](configuration.md#retrypolicy).",
+            "",
+        ]
+    )
+
+
+def metrics() -> str:
+    """Every metric, with its names, unit and labels."""
+    return "\n".join(
+        [
+            "# Metrics",
+            "",
+            (
+                "[Watch it](../how-to/monitor.md) shows how to switch them on. Names and units follow the "
+                "semantic conventions of OpenTelemetry. Prometheus shows a dot as `_`."
+            ),
+            "",
+            "| metric | in Prometheus | kind | unit | meaning | attributes |",
+            "|---|---|---|---|---|---|",
+            *(
+                f"| `{one.value.name}` | {', '.join(f'`{name}`' for name in one.series)} "
+                f"| {one.value.kind} | `{one.value.unit}` | {one.value.meaning} "
+                f"| {', '.join(f'`{label}`' for label in one.value.labels)} |"
+                for one in Metric
+            ),
+            "",
+            "## Attributes",
+            "",
+            (
+                "No attribute holds a batch number, a queue partition or a text. So a process has a few "
+                "dozen time series for each query."
+            ),
+            "",
+            "| attribute | label in Prometheus | meaning |",
+            "|---|---|---|",
+            *(f"| `{name}` | `{label_of(name)}` | {meaning} |" for name, meaning in LABELS.items()),
             "",
         ]
     )

@@ -57,7 +57,9 @@ _HOWS: dict[str, list[How | str]] = {
     "docs/explanation/compared-with-spyt.md": [How.OPTIONS],
     "docs/explanation/performance.md": [How.OPTIONS],
     "docs/how-to/monitor.md": [
-        "tests/unit/test_logs.py tries it, in a process that logs nothing else"
+        "tests/unit/test_logs.py tries it, in a process that logs nothing else",
+        _BY_CI,
+        *[How.RUNS] * 2,
     ],
     "docs/how-to/move-from-spyt.md": [_SPYT, How.RUNS],
     "docs/how-to/operate.md": [How.OPTIONS],

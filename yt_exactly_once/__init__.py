@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.spark.registration import register_source
     from yt_exactly_once.spark.sink.options import SinkOptions, Target
     from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
+    from yt_exactly_once.telemetry import enable_telemetry, serve_metrics
 
 __all__ = [
     "ClusterConfig",
@@ -29,8 +30,10 @@ __all__ = [
     "TransactionalSink",
     "WriteMode",
     "create_table",
+    "enable_telemetry",
     "register_source",
     "require_java",
+    "serve_metrics",
 ]
 
 _HOMES = {
@@ -44,7 +47,9 @@ _HOMES = {
     "WriteMode": "config",
     "create_table": "spark.create_table",
     "register_source": "spark.registration",
+    "enable_telemetry": "telemetry",
     "require_java": "spark.java",
+    "serve_metrics": "telemetry",
 }
 
 

@@ -15,6 +15,7 @@ import pytest
 from tests.code_blocks import How, blocks, pages
 from yt_exactly_once import Target, TransactionalSink, create_table, register_source
 from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from yt.wrapper import YtClient
@@ -53,7 +54,7 @@ def names(spark, monkeypatch):
         monkeypatch.setenv("YT_PROXY", cluster.proxy_urls[0])
         register_source(spark)
         orders = spark.readStream.format("yt").load("//home/shop/orders")
-        yield {
+        given = {
             "Target": Target,
             "TransactionalSink": TransactionalSink,
             "cluster": cluster,
@@ -64,6 +65,9 @@ def names(spark, monkeypatch):
             "totals_by_customer": lambda rows: rows.groupBy("customer").agg({"amount": "sum"}),
             "totals": orders.groupBy("customer").agg({"amount": "sum"}).toDF("customer", "total"),
         }
+        yield given
+        for opened in [each for each in given.values() if isinstance(each, Telemetry)]:
+            opened.close()
 
 
 def run_python(code: str, names: dict, folder: Path) -> None:

@@ -70,6 +70,7 @@ def test_application_decides_and_without_a_decision_batches_are_shown(
     """Whatever it configures is obeyed; stderr is written to only if it configures nothing."""
     for logger in (logging.root, LOGGER):
         monkeypatch.setattr(logger, "handlers", [])
+    structlog.reset_defaults()  # other tests capture its logs, which leaves it configured
     emit = emitter(batch=3, target="//t")
     try:
         configure()
@@ -89,6 +90,7 @@ def test_application_decides_and_without_a_decision_batches_are_shown(
 
 def test_application_gets_event_and_fields_of_a_record(caplog):
     """For handlers that write JSON."""
+    structlog.reset_defaults()
     with caplog.at_level("INFO", LOGGER_NAME):
         emitter(batch=3)(Event.BATCH_COMMITTED, rows=5)
     (record,) = caplog.records

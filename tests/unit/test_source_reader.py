@@ -1,6 +1,7 @@
 """The stream reader against a queue in memory: planning, limits, replay, reshard and commit."""
 
 import pickle
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -9,12 +10,13 @@ from structlog.testing import capture_logs
 
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import (
+    ClusterUnavailableError,
     ConfigError,
     DataLossError,
     OffsetConflictError,
     SchemaMismatchError,
 )
-from yt_exactly_once.observability import Event
+from yt_exactly_once.observability import Event, channel, listen
 from yt_exactly_once.spark.source.options import SourceOptions, StartingPoint
 from yt_exactly_once.spark.source.reader import (
     IDLE_INTERVAL,
@@ -553,6 +555,75 @@ def test_progress_shows_where_the_queue_ends():
     looks = queue.looks
     assert ends(source.reportLatestOffset()) == {0: 100, 1: 3}
     assert queue.looks == looks
+
+
+def test_progress_shows_how_many_rows_are_after_the_batch():
+    """In total, and of the partition with the most; trimmed rows do not count."""
+    queue = FakeQueue(100, 3, 50)
+    source = reader(queue, max_rows_per_partition=10)
+    start = source.initialOffset()
+    queue.lowers[2] = 20
+    by_default(source, start | {"partitions": {"0": 0, "1": 0, "2": 20}})
+    assert source.reportLatestOffset()["behind"] == {"rows": 110, "max": 90, "avg": 36.7}
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    """What the source says about each look, to a driver that listens; every row is 60 s old."""
+    monkeypatch.setenv(channel.ADDRESS_VARIABLE, "127.0.0.1 9 key")
+    monkeypatch.setattr(time, "time", lambda: 1_060.0)
+    heard = []
+    end = listen(lambda event, told: heard.append(told) if event == Event.SOURCE_LOOKED else None)
+    yield heard
+    end()
+
+
+def aged(queue, clock=None, **options):
+    """A reader of a queue with timestamps; row 13 has none."""
+    source = reader(queue, clock, **options)
+    source._rows.has_timestamps = True
+    source._rows.committed_at = lambda rows: None if rows[0] == 13 else 1_000.0
+    return source
+
+
+def test_every_batch_says_how_far_the_query_is_behind(looks):
+    """The age is that of the first row after the batch, and it is looked up once in ten seconds."""
+    queue, clock = FakeQueue(25, 3), Clock()
+    pulls, pull = [], queue.pull
+    queue.pull = lambda *asked: pulls.append(asked[:2]) or pull(*asked)
+    source = aged(queue, clock, max_rows_per_partition=10)
+    start = source.initialOffset()
+    for _ in range(3):
+        start = by_default(source, start)
+    told = [(one["rows"], one["rows_behind"], one["seconds_behind"]) for one in looks]
+    assert told == [(13, 15, 60.0), (10, 5, 60.0), (5, 0, 0.0)]
+    assert pulls == [(0, 10)]
+    assert looks[0]["consumer"] == CONSUMER
+
+
+def test_idle_source_says_so_now_and_then(looks):
+    queue, clock = FakeQueue(10), Clock()
+    source = aged(queue, clock)
+    offset = everything(source, source.initialOffset())
+    for _ in range(200):
+        everything(source, offset)
+    assert clock.now > 119
+    assert [one["rows"] for one in looks] == [10, 0, 0, 0]
+
+
+def test_age_that_cannot_be_had_delays_nothing(looks):
+    """A queue without timestamps, a cluster that does not answer, a row without one, nobody who listens."""
+    plain = aged(FakeQueue(20), max_rows_per_partition=10)
+    plain._rows.has_timestamps = False
+    away = FakeQueue(20)
+    away.pull = lambda *_: (_ for _ in ()).throw(ClusterUnavailableError("away"))
+    for source in (
+        plain,
+        aged(away, max_rows_per_partition=10),
+        aged(FakeQueue(20), max_rows_per_partition=13),
+    ):
+        by_default(source, source.initialOffset())
+    assert [one["seconds_behind"] for one in looks] == [None] * 3
 
 
 def test_idle_queue_is_not_hammered():

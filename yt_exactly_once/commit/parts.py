@@ -41,6 +41,11 @@ class TargetRows:
     lane_is_tablet: bool = False
     complete: CompleteResult | None = None
 
+    @property
+    def byte_count(self) -> int:
+        """Bytes of the payloads; 0 when the tasks wrote the rows."""
+        return sum(len(payload.data) for lane in self.lanes for payload in lane)
+
 
 @dataclass(frozen=True)
 class Part:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from yt_exactly_once.observability import channel
 from yt_exactly_once.observability.events import Event
 from yt_exactly_once.observability.logs import LOGGER_NAME, write
 
@@ -23,6 +24,8 @@ __all__ = [
     "GuardedListener",
     "Listener",
     "emitter",
+    "listen",
+    "publish",
     "reported",
 ]
 
@@ -62,8 +65,37 @@ class GuardedListener:
                 write(Event.LISTENER_FAILED, {"of": event, "error": repr(error)})
 
 
+_listeners: tuple[GuardedListener, ...] = ()
+"""What listens to every event of this process, whichever sink it is of."""
+
+
+def listen(listener: Listener) -> Callable[[], None]:
+    """Call a listener with every event of this process, from now on.
+
+    Returns:
+        Ends it.
+    """
+    global _listeners  # noqa: PLW0603 - telemetry is of the process, as logging is
+    guarded = GuardedListener(listener)
+    _listeners = (*_listeners, guarded)
+
+    def end() -> None:
+        global _listeners  # noqa: PLW0603
+        _listeners = tuple(other for other in _listeners if other is not guarded)
+
+    return end
+
+
+def publish(event: str, fields: dict[str, Any]) -> None:
+    """Call the listeners of this process with an event; it never raises."""
+    for each in _listeners:
+        each(event, fields)
+
+
 def emitter(listener: Listener | None = None, **bound: Any) -> Emitter:
-    """Return an emitter that logs an event and then calls the listener; it never raises.
+    """Return an emitter that logs an event and then calls the listeners; it never raises.
+
+    In a worker of Spark it sends the event to the driver too, if telemetry is enabled there.
 
     Args:
         listener: metrics hook of the user.
@@ -78,6 +110,8 @@ def emitter(listener: Listener | None = None, **bound: Any) -> Emitter:
         write(event, told)
         if guarded is not None:
             guarded(event.value, told)
+        publish(event.value, told)
+        channel.send(event, told)
 
     return emit
 

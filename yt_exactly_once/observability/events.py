@@ -29,9 +29,13 @@ class Event(StrEnum):
     COMMIT_OUTCOME_UNKNOWN = "commit.outcome_unknown"
     COMMIT_OUTCOME_RESOLVED = "commit.outcome_resolved"
     RETRY_SCHEDULED = "retry.scheduled"
+    SOURCE_LOOKED = "source.looked"
     SOURCE_ROWS_SKIPPED = "source.rows_skipped"
     SOURCE_QUEUE_REPLACED = "source.queue_replaced"
     NOTE_FAILED = "note.failed"
+    QUERY_STARTED = "query.started"
+    QUERY_PROGRESSED = "query.progressed"
+    QUERY_STOPPED = "query.stopped"
     LISTENER_FAILED = "listener.failed"
 
 
@@ -47,6 +51,8 @@ _LEVELS = {
     Event.SOURCE_ROWS_SKIPPED: "warning",
     Event.SOURCE_QUEUE_REPLACED: "warning",
     Event.NOTE_FAILED: "warning",
+    Event.QUERY_STARTED: "info",
+    Event.QUERY_STOPPED: "info",
     Event.LISTENER_FAILED: "warning",
 }
 
@@ -56,4 +62,6 @@ def level_of(event: Event, fields: Mapping[str, Any]) -> str:
     if event is Event.BATCH_SKIPPED and fields.get("rows"):
         # It is right after a crash. But whoever looks for missing rows must find it.
         return "warning"
+    if event is Event.QUERY_STOPPED and fields.get("reason"):
+        return "error"
     return _LEVELS.get(event, "debug")

@@ -11,6 +11,7 @@ from yt_exactly_once.commit.ledger import Verdict, judge, require_one_sink
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
+from yt_exactly_once.spark.query.jobs import described
 from yt_exactly_once.ytsaurus.rows import sessions_of
 from yt_exactly_once.ytsaurus.tables import table_identity
 
@@ -76,7 +77,8 @@ def look_up(delivery: Delivery, mode: Mode, offset_log: OffsetLog) -> Found:
     run.begun = {}
     if verdict is Verdict.NEW and not run.continues_with(batch):
         sessions = partial(_sessions, delivery, mode)
-        run.begun = mode.begun(delivery.frame, batch, run.targets, sessions)
+        with described(delivery.frame, batch, "compare the replay with pushed rows"):
+            run.begun = mode.begun(delivery.frame, batch, run.targets, sessions)
     run.agree(batch)
     if entry is not None and verdict is not Verdict.NEW:
         require_one_sink(entry, batch, call.sent, ledger=ledger.path)

@@ -17,6 +17,7 @@ from yt_exactly_once.observability import Clock, Event, GuardedListener, emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.query.calls import PROCESS_CALLS
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
+from yt_exactly_once.spark.query.jobs import described
 from yt_exactly_once.spark.query.running import RunningQuery
 from yt_exactly_once.spark.sink.look_up import find, look_up
 from yt_exactly_once.spark.sink.modes import MODES
@@ -107,7 +108,8 @@ class TransactionalSink:
             return
         clock.lap("look_up")
         try:
-            rows = self._compute(delivery)  # 3
+            with described(frame, batch, f"compute {', '.join(self._paths)}"):
+                rows = self._compute(delivery)  # 3
         except Exception:
             # A commit of an earlier run that landed late may have let the queue trim these rows.
             found = look_up(delivery, self._mode, self._offset_log)
@@ -127,6 +129,7 @@ class TransactionalSink:
         emit(
             Event.BATCH_COMMITTED,
             rows=committed.row_count,
+            bytes=sum(target.byte_count for target in rows),
             attempts=committed.attempts,
             transaction=committed.transaction_id,
             seconds=clock.laps,
@@ -143,8 +146,11 @@ class TransactionalSink:
         self._open()
 
     def __repr__(self) -> str:
-        paths = ", ".join(target.path for target in self.options.targets)
-        return f"TransactionalSink({paths!r}, mode='{self.options.mode}')"
+        return f"TransactionalSink({', '.join(self._paths)!r}, mode='{self.options.mode}')"
+
+    @property
+    def _paths(self) -> list[str]:
+        return [target.path for target in self.options.targets]
 
     def _open(self) -> None:
         self._connection = Connection(self.options.cluster)
@@ -170,8 +176,7 @@ class TransactionalSink:
         )
 
     def _ledger(self, batch: MicroBatch) -> CommitLedger:
-        paths = sorted(target.path for target in self.options.targets)
-        return CommitLedger(self.options.ledger, batch.query_id, paths)
+        return CommitLedger(self.options.ledger, batch.query_id, sorted(self._paths))
 
     def _prepare(self, delivery: Delivery) -> None:
         """Check, once per run, everything that can be wrong before its first row.
@@ -202,7 +207,8 @@ class TransactionalSink:
         continue when a batch leaves no state.
         """
         if delivery.batch.stateful:
-            delivery.frame.write.format("noop").mode("overwrite").save()
+            with described(delivery.frame, delivery.batch, "rebuild the state of a replay"):
+                delivery.frame.write.format("noop").mode("overwrite").save()
         delivery.emit(Event.BATCH_SKIPPED, reason="replay", rows=found.rows)
 
     def _compute(self, delivery: Delivery) -> list[TargetRows]:

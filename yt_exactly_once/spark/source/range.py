@@ -142,7 +142,6 @@ class RangeReader:
             raise error
         self.emit(
             Event.SOURCE_ROWS_SKIPPED,
-            queue=self.queue.path,
             partition=partition,
             start=start,
             end=end,

@@ -9,6 +9,7 @@ sink that skips it needs none of them to exist any more.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,10 +18,11 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
     ConflictError,
+    ExactlyOnceError,
     OffsetConflictError,
     SchemaMismatchError,
 )
-from yt_exactly_once.observability import Event, emitter
+from yt_exactly_once.observability import Event, channel, emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.source.offsets import (
     BEGIN_AGAIN,
@@ -41,10 +43,11 @@ from yt_exactly_once.spark.versions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from pyarrow import RecordBatch
 
+    from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.source.options import SourceOptions
     from yt_exactly_once.spark.source.rows import RowFormat
     from yt_exactly_once.ytsaurus.queues import PartitionBounds, RemoteQueue
@@ -64,6 +67,12 @@ look that finds it moved already doubles the time to the next one.
 
 LONGEST_CATCH_UP_INTERVAL = 30.0
 """Seconds between two looks at a consumer that was always found where it should be."""
+
+REPORT_INTERVAL = 5.0
+"""Seconds between two reports of a queue that had nothing new."""
+
+AGE_INTERVAL = 10.0
+"""Seconds between two looks at the age of the oldest unread row: each costs a pull of one row."""
 
 _MOVES = 5
 """Attempts to advance a consumer that another client advances at the same time."""
@@ -107,6 +116,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._catch_up_interval = CATCH_UP_INTERVAL
         self._next_catch_up = clock()
         self._committed: QueueOffset | None = None
+        self._planned: dict[int, int] | None = None
+        self._next_report = self._next_age = clock()
+        self._age: float | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where a query without a checkpoint begins; decided once per run.
@@ -166,6 +178,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         if all(end == here.partitions.get(partition, 0) for partition, end in ends.items()):
             self._idle_since = self._clock()
+            self._report(here.partitions, bounds, ends)
             self._catch_up_when_due(is_idle=True)
             if self._target is not None and here.partitions != here.start:
                 # Spark does not report the last batch of an AvailableNow run as committed; that it
@@ -175,14 +188,27 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._idle_since = None
         if is_recreated:
             self._begin_again(self._logged(start), here)
+        self._report(here.partitions, bounds, ends)
         return here.advanced(ends, self._info.id).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """Return where the queue ended when it was last looked at, for the query's progress."""
+        """Return where the queue ended when it was last looked at, for the query's progress.
+
+        Spark takes no metrics from a source in Python. So `behind` is here: how many rows of the queue are
+        after the batch, in total, and the most and the average of a partition.
+        """
         if self._bounds is None:
             return None
         ends = {partition: bound.upper for partition, bound in enumerate(self._bounds)}
-        return self._offset(ends).to_json()
+        behind = _behind(self._bounds, self._planned or {})
+        return {
+            **self._offset(ends).to_json(),
+            "behind": {
+                "rows": sum(behind),
+                "max": max(behind, default=0),
+                "avg": round(sum(behind) / max(len(behind), 1), 1),
+            },
+        }
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[QueueRange]:
         """Split a batch into one task per queue partition, which keeps the order of its rows.
@@ -210,7 +236,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         reader = RangeReader(
             queue=self._queue,
             decode=self._rows.decode,
-            emit=emitter(),
+            emit=self._emit,
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
         return reader.read(partition)
@@ -244,6 +270,48 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         self._next_catch_up = self._clock() + self._catch_up_interval
 
+    @property
+    def _emit(self) -> Emitter:
+        # No attribute: the reader travels to the tasks.
+        return emitter(queue=self._queue.path, consumer=self._queue.consumer)
+
+    def _report(
+        self, start: dict[int, int], bounds: Sequence[PartitionBounds], ends: dict[int, int]
+    ) -> None:
+        """Emit how far the query is behind: with every batch, and now and then while there is none."""
+        self._planned = ends
+        rows = sum(end - start.get(partition, 0) for partition, end in ends.items())
+        if not rows and self._clock() < self._next_report:
+            return
+        self._next_report = self._clock() + REPORT_INTERVAL
+        behind = _behind(bounds, ends)
+        self._emit(
+            Event.SOURCE_LOOKED,
+            rows=rows,
+            rows_behind=sum(behind),
+            seconds_behind=self._seconds_behind(ends, behind),
+            partitions=len(behind),
+        )
+
+    def _seconds_behind(self, ends: dict[int, int], behind: list[int]) -> float | None:
+        """Return the age of the first row after the batch, in the partition that is most behind.
+
+        Only for a driver that listens, since it costs a request; `None` if it is not known.
+        """
+        if not any(behind):
+            return 0.0
+        if not (channel.is_open() and self._rows.has_timestamps):
+            return None
+        if self._clock() >= self._next_age:
+            self._next_age = self._clock() + AGE_INTERVAL
+            partition = behind.index(max(behind))
+            # No retries: a number on a chart must not delay the batch.
+            with suppress(ExactlyOnceError):
+                pulled = self._queue.pull(partition, ends[partition], 1, BYTES_PER_PULL)
+                committed = self._rows.committed_at(pulled)
+                self._age = None if committed is None else max(0.0, time.time() - committed)
+        return self._age
+
     def _offset(self, positions: dict[int, int]) -> QueueOffset:
         path, consumer = self._queue.path, self._queue.consumer
         return QueueOffset(self._cluster, path, consumer, positions, positions, self._info.id)
@@ -268,9 +336,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         At its old offset, a vital consumer would let the new queue trim rows that nobody has read.
         """
-        emitter()(
+        self._emit(
             Event.SOURCE_QUEUE_REPLACED,
-            queue=self._queue.path,
             old_id=left.queue_id,
             new_id=here.queue_id,
             left=left.partitions,
@@ -328,7 +395,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _patiently(self, call: Callable[[], T]) -> T:
         """Call the cluster again while it is away, for instance while a queue is resharded."""
-        return run_attempts(lambda _number: call(), PATIENCE, emitter(), sleep=self._sleep)
+        return run_attempts(lambda _number: call(), PATIENCE, self._emit, sleep=self._sleep)
 
     def _stored(self, partitions: Collection[int]) -> dict[int, int]:
         return self._patiently(partial(self._queue.stored_offsets, self._cluster, partitions))
@@ -403,6 +470,14 @@ class SelfLimitingReader(QueueStreamReader):
         """Split a batch into tasks; see `QueueStreamReader.partitions`."""
         self._position = end
         return super().partitions(start, end)
+
+
+def _behind(bounds: Sequence[PartitionBounds], ends: Mapping[int, int]) -> list[int]:
+    """Return how many rows each partition has after a batch; trimmed ones do not count."""
+    return [
+        max(bound.upper - max(ends.get(partition, 0), bound.lower), 0)
+        for partition, bound in enumerate(bounds)
+    ]
 
 
 def _describe_change(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> str:

@@ -99,6 +99,18 @@ class RowFormat:
             )
         return int(weight)
 
+    @property
+    def has_timestamps(self) -> bool:
+        """Whether the queue keeps when a row was committed."""
+        return TIMESTAMP_COLUMN in self._pulled.names[self._own]
+
+    def committed_at(self, payload: bytes) -> float | None:
+        """Return when the first row of a pull was committed, in seconds since 1970; `None` if unknown."""
+        rows = decode(payload, self._pulled)
+        place = self._own.start + self._pulled.names[self._own].index(TIMESTAMP_COLUMN)
+        stamp = rows.column(place)[0].as_py() if rows.num_rows else None
+        return None if stamp is None else float(int(stamp) >> _TIMESTAMP_COUNTER_BITS)
+
     def _service_column(self, name: str, rows: pa.RecordBatch) -> pa.Array:
         if name == SOURCE_QUEUE_COLUMN:
             return pa.repeat(self._queue, rows.num_rows)

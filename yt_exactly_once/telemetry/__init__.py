@@ -1,0 +1,153 @@
+"""Metrics and traces: what the application switches on, in one line, on the driver.
+
+Without the extra `telemetry` nothing here can be switched on, and nothing else changes. OpenTelemetry is
+imported only when it is.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Self
+
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.observability import listen
+from yt_exactly_once.spark.monitor import Monitor
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+    from pyspark.sql import SparkSession
+
+__all__ = ["Telemetry", "enable_telemetry", "serve_metrics"]
+
+SCOPE = "yt_exactly_once"
+"""Name of the instrumentation scope."""
+
+DEFAULT_PORT = 9464
+"""Port of the end point for Prometheus, as OpenTelemetry has it."""
+
+
+class Telemetry:
+    """What was switched on; also a context manager.
+
+    Attributes:
+        port: of the end point for Prometheus; 0 without one.
+    """
+
+    def __init__(self, opened: ExitStack, port: int = 0) -> None:
+        self._opened = opened
+        self.port = port
+
+    def close(self) -> None:
+        """Switch it off. Closing twice does nothing."""
+        self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def enable_telemetry(
+    spark: SparkSession | None = None,
+    *,
+    meter_provider: MeterProvider | None = None,
+    tracer_provider: TracerProvider | None = None,
+) -> Telemetry:
+    """Report metrics and traces of all queries of this process through OpenTelemetry.
+
+    Call it once, on the driver, before `register_source(spark)` and before queries are defined.
+
+    Args:
+        spark: adds what the source, the tasks and Spark tell. Without it only sinks report.
+        meter_provider: gets the metrics; default: the global one.
+        tracer_provider: gets the traces; default: the global one.
+
+    Returns:
+        Closes it.
+
+    Raises:
+        ConfigError: OpenTelemetry is not installed.
+    """
+    _require("opentelemetry")
+    from opentelemetry import metrics, trace  # noqa: PLC0415 - the extra may be missing
+
+    from yt_exactly_once.telemetry.recorder import Recorder  # noqa: PLC0415
+    from yt_exactly_once.telemetry.tracing import Tracing  # noqa: PLC0415
+
+    with ExitStack() as opened:
+        meter = metrics.get_meter(SCOPE, meter_provider=meter_provider)
+        tracer = trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
+        opened.callback(listen(Recorder(meter)))
+        opened.callback(listen(Tracing(tracer)))
+        if spark is not None:
+            opened.callback(Monitor(spark).close)
+        return Telemetry(opened.pop_all())
+
+
+def serve_metrics(
+    spark: SparkSession | None = None, *, port: int = DEFAULT_PORT, host: str = "localhost"
+) -> Telemetry:
+    """Serve the metrics of all queries of this process to Prometheus, at `http://host:port/metrics`.
+
+    Call it once, on the driver, before `register_source(spark)` and before queries are defined. It has
+    providers of its own, so it changes nothing of an application that uses OpenTelemetry already.
+
+    Args:
+        spark: adds what the source, the tasks and Spark tell. Without it only sinks report.
+        port: of the end point; 0 takes a free one.
+        host: address to listen on. Metrics name queries, tables and queues. There is no password.
+
+    Returns:
+        Closes it, and knows the port.
+
+    Raises:
+        ConfigError: OpenTelemetry is not installed, or the address is taken.
+    """
+    _require("opentelemetry", "opentelemetry.sdk", "opentelemetry.exporter.prometheus")
+    from opentelemetry.exporter.prometheus import (  # noqa: PLC0415 - the extra may be missing
+        PrometheusMetricReader,
+    )
+    from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415
+    from opentelemetry.trace import NoOpTracerProvider  # noqa: PLC0415
+    from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415
+
+    registry = CollectorRegistry()
+    with ExitStack() as opened:
+        try:
+            server, thread = start_http_server(port, host, registry)
+        except OSError as error:
+            raise ConfigError(
+                f"Metrics cannot be served at {host}:{port}: {error.strerror}",
+                remedy="Pass a free port, and an address of this machine as host",
+            ) from error
+        opened.callback(thread.join, 5)
+        opened.callback(server.server_close)
+        opened.callback(server.shutdown)
+        provider = MeterProvider([PrometheusMetricReader(registry=registry)])
+        opened.callback(provider.shutdown)
+        telemetry = enable_telemetry(
+            spark, meter_provider=provider, tracer_provider=NoOpTracerProvider()
+        )
+        opened.callback(telemetry.close)
+        return Telemetry(opened.pop_all(), server.server_port)
+
+
+def _require(*modules: str) -> None:
+    """Check that the extra is installed.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    for module in modules:
+        try:
+            is_there = find_spec(module) is not None
+        except ModuleNotFoundError:
+            is_there = False
+        if not is_there:
+            raise ConfigError(
+                f"Telemetry needs {module}, which is not installed",
+                remedy="Run pip install 'yt-exactly-once[telemetry]' on the driver",
+            )
