@@ -121,17 +121,9 @@ def _shown(default: object) -> str:
 
 
 def _source_options() -> list[str]:
-    """Return a table of the source's options; their meaning is in the docstring of what holds them."""
+    """Return a table of the source's options; their meaning is in the docstring of the class."""
     _, attributes = inspect.getdoc(SourceOptions).split("Attributes:\n")
     meanings = _meanings(attributes)
-    meanings |= {
-        "path": meanings["queue"],
-        "consumer_path": meanings["consumer"],
-        "proxy": "`host:port` or URL of a proxy",
-        "token": "OAuth token; it is never shown",
-        "backend": "protocol of the client: `http`, or `rpc` with the package `ytsaurus-rpc-driver`",
-        "client_config": "laid over the configuration of `ytsaurus-client`, as a JSON object",
-    }
     defaults = {
         "path": "required",
         "proxy": "`YT_PROXY`",

@@ -24,7 +24,7 @@ def parse(**options):
 def test_queue_alone_reads_everything_from_its_first_row():
     """Without a consumer nothing is claimed, so nothing is left out."""
     options = parse()
-    assert (options.queue, options.consumer) == (QUEUE, None)
+    assert (options.path, options.consumer_path) == (QUEUE, None)
     assert options.starting_offsets is StartingPoint.EARLIEST
     assert options.max_rows_per_partition is options.max_bytes_per_partition is None
     assert not options.include_service_columns

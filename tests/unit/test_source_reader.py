@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 from structlog.testing import capture_logs
 
-from yt_exactly_once.config import ClusterConfig
+from yt_exactly_once.config import Secret
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
     ConfigError,
@@ -98,9 +98,9 @@ def reader(queue, clock=None, kind=QueueStreamReader, **options):
     clock = clock or Clock()
     return kind(
         SourceOptions(
-            queue=QUEUE,
-            consumer=queue.consumer,
-            cluster=ClusterConfig(proxy="localhost:80"),
+            path=QUEUE,
+            consumer_path=queue.consumer,
+            proxy="localhost:80",
             **({"starting_offsets": StartingPoint.COMMITTED} | options),
         ),
         queue,
@@ -648,9 +648,10 @@ def test_reader_travels_to_tasks():
     queue = FakeQueue(10)
     source = QueueStreamReader(
         SourceOptions(
-            queue=QUEUE,
-            consumer=CONSUMER,
-            cluster=ClusterConfig.resolve("localhost:80", "secret-token"),
+            path=QUEUE,
+            consumer_path=CONSUMER,
+            proxy="localhost:80",
+            token=Secret("secret-token"),
             starting_offsets=StartingPoint.EARLIEST,
         ),
         queue,

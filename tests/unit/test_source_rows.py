@@ -8,7 +8,6 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, TimestampType
 from yt import yson
 
-from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.source.options import SourceOptions, StartingPoint
 from yt_exactly_once.spark.source.rows import RowFormat
@@ -47,9 +46,8 @@ EVERY_TYPE = [
 
 def row_format(columns=COLUMNS, **options):
     parsed = SourceOptions(
-        queue="//home/app/queue",
-        consumer=None,
-        cluster=ClusterConfig(proxy="localhost:80"),
+        path="//home/app/queue",
+        proxy="localhost:80",
         starting_offsets=StartingPoint.EARLIEST,
         **options,
     )

@@ -56,7 +56,7 @@ class OpenedQueue:
             SchemaMismatchError: a column's type cannot be read.
         """
         options = SourceOptions.parse(given)
-        queue = RemoteQueue(Connection(options.cluster), options.queue, options.consumer)
+        queue = RemoteQueue(Connection(options.cluster), options.path, options.consumer_path)
         info = queue.require_readable()
         rows = RowFormat(info.schema, options)
         return cls(options, queue, queue.cluster_name(), info, rows)
@@ -72,7 +72,7 @@ class OpenedQueue:
                 f"The query reads the queue as {schema.simpleString()}, and its columns are "
                 f"{self.rows.spark_schema.simpleString()}",
                 remedy="Leave .schema(...) out and select or cast the columns afterwards",
-                queue=self.options.queue,
+                queue=self.options.path,
             )
         kind = QueueStreamReader if HAS_ADMISSION_CONTROL else SelfLimitingReader
         return kind(self.options, self.queue, self.cluster, self.info, self.rows)

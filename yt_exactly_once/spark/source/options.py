@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import difflib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
-from yt_exactly_once.config import ClusterConfig
+from yt_exactly_once.config import ClusterConfig, Secret
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.ytsaurus.client import check_backend
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 class StartingPoint(StrEnum):
@@ -29,36 +29,20 @@ class StartingPoint(StrEnum):
     LATEST = "latest"
 
 
-OPTION_NAMES = (
-    "path",
-    "consumer_path",
-    "proxy",
-    "token",
-    "backend",
-    "client_config",
-    "starting_offsets",
-    "max_rows_per_partition",
-    "max_bytes_per_partition",
-    "include_service_columns",
-    "include_queue_path",
-    "include_timestamp",
-    "parsing_type_v3",
-    "binary_strings",
-    "fail_on_data_loss",
-)
-"""Every option of the source."""
-
 _BOOLEANS = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
-    """The options of one source of one query.
+    """The options of one source of one query: an attribute for each, under its name.
 
     Attributes:
-        queue: path of the queue, from `path` or `load()`.
-        consumer: path of the consumer; `None` reads without one and moves none.
-        cluster: how to reach the cluster; carries the token, and never shows it.
+        path: path of the queue, from `path` or `load()`.
+        consumer_path: path of the consumer; `None` reads without one and moves none.
+        proxy: `host:port` or URL of a proxy
+        token: OAuth token; it is never shown
+        backend: protocol of the client: `http`, or `rpc` with the package `ytsaurus-rpc-driver`
+        client_config: laid over the configuration of `ytsaurus-client`, as a JSON object
         starting_offsets: where a query without a checkpoint begins. `committed` is the offset of the
             consumer. Others are `earliest`, `latest`, or the first row of every partition as JSON:
             `{"0": 120, "1": 0}`. It must not be behind the consumer, which a query never moves back.
@@ -76,9 +60,12 @@ class SourceOptions:
         fail_on_data_loss: fail when rows were trimmed before they were read; otherwise step over them.
     """
 
-    queue: str
-    consumer: str | None
-    cluster: ClusterConfig
+    path: str
+    consumer_path: str | None = None
+    proxy: str
+    token: Secret | None = None
+    backend: str | None = None
+    client_config: Mapping[str, Any] = field(default_factory=dict, repr=False)
     starting_offsets: StartingPoint | dict[int, int]
     max_rows_per_partition: int | None = None
     max_bytes_per_partition: int | None = None
@@ -102,20 +89,34 @@ class SourceOptions:
         given = {name.lower(): value for name, value in options.items()}
         _refuse_unknown(given)
         consumer = _path(given, "consumer_path") if "consumer_path" in given else None
-        return cls(
-            queue=_path(given, "path"),
-            consumer=consumer,
-            cluster=_cluster(given),
+        proxy, token = _address(given)
+        parsed = cls(
+            path=_path(given, "path"),
+            consumer_path=consumer,
+            proxy=proxy,
+            token=token,
+            backend=given["backend"].strip().lower() if "backend" in given else None,
+            client_config=_client_config(given),
             starting_offsets=_starting_offsets(given.get("starting_offsets"), consumer),
-            max_rows_per_partition=_positive(given, "max_rows_per_partition"),
-            max_bytes_per_partition=_positive(given, "max_bytes_per_partition"),
-            include_service_columns=_boolean(given, "include_service_columns", default=False),
-            include_queue_path=_boolean(given, "include_queue_path", default=False),
-            include_timestamp=_boolean(given, "include_timestamp", default=False),
-            parsing_type_v3=_boolean(given, "parsing_type_v3", default=True),
-            binary_strings=_boolean(given, "binary_strings", default=False),
-            fail_on_data_loss=_boolean(given, "fail_on_data_loss", default=True),
+            **{
+                option.name: _READ[option.type](given, option.name, option.default)
+                for option in fields(cls)
+                if option.type in _READ
+            },
         )
+        check_backend(parsed.cluster.client_config)
+        return parsed
+
+    @property
+    def cluster(self) -> ClusterConfig:
+        """How to reach the cluster; it carries the token, and never shows it."""
+        backend = {} if self.backend is None else {"backend": self.backend}
+        config = {**self.client_config, **backend}
+        return ClusterConfig(proxy=self.proxy, token=self.token, client_config=config)
+
+
+OPTION_NAMES = tuple(option.name for option in fields(SourceOptions))
+"""Every option of the source."""
 
 
 def _refuse_unknown(given: Mapping[str, str]) -> None:
@@ -155,7 +156,8 @@ def _path(given: Mapping[str, str], name: str) -> str:
     return value
 
 
-def _cluster(given: Mapping[str, str]) -> ClusterConfig:
+def _address(given: Mapping[str, str]) -> tuple[str, Secret | None]:
+    """Return the proxy and the token, from the options or from the environment."""
     for name in ("proxy", "token"):
         if name in given and not given[name].strip():
             raise ConfigError(
@@ -163,12 +165,8 @@ def _cluster(given: Mapping[str, str]) -> ClusterConfig:
                 remedy=f"Give a value, or leave it out to use YT_{name.upper()}",
                 option=name,
             )
-    client_config = _client_config(given)
-    check_backend(client_config)
     try:
-        return ClusterConfig.resolve(
-            given.get("proxy"), given.get("token"), client_config=client_config
-        )
+        resolved = ClusterConfig.resolve(given.get("proxy"), given.get("token"))
     except ConfigError as error:
         raise ConfigError(
             error.what,
@@ -176,6 +174,7 @@ def _cluster(given: Mapping[str, str]) -> ClusterConfig:
             "before register_source(spark)",
             option="proxy",
         ) from error
+    return resolved.proxy, resolved.token
 
 
 def _client_config(given: Mapping[str, str]) -> dict[str, Any]:
@@ -190,8 +189,7 @@ def _client_config(given: Mapping[str, str]) -> dict[str, Any]:
             remedy='Write it as \'{"proxy": {"request_timeout": 30000}}\'',
             option="client_config",
         )
-    backend = given.get("backend")
-    return config if backend is None else {**config, "backend": backend.strip().lower()}
+    return config
 
 
 def _starting_offsets(value: str | None, consumer: str | None) -> StartingPoint | dict[int, int]:
@@ -236,10 +234,10 @@ def _bad_starting_offsets(value: str) -> ConfigError:
     )
 
 
-def _positive(given: Mapping[str, str], name: str) -> int | None:
+def _positive(given: Mapping[str, str], name: str, default: int | None) -> int | None:
     value = given.get(name)
     if value is None:
-        return None
+        return default
     text = value.strip()
     if not (text.isascii() and text.isdigit() and int(text) > 0):
         raise ConfigError(
@@ -250,7 +248,7 @@ def _positive(given: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def _boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+def _boolean(given: Mapping[str, str], name: str, default: bool) -> bool:
     value = given.get(name)
     if value is None:
         return default
@@ -260,3 +258,10 @@ def _boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
             f"{name}={value!r} is neither true nor false", remedy="Use true or false", option=name
         )
     return answer
+
+
+_READ: dict[Any, Callable[[Mapping[str, str], str, Any], Any]] = {
+    "int | None": _positive,
+    "bool": _boolean,
+}
+"""How options are read that need nothing but their type, as the class writes it."""

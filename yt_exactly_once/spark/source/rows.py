@@ -65,7 +65,7 @@ class RowFormat:
             _require_column(columns, "include_timestamp", TIMESTAMP_COLUMN, "uint64", options)
         table = TableSchema.from_yt(columns if options.parsing_type_v3 else _older_types(columns))
         own = arrow_schema_of(table, binary_strings=options.binary_strings)
-        self._queue = options.queue
+        self._queue = options.path
         self._service = _service_columns(own.names, options)
         # Found by place from here on: a queue may itself hold columns of these names.
         hidden = arrow_schema_of(TableSchema(()), source_columns=True)
@@ -134,7 +134,7 @@ def _service_columns(own: list[str], options: SourceOptions) -> list[str]:
                     remedy="Leave the option out; what wrote this queue has kept where its rows "
                     "came from",
                     option=option,
-                    queue=options.queue,
+                    queue=options.path,
                 )
     return [name for names in chosen.values() for name in names]
 
@@ -155,7 +155,7 @@ def _require_column(
             remedy=f"Leave {option} out, or create the queue with this {kind} column, which the "
             "cluster fills",
             option=option,
-            queue=options.queue,
+            queue=options.path,
         )
 
 
