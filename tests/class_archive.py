@@ -1,4 +1,4 @@
-"""A class-data archive: Spark comes up faster in the many JVMs that the crash tests start and kill.
+"""Options of short-lived JVMs, and a class-data archive: Spark comes up faster where tests start and kill it.
 
 Loading and verifying Spark's classes costs a fresh JVM more processor time than a small query does. A JVM
 can leave what it has loaded in an archive, and later ones map it. One that does not fit them (another
@@ -20,13 +20,21 @@ from pathlib import Path
 _OPTIONS = "SPARK_SUBMIT_OPTS"
 """Environment variable with options for the JVM that Spark's launcher starts."""
 
+SHORT_LIVED = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+"""Options of a JVM that has no time to become fast."""
+
 _ROWS = 40
 _PATIENCE_SECONDS = 1_800
 """A minute is enough on an idle machine; a busy one is no reason to give up."""
 
 
 def use_archive(folder: Path, *, make: bool) -> None:
-    """Let every Spark that is started from now on, in this process or below it, map the archive.
+    """Let every Spark that is started from now on, in this process or below it, be short-lived.
+
+    It maps the archive if there is one. So does the Spark of the demo and of the pages' code.
 
     Args:
         folder: where archives are kept; processes share it.
@@ -37,9 +45,10 @@ def use_archive(folder: Path, *, make: bool) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if make and not archive.exists():
             _make(archive)
+    options = [os.environ.get(_OPTIONS, ""), SHORT_LIVED]
     if archive.exists():
-        given = os.environ.get(_OPTIONS, "")
-        os.environ[_OPTIONS] = f"{given} -XX:SharedArchiveFile={archive}".strip()
+        options.append(f"-XX:SharedArchiveFile={archive}")
+    os.environ[_OPTIONS] = " ".join(options).strip()
 
 
 def _fingerprint() -> str:

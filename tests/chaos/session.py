@@ -6,14 +6,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
+from tests.class_archive import SHORT_LIVED
+
 if TYPE_CHECKING:
     from pathlib import Path
-
-SHORT_LIVED = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
-    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-)
-"""Options of a JVM that has no time to become fast."""
 
 
 def open_session(scratch: Path, *, tasks: int = 2) -> SparkSession:

@@ -1,7 +1,8 @@
 """The cluster of the contract: a real one at `YT_PROXY`, or the embedded one.
 
 Tests here use what every YTsaurus offers and nothing else. Those that use a client run twice: over HTTP,
-and as further tests over RPC, through YTsaurus's own C++ driver. Where the embedded cluster shows a choice
+and over RPC, through YTsaurus's own C++ driver. Over RPC the first case of a test is for the further tests,
+and its other cases are for the night. Where the embedded cluster shows a choice
 of its own, the test is marked `embedded_only` with the reason; what only one front has is marked `only_over`.
 """
 
@@ -82,11 +83,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [item for item in items if _is_for_its_front(item)]
+    for item in items:
+        if _is_another_case_over_rpc(item):
+            item.add_marker(pytest.mark.nightly)
 
 
 def _is_for_its_front(item: pytest.Item) -> bool:
     mark = item.get_closest_marker("only_over")
     return mark is None or item.callspec.params["front"] == mark.args[0]  # type: ignore[attr-defined]
+
+
+def _is_another_case_over_rpc(item: pytest.Item) -> bool:
+    """Tell whether a case differs from the first one over RPC in its values alone."""
+    call = getattr(item, "callspec", None)
+    if call is None or call.params.get("front") != "rpc":
+        return False
+    return any(number for name, number in call.indices.items() if name != "front")
 
 
 @pytest.fixture

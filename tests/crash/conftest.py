@@ -10,6 +10,7 @@ import pytest
 from tests.cluster_fixtures import HazardousCluster
 from tests.crash.harness.lives import Cell, Lineage, Subject
 from tests.flows import Queue
+from tests.tiers import NIGHTLY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,7 +43,7 @@ def lineage(
         *cells: Cell,
         rows: int,
         rows_per_partition: int,
-        partitions: int = 3,
+        partitions: int = 3 if NIGHTLY else 2,
         tablets: int | None = None,
     ) -> Lineage:
         queue = Queue.filled(client, f"//tmp/{uuid.uuid4().hex}", rows, partitions=partitions)

@@ -1,18 +1,21 @@
 """What each query of the crash tests dies of, life after life.
 
 With `YT_EXACTLY_ONCE_NIGHTLY` every kind of query into every kind of target dies at every point that its
-mode passes; otherwise every mode does.
+mode passes, with unharmed batches in between; otherwise every mode does, in one batch after the other.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.crash.crash_points import CrashPoint
 from tests.crash.harness.lives import Cell
 from tests.flows import QUERIES
 from tests.tiers import NIGHTLY
 from yt_exactly_once.config import WriteMode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Death(NamedTuple):
@@ -77,13 +80,24 @@ EVERY = [
 REFUSED = [cell for cell in EVERY if cell.mode == "idempotent" and cell.kind != "stateless"]
 """Queries that their mode refuses before it does anything."""
 
+
+def closer(deaths: Sequence[Death]) -> list[Death]:
+    """Return the same deaths without the batches between them that nothing happens in."""
+    batches = sorted({death.batch for death in deaths})
+    return [death._replace(batch=batches.index(death.batch)) for death in deaths]
+
+
 FATES: dict[Cell, list[Death]] = {
-    cell: [DEATHS[number] for number in numbers] for cell, numbers in IN_TURN.items()
+    cell: closer([DEATHS[number] for number in numbers]) for cell, numbers in IN_TURN.items()
 }
 """What each query dies of, life after life."""
 
 if NIGHTLY:
     FATES = {cell: DEATHS for cell in EVERY if cell not in REFUSED}
+
+
+BATCHES = 3 + max(death.batch for deaths in FATES.values() for death in deaths)
+"""Enough for every death, and for two batches that nobody disturbs."""
 
 
 def family_of(cell: Cell) -> str:

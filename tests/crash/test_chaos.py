@@ -28,7 +28,7 @@ def run_chaos(folder, **options):
 @pytest.mark.timeout(1500)
 def test_short_chaos_breaks_no_promise(tmp_path):
     """Faults of many kinds over queries of the default mode, and every row is accounted for."""
-    code, said, report = run_chaos(tmp_path, minutes=0.7)
+    code, said, report = run_chaos(tmp_path, minutes=0.5)
     assert code == 0, said
     assert report["seed"] == SEED
     total = report["total"]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.crash.crash_points import CrashPoint
-from tests.crash.deaths import FATES, PASSED, REFUSED, Death, family_of
+from tests.crash.deaths import BATCHES, FATES, PASSED, REFUSED, Death, family_of
 from tests.crash.harness.account import Account
 from yt_exactly_once import Event, TransactionalSink
 from yt_exactly_once.config import WriteMode
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.crash.harness.plan import QueryPlan
     from yt_exactly_once.local import LocalCluster
 
-ROWS, ROWS_PER_PARTITION = 5_600, 400
+ROWS_PER_PARTITION = 400
 
 PIECES = {"stateless": 100, "aggregation": 10, "dedup": 50, "windowed": 4}
 """Rows of a request where a batch must need several."""
@@ -86,7 +86,9 @@ def history_of(lineage, cluster) -> Callable[[Cell], History]:
         name = family_of(cell)
         if name not in lived:
             fates = {one: deaths for one, deaths in FATES.items() if family_of(one) == name}
-            family = lineage(*fates, rows=ROWS, rows_per_partition=ROWS_PER_PARTITION)
+            family = lineage(
+                *fates, rows=BATCHES * ROWS_PER_PARTITION, rows_per_partition=ROWS_PER_PARTITION
+            )
             try:
                 lived[name] = live_and_die(family, cluster, fates)
             except Exception as error:  # noqa: BLE001 - raised for every cell, below

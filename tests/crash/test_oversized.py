@@ -34,12 +34,14 @@ if not NIGHTLY:
     DEATHS = DEATHS[1:2]
 
 CELLS = [Cell("stateless", is_sorted=False), Cell("stateless", is_sorted=True)]
+if not NIGHTLY:
+    CELLS = CELLS[:1]
 REFUSED = {False: "250000 rows for tablet 0", True: "250000 rows for 1 tablets"}
 
 
 @dataclass
 class History:
-    """Two queries that have run, one for each kind of target.
+    """Queries that have run, one for each kind of target.
 
     Attributes:
         family: the queries.
@@ -73,7 +75,7 @@ def history(lineage) -> History:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("which", [0, 1], ids=map(str, CELLS))
+@pytest.mark.parametrize("which", range(len(CELLS)), ids=map(str, CELLS))
 def test_quarter_of_a_million_rows_into_one_tablet_are_refused(history, which):
     """With the numbers and both remedies, and nothing is written."""
     error = history.refusal.error_of(history.family.subjects[which].plan.target)
@@ -87,7 +89,7 @@ def test_quarter_of_a_million_rows_into_one_tablet_are_refused(history, which):
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("which", [0, 1], ids=map(str, CELLS))
+@pytest.mark.parametrize("which", range(len(CELLS)), ids=map(str, CELLS))
 @pytest.mark.parametrize(
     "death", range(len(DEATHS)), ids=[f"{point.name.lower()}-{there}" for point, there in DEATHS]
 )
@@ -104,7 +106,7 @@ def test_batch_in_parts_killed_on_its_way_is_there_up_to_a_part(history, death, 
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("which", [0, 1], ids=map(str, CELLS))
+@pytest.mark.parametrize("which", range(len(CELLS)), ids=map(str, CELLS))
 def test_batch_in_parts_is_there_once_in_the_end(history, which):
     """After the refusal and all the deaths, on the same checkpoint."""
     subject, left = history.family.subjects[which], history.final[which]

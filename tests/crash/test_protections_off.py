@@ -1,7 +1,6 @@
 """Protections switched off in a driver that takes over from one that was killed: the damage shows.
 
-Every protection has such a test in one Spark session, in tests/integration; here the driver really died,
-for one of them in every run and for the others at night.
+Every protection has such a test in one Spark session, in tests/integration; here the driver really died.
 The damage that only `ledger_row` prevents takes a driver that wakes up, see test_zombies.py.
 """
 
@@ -17,9 +16,12 @@ from tests.crash.harness.lives import Cell
 if TYPE_CHECKING:
     from tests.crash.harness.lives import Life, Lineage, Subject
 
+pytestmark = pytest.mark.nightly
+
 BATCH = 1
-ROWS, ROWS_PER_PARTITION = 900, 300
-OF_A_BATCH = 3 * ROWS_PER_PARTITION
+ROWS, ROWS_PER_PARTITION, PARTITIONS = 900, 300, 3
+OF_A_BATCH = PARTITIONS * ROWS_PER_PARTITION
+SIZE = {"rows": ROWS, "rows_per_partition": ROWS_PER_PARTITION, "partitions": PARTITIONS}
 
 STATELESS = Cell("stateless", is_sorted=False)
 TOTALS = Cell("aggregation", is_sorted=True)
@@ -35,7 +37,9 @@ def live_on(family: Lineage, subject: Subject, off: str) -> Life:
 @pytest.fixture(scope="module")
 def killed(lineage) -> Lineage:
     """Two queries killed when the cluster had a batch and Spark had not noted it."""
-    family: Lineage = lineage(STATELESS, TOTALS, rows=ROWS, rows_per_partition=ROWS_PER_PARTITION)
+    family: Lineage = lineage(
+        STATELESS, TOTALS, rows=ROWS, rows_per_partition=ROWS_PER_PARTITION, partitions=PARTITIONS
+    )
     family.die(CrashPoint.SINK_RETURNED, BATCH)
     return family
 
@@ -49,18 +53,18 @@ def test_ledger_look_up_off_doubles_the_batch_that_spark_replays(killed):
     assert wrong.startswith(f"0 lost, e.g. []; {OF_A_BATCH} too many")
 
 
-@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_early_look_up_off_is_covered_by_the_check_inside_the_transaction(lineage):
     """The replay is recognised there, and nothing is written."""
-    family: Lineage = lineage(STATELESS, rows=ROWS, rows_per_partition=ROWS_PER_PARTITION)
+    family: Lineage = lineage(
+        STATELESS, rows=ROWS, rows_per_partition=ROWS_PER_PARTITION, partitions=PARTITIONS
+    )
     family.die(CrashPoint.SINK_RETURNED, BATCH)
     (subject,) = family.subjects
     live_on(family, subject, "early_look_up")
     assert subject.incomplete(subject.remains()) == ""
 
 
-@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_state_evaluation_off_stops_the_query_after_a_replay(killed):
     """Spark has no state to go on with."""
@@ -69,11 +73,12 @@ def test_state_evaluation_off_stops_the_query_after_a_replay(killed):
     assert "STATE_STORE" in life.error_of(subject.plan.target)
 
 
-@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_trim_guard_off_loses_the_rows_that_a_replay_needs(lineage):
     """The queue has trimmed them, since its vital consumer had passed."""
-    family: Lineage = lineage(TOTALS, rows=ROWS, rows_per_partition=ROWS_PER_PARTITION)
+    family: Lineage = lineage(
+        TOTALS, rows=ROWS, rows_per_partition=ROWS_PER_PARTITION, partitions=PARTITIONS
+    )
     (subject,) = family.subjects
     family.end([subject.dying(CrashPoint.SINK_RETURNED, BATCH)], off="trim_guard")
     for partition, offset in subject.remains().stored.items():
@@ -83,7 +88,6 @@ def test_trim_guard_off_loses_the_rows_that_a_replay_needs(lineage):
     assert "DataLossError" in life.error
 
 
-@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_compare_and_set_off_lets_two_queries_take_the_same_rows(lineage):
     """While one was dead, the other one has read on through its consumer."""
@@ -100,7 +104,6 @@ def test_compare_and_set_off_lets_two_queries_take_the_same_rows(lineage):
     assert len(both) == OF_A_BATCH
 
 
-@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_producer_sessions_off_double_the_rows_of_a_batch_that_was_not_recorded(lineage):
     """The tasks write the rows that are there once more."""

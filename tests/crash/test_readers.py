@@ -11,11 +11,15 @@ from yt.packages.requests.exceptions import RequestException
 
 from tests.crash.crash_points import CrashPoint
 from tests.crash.harness.lives import Cell
+from tests.tiers import NIGHTLY
 
 if TYPE_CHECKING:
     from tests.crash.harness.lives import Subject
 
-ROWS, ROWS_PER_PARTITION, PARTITIONS = 12_000, 400, 3
+ROWS_PER_PARTITION, PARTITIONS = 400, 3
+BATCHES = 30 if NIGHTLY else 17
+DRIVER_DIES_IN = (4, 9) if NIGHTLY else (2, 4)
+PROXIES_DIE = (1, 0, 1, 0) if NIGHTLY else (1, 0)
 WHOLE = ROWS_PER_PARTITION * PARTITIONS
 
 
@@ -66,7 +70,10 @@ class Reader(threading.Thread):
 def watched(lineage, cluster, request):
     """A query into a sorted target, with a reader beside it."""
     alone = lineage(
-        Cell("stateless", is_sorted=True), rows=request.param, rows_per_partition=ROWS_PER_PARTITION
+        Cell("stateless", is_sorted=True),
+        rows=request.param * ROWS_PER_PARTITION,
+        rows_per_partition=ROWS_PER_PARTITION,
+        partitions=PARTITIONS,
     )
     reader = Reader(alone.subjects[0], cluster.client())
     reader.start()
@@ -76,17 +83,18 @@ def watched(lineage, cluster, request):
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("watched", [ROWS], indirect=True)
+@pytest.mark.parametrize("watched", [BATCHES], indirect=True)
 def test_reader_never_sees_a_part_of_a_batch(watched, cluster):
     """While answers get lost, transactions die with their proxies, and drivers are killed."""
     alone, reader = watched
     (subject,) = alone.subjects
     cluster.inject("lose_answer", "insert_rows", count=None, probability=0.05, seed=4)
     cluster.inject("lose_answer", "commit_transaction", count=None, probability=0.1, seed=5)
-    alone.die(CrashPoint.ROWS_WRITTEN, 4)
-    alone.die(CrashPoint.COMMIT_OUTCOME_UNKNOWN, 9)
+    first, second = DRIVER_DIES_IN
+    alone.die(CrashPoint.ROWS_WRITTEN, first)
+    alone.die(CrashPoint.COMMIT_OUTCOME_UNKNOWN, second)
     with alone.start([subject.plan]) as life:
-        for proxy in (1, 0, 1, 0):
+        for proxy in PROXIES_DIE:
             assert life.listen("rows.written", 3) == "rows.written", life.error
             cluster.kill_proxy(proxy)
             if proxy:
@@ -101,8 +109,9 @@ def test_reader_never_sees_a_part_of_a_batch(watched, cluster):
     assert subject.incomplete(subject.remains()) == ""
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("watched", [6 * ROWS_PER_PARTITION], indirect=True)
+@pytest.mark.parametrize("watched", [6], indirect=True)
 def test_partial_batch_would_be_noticed(watched):
     """Rows that tasks write for themselves are seen piece by piece."""
     alone, reader = watched

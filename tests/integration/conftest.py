@@ -35,7 +35,7 @@ def spark(interpreter):
     """A small local session: UI off, clock on UTC, and a failed task gets a second try."""
     from pyspark.sql import SparkSession
 
-    from tests.chaos.session import SHORT_LIVED
+    from tests.class_archive import SHORT_LIVED
 
     os.environ["PYSPARK_PYTHON"] = interpreter
     os.environ["PYSPARK_DRIVER_PYTHON"] = interpreter
@@ -87,7 +87,7 @@ def stream(spark, cluster, client, tmp, tmp_path):
 
     register_source(spark)
 
-    def make(query=STATELESS, *, rows=4_000, partitions=3, tablets=None, is_sorted=False, **given):
+    def make(query=STATELESS, *, rows=2_000, partitions=3, tablets=None, is_sorted=False, **given):
         queue = given.pop("queue", None) or Queue.filled(client, tmp, rows, partitions=partitions)
         name = given.pop("name", "target")
         target = query.create_target(

@@ -86,15 +86,25 @@ def at_random(frame):
     ("begun", "changed"),
     [
         pytest.param(as_read, no_tens, id="filter"),
-        pytest.param(no_tens, as_read, id="filter removed"),
+        pytest.param(no_tens, as_read, id="filter removed", marks=pytest.mark.nightly),
         pytest.param(of_source(as_read), of_source(no_tens), id="filter, by source"),
-        pytest.param(of_source(no_tens), of_source(as_read), id="filter removed, by source"),
-        pytest.param(in_two_tasks, in_one_task, id="fewer cores"),
-        pytest.param(in_one_task, in_two_tasks, id="more cores"),
         pytest.param(
-            as_read, lambda frame: frame.withColumn("row", sf.col("row") + 1), id="other values"
+            of_source(no_tens),
+            of_source(as_read),
+            id="filter removed, by source",
+            marks=pytest.mark.nightly,
         ),
-        pytest.param(as_read, lambda frame: frame.filter("false"), id="nothing"),
+        pytest.param(in_two_tasks, in_one_task, id="fewer cores", marks=pytest.mark.nightly),
+        pytest.param(in_one_task, in_two_tasks, id="more cores", marks=pytest.mark.nightly),
+        pytest.param(
+            as_read,
+            lambda frame: frame.withColumn("row", sf.col("row") + 1),
+            id="other values",
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            as_read, lambda frame: frame.filter("false"), id="nothing", marks=pytest.mark.nightly
+        ),
     ],
 )
 def test_replay_that_differs_is_refused_until_the_old_code_is_back(stream, begun, changed):
@@ -110,6 +120,7 @@ def test_replay_that_differs_is_refused_until_the_old_code_is_back(stream, begun
     assert flow.entry().ends[flow.queue.path] == flow.queue.ends()
 
 
+@pytest.mark.nightly
 def test_comparison_off_is_noticed(stream, monkeypatch):
     """Rows behind the filter are lost, and a part of the others is there twice."""
     monkeypatch.setattr(idempotent, "require_same_rows", lambda *_: None)
@@ -120,6 +131,7 @@ def test_comparison_off_is_noticed(stream, monkeypatch):
     assert len(flow.found()) > len(set(pushed)) == 300
 
 
+@pytest.mark.nightly
 def test_random_rows_are_found_on_the_replay(stream):
     """`rand()` without a seed gives others in every run; the way out repeats rows, and leads on."""
     flow = stream(rows=100)

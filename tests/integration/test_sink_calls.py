@@ -158,6 +158,7 @@ def test_swallowed_error_is_not_washed_away(flow, faults):
     flow.assert_exact()
 
 
+@pytest.mark.further
 def test_swallowed_batches_may_be_given_up(flow, faults):
     """By their numbers; the option is without effect afterwards."""
     sink = flow.sink()
@@ -310,6 +311,7 @@ def test_missing_ledger_is_refused(stream, how, batches):
     assert flow.wrong() == ""
 
 
+@pytest.mark.further
 def test_other_target_on_an_old_checkpoint_is_refused_unless_asked(flow, stream):
     """The batches before are not in it."""
     flow.run()
@@ -321,6 +323,7 @@ def test_other_target_on_an_old_checkpoint_is_refused_unless_asked(flow, stream)
     assert differences(moved.found(), rows_where(flow, lambda row: row[1] >= 1_000)) == ""
 
 
+@pytest.mark.further
 def test_run_killed_before_its_first_commit_goes_on(flow):
     """The ledger has no entry, and has never had one."""
 
@@ -365,6 +368,7 @@ def test_query_whose_first_batches_write_nothing_goes_on_after_a_restart(
     assert list(client.select_rows(f"value from [{target}]")) != []
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("error", first_of([ValueError, StopIteration]))
 def test_listener_that_raises_disturbs_nothing(flow, error, caplog):
     """It is a metrics hook: its first exception is logged, with the event."""

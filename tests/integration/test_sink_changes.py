@@ -112,11 +112,11 @@ def survivors(rows, note=None):
 
 
 @pytest.mark.further
-@pytest.mark.parametrize("options", [
+@pytest.mark.parametrize("options", first_of([
     {"dyn_batch_size": 90},
     {"dyn_batch_size": 90, "wire_format": "yson", "update_columns": True},
     {"dyn_batch_size": 40, "split_oversized": True, "rows_per_tablet_limit": 100},
-], ids=["plain", "update columns", "split"])  # fmt: skip
+]), ids=["plain", "update columns", "split"])  # fmt: skip
 def test_marked_rows_delete_their_keys(rows_by_key, faults, options):
     """In the order of the rows, over chunks and batches, in one transaction or several."""
     case = rows_by_key(marked, delete_marker="gone", **options)
@@ -138,7 +138,7 @@ def test_marked_rows_delete_their_keys(rows_by_key, faults, options):
         assert differences(case.found(), sorted([*expected, *untouched])) == ""
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_deletes_alone_need_no_values(rows_by_key):
     """Only the key of a marked row is looked at, and a batch may have nothing else."""
     case = rows_by_key(
@@ -185,11 +185,11 @@ def test_rows_are_brought_together_and_in_order_in_the_function(rows_by_key):
 
 
 @pytest.mark.further
-@pytest.mark.parametrize(("expression", "message"), [
+@pytest.mark.parametrize(("expression", "message"), first_of([
     ("if(id = 70, null, false) as gone", "The delete marker gone is null"),
     ("1 as gone", "the DataFrame has a column of type int32"),
     ("true as other", "the DataFrame has no such column"),
-])  # fmt: skip
+]))  # fmt: skip
 def test_marker_that_says_nothing_is_refused(rows_by_key, expression, message):
     """By its type before the first row, by its value before anything is sent."""
     case = rows_by_key(
@@ -233,7 +233,7 @@ def test_aggregating_columns_add_up_each_row_once(totals, faults, wire):
     assert differences(totals.found(), added_up(totals.flow.queue)) == ""
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_aggregating_columns_are_replaced_unless_asked(totals):
     """As the cluster does it."""
     totals.options = {}
@@ -301,7 +301,7 @@ def test_complete_result_replaces_what_was_there(rows_by_key, faults, wire):
     assert differences(case.found(), complete_result(case.flow.queue.rows[0])) == ""
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_empty_result_leaves_an_empty_table(rows_by_key):
     """There are no rows to write, and still something to do."""
     case = rows_by_key(lambda frame: shrinking(frame).where("key < 0"), "complete", write="replace")
@@ -331,7 +331,9 @@ def test_replace_in_another_output_mode_is_refused(rows_by_key, mode):
 
 @pytest.mark.further
 @pytest.mark.parametrize(
-    "options", [{"aggregate": True}, {"delete_marker": "key"}], ids=["aggregate", "delete_marker"]
+    "options",
+    first_of([{"aggregate": True}, {"delete_marker": "key"}]),
+    ids=["aggregate", "delete_marker"],
 )
 def test_ordered_target_is_refused(stream, options):
     """It has no keys."""

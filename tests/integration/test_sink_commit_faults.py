@@ -10,15 +10,17 @@ from yt.common import YtError
 
 from tests.flows import AGGREGATION
 from tests.protections import switch_off
-from tests.tiers import first_of
+from tests.tiers import NIGHTLY, first_of
 from yt_exactly_once import Event, RetryPolicy
 
 COMMIT = "commit_transaction"
 
+LOSSY_ROWS = 10_000 if NIGHTLY else 4_000
+
 
 def test_commit_applied_with_its_answer_lost_is_found_in_the_ledger(stream, faults):
     """The batch counts as committed in its first attempt, and its rows are there once."""
-    flow = stream()
+    flow = stream(rows=3_000)
     faults.inject("lose_answer", COMMIT, after=1, count=2)
     told = flow.run()
     assert told.count(Event.COMMIT_OUTCOME_UNKNOWN) == 2
@@ -42,7 +44,7 @@ def test_lost_commit_with_its_answer_lost_is_attempted_anew(stream, faults):
 @pytest.mark.further
 def test_old_commit_landing_after_the_new_one_is_refused(stream, faults):
     """Both write the ledger row, so the late one changes nothing."""
-    flow = stream(rows=3_000)
+    flow = stream(rows=2_000)
     faults.inject("hold", COMMIT, after=1, seconds=1)
     told = flow.run()
     (lost,) = told.of(Event.COMMIT_OUTCOME_UNKNOWN)
@@ -65,7 +67,7 @@ def test_old_commit_landing_before_the_new_one_is_recognised(stream, faults):
     flow.assert_exact()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_committed_check_off_is_noticed(stream, faults, monkeypatch):
     """The query would stop, taking itself for somebody else."""
     flow = stream(rows=1_000)
@@ -74,7 +76,7 @@ def test_committed_check_off_is_noticed(stream, faults, monkeypatch):
     flow.fail("OffsetConflictError")
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_outcome_look_up_off_is_noticed(stream, faults, monkeypatch):
     """A lost answer taken for a failure costs a second attempt, which has to find out itself."""
     flow = stream()
@@ -84,7 +86,7 @@ def test_outcome_look_up_off_is_noticed(stream, faults, monkeypatch):
     assert max(fields["attempts"] for fields in told.of(Event.BATCH_COMMITTED)) > 1
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_ledger_row_off_is_noticed(stream, faults, monkeypatch):
     """Without a common row the late commit and the new one both take effect."""
     flow = stream(rows=1_000, consumer="")
@@ -126,7 +128,7 @@ def test_refused_commit_is_attempted_anew(stream, faults):
     flow.assert_exact()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_definite_refusal_stops_the_query_at_once(stream, faults):
     """What repeating will not change is not repeated, and nothing is written."""
     flow = stream()
@@ -184,9 +186,9 @@ def test_target_unmounted_for_a_moment_costs_attempts(stream):
 @pytest.mark.further
 @pytest.mark.parametrize("query", first_of([None, AGGREGATION]), ids=["stateless", "aggregation"])
 def test_lossy_network_changes_nothing(stream, faults, query):
-    """Answers and requests vanish at random, of every command, over dozens of batches."""
+    """Answers and requests vanish at random, of every command, over many batches."""
     flow = stream(
-        *filter(None, [query]), rows=10_000, rows_per_partition=250, is_sorted=bool(query)
+        *filter(None, [query]), rows=LOSSY_ROWS, rows_per_partition=250, is_sorted=bool(query)
     )
     faults.inject("lose_answer", count=None, probability=0.03, seed=1)
     faults.inject("lose_request", count=None, probability=0.03, seed=2)

@@ -40,7 +40,7 @@ def broken_off(flow, batch=1):
 @pytest.mark.parametrize("batch", first_of([0, 1]))
 def test_transactional_mode_does_not_repeat_what_tasks_have_pushed(stream, batch):
     """It refuses before anything is written; the mode the batch was begun in finishes it."""
-    flow = stream(rows=3_000)
+    flow = stream(rows=2_000)
     pushed = broken_off(flow, batch)
     assert len(pushed) == 3_000 * (batch + 1)
     assert "Finish the batch as it was begun" in flow.fail("ConfigError", mode=TWO)
@@ -55,28 +55,28 @@ def test_transactional_mode_does_not_repeat_what_tasks_have_pushed(stream, batch
 
 def test_check_off_is_noticed(stream, monkeypatch):
     """The rows of the batch are there twice."""
-    flow = stream(rows=3_000)
+    flow = stream(rows=2_000)
     pushed = broken_off(flow)
     switch_off("push_look_up", monkeypatch.setattr)
     flow.run(mode=TWO)
-    assert len(flow.found()) == 9_000 + 3_000
+    assert len(flow.found()) == 6_000 + 3_000
     assert len(pushed) == 6_000
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_at_least_once_mode_repeats_the_rows_of_that_batch_alone(stream):
     """As the error says: a way on for a query that cannot be finished as it was begun."""
-    flow = stream(rows=3_000)
+    flow = stream(rows=2_000)
     broken_off(flow)
     flow.run(mode=ONE)
-    assert len(flow.found()) == 9_000 + 3_000
+    assert len(flow.found()) == 6_000 + 3_000
     assert set(flow.found()) == set(passed_on(flow.queue))
 
 
 @pytest.mark.further
 def test_sorted_target_may_be_written_in_another_mode_at_any_time(stream):
     """A row that is written again replaces itself."""
-    flow = stream(rows=3_000, is_sorted=True)
+    flow = stream(rows=2_000, is_sorted=True)
     broken_off(flow)
     flow.run(mode=TWO)
     flow.assert_exact()
@@ -92,6 +92,7 @@ def by_position(frame):
     return frame
 
 
+@pytest.mark.further
 @pytest.mark.parametrize(
     ("begun", "changed", "told"),
     first_of(
@@ -104,7 +105,7 @@ def by_position(frame):
 )
 def test_rows_are_not_numbered_otherwise_in_the_middle_of_a_batch(stream, begun, changed, told):
     """Sessions of one kind know nothing of the others' rows."""
-    flow = stream(rows=3_000)
+    flow = stream(rows=2_000)
 
     def run(numbered, heard=None):
         sink = flow.sink(heard, mode=THREE)
@@ -132,6 +133,7 @@ def a_table_of_others(client, path):
     create_table(client, path, columns({"id": "int64", "value": "int64"}, ["id"]))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("make", first_of([a_folder, a_static_table, a_table_of_others]))
 def test_what_is_no_producer_is_no_matter_of_transactional_mode(stream, client, make):
     """The path is a default that nobody has chosen."""
@@ -141,9 +143,10 @@ def test_what_is_no_producer_is_no_matter_of_transactional_mode(stream, client, 
     flow.assert_exact()
 
 
+@pytest.mark.further
 def test_unmounted_producer_is_refused_with_the_command_that_helps(stream, client):
     """Whether rows were pushed cannot be known."""
-    flow = stream(rows=3_000)
+    flow = stream(rows=2_000)
     broken_off(flow)
     client.unmount_table(f"{flow.target}_producer", sync=True)
     text = flow.fail("TableNotMountedError", mode=TWO)

@@ -49,6 +49,7 @@ def test_rows_per_request_follow_the_spark_conf(stream, faults, spark):
     flow.assert_exact()
 
 
+@pytest.mark.nightly
 def test_rows_per_request_follow_the_argument_before_the_conf(stream, faults, spark):
     """The argument wins."""
     flow = stream(rows=1_000)
@@ -93,6 +94,7 @@ def test_batch_too_large_for_one_transaction_is_refused_with_numbers(stream, is_
     flow.assert_untouched()
 
 
+@pytest.mark.nightly
 def test_room_check_off_is_noticed(stream, monkeypatch):
     """The cluster refuses the commit only after it has taken all the rows."""
     flow = stream(partitions=1, rows=100_001, rows_per_partition=200_000)

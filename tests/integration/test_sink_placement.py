@@ -61,7 +61,7 @@ def test_one_spark_partition_goes_to_one_tablet_by_default(flow):
     assert set(by_tablet(flow)) == {0}
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", first_of(MODES))
 def test_rows_keep_the_tablet_they_had_in_the_queue(flow, mode):
     """And the order: the target is a copy of the queue."""
     run(flow, placement="preserve", mode=mode)

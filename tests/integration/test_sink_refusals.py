@@ -199,7 +199,7 @@ def test_missing_target_stops_the_query(flow):
     assert_nothing_done(flow)
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_target_that_is_no_table_stops_the_query(flow):
     """Naming what it is."""
     flow.client.remove(flow.target)
@@ -208,6 +208,7 @@ def test_target_that_is_no_table_stops_the_query(flow):
     assert_nothing_done(flow)
 
 
+@pytest.mark.nightly
 def test_static_target_stops_the_query(flow):
     """Naming the command that makes it dynamic."""
     retable(flow, dynamic=False)
@@ -216,6 +217,7 @@ def test_static_target_stops_the_query(flow):
     assert_nothing_done(flow)
 
 
+@pytest.mark.nightly
 def test_unmounted_target_stops_the_query(flow):
     """Naming the command that mounts it."""
     flow.client.unmount_table(flow.target, sync=True)
@@ -224,7 +226,7 @@ def test_unmounted_target_stops_the_query(flow):
     flow.assert_untouched()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_extra_column_is_named(flow):
     """With what to do about it."""
     retable(flow, {name: given for name, given in STATELESS.types.items() if name != "value"})
@@ -234,7 +236,7 @@ def test_extra_column_is_named(flow):
     assert_nothing_done(flow)
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_wrong_type_is_named(flow):
     """With both types."""
     retable(flow, STATELESS.types | {"name": "int32"})
@@ -245,7 +247,7 @@ def test_wrong_type_is_named(flow):
     assert_nothing_done(flow)
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_missing_key_column_is_named(flow):
     """A key cannot be left to null."""
     retable(flow, {"place": "utf8?"} | STATELESS.types, keys=["place"])
@@ -255,7 +257,7 @@ def test_missing_key_column_is_named(flow):
     assert_nothing_done(flow)
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_missing_required_column_is_named(flow):
     """Nor a required value."""
     retable(flow, STATELESS.types | {"weight": "double"})
@@ -265,6 +267,7 @@ def test_missing_required_column_is_named(flow):
     assert_nothing_done(flow)
 
 
+@pytest.mark.nightly
 def test_missing_optional_column_becomes_null(flow):
     """What takes null may be left out."""
     retable(flow, STATELESS.types | {"weight": "double?"}, tablet_count=3)
@@ -325,6 +328,7 @@ def test_frozen_ledger_is_refused_with_the_command_that_helps(flow, client):
     assert f"yt unfreeze-table {flow.ledger} --sync" in flow.fail("TableNotMountedError")
 
 
+@pytest.mark.further
 def test_starting_offsets_before_the_consumer_are_refused_and_explained(flow, spark):
     """The consumer is not taken back: nobody knows who else relies on where it stands."""
     flow.consumer = flow.queue.consumer
@@ -360,7 +364,7 @@ def test_checkpoint_older_than_the_ledger_is_refused(flow, tmp_path):
     """A restored checkpoint would write its batches again."""
     import shutil
 
-    flow.rows_per_partition = 10
+    flow.rows_per_partition = 25
     flow.run()
     shutil.copytree(flow.checkpoint, tmp_path / "copy")
     for partition in range(3):
@@ -368,7 +372,7 @@ def test_checkpoint_older_than_the_ledger_is_refused(flow, tmp_path):
     flow.run()
     shutil.rmtree(flow.checkpoint)
     shutil.move(tmp_path / "copy", flow.checkpoint)
-    assert "The ledger already holds batch 9, but Spark runs batch 5" in flow.fail(
+    assert "The ledger already holds batch 3, but Spark runs batch 2" in flow.fail(
         "LedgerDivergedError"
     )
     flow.assert_exact()

@@ -27,7 +27,7 @@ LINES = {"line": "utf8"}
 
 def test_two_queues_in_one_query_are_both_exact(stream, client, tmp, tmp_path):
     """Also when a batch is replayed in which one of them is idle."""
-    first, second = (Queue.filled(client, tmp, 3_000, name) for name in ("first", "second"))
+    first, second = (Queue.filled(client, tmp, 2_000, name) for name in ("first", "second"))
     ours, theirs = stream(queue=first), stream(queue=second, name="other")
 
     def run():
@@ -49,14 +49,14 @@ def test_two_queues_in_one_query_are_both_exact(stream, client, tmp, tmp_path):
 
     run()
     assert differences(ours.found(), expected()) == ""
-    first.append(1_500)
+    first.append(500)
     run()
     last = forget_last_batch(tmp_path / "both")
     told = run()
     assert [fields["batch"] for fields in told.of(Event.BATCH_SKIPPED)] == [last]
     assert differences(ours.found(), expected()) == ""
     first.append(10, 2)
-    second.append(1_500)
+    second.append(500)
     run()
     assert differences(ours.found(), expected()) == ""
     assert first.stored() == first.ends()
@@ -74,7 +74,7 @@ def test_idle_queue_keeps_its_consumer_where_it_is(stream, client, tmp):
     assert queue.stored() == {1: 2_000}
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_queue_without_a_consumer_rests_on_the_ledger_alone(stream):
     """A replay is found all the same."""
     flow = stream(consumer="")
@@ -90,7 +90,7 @@ def test_files_are_delivered_once(spark, cluster, client, tmp, tmp_path):
     target = create_table(client, f"{tmp}/lines", columns(LINES), tablet_count=2)
     folder, expected = tmp_path / "files", []
     folder.mkdir()
-    for number in range(30):
+    for number in range(6):
         lines = [f"file {number} line {line}" for line in range(1_000)]
         (folder / f"{number:03}.txt").write_text("\n".join(lines))
         expected += lines
@@ -109,14 +109,14 @@ def test_files_are_delivered_once(spark, cluster, client, tmp, tmp_path):
         return heard
 
     def break_off(event, fields):
-        if event == Event.BATCH_COMMITTED and fields["batch"] == 7:
+        if event == Event.BATCH_COMMITTED and fields["batch"] == 2:
             raise Broken
 
     with pytest.raises(StreamingQueryException, match="Broken"):
         run(break_off)
     told = run()
-    assert [fields["batch"] for fields in told.of(Event.BATCH_SKIPPED)] == [7]
-    assert told.count(Event.BATCH_COMMITTED) == 22
+    assert [fields["batch"] for fields in told.of(Event.BATCH_SKIPPED)] == [2]
+    assert told.count(Event.BATCH_COMMITTED) == 3
     forget_last_batch(tmp_path / "checkpoint")
     run()
     assert sorted(row["line"] for row in client.select_rows(f"line from [{target}]")) == sorted(
@@ -151,6 +151,7 @@ def test_replay_of_files_without_the_ledger_would_be_noticed(
     assert sorted(rows) == ["one", "one", "two", "two"]
 
 
+@pytest.mark.nightly
 def test_replay_of_two_queues_without_the_ledger_would_be_noticed(
     stream, client, tmp, tmp_path, monkeypatch
 ):
@@ -221,7 +222,7 @@ def test_rate_source_is_delivered_once(spark, cluster, client, tmp, tmp_path):
 
 def test_two_sinks_in_one_function_are_both_exact(stream, client, tmp):
     """Only the last one moves the consumer, and a crash between the two is mended by the replay."""
-    flow = stream(rows=6_000, rows_per_partition=500)
+    flow = stream(rows=2_000, rows_per_partition=500)
     other = STATELESS.create_target(client, f"{tmp}/second", is_sorted=True)
 
     def run(break_at=None):
@@ -243,12 +244,12 @@ def test_two_sinks_in_one_function_are_both_exact(stream, client, tmp):
         return first, second
 
     with pytest.raises(StreamingQueryException, match="Broken"):
-        run(break_at=5)
+        run(break_at=2)
     (entry,) = ledger_entries(client, f"{other}_ledger")
-    assert (flow.entry().batch_id, entry.batch_id) == (5, 4)
+    assert (flow.entry().batch_id, entry.batch_id) == (2, 1)
     assert flow.queue.stored() == entry.ends[flow.queue.path]
     first, second = run()
-    assert [fields["batch"] for fields in first.of(Event.BATCH_SKIPPED)] == [5]
+    assert [fields["batch"] for fields in first.of(Event.BATCH_SKIPPED)] == [2]
     assert second.count(Event.BATCH_SKIPPED) == 0
     flow.assert_exact()
     assert differences(STATELESS.found(client, other), sorted(passed_on(flow.queue))) == ""
@@ -275,10 +276,10 @@ def test_two_sinks_on_one_target_are_refused(stream, first_batch):
 @pytest.mark.further
 def test_one_sink_object_serves_two_queries_at_a_time(stream, client, tmp):
     """Each of them keeps its own columns: what was prepared for one is not used for the other."""
-    flow = stream(rows=6_000, rows_per_partition=300)
+    flow = stream(rows=2_100, rows_per_partition=300)
     client.remove(flow.target)
     create_table(client, flow.target, columns(STATELESS.types | {"value": "int64?"}))
-    other = Queue.filled(client, f"{tmp}/other", 6_000)
+    other = Queue.filled(client, f"{tmp}/other", 2_100)
     rival = stream(rows_per_partition=300, queue=other, name="rival")
     sink = flow.sink()
     running = [flow.start(sink), rival.start(lambda frame, batch: sink(frame.drop("value"), batch))]

@@ -289,7 +289,7 @@ def test_two_queues_in_one_query_keep_their_own_offsets(client, tmp, read, tmp_p
     assert (one.stored(), other.stored()) == ({0: 4}, {0: 3})
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_queue_without_a_consumer_is_read_from_its_first_row(queue, read, tmp_path):
     """And no consumer is moved."""
     ids = queue.append(5)
@@ -739,6 +739,7 @@ def test_sorted_table_is_refused(queue, read, client, tmp):
     fails("NotAQueueError", "sorted", lambda: read(queue))
 
 
+@pytest.mark.nightly
 def test_static_table_is_refused(queue, read, client, tmp):
     """A queue is a dynamic table."""
     queue.path = f"{tmp}/static"
@@ -746,6 +747,7 @@ def test_static_table_is_refused(queue, read, client, tmp):
     fails("TableNotDynamicError", "static", lambda: read(queue))
 
 
+@pytest.mark.nightly
 def test_folder_is_refused(queue, read, tmp):
     """Named as what it is."""
     queue.path = tmp
@@ -759,12 +761,14 @@ def test_unmounted_queue_is_refused(queue, read):
     assert "yt mount-table" in text
 
 
+@pytest.mark.nightly
 def test_missing_proxy_is_refused(queue, read, monkeypatch):
     """The error names the option."""
     monkeypatch.delenv("YT_PROXY", raising=False)
     fails("ConfigError", "option('proxy'", lambda: read(queue, proxy=None))
 
 
+@pytest.mark.nightly
 def test_unreachable_proxy_is_refused(queue, read):
     """Naming the address to check."""
     # Left to itself, the client tries every request for some twenty seconds.
@@ -776,6 +780,7 @@ def test_unreachable_proxy_is_refused(queue, read):
     )
 
 
+@pytest.mark.nightly
 def test_misspelt_option_is_refused(queue, read):
     """With the right spelling."""
     fails(

@@ -110,6 +110,7 @@ def test_queue_to_queue(job):
     assert job.results("data, data_length") == [("a", 1), ("bb", 2), ("", 0)]
 
 
+@pytest.mark.nightly
 def test_limited_batches(job):
     """Every batch takes at most so many rows of each partition, every request so many rows."""
     queue = job.queue({"number": "int64"}, tablet_count=2)
@@ -149,6 +150,7 @@ COMPOSITES = [
 ]
 
 
+@pytest.mark.nightly
 def test_composite_types(job):
     """Lists, dicts, structs and tuples keep their types on the way."""
     queue = create_table(job.client, f"{job.folder}/queue", COMPOSITES)

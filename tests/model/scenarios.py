@@ -382,13 +382,11 @@ LATE_UPSERT = Scenario(
 ALL = (*SCENARIOS, *BY_TASKS, TRIMMED_UNDER_A_REPLAY, SHARED_CONSUMER, LATE_UPSERT)
 
 
-LONG = (
-    "idempotent",
-    "idempotent, chunks",
-    "idempotent, commit log lost",
-    "idempotent, shuffled",
-)
+LONG = ("idempotent", "idempotent, commit log lost")
 """Scenarios that take long, and wait for the further tests."""
+
+LONGEST = ("idempotent, chunks", "idempotent, shuffled")
+"""Scenarios that take minutes, and wait for the night."""
 
 
 def is_deep() -> bool:

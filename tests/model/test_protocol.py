@@ -14,6 +14,7 @@ from tests.model.scenarios import (
     BY_TASKS,
     LATE_UPSERT,
     LONG,
+    LONGEST,
     SCENARIOS,
     SHARED_CONSUMER,
     TRIMMED_UNDER_A_REPLAY,
@@ -38,7 +39,14 @@ def test_no_execution_breaks_an_invariant(scenario: Scenario) -> None:
 @pytest.mark.parametrize(
     "scenario",
     [
-        pytest.param(each, id=each.name, marks=[pytest.mark.further] * (each.name in LONG))
+        pytest.param(
+            each,
+            id=each.name,
+            marks=[
+                *[pytest.mark.further] * (each.name in LONG),
+                *[pytest.mark.nightly] * (each.name in LONGEST),
+            ],
+        )
         for each in BY_TASKS
     ],
 )
