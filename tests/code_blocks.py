@@ -61,6 +61,11 @@ _HOWS: dict[str, list[How | str]] = {
         _BY_CI,
         *[How.RUNS] * 2,
     ],
+    "docs/how-to/checkpoints.md": [
+        _BY_CI,
+        "a test of checkpoints on Spark runs its steps",
+        How.OPTIONS,
+    ],
     "docs/how-to/move-from-spyt.md": [_SPYT, How.RUNS],
     "docs/how-to/operate.md": [How.OPTIONS],
     "docs/how-to/test-your-pipeline.md": [

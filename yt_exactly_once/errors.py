@@ -119,6 +119,10 @@ class ConsumerNotRegisteredError(TableError):
     """The consumer is not registered for the queue."""
 
 
+class PathExistsError(ExactlyOnceError):
+    """Something is at the path already, and must not be replaced."""
+
+
 class RequestRefusedError(ExactlyOnceError):
     """The cluster refused a request, and a retry would not help."""
 

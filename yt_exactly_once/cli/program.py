@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = {
+    "checkpoints": "Let Spark keep checkpoints on YTsaurus.",
     "create-table": "Create and mount a dynamic table that fits a DataFrame.",
     "demo": "Stream real flights, kill the driver at random moments, and check every row.",
     "doctor": "Find what keeps a query from running, and the command that repairs it.",

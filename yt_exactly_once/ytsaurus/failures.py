@@ -28,6 +28,7 @@ from yt_exactly_once.errors import (
     ConsumerNotRegisteredError,
     ExactlyOnceError,
     OffsetConflictError,
+    PathExistsError,
     ProducerFencedError,
     RequestRefusedError,
     SchemaMismatchError,
@@ -160,9 +161,10 @@ CODED = (
         "max_rows_per_partition of the source helps only later batches",
     ),
     Failure(
-        "another transaction changed or holds a row",
+        "another transaction changed or holds a row or a node",
         ConflictError,
         {
+            402: "ConcurrentTransactionLockConflict",
             1700: "TransactionLockConflict",
             1712: "RowIsBlocked",
             1713: "BlockedRowWaitTimeout",
@@ -228,6 +230,12 @@ CODED = (
         TableNotFoundError,
         {500: "ResolveError"},
         remedy="Check the path",
+    ),
+    Failure(
+        "there is something at the path already",
+        PathExistsError,
+        {501: "AlreadyExists"},
+        remedy="Choose another path",
     ),
     Failure(
         "a row does not fit the table",

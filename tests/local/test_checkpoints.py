@@ -1,0 +1,348 @@
+"""The gateway for checkpoints: WebHDFS in, files in Cypress out. Requests are those of Hadoop's client."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+
+from yt_exactly_once.checkpoints import checkpoints
+from yt_exactly_once.checkpoints import webhdfs as front
+from yt_exactly_once.config import RetryPolicy
+from yt_exactly_once.errors import AccessError, ConfigError, RetriesExhaustedError
+from yt_exactly_once.ytsaurus import files
+
+SECRET = "0123456789abcdef"
+
+
+class Answer:
+    """Status, headers and body."""
+
+    def __init__(self, answer):
+        self.status, self.body = answer.status, answer.read()
+        self.headers = {name.lower(): value for name, value in answer.getheaders()}
+
+    @property
+    def exception(self):
+        return json.loads(self.body)["RemoteException"]
+
+    @property
+    def listed(self):
+        return {
+            file["pathSuffix"]: (file["type"], file["length"])
+            for file in json.loads(self.body)["FileStatuses"]["FileStatus"]
+        }
+
+
+class Hadoop:
+    """Makes the requests of Hadoop's client for the files of one checkpoint."""
+
+    def __init__(self, location):
+        parts = urlsplit(location)
+        self.address, self.root = parts.netloc, parts.path
+
+    def ask(self, method, path, body=None, **query):
+        target = (
+            path if path.startswith("/webhdfs/v1/") else f"/webhdfs/v1{path}?{urlencode(query)}"
+        )
+        connection = http.client.HTTPConnection(self.address, timeout=60)
+        try:
+            connection.request(method, target, body, encode_chunked=True)
+            return Answer(connection.getresponse())
+        finally:
+            connection.close()
+
+    def create(self, name, content, **query):
+        first = self.ask("PUT", f"{self.root}/{name}", op="CREATE", **query)
+        assert first.status == 307
+        parts = urlsplit(first.headers["location"])
+        assert parts.netloc == self.address
+        # Of unknown length, as Hadoop sends it.
+        return self.ask("PUT", f"{parts.path}?{parts.query}", iter([content[:3], content[3:]]))
+
+    def open(self, name, **query):
+        return self.ask("GET", f"{self.root}/{name}", op="OPEN", **query)
+
+    def list(self, name=""):
+        return self.ask("GET", f"{self.root}/{name}".rstrip("/"), op="LISTSTATUS")
+
+    def look(self, name):
+        return self.ask("GET", f"{self.root}/{name}", op="GETFILELINKSTATUS")
+
+    def delete(self, name, **query):
+        return self.ask("DELETE", f"{self.root}/{name}", op="DELETE", **query)
+
+    def rename(self, name, to, options="NONE"):
+        chosen = {"renameoptions": options} if options else {}
+        return self.ask(
+            "PUT", f"{self.root}/{name}", op="RENAME", destination=f"{self.root}/{to}", **chosen
+        )
+
+
+def scratch(name, task=""):
+    """Return a name as Spark chooses it for a file that it will rename."""
+    folder, _, last = name.rpartition("/")
+    return f"{folder}/.{last}.{uuid.uuid4()}{task}.tmp".lstrip("/")
+
+
+@pytest.fixture
+def store(cluster):
+    with checkpoints(proxy=cluster.proxy_urls[0], secret=SECRET) as running:
+        yield running
+
+
+@pytest.fixture
+def hadoop(store, tmp):
+    return Hadoop(store.url(f"{tmp}/q"))
+
+
+@contextmanager
+def impatient(monkeypatch):
+    """Let the gateway give up soon."""
+    policy = RetryPolicy(attempts=2, first_wait=timedelta(milliseconds=1))
+    monkeypatch.setattr(files, "_POLICY", policy)
+    yield
+
+
+def test_file_appears_as_a_whole_under_its_final_name(hadoop, client, tmp):
+    """A written file is renamed once, read whole and in part, listed, and gone after its removal."""
+    name = scratch("offsets/0")
+    assert hadoop.create(name, b"v1\n{}\n{}").status == 201
+    assert hadoop.open("offsets/0").status == 404
+    assert hadoop.rename(name, "offsets/0").status == 200
+    assert hadoop.open("offsets/0").body == b"v1\n{}\n{}"
+    assert hadoop.open("offsets/0", offset=3, length=2).body == b"{}"
+    assert hadoop.list("offsets").listed == {"0": ("FILE", 8)}
+    assert hadoop.list().listed == {"offsets": ("DIRECTORY", 0)}
+    assert client.read_file(f"{tmp}/q/offsets/0").read() == b"v1\n{}\n{}"
+    assert json.loads(hadoop.delete("offsets/0").body) == {"boolean": True}
+    assert json.loads(hadoop.delete("offsets/0").body) == {"boolean": False}
+    assert hadoop.list("offsets").listed == {}
+
+
+def test_answers_have_no_content_type(hadoop):
+    """Hadoop's client in Spark's jars fails on one."""
+    for answer in (hadoop.list(), hadoop.create("a", b"1"), hadoop.open("a")):
+        assert "content-type" not in answer.headers
+
+
+def test_first_of_two_drivers_owns_a_batch(hadoop):
+    """Of many renames to one name one succeeds; the others get what Spark takes for a second driver."""
+    names = [scratch("offsets/7") for _ in range(8)]
+    for number, name in enumerate(names):
+        assert hadoop.create(name, b"%d" % number).status == 201
+    with ThreadPoolExecutor(len(names)) as drivers:
+        answers = list(drivers.map(lambda name: hadoop.rename(name, "offsets/7"), names))
+    (winner,) = (number for number, answer in enumerate(answers) if answer.status == 200)
+    assert hadoop.open("offsets/7").body == b"%d" % winner
+    refused = [answer.exception for answer in answers if answer.status != 200]
+    assert {error["javaClassName"] for error in refused} == {
+        "org.apache.hadoop.fs.FileAlreadyExistsException"
+    }
+    # The older call of Hadoop knows no exceptions.
+    assert json.loads(hadoop.rename(names[winner - 1], "offsets/7", options="").body) == {
+        "boolean": False
+    }
+
+
+def test_client_that_dies_while_it_replaces_a_file_leaves_the_old_one(hadoop):
+    """Hadoop deletes a file before the rename that replaces it. The gateway does both in the rename."""
+    old, new = scratch("state/3.delta"), scratch("state/3.delta", task=".TID17")
+    hadoop.create(old, b"old")
+    hadoop.rename(old, "state/3.delta")
+    hadoop.create(new, b"new")
+    assert hadoop.look(new).status == 200
+    assert json.loads(hadoop.delete("state/3.delta", recursive="false").body) == {"boolean": True}
+    assert hadoop.open("state/3.delta").body == b"old"
+    assert hadoop.rename(new, "state/3.delta").status == 200
+    assert hadoop.open("state/3.delta").body == b"new"
+    # Spark cleans up without such a look.
+    assert json.loads(hadoop.delete("state/3.delta").body) == {"boolean": True}
+    assert hadoop.open("state/3.delta").status == 404
+
+
+def test_large_file_goes_in_pieces_and_leaves_nothing_when_one_fails(
+    hadoop, faulty, monkeypatch, tmp
+):
+    """Pieces are one transaction; and a file under a final name is complete or absent."""
+    for module in (files, front):
+        monkeypatch.setattr(module, "PIECE", 1_000)
+    content = os.urandom(4_500)
+    for name in ("1.zip", scratch("2.zip")):
+        assert hadoop.create(name, content).status == 201
+        assert hadoop.open(name).body == content
+        assert hadoop.open(name, offset=999, length=2_002).body == content[999:3_001]
+    assert hadoop.create("1.zip", b"shorter", overwrite="true").status == 201
+    assert hadoop.open("1.zip").body == b"shorter"
+    assert hadoop.create("1.zip", b"other", overwrite="false").status == 403
+    faulty.inject("error", "write_file", after=2, count=None, code=1, message="Disk is on fire")
+    with checkpoints(proxy=faulty.proxy_urls[0], secret=SECRET) as failing:
+        elsewhere = Hadoop(failing.url(f"{tmp}/q"))
+        answer = elsewhere.create("3.zip", content)
+        assert answer.status == 403
+        assert "Disk is on fire" in answer.exception["message"]
+        assert elsewhere.open("3.zip").status == 404
+
+
+@pytest.mark.parametrize("action", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize(
+    "command", ["create", "write_file", "move", "commit_transaction", "remove"]
+)
+def test_lost_requests_and_answers_are_repeated_without_harm(faulty, tmp, action, command):
+    """Each operation has its effect once, and its client sees a success."""
+    with checkpoints(proxy=faulty.proxy_urls[0], secret=SECRET) as running:
+        hadoop = Hadoop(running.url(f"{tmp}/q"))
+        faulty.inject(action, command, count=2)
+        name = scratch("offsets/0")
+        assert hadoop.create(name, b"content").status == 201
+        assert hadoop.rename(name, "offsets/0").status == 200
+        assert hadoop.create("whole.sst", b"content", overwrite="false").status == 201
+        assert json.loads(hadoop.delete("whole.sst").body) == {"boolean": True}
+        assert hadoop.open("offsets/0").body == b"content"
+        assert hadoop.list("offsets").listed == {"0": ("FILE", 7)}
+
+
+def test_rename_whose_answer_was_lost_for_good_is_recognised(hadoop):
+    """A client that repeats a rename of its own file, after the gateway gave up, finds it done."""
+    name = scratch("commits/4")
+    hadoop.create(name, b"{}")
+    assert hadoop.rename(name, "commits/4").status == 200
+    assert hadoop.rename(name, "commits/4").status == 200
+    other = scratch("commits/4")
+    assert hadoop.rename(other, "commits/4").status == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "error", "message"),
+    [
+        ("/wrong-secret-0123/tmp/x", "AccessControlException", "does not have the secret"),
+        ("/", "AccessControlException", "does not have the secret"),
+        (f"/{SECRET}/tmp/elsewhere", "AccessControlException", "does not serve this path"),
+        (f"/{SECRET}/tmp/../sys", "AccessControlException", "does not serve this path"),
+    ],
+)
+def test_strangers_and_paths_outside_are_refused(hadoop, client, path, error, message):
+    """The error becomes one of Hadoop with the cause and the remedy, and nothing is written."""
+    for method, op in (("GET", "LISTSTATUS"), ("PUT", "MKDIRS"), ("PUT", "CREATE")):
+        answer = hadoop.ask(method, path, op=op)
+        assert (answer.status, answer.exception["exception"]) == (403, error)
+        assert message in answer.exception["message"]
+        assert SECRET not in answer.exception["message"]
+    assert not client.exists("//tmp/elsewhere")
+
+
+def test_rename_to_a_path_outside_is_refused(hadoop):
+    """The destination is checked like the path."""
+    hadoop.create("a", b"1")
+    answer = hadoop.ask(
+        "PUT", f"{hadoop.root}/a", op="RENAME", destination=f"/{SECRET}/tmp/elsewhere"
+    )
+    assert answer.exception["exception"] == "AccessControlException"
+    assert hadoop.open("a").body == b"1"
+
+
+def test_unknown_operations_and_other_protocols_are_refused(hadoop):
+    """The message says what the gateway is for."""
+    answer = hadoop.ask("POST", hadoop.root, op="APPEND")
+    assert (answer.status, answer.exception["exception"]) == (403, "IOException")
+    assert "no operation APPEND" in answer.exception["message"]
+    connection = http.client.HTTPConnection(hadoop.address, timeout=60)
+    connection.request("GET", "/api/v4/list")
+    assert "WebHDFS only" in Answer(connection.getresponse()).exception["message"]
+    connection.close()
+
+
+def test_gateway_without_its_cluster_answers_with_the_cause(faulty, tmp, monkeypatch):
+    """The error in Spark names the operation and the remedy."""
+    with (
+        impatient(monkeypatch),
+        checkpoints(
+            proxy=faulty.proxy_urls[0], secret=SECRET, request_timeout=timedelta(seconds=1)
+        ) as running,
+    ):
+        hadoop = Hadoop(running.url(f"{tmp}/q"))
+        faulty.inject("unavailable", "*", count=None)
+        answer = hadoop.create(scratch("offsets/0"), b"x")
+    assert answer.status == 503
+    assert "Could not write the path" in answer.exception["message"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"secret": "short"}, "secret of the checkpoint gateway"),
+        ({"secret": "with/slash-0123456789"}, "secret of the checkpoint gateway"),
+        ({"host": "0.0.0.0"}, "no address to connect to"),
+        ({"host": "192.0.2.1"}, "cannot listen on 192.0.2.1"),
+        ({"roots": ["/home"]}, "not a Cypress path"),
+        ({"roots": ["//home/[1]"]}, "a checkpoint cannot have"),
+    ],
+)
+def test_impossible_options_are_refused_at_once(cluster, options, message):
+    with (
+        pytest.raises(ConfigError, match="(?s)" + message.replace("[", r"\[")),
+        checkpoints(proxy=cluster.proxy_urls[0], **options),
+    ):
+        pass
+
+
+def test_wrong_cluster_and_wrong_token_fail_before_spark_starts(monkeypatch, tmp_path):
+    """A gateway starts only if its cluster answers it."""
+    from yt_exactly_once.local import LocalCluster
+
+    with impatient(monkeypatch):
+        with (
+            pytest.raises(RetriesExhaustedError, match="Check the address of the proxy"),
+            checkpoints(proxy="127.0.0.1:1", request_timeout=timedelta(seconds=1)),
+        ):
+            pass
+        with (
+            LocalCluster(tmp_path / "d", token="right") as guarded,
+            pytest.raises(AccessError, match="token"),
+            checkpoints(proxy=guarded.proxy_urls[0], token="wrong"),
+        ):
+            pass
+
+
+def test_paths_outside_the_roots_get_no_location(cluster):
+    """With roots the gateway serves these only; without, what `url` was asked for."""
+    with checkpoints(proxy=cluster.proxy_urls[0], roots=["//tmp/a"]) as store:
+        assert store.url("//tmp/a/q").endswith("/tmp/a/q")
+        assert SECRET not in repr(store)
+        with pytest.raises(ConfigError, match="outside the roots"):
+            store.url("//tmp/ab")
+        with pytest.raises(ConfigError, match=r"'\.\.'"):
+            store.url("//tmp/a/../b")
+
+
+def test_command_keeps_its_secret_between_starts(cluster, tmp, tmp_path):
+    """A gateway of its own prints the locations; with a file for the secret they stay the same."""
+    file = tmp_path / "secret"
+    command = [sys.executable, "-m", "yt_exactly_once", "checkpoints", "--port", "0"]
+    command += ["--proxy", cluster.proxy_urls[0], "--root", tmp, "--secret-file", str(file)]
+    paths = []
+    for _ in range(2):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as gateway:
+            root, location = gateway.stdout.readline().split()
+            assert root == tmp
+            hadoop = Hadoop(location)
+            assert hadoop.create("q/metadata", b"{}", overwrite="true").status == 201
+            gateway.send_signal(signal.SIGTERM)
+            assert gateway.wait(30) == 0
+        paths.append(hadoop.root)
+    assert paths[0] == paths[1]
+    assert file.stat().st_mode & 0o077 == 0
+    file.chmod(0o644)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "chmod 600" in done.stderr

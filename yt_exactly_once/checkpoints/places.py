@@ -1,0 +1,127 @@
+"""From the path of a request to a path in Cypress: the secret, and the folders that are served.
+
+WebHDFS has no header that stock Spark can be given, so the secret is the first part of every path. Who
+does not know it learns nothing: neither what is served nor whether it exists.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.config import Secret, check_path
+from yt_exactly_once.errors import AccessError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Parts = tuple[str, ...]
+"""Names on the way from the root of Cypress."""
+
+_SECRET_BYTES = 16
+_SHORTEST_SECRET = 16
+_SECRET = re.compile(r"[A-Za-z0-9_-]+")
+_PLAIN = re.compile(r"[^\\/@&*\[{#;<>()\x00-\x1f%?:]+")
+"""A name that means the same in YPath, in a URL of Hadoop, and to a person."""
+
+_SCRATCH = re.compile(
+    r"\.(?P<final>.+)\.[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(\.TID\d+)?\.tmp"
+)
+"""Name under which Spark writes a file before it renames it (`CheckpointFileManager.scala`)."""
+
+
+def new_secret() -> Secret:
+    """Return a secret that others cannot guess."""
+    return Secret(secrets.token_urlsafe(_SECRET_BYTES))
+
+
+def check_secret(secret: Secret) -> Secret:
+    """Return a secret, if it can be a part of a URL and is long enough.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    value = secret.reveal()
+    if len(value) < _SHORTEST_SECRET or not _SECRET.fullmatch(value):
+        raise ConfigError(
+            f"The secret of the checkpoint gateway needs at least {_SHORTEST_SECRET} letters, digits, "
+            "hyphens or underscores, and nothing else",
+            remedy="Leave it out to get a random one",
+        )
+    return secret
+
+
+def parse_path(path: str, option: str) -> Parts:
+    """Return the names of a Cypress path.
+
+    Raises:
+        ConfigError: it is no absolute path of plain names.
+    """
+    check_path(path, option)
+    parts = tuple(path[2:].split("/"))
+    for part in parts:
+        if not _PLAIN.fullmatch(part) or part in {".", ".."}:
+            raise ConfigError(
+                f"{option} has the name {part!r}, which a checkpoint cannot have",
+                remedy="Use names without any of: / \\ @ & * [ { # ; < > ( ) % ? :",
+                path=path,
+            )
+    return parts
+
+
+def final_name(name: str) -> str | None:
+    """Return the name that a scratch file of Spark gets in the end; `None` for any other name."""
+    found = _SCRATCH.fullmatch(name)
+    return found["final"] if found else None
+
+
+class Places:
+    """What a gateway serves.
+
+    Args:
+        secret: first part of the path of every request.
+        roots: folders in Cypress that are served, with everything below.
+    """
+
+    def __init__(self, secret: Secret, roots: Sequence[Parts] = ()) -> None:
+        self._secret = check_secret(secret)
+        self._roots = set(roots)
+
+    def serve(self, root: Parts) -> None:
+        """Serve another folder."""
+        self._roots.add(root)
+
+    def serves(self, parts: Parts) -> bool:
+        """Return whether a path is in a served folder, or is one."""
+        return any(parts[: len(root)] == root for root in self._roots)
+
+    def url_path(self, parts: Parts) -> str:
+        """Return the path under which requests reach a place in Cypress."""
+        return "/".join(("", self._secret.reveal(), *parts))
+
+    def locate(self, path: str) -> Parts:
+        """Return the place in Cypress that the path of a request means.
+
+        Raises:
+            AccessError: the secret is wrong, or the place is not served.
+        """
+        names = PurePosixPath(path).parts[1:]
+        given = names[0] if names else ""
+        if not hmac.compare_digest(given.encode(), self._secret.reveal().encode()):
+            raise AccessError(
+                "The URL of the checkpoint does not have the secret of this gateway",
+                remedy="Use the URL that store.url() returns or that yt-exactly-once checkpoints prints. A "
+                "gateway without a fixed secret gets another one with each start",
+            )
+        parts = names[1:]
+        if ".." in parts or not self.serves(parts):
+            raise AccessError(
+                "The gateway does not serve this path",
+                remedy="Ask store.url() for each checkpoint, or start yt-exactly-once checkpoints with a "
+                "--root that contains it",
+                path="//" + "/".join(parts),
+            )
+        return parts

@@ -1,0 +1,144 @@
+"""What users hold: a gateway that runs, and the locations of checkpoints on it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from yt_exactly_once.checkpoints.places import Places, check_secret, new_secret, parse_path
+from yt_exactly_once.checkpoints.webhdfs import WebHdfs
+from yt_exactly_once.config import ClusterConfig, Secret
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.observability import emitter
+from yt_exactly_once.ytsaurus.client import Connection
+from yt_exactly_once.ytsaurus.files import CypressFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from yt_exactly_once.observability import Listener
+
+B = TypeVar("B")
+
+LOOPBACK = "127.0.0.1"
+_ANY = ("", "0.0.0.0", "::")  # noqa: S104 - addresses to refuse
+
+SPARK_SETTINGS = {
+    "spark.hadoop.dfs.http.client.retry.policy.enabled": "true",
+    # Sleep in milliseconds, number of times, ...: for about a minute.
+    "spark.hadoop.dfs.http.client.retry.policy.spec": "500,10,2000,30",
+}
+"""With these, Spark's client waits while a gateway restarts, and does not fail the query at once."""
+
+
+class Checkpoints:
+    """A running gateway.
+
+    Attributes:
+        address: `host:port` under which Spark reaches it.
+    """
+
+    def __init__(self, address: str, places: Places, *, adds_paths: bool) -> None:
+        self.address = address
+        self._places = places
+        self._adds_paths = adds_paths
+
+    def url(self, path: str) -> str:
+        """Return the `checkpointLocation` of a checkpoint at a Cypress path. It contains the secret.
+
+        Args:
+            path: a folder of the query's own; Spark creates it, with everything above it.
+
+        Raises:
+            ConfigError: the path is not absolute, has names that Hadoop or YPath reads differently, or is
+                outside the roots of the gateway.
+        """
+        parts = parse_path(path, "path of a checkpoint")
+        if self._adds_paths:
+            self._places.serve(parts)
+        elif not self._places.serves(parts):
+            raise ConfigError(
+                "The path is outside the roots of the gateway",
+                remedy="Choose a path below a root, or add a root",
+                path=path,
+            )
+        return f"webhdfs://{self.address}{self._places.url_path(parts)}"
+
+    def configure(self, builder: B) -> B:
+        """Set on a `SparkSession.builder` that Spark's client waits while the gateway restarts."""
+        configured: Any = builder
+        for name, value in SPARK_SETTINGS.items():
+            configured = configured.config(name, value)
+        result: B = configured
+        return result
+
+    def __repr__(self) -> str:
+        """Show no secret."""
+        return f"Checkpoints({self.address!r})"
+
+
+@contextmanager
+def checkpoints(
+    *,
+    proxy: str | None = None,
+    token: str | Secret | None = None,
+    host: str = LOOPBACK,
+    port: int = 0,
+    address: str | None = None,
+    secret: str | Secret | None = None,
+    roots: Sequence[str] = (),
+    listener: Listener | None = None,
+    **cluster: Any,
+) -> Iterator[Checkpoints]:
+    """Run a gateway in this process, so that checkpoints can lie on YTsaurus.
+
+    A file becomes visible as a whole, and a file that Spark does not replace is never replaced: of two
+    drivers with one checkpoint, one fails. The gateway must run as long as the queries do.
+
+    Args:
+        proxy: address of the cluster; `YT_PROXY` by default.
+        token: `YT_TOKEN` by default.
+        host: address of this machine to listen on. The default is reached from this machine only.
+        port: port to listen on; 0 takes any.
+        address: `host[:port]` under which Spark's driver and executors reach the gateway, when it is not
+            `host`.
+        secret: first part of every path that the gateway answers; random by default. Give one if the
+            locations must stay the same after a restart.
+        roots: folders in Cypress that are served. By default those that `url` was asked for.
+        listener: gets every event; see `yt_exactly_once.Event`.
+        **cluster: further options of `ClusterConfig`.
+
+    Raises:
+        ConfigError: no proxy is known, an option is wrong, or the address is taken.
+        AccessError: the cluster refuses the token.
+        RetriesExhaustedError: the cluster does not answer.
+    """
+    try:
+        from yt_exactly_once.checkpoints.server import GatewayServer  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"The gateway for checkpoints needs a package that is not installed: {error.name}",
+            remedy="Install the package with its extra 'checkpoints'",
+        ) from error
+    given = Secret(secret) if isinstance(secret, str) else secret
+    places = Places(
+        check_secret(given) if given else new_secret(),
+        [parse_path(root, "root of the gateway") for root in roots],
+    )
+    if address is None and host in _ANY:
+        raise ConfigError(
+            f"The gateway listens on {host or 'all addresses'}, which is no address to connect to",
+            remedy="Pass the address of this machine as executors know it: address=, or --address",
+        )
+    config = ClusterConfig.resolve(proxy, token, **cluster)
+    files = CypressFiles(Connection(config), emitter(listener, component="checkpoints"))
+    # A wrong address or token is to fail here, and not deep inside Spark.
+    files.describe(())
+    server = GatewayServer(WebHdfs(files, places), host, port)
+    server.start()
+    try:
+        reached = address or host
+        reached = reached if ":" in reached else f"{reached}:{server.port}"
+        yield Checkpoints(reached, places, adds_paths=not roots)
+    finally:
+        server.stop()

@@ -1,0 +1,330 @@
+"""WebHDFS as Spark's client speaks it: one request in, one answer out, on files in Cypress.
+
+It knows no sockets. Errors go back as the exceptions of Hadoop that Spark expects, with the text of ours.
+Answers carry no Content-Type: the client in Spark's jars lacks the class it would parse one with.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import IO, TYPE_CHECKING, Any
+
+from yt_exactly_once.checkpoints.places import final_name
+from yt_exactly_once.errors import (
+    AccessError,
+    ExactlyOnceError,
+    PathExistsError,
+    RequestRefusedError,
+    TableNotFoundError,
+)
+from yt_exactly_once.ytsaurus.files import PIECE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from yt_exactly_once.checkpoints.places import Parts, Places
+    from yt_exactly_once.ytsaurus.files import CypressFiles, Node
+
+PREFIX = "/webhdfs/v1"
+"""What the path of every request begins with."""
+
+_REPLACEMENT_SECONDS = 60.0
+"""How long after its look at a scratch file a client may replace the final one."""
+
+_BLOCK_SIZE = 128 * 1024 * 1024
+_OWNER = "yt"
+_WITHOUT_PATH: dict[str, dict[str, Any]] = {
+    "GETHOMEDIRECTORY": {"Path": "/"},
+    "GETSERVERDEFAULTS": {
+        "FsServerDefaults": {
+            "blockSize": _BLOCK_SIZE,
+            "bytesPerChecksum": 512,
+            "checksumType": 0,  # none
+            "defaultStoragePolicyId": 0,
+            "encryptDataTransfer": "false",
+            "fileBufferSize": 65536,
+            "keyProviderUri": "",
+            "replication": 1,
+            "trashInterval": 0,
+            "writePacketSize": 65536,
+        }
+    },
+}
+"""Answers to what the client asks without a path, and so without the secret. They tell nothing."""
+
+_IO_EXCEPTION = "java.io.IOException"
+_EXCEPTIONS: tuple[tuple[type[ExactlyOnceError], int, str], ...] = (
+    (AccessError, 403, "org.apache.hadoop.security.AccessControlException"),
+    (TableNotFoundError, 404, "java.io.FileNotFoundException"),
+    (PathExistsError, 403, "org.apache.hadoop.fs.FileAlreadyExistsException"),
+    (RequestRefusedError, 403, _IO_EXCEPTION),
+    (ExactlyOnceError, 503, _IO_EXCEPTION),
+)
+"""Status and Java class of each error; the first row that fits decides."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request.
+
+    Attributes:
+        method: of HTTP.
+        path: of the file, with the secret and without `PREFIX`.
+        query: parameters; names in lower case.
+        body: of the request, from its start.
+        size: of the body, in bytes.
+        origin: scheme and address that the client used, such as `http://127.0.0.1:9870`.
+        target: path and query as they were sent.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    body: IO[bytes]
+    size: int
+    origin: str = ""
+    target: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer.
+
+    Attributes:
+        status: of HTTP.
+        headers: besides the length.
+        body: in pieces.
+        size: of the body, in bytes.
+    """
+
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Iterator[bytes] = field(default_factory=lambda: iter(()))
+    size: int = 0
+
+    @classmethod
+    def of(cls, value: Any, status: int = 200) -> Answer:
+        """Return an answer with a JSON body."""
+        body = json.dumps(value).encode()
+        return cls(status, {}, iter([body]), len(body))
+
+
+class _Replacements:
+    """Which final files are about to be replaced by which scratch files.
+
+    Hadoop's client cannot replace a file at once. It looks at both files, deletes the final one and renames
+    the scratch file. Killed in between, it leaves neither. So after the look, such a deletion is only
+    noted, and the rename replaces.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._looks: dict[tuple[Parts, str], float] = {}
+        self._deleted: dict[tuple[Parts, str], float] = {}
+
+    def looked_at(self, parts: Parts) -> None:
+        """Note that a client looked at a file before a rename."""
+        final = final_name(parts[-1]) if parts else None
+        if final is None:
+            return
+        now = time.monotonic()
+        with self._lock:
+            for notes in (self._looks, self._deleted):
+                for key in [
+                    key for key, then in notes.items() if now - then > _REPLACEMENT_SECONDS
+                ]:
+                    del notes[key]
+            self._looks[(*parts[:-1], final), parts[-1]] = now
+
+    def deletes(self, parts: Parts) -> bool:
+        """Return whether a deletion is a part of replacing a file, and note it."""
+        with self._lock:
+            found = [key for key in self._looks if key[0] == parts]
+            for key in found:
+                self._deleted[key] = self._looks[key]
+        return bool(found)
+
+    def replaces(self, source: Parts, target: Parts) -> bool:
+        """Return whether a rename may replace its target, and forget its look."""
+        with self._lock:
+            self._looks.pop((target, source[-1]), None)
+            return self._deleted.pop((target, source[-1]), None) is not None
+
+
+class WebHdfs:
+    """Answers requests; may be used by several threads.
+
+    Args:
+        files: in Cypress.
+        places: what is served to whom.
+    """
+
+    def __init__(self, files: CypressFiles, places: Places) -> None:
+        self._files = files
+        self._places = places
+        self._replacements = _Replacements()
+        self._operations: dict[tuple[str, str], Callable[[Request, Parts], Answer]] = {
+            ("GET", "OPEN"): self._open,
+            ("GET", "GETFILESTATUS"): self._status,
+            ("GET", "GETFILELINKSTATUS"): self._link_status,
+            ("GET", "LISTSTATUS"): self._list,
+            ("GET", "LISTSTATUS_BATCH"): self._list_batch,
+            ("PUT", "CREATE"): self._create,
+            ("PUT", "MKDIRS"): self._make_folder,
+            ("PUT", "RENAME"): self._rename,
+            ("DELETE", "DELETE"): self._delete,
+        }
+
+    def answer(self, request: Request) -> Answer:
+        """Carry out a request; every error becomes an answer."""
+        operation = request.query.get("op", "").upper()
+        if operation in _WITHOUT_PATH:
+            return Answer.of(_WITHOUT_PATH[operation])
+        try:
+            parts = self._places.locate(request.path)
+            run = self._operations.get((request.method, operation))
+            if run is None:
+                raise RequestRefusedError(
+                    f"The checkpoint gateway has no operation {operation or '(none)'}",
+                    remedy="Use it for checkpoints of Structured Streaming only",
+                )
+            return run(request, parts)
+        except ExactlyOnceError as error:
+            return refusal(error)
+
+    def _open(self, request: Request, parts: Parts) -> Answer:
+        offset = _number(request, "offset", 0)
+        limit = _number(request, "length", -1)
+        wanted = PIECE if limit < 0 else min(PIECE, limit)
+        first = self._files.read(parts, offset, wanted)
+        if len(first) < PIECE or len(first) == limit:
+            return Answer(200, {}, iter([first]), len(first))
+        found = self._files.describe(parts)
+        if found is None:
+            raise _missing(parts)
+        size = found.size - offset if limit < 0 else min(limit, found.size - offset)
+        return Answer(200, {}, self._pieces(parts, offset, size, first), size)
+
+    def _pieces(self, parts: Parts, offset: int, size: int, first: bytes) -> Iterator[bytes]:
+        yield first
+        done = len(first)
+        while done < size:
+            piece = self._files.read(parts, offset + done, min(PIECE, size - done))
+            if not piece:
+                return
+            yield piece
+            done += len(piece)
+
+    def _status(self, _request: Request, parts: Parts) -> Answer:
+        found = self._files.describe(parts)
+        if found is None:
+            raise _missing(parts)
+        return Answer.of({"FileStatus": _file_status(found)})
+
+    def _link_status(self, request: Request, parts: Parts) -> Answer:
+        self._replacements.looked_at(parts)
+        return self._status(request, parts)
+
+    def _list(self, _request: Request, parts: Parts) -> Answer:
+        return Answer.of({"FileStatuses": self._statuses(parts)})
+
+    def _list_batch(self, _request: Request, parts: Parts) -> Answer:
+        listing = {"FileStatuses": self._statuses(parts)}
+        return Answer.of({"DirectoryListing": {"partialListing": listing, "remainingEntries": 0}})
+
+    def _statuses(self, parts: Parts) -> dict[str, Any]:
+        try:
+            children = self._files.children(parts)
+        except RequestRefusedError:
+            # Hadoop lists a file as itself.
+            found = self._files.describe(parts)
+            if found is None or found.is_folder:
+                raise
+            children = [found]
+        return {"FileStatus": [_file_status(child) for child in children]}
+
+    def _create(self, request: Request, parts: Parts) -> Answer:
+        if request.query.get("data") != "true":
+            # The client sends its data only where it is sent to.
+            return Answer(307, {"Location": f"{request.origin}{request.target}&data=true"})
+        self._files.write(
+            parts,
+            request.body,
+            request.size,
+            scratch=final_name(parts[-1]) is not None,
+            replace=request.query.get("overwrite") == "true",
+        )
+        return Answer(201)
+
+    def _make_folder(self, _request: Request, parts: Parts) -> Answer:
+        self._files.make_folder(parts)
+        return Answer.of({"boolean": True})
+
+    def _rename(self, request: Request, parts: Parts) -> Answer:
+        target = self._places.locate(request.query.get("destination", ""))
+        options = request.query.get("renameoptions")
+        replace = self._replacements.replaces(parts, target) or (
+            options is not None and "OVERWRITE" in options.split(",")
+        )
+        try:
+            self._files.rename(
+                parts, target, scratch=final_name(parts[-1]) is not None, replace=replace
+            )
+        except (PathExistsError, TableNotFoundError):
+            if options is not None:
+                raise
+            # The older of the two calls of Hadoop says so with its result.
+            return Answer.of({"boolean": False})
+        return Answer(200) if options is not None else Answer.of({"boolean": True})
+
+    def _delete(self, request: Request, parts: Parts) -> Answer:
+        recursive = request.query.get("recursive") == "true"
+        if not recursive and self._replacements.deletes(parts):
+            return Answer.of({"boolean": True})
+        return Answer.of({"boolean": self._files.remove(parts, recursive=recursive)})
+
+
+def refusal(error: ExactlyOnceError) -> Answer:
+    """Return the answer that becomes an exception in the client."""
+    status, name = next(
+        (status, name) for kind, status, name in _EXCEPTIONS if isinstance(error, kind)
+    )
+    described = {
+        "exception": name.rpartition(".")[2],
+        "javaClassName": name,
+        "message": f"{type(error).__name__}: {error}",
+    }
+    return Answer.of({"RemoteException": described}, status)
+
+
+def _missing(parts: Parts) -> TableNotFoundError:
+    return TableNotFoundError("There is nothing at the path", path="//" + "/".join(parts))
+
+
+def _number(request: Request, name: str, default: int) -> int:
+    text = request.query.get(name)
+    if text is None or text == "null":
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        raise RequestRefusedError(f"The parameter {name} is {text!r}, not a number") from None
+
+
+def _file_status(node: Node) -> dict[str, Any]:
+    modified = int(node.modified.timestamp() * 1000)
+    return {
+        "accessTime": 0 if node.is_folder else modified,
+        "blockSize": 0 if node.is_folder else _BLOCK_SIZE,
+        "group": _OWNER,
+        "length": node.size,
+        "modificationTime": modified,
+        "owner": _OWNER,
+        "pathSuffix": node.name,
+        "permission": "755" if node.is_folder else "644",
+        "replication": 0 if node.is_folder else 1,
+        "type": "DIRECTORY" if node.is_folder else "FILE",
+    }

@@ -1,0 +1,274 @@
+"""Files in Cypress: written, renamed and removed as a whole, and read in pieces.
+
+A file of one request goes straight to a scratch name, and everything else is written in one master
+transaction. So a reader never sees a part of a file under the name it waits for. Every operation is
+repeated as a whole while the cluster does not answer, and a repeat never acts twice.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+from yt.wrapper.driver import make_request
+from yt.wrapper.ypath import escape_ypath_literal
+
+from yt_exactly_once.config import RetryPolicy
+from yt_exactly_once.errors import RequestRefusedError, TableNotFoundError
+from yt_exactly_once.retrying import run_attempts
+from yt_exactly_once.ytsaurus.failures import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from yt.wrapper import YtClient
+
+    from yt_exactly_once.observability import Emitter
+    from yt_exactly_once.ytsaurus.client import Connection
+
+T = TypeVar("T")
+
+PIECE = 16 * 1024 * 1024
+"""Bytes of one request."""
+
+_LEASE = timedelta(minutes=5)
+"""How long a transaction may live, and so how long what a killed process left holds a lock."""
+
+_POLICY = RetryPolicy(deadline=timedelta(seconds=40), max_wait=timedelta(seconds=2), attempts=100)
+"""Ends before a Hadoop client gives up waiting (60 s)."""
+
+_SHOWN = ["type", "uncompressed_data_size", "modification_time"]
+
+_WRITTEN_AS = "written_as"
+"""Attribute of a file: the scratch name it was written under, so that a repeated rename finds its work."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """What is known of a file or folder.
+
+    Attributes:
+        name: last part of its path; empty where only one node was asked for.
+        is_folder: folder or file.
+        size: bytes of a file, 0 of a folder.
+        modified: time of the last change.
+    """
+
+    name: str
+    is_folder: bool
+    size: int
+    modified: datetime
+
+
+def path_of(parts: Sequence[str]) -> str:
+    """Return the Cypress path of a sequence of names."""
+    return "/" + "".join("/" + escape_ypath_literal(part) for part in parts)
+
+
+class CypressFiles:
+    """Files of one cluster; may be used by several threads.
+
+    Paths are sequences of names, without escapes.
+
+    Args:
+        connection: of the cluster.
+        emit: gets `retry.scheduled`.
+    """
+
+    def __init__(self, connection: Connection, emit: Emitter) -> None:
+        self._connection = connection
+        self._emit = emit
+
+    def describe(self, parts: Sequence[str]) -> Node | None:
+        """Return a node, or `None` where there is none."""
+        path = path_of(parts)
+
+        def attempt(client: YtClient) -> Node:
+            # `get` of a folder itself would send everything below.
+            return _node("", client.get(f"{path}/@", attributes=_SHOWN))
+
+        try:
+            return self._run("look at", path, attempt)
+        except TableNotFoundError:
+            return None
+
+    def children(self, parts: Sequence[str]) -> list[Node]:
+        """Return what is in a folder.
+
+        Raises:
+            TableNotFoundError: there is no such folder.
+            RequestRefusedError: there is more in it than the cluster lists.
+        """
+        path = path_of(parts)
+        found = self._run("list", path, lambda client: client.list(path, attributes=_SHOWN))
+        if found.attributes.get("incomplete"):
+            raise RequestRefusedError(
+                f"The folder has more than {len(found)} files, and the cluster lists no more",
+                remedy="Let Spark keep fewer batches: spark.sql.streaming.minBatchesToRetain",
+                path=path,
+            )
+        return [_node(str(name), name.attributes) for name in found]
+
+    def read(self, parts: Sequence[str], offset: int, length: int) -> bytes:
+        """Return a part of a file, shorter only where the file ends.
+
+        Raises:
+            TableNotFoundError: there is no such file.
+        """
+        path = path_of(parts)
+        where = {"path": path, "offset": offset, "length": length}
+        return self._run(
+            "read",
+            path,
+            lambda client: bytes(
+                make_request("read_file", where, use_heavy_proxy=True, client=client)
+            ),
+        )
+
+    def write(
+        self, parts: Sequence[str], content: IO[bytes], size: int, *, scratch: bool, replace: bool
+    ) -> None:
+        """Write a file with everything above it that is missing.
+
+        Args:
+            parts: where.
+            content: read from its start, as often as it takes.
+            size: of the content, in bytes.
+            scratch: nobody reads the file before it is renamed, and no other file has its name.
+            replace: another file may be there.
+
+        Raises:
+            PathExistsError: a folder is there, or a file that must not be replaced.
+        """
+        path = path_of(parts)
+        attributes = {_WRITTEN_AS: parts[-1]} if scratch else None
+        made: set[str] = set()
+
+        def put(client: YtClient) -> None:
+            made.add(
+                client.create(
+                    "file",
+                    path,
+                    recursive=True,
+                    ignore_existing=replace or scratch,
+                    attributes=attributes,
+                )
+            )
+            content.seek(0)
+            target: Any = path
+            # An empty file has no piece; one that is replaced must lose what it had.
+            for number in range(max(1, -(-size // PIECE))):
+                piece = content.read(PIECE)
+                target = f"<append=%true>{path}" if number else path
+                make_request(
+                    "write_file", {"path": target}, data=piece, use_heavy_proxy=True, client=client
+                )
+
+        def attempt(client: YtClient) -> None:
+            if scratch and size <= PIECE:
+                put(client)
+                return
+            try:
+                with _transaction(client):
+                    put(client)
+            except Exception:
+                # The commit of this or an earlier attempt may have been applied. A repeat replaces
+                # the file, or finds it: then it must know that the file is its own.
+                if not replace and not scratch:
+                    with suppress(Exception):
+                        if client.get(f"{path}/@id") in made:
+                            return
+                raise
+
+        self._run("write", path, attempt)
+
+    def rename(
+        self, source: Sequence[str], target: Sequence[str], *, scratch: bool, replace: bool
+    ) -> None:
+        """Give a file or folder another path, at once.
+
+        Args:
+            source: where it is.
+            target: where it will be. The folder must be there.
+            scratch: as for `write`.
+            replace: another file may be there.
+
+        Raises:
+            TableNotFoundError: the source is missing, or the folder of the target is.
+            PathExistsError: there is something at the target.
+        """
+        path, other = path_of(source), path_of(target)
+
+        def attempt(client: YtClient) -> None:
+            try:
+                client.move(path, other, force=replace)
+            except Exception:
+                # An earlier attempt may have been applied without an answer.
+                if scratch:
+                    with suppress(Exception):
+                        written_as = client.get(f"{other}/@{_WRITTEN_AS}")
+                        if written_as == source[-1] and not client.exists(path):
+                            return
+                raise
+
+        self._run("rename", path, attempt, target=other)
+
+    def remove(self, parts: Sequence[str], *, recursive: bool) -> bool:
+        """Remove a file or folder; return whether it was there.
+
+        Raises:
+            RequestRefusedError: a folder is not empty, and `recursive` is not set.
+        """
+        path = path_of(parts)
+        try:
+            self._run("remove", path, lambda client: client.remove(path, recursive=recursive))
+        except TableNotFoundError:
+            return False
+        return True
+
+    def make_folder(self, parts: Sequence[str]) -> None:
+        """Create a folder with everything above it that is missing; it may be there.
+
+        Raises:
+            PathExistsError: a file is there.
+        """
+        path = path_of(parts)
+        self._run(
+            "create",
+            path,
+            lambda client: client.create("map_node", path, recursive=True, ignore_existing=True),
+        )
+
+    def _run(self, action: str, path: str, call: Callable[[YtClient], T], **where: str) -> T:
+        def attempt(_number: int) -> T:
+            with translated(f"{action} the path", path=path, **where):
+                return call(self._connection.reader)
+
+        return run_attempts(attempt, _POLICY, self._emit)
+
+
+def _node(name: str, attributes: Any) -> Node:
+    return Node(
+        name=name,
+        is_folder=attributes["type"] == "map_node",
+        # A folder has the attribute too: of everything below it.
+        size=int(attributes["uncompressed_data_size"]) if attributes["type"] == "file" else 0,
+        modified=datetime.fromisoformat(attributes["modification_time"]),
+    )
+
+
+@contextmanager
+def _transaction(client: YtClient) -> Iterator[None]:
+    """Run commands in a master transaction, and commit it if they succeed."""
+    transaction_id = client.start_transaction(timeout=int(_LEASE.total_seconds() * 1000))
+    try:
+        # Joining only adds the id to every command: no ping, no commit on exit.
+        with client.Transaction(transaction_id=transaction_id, ping=False, acquire=False):
+            yield
+    except BaseException:
+        with suppress(Exception):
+            client.abort_transaction(transaction_id)
+        raise
+    client.commit_transaction(transaction_id)
