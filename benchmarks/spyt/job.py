@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.streaming import StreamingQueryListener
 from pyspark.sql.types import LongType
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 Spec = dict[str, Any]
 
-_LOOK_SECONDS = 0.05
+_LOOK_SECONDS = 0.2
 _FOREVER = 3600
 
 
@@ -41,6 +43,8 @@ def main() -> None:
     say("started")
     frames = [read(spark, spec, source) for source in spec["sources"]]
     frame = SHAPES[spec["shape"]](frames, spec)
+    teller = Teller(spec.get("batches"))
+    spark.streams.addListener(teller)
     writer = frame.writeStream.option("checkpointLocation", f"file://{spec['checkpoint']}")
     if spec["is_ours"]:
         query = writer.foreachBatch(our_sink(spec)).start()
@@ -48,7 +52,7 @@ def main() -> None:
         query = writer.foreachBatch(their_function(spec)).start()
     else:
         query = writer.format("yt").option("path", spec["target"]).start()
-    follow(query, spec["patience"], spec.get("batches"))
+    follow(query, teller, spec["patience"])
     spark.stop()
 
 
@@ -152,27 +156,57 @@ SHAPES = {
 }
 
 
-def follow(query: Any, patience: float, left: int | None) -> None:
-    """Say every batch; end after so many, or when there is nothing to read for so many seconds."""
-    said, quiet_since, has_waited = -1, time.monotonic(), False
+class Teller(StreamingQueryListener):
+    """Says every batch as it ends; asking the query instead would cost more CPU than a small batch.
+
+    Args:
+        left: batches to say until `is_done`; `None` for no limit.
+    """
+
+    def __init__(self, left: int | None) -> None:
+        self._said = -1
+        self._left = left
+        self.at = time.monotonic()
+        self.is_done = threading.Event()
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Say the batch."""
+        progress = json.loads(event.progress.json)
+        # A query that waits reports the number of the batch to come, without its rows.
+        if progress["batchId"] <= self._said or "addBatch" not in progress["durationMs"]:
+            return
+        self._said = progress["batchId"]
+        took = progress["durationMs"]
+        say("batch", id=self._said, rows=progress["numInputRows"], ms=took)
+        self.at = time.monotonic()
+        if self._left is not None:
+            self._left -= 1
+            if not self._left:
+                self.is_done.set()
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+
+def follow(query: Any, teller: Teller, patience: float) -> None:
+    """End when the teller is done, or when there is nothing to read for so many seconds."""
+    quiet_since, has_waited = time.monotonic(), False
     while query.isActive:
         status = query.status
         has_waited = has_waited or status["message"].startswith("Waiting for data")
-        for progress in query.recentProgress:
-            # A query that waits reports the number of the batch to come, without its rows.
-            if progress["batchId"] > said and "addBatch" in progress["durationMs"]:
-                said = progress["batchId"]
-                rows, took = progress["numInputRows"], progress["durationMs"]
-                say("batch", id=said, rows=rows, ms=took)
-                quiet_since = time.monotonic()
-                left = None if left is None else left - 1
         if status["isDataAvailable"] or not has_waited:
             quiet_since = time.monotonic()
-        if left == 0 or time.monotonic() - quiet_since > patience:
+        quiet_since = max(quiet_since, teller.at)
+        if teller.is_done.wait(_LOOK_SECONDS) or time.monotonic() - quiet_since > patience:
             query.stop()
             say("idle")
             return
-        time.sleep(_LOOK_SECONDS)
     error = query.exception()
     say("failed", error=str(error))
 
