@@ -227,7 +227,8 @@ def _holes(holes: Sequence[Result]) -> Iterator[str]:
         texts = {
             name: f"`{name}`" for name in SCENARIOS if any((name, who) in found for who in others)
         }
-        yield "\n".join([_OTHERS, *_verdicts(found, others, texts), "", _rigs(holes, others)])
+        table = _verdicts(found, others, texts)
+        yield "\n".join([_OTHERS, *table, "", _fixed(found, others), "", _rigs(holes, others)])
     reasons = ["## Why", ""]
     for name, scenario in SCENARIOS.items():
         theirs = [one for one in holes if one["scenario"] == name and one["contender"] in _THEIRS]
@@ -250,6 +251,23 @@ def _verdicts(
     for name, text in texts.items():
         cells = [_verdict(found.get((name, who))) for who in names]
         yield f"| {text} | {' | '.join(cells)} |"
+
+
+def _fixed(found: dict[tuple[str, str], Result], others: Sequence[str]) -> str:
+    """Return which holes of the version in the first table are gone in another one."""
+    base = next(who.name for who in CONTENDERS if who.transactional)
+    gone = [
+        f"`{name}` ({who})"
+        for name, scenario in SCENARIOS.items()
+        for who in others
+        if {(name, base), (name, who)} <= set(found)
+        and found[name, base]["word"] != scenario.must_be == found[name, who]["word"]
+    ]
+    if gone:
+        return f"Fixed there: {', '.join(gone)}."
+    return (
+        f"Whatever goes wrong with {base} in the table above goes wrong here too, where it was run."
+    )
 
 
 def _rigs(holes: Sequence[Result], names: Sequence[str]) -> str:
