@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -260,3 +262,14 @@ def test_many_clients_at_once_lose_nothing(cluster, tmp):
     for writer in writers:
         writer.join()
     assert len(cluster.client().list(tmp)) == 200
+
+
+def test_data_of_another_version_are_refused(tmp_path):
+    """The error names the directory, both formats and what to do."""
+    with contextlib.closing(sqlite3.connect(tmp_path / "store.sqlite3")) as store:
+        store.execute("CREATE TABLE clock (id INTEGER PRIMARY KEY, last INTEGER NOT NULL)")
+        store.commit()
+    with pytest.raises(LocalClusterError, match="choose an empty directory") as caught:
+        LocalCluster(data_dir=tmp_path).start()
+    for said in (str(tmp_path), "format 1", "format 2"):
+        assert said in str(caught.value)

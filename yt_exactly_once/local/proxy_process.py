@@ -20,6 +20,7 @@ START_SECONDS = 60.0
 _STOP_SECONDS = 15.0
 _LOG_TAIL = 4000
 _PORT_IN_USE = 98
+_OTHER_FORMAT = 65
 _TOKEN_VARIABLE = "YT_LOCAL_TOKEN"  # noqa: S105 - the name of a variable
 
 
@@ -100,6 +101,8 @@ class ProxyProcess:
             raise LocalClusterError(
                 f"Port {_taken_port(log)} is in use; choose another one, or 0 for any. {log.strip()}"
             )
+        if code == _OTHER_FORMAT:
+            raise LocalClusterError(log.strip().rpartition("\n")[2])
         raise LocalClusterError(
             f"A proxy of the embedded cluster did not start (exit code {code}). Its log"
             f" {self._log_path} ends with:\n{log}"

@@ -28,6 +28,7 @@ from yt_exactly_once.local.http.wire import Application
 from yt_exactly_once.local.proxy import Proxy, Settings
 from yt_exactly_once.local.queues.agent import QueueAgent
 from yt_exactly_once.local.rpc.front import Front
+from yt_exactly_once.local.store import StoreFormatError
 
 _BACKLOG = 512
 _GRACE_SECONDS = 5
@@ -36,6 +37,8 @@ _GC_THRESHOLD = 200_000
 _TOKEN_VARIABLE = "YT_LOCAL_TOKEN"  # noqa: S105 - the name of a variable
 PORT_IN_USE = 98
 """Exit code when the port is taken."""
+OTHER_FORMAT = 65
+"""Exit code when another version wrote the data."""
 
 
 class _Protocol(HttpToolsProtocol):
@@ -102,7 +105,11 @@ def main(arguments: list[str] | None = None) -> int:
     settings = Settings(
         token=os.environ.get(_TOKEN_VARIABLE) or None, features=json.loads(options.features)
     )
-    proxy = Proxy(options.data_dir, f"{options.host}:{port}", settings)
+    try:
+        proxy = Proxy(options.data_dir, f"{options.host}:{port}", settings)
+    except StoreFormatError as error:
+        sys.stderr.write(f"{error}\n")
+        return OTHER_FORMAT
     config = uvicorn.Config(
         Application(proxy),
         http=_Protocol,

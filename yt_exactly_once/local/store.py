@@ -34,8 +34,15 @@ _WRITER_CACHE = 32_000
 _READER_CACHE = 4_000
 """Kilobytes; there is a reader for every thread and every open transaction."""
 
+_FORMAT = 2
+"""Of the data in the file, kept as `user_version`: from 2 on rows of ordered tables lie in blocks."""
+
 _PAGE_BYTES = 16_384
 """Rows of a kilobyte then lie within a page; with SQLite's default they take four times as long."""
+
+
+class StoreFormatError(Exception):
+    """The data were written by another version of the embedded cluster; the text names the remedy."""
 
 
 class Store:
@@ -43,6 +50,9 @@ class Store:
 
     Args:
         path: the database file; created when missing.
+
+    Raises:
+        StoreFormatError: another version wrote the file in a form that this one does not read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -54,10 +64,24 @@ class Store:
         self._turn = path.with_name(f"{path.name}-turn").open("w")
         self._writer = self.connect(_WRITER_CACHE)
         with self.write() as connection:
+            self._check_format(connection)
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS clock (id INTEGER PRIMARY KEY, last INTEGER NOT NULL)"
             )
             connection.execute("INSERT OR IGNORE INTO clock VALUES (0, 0)")
+
+    def _check_format(self, connection: sqlite3.Connection) -> None:
+        """Mark a new file with the format, and refuse one that has another."""
+        (found,) = connection.execute("PRAGMA user_version").fetchone()
+        is_new = connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
+        if is_new:
+            connection.execute(f"PRAGMA user_version = {_FORMAT}")
+        elif found != _FORMAT:
+            raise StoreFormatError(
+                f"The data directory {self.path.parent} has format {max(found, 1)} of the embedded"
+                f" cluster, and this version reads format {_FORMAT}; choose an empty directory, or"
+                " serve this one with the version that wrote it and copy its tables over"
+            )
 
     def connect(self, cache: int = _READER_CACHE) -> sqlite3.Connection:
         """Open a new connection in autocommit mode; the caller closes it.
@@ -77,6 +101,7 @@ class Store:
         connection.execute("PRAGMA journal_mode = WAL")
         # NORMAL keeps every commit over a killed process; only a power cut may lose the newest ones.
         connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA cache_size = -{cache}")
         return connection
@@ -92,7 +117,9 @@ class Store:
         try:
             yield connection
         finally:
-            connection.execute("ROLLBACK")
+            # Nothing of the store was changed. A rollback would also make SQLite read all definitions
+            # anew if the reader had temporary tables.
+            connection.execute("COMMIT")
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:

@@ -17,7 +17,7 @@ from yt_exactly_once.local.commands.sessions import (
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.queues import consumers, producers, registrations
 from yt_exactly_once.local.queues.places import locate
-from yt_exactly_once.local.tablets import reads, validation
+from yt_exactly_once.local.tablets import validation
 from yt_exactly_once.local.tablets.access import open_table
 from yt_exactly_once.local.tablets.appends import apply_due
 
@@ -242,7 +242,7 @@ def _pull(
         max_weight=min(weight, MAX_ANSWER_DATA_WEIGHT),
     )
     context.response_parameters["start_offset"] = rows[0]["$row_index"] if rows else offset
-    return Rows(rows, (*reads.INDEX_COLUMNS, *queue.columns))
+    return Rows(rows, rows.columns)
 
 
 def _valid(context: Context, parameter: str, role: str) -> TableLayout:

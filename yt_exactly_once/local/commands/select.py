@@ -17,13 +17,13 @@ from yt_exactly_once.local.ql.coverage import tablets_in
 from yt_exactly_once.local.tablets import reads
 from yt_exactly_once.local.tablets.access import check_readable, open_table
 from yt_exactly_once.local.tablets.appends import apply_due
+from yt_exactly_once.local.tablets.query_tables import QueryTables
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Sequence
 
     from yt_exactly_once.local.commands.registry import Context
-    from yt_exactly_once.local.ql.ranges import KeyRange
+    from yt_exactly_once.local.ql.coverage import Reading
     from yt_exactly_once.local.tables.layout import TableLayout
 
 
@@ -68,27 +68,34 @@ def _execute(context: Context, connection: sqlite3.Connection, *, snapshot: bool
             raise YtError(f"Table {path} did not exist when the transaction started")
         return seen
 
-    def check(seen: TableLayout, ranges: Callable[[], Sequence[KeyRange]]) -> None:
-        layout = newest[seen.node_id]
+    tables = QueryTables(connection)
+
+    def prepare(wanted: Reading) -> None:
+        layout = newest[wanted.layout.node_id]
         if not all(tablet.is_readable for tablet in layout.tablets):
-            check_readable(layout, tablets_in(layout, ranges()))
+            check_readable(layout, tablets_in(layout, wanted.ranges()))
+        if not layout.sorted:
+            tables.fill(wanted)
 
     started = time.monotonic()
-    answer = ql.execute(
-        connection,
-        str(parameters["query"]),
-        resolve,
-        parameters.get("placeholder_values"),
-        check=check,
-        input_row_limit=arguments.integer(parameters, "input_row_limit", None),
-        output_row_limit=arguments.integer(parameters, "output_row_limit", None),
-        fail_on_incomplete_result=arguments.flag(parameters, "fail_on_incomplete_result", True),
-        allow_full_scan=arguments.flag(parameters, "allow_full_scan", True),
-        allow_join_without_index=arguments.flag(parameters, "allow_join_without_index"),
-        with_timestamps=wants_timestamps(parameters),
-        use_canonical_null_relations=arguments.flag(parameters, "use_canonical_null_relations"),
-        syntax_version=arguments.integer(parameters, "syntax_version", 1),
-    )
+    try:
+        answer = ql.execute(
+            connection,
+            str(parameters["query"]),
+            resolve,
+            parameters.get("placeholder_values"),
+            prepare=prepare,
+            input_row_limit=arguments.integer(parameters, "input_row_limit", None),
+            output_row_limit=arguments.integer(parameters, "output_row_limit", None),
+            fail_on_incomplete_result=arguments.flag(parameters, "fail_on_incomplete_result", True),
+            allow_full_scan=arguments.flag(parameters, "allow_full_scan", True),
+            allow_join_without_index=arguments.flag(parameters, "allow_join_without_index"),
+            with_timestamps=wants_timestamps(parameters),
+            use_canonical_null_relations=arguments.flag(parameters, "use_canonical_null_relations"),
+            syntax_version=arguments.integer(parameters, "syntax_version", 1),
+        )
+    finally:
+        tables.drop()
     if arguments.flag(parameters, "enable_statistics"):
         taken = round((time.monotonic() - started) * 1000)
         context.response_parameters |= {

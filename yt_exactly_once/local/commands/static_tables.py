@@ -28,6 +28,7 @@ from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.static import rows as static_rows
 from yt_exactly_once.local.static import uploads
 from yt_exactly_once.local.tables import values
+from yt_exactly_once.local.tables.vectors import StoredRows
 from yt_exactly_once.local.tablets import reads
 from yt_exactly_once.local.tablets.catalog import load_layout
 
@@ -102,7 +103,9 @@ def read_table(context: Context) -> Any:
         view = view_of(context, connection)
         node = _table(view, path)
         if node.attributes.get("dynamic"):
-            source: _Source = _DynamicRows(connection, _layout(connection, node, path))
+            layout = _layout(connection, node, path)
+            kind = _SortedRows if layout.sorted else _OrderedRows
+            source: _Source = kind(connection, layout)
         else:
             source = _StaticRows(view, node)
         selectors = _selectors(path)
@@ -237,7 +240,7 @@ class _StaticRows:
         return found
 
 
-class _DynamicRows:
+class _SortedRows:
     def __init__(self, connection: sqlite3.Connection, layout: TableLayout) -> None:
         self.schema = layout.schema
         self._connection = connection
@@ -255,13 +258,40 @@ class _DynamicRows:
     def read(self, wanted: Range) -> Iterator[list[Row]]:
         layout = self._layout
         listed = ", ".join(layout.sql_column(column.name) for column in layout.columns)
-        order = '"$key"' if layout.sorted else '"$tablet_index", "$row_index"'
         cursor = self._connection.execute(
-            f"SELECT {listed} FROM {layout.sql_source} ORDER BY {order} LIMIT ? OFFSET ?",
+            f'SELECT {listed} FROM {layout.sql_source} ORDER BY "$key" LIMIT ? OFFSET ?',
             (wanted.end - wanted.start, wanted.start),
         )
         while stored := cursor.fetchmany(_ROWS_PER_FETCH):
             yield values.decode_rows(layout.columns, stored)
+
+    def rounded(self, wanted: Range) -> int:
+        return wanted.end - wanted.start
+
+
+class _OrderedRows:
+    """The rows of all tablets, one tablet after the other."""
+
+    def __init__(self, connection: sqlite3.Connection, layout: TableLayout) -> None:
+        self.schema = layout.schema
+        self._connection = connection
+        self._layout = layout
+        self._bounds = [reads.bounds(connection, layout, tablet.index) for tablet in layout.tablets]
+        self.row_count = sum(past - first for first, past in self._bounds)
+
+    def keys(self) -> Sequence[bytes]:
+        return ()
+
+    def read(self, wanted: Range) -> Iterator[list[Row]]:
+        layout, passed = self._layout, 0
+        for index, (first, past) in enumerate(self._bounds):
+            start = max(first + wanted.start - passed, first)
+            end = min(first + wanted.end - passed, past)
+            for rows in reads.ordered_rows(self._connection, layout, index, start, end):
+                found = StoredRows(layout.columns, rows.arrays, rows.past - rows.first)
+                for begin in range(0, len(found), _ROWS_PER_FETCH):
+                    yield list(found[begin : begin + _ROWS_PER_FETCH])
+            passed += past - first
 
     def rounded(self, wanted: Range) -> int:
         return wanted.end - wanted.start

@@ -17,7 +17,7 @@ from yt import yson
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.features import value_of
 from yt_exactly_once.local.formats import row_checks
-from yt_exactly_once.local.tables.columnar import ColumnarRows
+from yt_exactly_once.local.tables.columnar import ColumnarRows, listed
 from yt_exactly_once.local.tables.simple_values import RANGES
 from yt_exactly_once.local.tables.types import TZ_TYPES, UNSIGNED
 
@@ -38,8 +38,14 @@ _UUID_BYTES = 16
 _WIDE = Context(prec=80)
 
 _WIDEST_NATIVE_DECIMAL = 35
+_WIDE_TYPES = (
+    (pa.types.is_signed_integer, pa.int64()),
+    (pa.types.is_unsigned_integer, pa.uint64()),
+    (pa.types.is_floating, pa.float64()),
+)
 
-Values = list[Any]
+Values = Any
+"""Of a column: a list, or an array of 64-bit numbers, doubles, booleans or bytes."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +191,7 @@ def _simple(logical: str, array: Any, *, holds_yson: bool) -> Values:
     if logical in _UINT_WIDTHS:
         width = _UINT_WIDTHS[logical]
         _expect(array, logical, lambda t: pa.types.is_unsigned_integer(t) and t.bit_width <= width)
-        return _list(array)
+        return _widened(array)
     converters: dict[str, Callable[[], Values]] = {
         "float": lambda: _checked(array, logical, pa.types.is_floating),
         "double": lambda: _checked(array, logical, pa.types.is_floating),
@@ -221,7 +227,7 @@ def _integers(logical: str, array: Any) -> Values:
         return logical == "int64" and bool(temporal or pa.types.is_timestamp(arrow))
 
     _expect(array, logical, fits)
-    return _list(_raw(array))
+    return _widened(_raw(array))
 
 
 def _raw(array: Any) -> Any:
@@ -259,7 +265,7 @@ def _datetimes(array: Any, logical: str, is_plain: Callable[[Any], bool]) -> Val
         factor = _SECONDS_PER_UNIT[array.type.unit]
         return _in_range(pc.divide(_raw(array), factor), logical)
     _expect(array, logical, lambda t: is_plain(t) and t.bit_width >= 32)  # noqa: PLR2004
-    return _list(array)
+    return _widened(array)
 
 
 def _timestamps(array: Any, logical: str, is_plain: Callable[[Any], bool]) -> Values:
@@ -270,15 +276,16 @@ def _timestamps(array: Any, logical: str, is_plain: Callable[[Any], bool]) -> Va
         factor = _MICROSECONDS[array.type.unit]
         return _in_range(pc.multiply_checked(raw, factor), logical)
     _expect(array, logical, is_plain)
-    return _list(array)
+    return _widened(array)
 
 
 def _in_range(array: Any, logical: str) -> Values:
     """Refuse what the type cannot hold; the parser lets the first value after the range pass."""
-    values = _list(array)
+    values = _widened(array)
     low, high = RANGES[logical]
-    outside = next((v for v in values if v is not None and not low <= v <= high + 1), None)
-    if outside is not None:
+    found = pc.min_max(values).as_py()
+    if found["min"] is not None and not low <= found["min"] <= found["max"] <= high + 1:
+        outside = next(v for v in listed(values) if v is not None and not low <= v <= high + 1)
         raise YtError(
             f"Arrow value {outside} is incompatible with the YT {logical} type, value should be in"
             f" range [{low}, {high + 1}]"
@@ -309,19 +316,19 @@ def _any(array: Any) -> Values:
     if pa.types.is_unsigned_integer(arrow):
         return [None if v is None else yson.YsonUint64(v) for v in array.to_pylist()]
     if _is_binary(arrow) or pa.types.is_fixed_size_binary(arrow):
-        return _bytes(array)
+        return listed(_bytes(array))
     if pa.types.is_decimal(arrow):
         return _decimals(array)
     scalar = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_temporal)
     _expect(array, "any", lambda t: any(test(t) for test in scalar))
-    return _list(_raw(array))
+    return listed(_raw(array))
 
 
 def _parsed(array: Any) -> Values:
     """Parse binary values as YSON."""
     _expect(array, "any", _is_binary)
     values = []
-    for raw in _bytes(array):
+    for raw in listed(_bytes(array)):
         try:
             values.append(
                 None
@@ -355,7 +362,9 @@ def _composite(logical: Any, item: Any) -> Any:
     if isinstance(logical, str) or kind == "decimal":
         array = pa.array([item.as_py()], item.type)
         described = {"name": "", "type": "any", "type_v3": logical}
-        (value,) = _convert(pa.field("", item.type), pa.chunked_array([array]), described, NEWEST)
+        (value,) = listed(
+            _convert(pa.field("", item.type), pa.chunked_array([array]), described, NEWEST)
+        )
         return yson.YsonUint64(value) if logical in UNSIGNED else value
     raise YtError(f'Unexpected arrow type "{item.type}" for YT metatype "{kind}"')
 
@@ -385,21 +394,20 @@ def _is_binary(arrow: Any) -> bool:
 
 
 def _bytes(array: Any) -> Values:
-    if pa.types.is_large_string(array.type):
-        return _list(array.cast(pa.large_binary()))
-    if pa.types.is_string(array.type):
-        return _list(array.cast(pa.binary()))
-    return _list(array)
+    return array if pa.types.is_binary(array.type) else array.cast(pa.binary())
 
 
-def _list(array: Any) -> Values:
-    values: Values = array.to_pylist()
-    return values
+def _widened(array: Any) -> Values:
+    """Widen the values of a column to the numbers that a table stores."""
+    for is_narrow, wide in _WIDE_TYPES:
+        if is_narrow(array.type):
+            return array if array.type == wide else array.cast(wide)
+    return array
 
 
 def _checked(array: Any, logical: str, fits: Callable[[Any], bool]) -> Values:
     _expect(array, logical, fits)
-    return _list(array)
+    return _widened(array)
 
 
 def _expect(array: Any, logical: str, fits: Callable[[Any], bool]) -> None:

@@ -17,9 +17,10 @@ from yt_exactly_once.local.formats import json_format, row_checks
 from yt_exactly_once.local.tables.columnar import ColumnarRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from yt_exactly_once.local.formats.structured import Format
+    from yt_exactly_once.local.tables.vectors import StoredRows
 
 
 def loads(
@@ -75,6 +76,27 @@ def dumps(rows: Iterable[dict[str, Any] | None], target: Format) -> bytes:
     if target.name in {"schemaful_dsv", "dsv"}:
         return _dumps_dsv(rows, target)
     raise YtError(f'Unsupported output format "{target.name}"', Code.INVALID_FORMAT)
+
+
+def dump_stored(rows: StoredRows, target: Format, count: int) -> Iterator[bytes]:
+    """Encode stored rows piece by piece, by vector where the format allows it.
+
+    Args:
+        rows: what to encode.
+        target: the output format.
+        count: rows of a piece that is encoded row by row.
+
+    Raises:
+        YtError: as `dumps`.
+    """
+    if target.name == "yson" and str(target.attributes.get("format", "binary")) == "binary":
+        # Importing numpy takes a while.
+        from yt_exactly_once.local.formats import yson_rows  # noqa: PLC0415
+
+        yield from yson_rows.dump(rows)
+        return
+    for start in range(0, len(rows), count):
+        yield dumps(list(rows[start : start + count]), target)
 
 
 def load_stored(data: bytes) -> Sequence[dict[str, Any]]:

@@ -18,6 +18,7 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import row_formats, structured
 from yt_exactly_once.local.http import encodings, messages, parameters
 from yt_exactly_once.local.http.messages import Answer, Request
+from yt_exactly_once.local.tables.vectors import StoredRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -138,7 +139,10 @@ def _answer(call: Call, result: Any) -> Answer:
     if call.announce_trailers:
         headers["Trailer"] = messages.TRAILERS
     items = result.rows if isinstance(result, Rows) else result
-    pieces = _pieces(command, iter(items), call.output_format)
+    if isinstance(items, StoredRows):
+        pieces = row_formats.dump_stored(items, call.output_format, _ROWS_PER_PIECE)
+    else:
+        pieces = _pieces(command, iter(items), call.output_format)
     stream = Stream(
         encodings.encode_pieces(pieces, call.output_encoding),
         items.close if isinstance(items, Stream) else _nothing,

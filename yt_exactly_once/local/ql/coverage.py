@@ -1,4 +1,4 @@
-"""Which tablets a query reads: those that its key ranges meet, table by table.
+"""What a query reads: the tablets that its key ranges meet and the columns it names, table by table.
 
 Owns the way from ranges to tablets and the ranges of joined tables. Whether a tablet can be read is for
 the caller to say; the keys of a join are looked up only when somebody asks for them.
@@ -7,12 +7,13 @@ the caller to say; the keys of a join are looked up only when somebody asks for 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.ql.binding.array_joins import BoundArrayJoin
-from yt_exactly_once.local.ql.binding.bound import Binary, sources_of
-from yt_exactly_once.local.ql.binding.scope import POSITION_COLUMNS
+from yt_exactly_once.local.ql.binding.bound import Binary, Column, sources_of
+from yt_exactly_once.local.ql.binding.scope import POSITION_COLUMNS, Source
 from yt_exactly_once.local.ql.functions import udf
 from yt_exactly_once.local.ql.ranges import KeyRange, KeyRanges
 from yt_exactly_once.local.tables.keys import AFTER, encode_prefix
@@ -26,8 +27,26 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.ql.statement import Statement
     from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 
-Check = Callable[["TableLayout", Callable[[], Sequence[KeyRange]]], None]
-"""Refuses a table if a tablet in some key ranges cannot be read; asks for the ranges if it needs them."""
+
+@dataclass(frozen=True)
+class Reading:
+    """What a query reads of one table.
+
+    Attributes:
+        layout: the table.
+        columns: names of the columns that the query mentions.
+        ranges: finds the key ranges; it may have to look up the keys of a join.
+        most: how many of the first rows are enough; None when all in the ranges are needed.
+    """
+
+    layout: TableLayout
+    columns: frozenset[str]
+    ranges: Callable[[], Sequence[KeyRange]]
+    most: int | None = None
+
+
+Prepare = Callable[[Reading], None]
+"""Refuses a table if a tablet in the key ranges cannot be read, and makes sure that its rows are there."""
 
 
 def tablets_in(layout: TableLayout, ranges: Iterable[KeyRange]) -> list[Tablet]:
@@ -48,15 +67,20 @@ def tablets_in(layout: TableLayout, ranges: Iterable[KeyRange]) -> list[Tablet]:
     return [layout.tablets[index] for index in sorted(found)]
 
 
-def check_tables(
-    connection: sqlite3.Connection, query: BoundQuery, statement: Statement, check: Check
+def prepare_tables(
+    connection: sqlite3.Connection, query: BoundQuery, statement: Statement, prepare: Prepare
 ) -> None:
-    """Check every table of a query.
+    """Prepare every table of a query, the main one first.
 
     Raises:
-        YtError: the check does.
+        YtError: the preparation does.
     """
-    check(query.main.layout, statement.ranges.merged)
+    named = _named(query)
+    most = None
+    if query.limit is not None and query.reads_at_most(query.offset + query.limit):
+        most = query.offset + query.limit
+    main = query.main.layout
+    prepare(Reading(main, named.get(query.main.index, frozenset()), statement.ranges.merged, most))
     for number, join in enumerate(query.joins):
         if isinstance(join, BoundArrayJoin):
             continue
@@ -64,7 +88,27 @@ def check_tables(
         def ranges(number: int = number, join: BoundJoin = join) -> Sequence[KeyRange]:
             return _joined(connection, query, statement, number, join)
 
-        check(join.source.layout, ranges)
+        columns = named.get(join.source.index, frozenset())
+        prepare(Reading(join.source.layout, columns, ranges))
+
+
+def _named(query: BoundQuery) -> dict[int, frozenset[str]]:
+    """Return the columns that a query mentions, by the number of their table."""
+    found: dict[int, set[str]] = {}
+    for column in _columns_in(query):
+        found.setdefault(column.source, set()).add(column.name)
+    return {source: frozenset(names) for source, names in found.items()}
+
+
+def _columns_in(part: Any) -> Iterator[Column]:
+    if isinstance(part, Column):
+        yield part
+    elif isinstance(part, tuple | dict):
+        for item in part.values() if isinstance(part, dict) else part:
+            yield from _columns_in(item)
+    elif is_dataclass(part) and not isinstance(part, Source):
+        for each in fields(part):
+            yield from _columns_in(getattr(part, each.name))
 
 
 def _joined(

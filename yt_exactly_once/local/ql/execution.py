@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.ql.binding.joins import check_index_used
 from yt_exactly_once.local.ql.binding.query import BoundQuery, Resolve, bind_query
-from yt_exactly_once.local.ql.coverage import Check, check_tables
+from yt_exactly_once.local.ql.coverage import Prepare, prepare_tables
 from yt_exactly_once.local.ql.functions import udf
 from yt_exactly_once.local.ql.ranges import KeyRanges
 from yt_exactly_once.local.ql.statement import Limits, Statement
@@ -62,7 +62,7 @@ def execute(
     resolve: Resolve,
     placeholders: Mapping[str, Any] | None = None,
     *,
-    check: Check | None = None,
+    prepare: Prepare | None = None,
     input_row_limit: int | None = None,
     output_row_limit: int | None = None,
     fail_on_incomplete_result: bool = True,
@@ -79,7 +79,8 @@ def execute(
         query: its text.
         resolve: finds a table by the path in the query.
         placeholders: values of `{name}`.
-        check: raises `YtError` when what the query reads of a table cannot be read.
+        prepare: gets what the query reads of each table before it is read, and raises `YtError` when
+            that cannot be read.
         input_row_limit: rows to read at most; a million by default.
         output_row_limit: rows to return at most; a million by default.
         fail_on_incomplete_result: whether a limit that was hit is an error; otherwise the answer is cut.
@@ -111,8 +112,9 @@ def execute(
             "Primary table key is not used in the where clause (full scan); "
             "the query is inefficient, consider rewriting it"
         )
-    if check is not None:
-        check_tables(connection, bound, Statement(bound, ranges, Limits(None, limits[1])), check)
+    if prepare is not None:
+        statement = Statement(bound, ranges, Limits(None, limits[1]))
+        prepare_tables(connection, bound, statement, prepare)
     answer = _run(connection, bound, ranges, *limits)
     if fail_on_incomplete_result:
         _check_complete(answer, *limits)

@@ -66,7 +66,7 @@ def _through_key(ranges: Sequence[KeyRange], key: str) -> KeyAccess:
 
 
 def _through_position(ranges: Sequence[KeyRange], source: Source) -> KeyAccess:
-    positions = [_position_range(found) for found in ranges]
+    positions = [position_range(found) for found in ranges]
     known = [position for position in positions if position is not None]
     # Comparisons of positions are plain SQL and need no help where the tablet is not fixed.
     if len(known) < len(positions):
@@ -90,8 +90,8 @@ def _blob(data: bytes) -> str:
     return f"X'{data.hex()}'"
 
 
-def _position_range(found: KeyRange) -> tuple[int, int, int] | None:
-    """Return tablet, first row and last row; None when the tablet is not fixed."""
+def position_range(found: KeyRange) -> tuple[int, int, int] | None:
+    """Return tablet, first row and last row of a range; None when the tablet is not fixed."""
     tablet = found.low[:_ENCODED_INT64]
     if len(tablet) < _ENCODED_INT64 or found.high[:_ENCODED_INT64] != tablet:
         return None

@@ -16,8 +16,8 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.queues import rates, registrations
 from yt_exactly_once.local.queues.consumer_tables import CONSUMER_NAME, check_consumer
 from yt_exactly_once.local.tables import values
-from yt_exactly_once.local.tables.layout import TableLayout, quote
 from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
+from yt_exactly_once.local.tablets import reads
 from yt_exactly_once.local.tablets.catalog import find_layout
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.local.cypress.view import Node
     from yt_exactly_once.local.queues.places import Place
-    from yt_exactly_once.local.tables.layout import Tablet
+    from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 
 _MILLISECONDS = 1000
 
@@ -171,7 +171,7 @@ def _describe(
     connection: sqlite3.Connection, queue: TableLayout, partition: _Partition, position: _Position
 ) -> dict[str, Any]:
     unread_weight = _unread_weight(connection, queue, partition, position)
-    next_time = cell(connection, queue, partition.index, position.offset, TIMESTAMP_COLUMN)
+    next_time = reads.cell(connection, queue, partition.index, position.offset, TIMESTAMP_COLUMN)
     lag = 0
     if position.offset < partition.upper and next_time is not None:
         lag = max(int((time.time() - rates.seconds(next_time)) * _MILLISECONDS), 1)
@@ -205,23 +205,9 @@ def _unread_weight(
         return 0
     weight = position.weight
     if weight is None and position.offset > 0:
-        weight = cell(
+        weight = reads.cell(
             connection, queue, partition.index, position.offset - 1, CUMULATIVE_WEIGHT_COLUMN
         )
     if weight is None and 0 < position.offset == partition.lower:
         weight = partition.trimmed_weight
     return None if weight is None else partition.weight - int(weight)
-
-
-def cell(
-    connection: sqlite3.Connection, queue: TableLayout, index: int, row_index: int, name: str
-) -> int | None:
-    """Return a number of a row of a queue; None without the column, the row or the number."""
-    if queue.column(name) is None:
-        return None
-    found = connection.execute(
-        f"SELECT {queue.sql_column(name)} FROM {quote(queue.sql_table)}"
-        ' WHERE "$tablet_index" = ? AND "$row_index" = ?',
-        (index, row_index),
-    ).fetchone()
-    return None if found is None or found[0] is None else int(found[0])

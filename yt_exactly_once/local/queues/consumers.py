@@ -17,7 +17,6 @@ from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.queues import registrations
 from yt_exactly_once.local.queues.consumer_tables import CONSUMER_NAME, check_consumer
 from yt_exactly_once.local.tables import values
-from yt_exactly_once.local.tables.layout import quote
 from yt_exactly_once.local.tables.schema import (
     CUMULATIVE_WEIGHT_COLUMN,
     TIMESTAMP_COLUMN,
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.local.queues.places import Place
     from yt_exactly_once.local.tables.layout import TableLayout
+    from yt_exactly_once.local.tables.vectors import StoredRows
     from yt_exactly_once.local.tablets.transactions import TabletTransaction
 
 
@@ -156,10 +156,10 @@ def consumer_meta(
         return None
     meta: dict[str, Any] = {"cumulative_data_weight": None, "offset_timestamp": None}
     if has_time:
-        stored = _cell(connection, queue, index, offset, TIMESTAMP_COLUMN)
-        meta["offset_timestamp"] = None if stored is None else values.decode_uint64(stored)
+        stored = reads.cell(connection, queue, index, offset, TIMESTAMP_COLUMN)
+        meta["offset_timestamp"] = None if stored is None else YsonUint64(stored)
     if has_weight:
-        meta["cumulative_data_weight"] = _cell(
+        meta["cumulative_data_weight"] = reads.cell(
             connection, queue, index, offset - 1, CUMULATIVE_WEIGHT_COLUMN
         )
     return meta if any(known is not None for known in meta.values()) else None
@@ -173,7 +173,7 @@ def pull(
     *,
     max_rows: int,
     max_weight: int,
-) -> list[dict[str, Any]]:
+) -> StoredRows:
     """Return committed rows of a partition from an offset on, at most up to the end of a chunk.
 
     Raises:
@@ -187,11 +187,7 @@ def pull(
     if offset < 0:
         raise YtError(f"Cannot read table {queue.path} at a negative offset {offset}")
     (tablet,) = tablets
-    (trimmed,) = connection.execute(
-        "SELECT trimmed_rows FROM tablets WHERE node_id = ? AND tablet_index = ?",
-        (queue.node_id, index),
-    ).fetchone()
-    offset = max(offset, trimmed)
+    offset = max(offset, reads.bounds(connection, queue, index)[0])
     past = flushed.end_of_chunk(connection, tablet.tablet_id, offset)
     if past is not None:
         max_rows = min(max_rows, past - offset)
@@ -221,17 +217,6 @@ def find_registration(
 def is_known(registration: registrations.Registration, lag_seconds: float) -> bool:
     """Tell whether proxies have heard of a registration."""
     return not lag_seconds or time.time() - registration.since >= lag_seconds
-
-
-def _cell(
-    connection: sqlite3.Connection, queue: TableLayout, index: int, row_index: int, name: str
-) -> Any:
-    found = connection.execute(
-        f"SELECT {queue.sql_column(name)} FROM {quote(queue.sql_table)}"
-        ' WHERE "$tablet_index" = ? AND "$row_index" = ?',
-        (index, row_index),
-    ).fetchone()
-    return found[0] if found else None
 
 
 def _rich(place: Place) -> str:

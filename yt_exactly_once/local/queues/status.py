@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.queues import consumer_status, rates, registrations
 from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
+from yt_exactly_once.local.tablets import reads
 
 if TYPE_CHECKING:
     import sqlite3
@@ -98,7 +99,7 @@ def _weights(
     connection: sqlite3.Connection, layout: TableLayout, index: int, total: int, weights: list[int]
 ) -> dict[str, int | None]:
     """Return weights if the last row has one; the queue agent has no other source."""
-    known = consumer_status.cell(connection, layout, index, total - 1, CUMULATIVE_WEIGHT_COLUMN)
+    known = reads.cell(connection, layout, index, total - 1, CUMULATIVE_WEIGHT_COLUMN)
     weight, trimmed = weights if known is not None else (None, None)
     return {
         "cumulative_data_weight": weight,

@@ -10,8 +10,7 @@ from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.queues import registrations
 from yt_exactly_once.local.queues.consumers import partition_of, read_offset
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
-from yt_exactly_once.local.tables.layout import quote
-from yt_exactly_once.local.tablets import flushed, reads, validation
+from yt_exactly_once.local.tablets import blocks, flushed, reads, validation
 from yt_exactly_once.local.tablets.access import check_readable, open_node, tablet_at
 from yt_exactly_once.local.tablets.appends import apply_due
 
@@ -40,10 +39,7 @@ def trim(
             Code.TABLET_NOT_MOUNTED,
             {"tablet_id": tablet.tablet_id, "is_tablet_unmounted": tablet.state == "unmounted"},
         )
-    total, trimmed = connection.execute(
-        "SELECT total_rows, trimmed_rows FROM tablets WHERE node_id = ? AND tablet_index = ?",
-        (layout.node_id, index),
-    ).fetchone()
+    trimmed, total = reads.bounds(connection, layout, index)
     if trimmed_row_count > total:
         raise YtError(
             f"Cannot trim tablet {tablet.tablet_id} at row {trimmed_row_count} "
@@ -51,11 +47,8 @@ def trim(
         )
     if trimmed_row_count <= trimmed:
         return
-    weight = _weight_before(connection, layout, index, trimmed_row_count)
-    connection.execute(
-        f'DELETE FROM {quote(layout.sql_table)} WHERE "$tablet_index" = ? AND "$row_index" < ?',
-        (index, trimmed_row_count),
-    )
+    weight = blocks.weight(connection, layout, tablet.tablet_id, trimmed, trimmed_row_count)
+    blocks.drop_before(connection, tablet.tablet_id, trimmed_row_count)
     connection.execute(
         "UPDATE tablets SET trimmed_rows = ?, trimmed_weight = trimmed_weight + ?"
         " WHERE node_id = ? AND tablet_index = ?",
@@ -147,32 +140,15 @@ def _keep_retained(
     target: int,
     config: dict[str, Any],
 ) -> int:
-    (total,) = connection.execute(
-        "SELECT total_rows FROM tablets WHERE node_id = ? AND tablet_index = ?",
-        (queue.node_id, index),
-    ).fetchone()
+    trimmed, total = reads.bounds(connection, queue, index)
     target = min(target, total)
     if config.get("retained_rows") is not None:
         target = min(target, max(total - int(config["retained_rows"]), 0))
     lifetime = config.get("retained_lifetime_duration")
     if lifetime is not None:
         horizon = int(time.time() - int(lifetime) / 1000) << TIMESTAMP_COUNTER_BITS
-        (oldest_kept,) = connection.execute(
-            f'SELECT min("$row_index") FROM {quote(queue.sql_table)}'
-            ' WHERE "$tablet_index" = ? AND "$ts" > ?',
-            (index, horizon),
-        ).fetchone()
+        tablet_id = queue.tablets[index].tablet_id
+        oldest_kept = blocks.first_since(connection, queue, tablet_id, trimmed, horizon)
         if oldest_kept is not None:
             target = min(target, oldest_kept)
     return target
-
-
-def _weight_before(
-    connection: sqlite3.Connection, layout: TableLayout, index: int, row_index: int
-) -> int:
-    (weight,) = connection.execute(
-        f"SELECT coalesce(sum({reads.weight_sql(layout)}), 0) FROM {quote(layout.sql_table)}"
-        ' WHERE "$tablet_index" = ? AND "$row_index" < ?',
-        (index, row_index),
-    ).fetchone()
-    return int(weight)

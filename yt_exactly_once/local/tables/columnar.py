@@ -1,7 +1,7 @@
 """Rows of one request kept by columns, which is how they are checked and stored.
 
 Most requests carry rows that all have the same columns; making a map per row for them costs more than
-everything else that happens to the row.
+everything else that happens to the row. A column is a list, or an Arrow array where the request had one.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class ColumnarRows(Sequence[Row]):
     """Rows with the same columns in the same order; a row becomes a map only when it is looked at.
 
     Args:
-        columns: values by column name, all of one length.
+        columns: values by column name, all of one length: lists or Arrow arrays.
         count: number of rows.
     """
 
-    def __init__(self, columns: dict[str, list[Any]], count: int) -> None:
+    def __init__(self, columns: dict[str, Any], count: int) -> None:
         self.columns = columns
         self._count = count
 
@@ -40,20 +40,27 @@ class ColumnarRows(Sequence[Row]):
         if isinstance(index, slice):
             chosen = {name: values[index] for name, values in self.columns.items()}
             return ColumnarRows(chosen, len(range(*index.indices(self._count))))
-        return {name: values[index] for name, values in self.columns.items()}
+        only = slice(index, index + 1 or None)
+        return {name: listed(values[only])[0] for name, values in self.columns.items()}
 
     def __iter__(self) -> Iterator[Row]:
         if not self.columns:
             return iter([{} for _ in range(self._count)])
         names = tuple(self.columns)
-        values = zip(*self.columns.values(), strict=True)
+        values = zip(*map(listed, self.columns.values()), strict=True)
         return (dict(zip(names, row, strict=True)) for row in values)
+
+
+def listed(values: Any) -> list[Any]:
+    """Return the values of a column as a list."""
+    found: list[Any] = values if isinstance(values, list) else values.to_pylist()
+    return found
 
 
 def values_of(rows: Sequence[Row], name: str) -> list[Any]:
     """Return what every row holds in a column; None where it does not mention it."""
     if isinstance(rows, ColumnarRows):
-        return rows.columns[name] if name in rows.columns else [None] * len(rows)
+        return listed(rows.columns[name]) if name in rows.columns else [None] * len(rows)
     return [row.get(name) for row in rows]
 
 

@@ -3,9 +3,9 @@
 A layout is immutable and has all that SQL over the table needs. `tablets.catalog` stores layouts.
 
 Sorted table: `"$key"` (blob in table order), `"$ts"` (commit timestamp), `"$deleted"` (tombstone, kept
-for conflict detection), then one column per schema column. Ordered table: `"$tablet_index"`,
-`"$row_index"`, `"$ts"`, then the schema columns. Readers take `sql_source`, which hides tombstones and
-honours `read_timestamp`; trimmed rows are gone from the table itself.
+for conflict detection), then one column per schema column. Readers take `sql_source`, which hides tombstones
+and honours `read_timestamp`. Rows of an ordered table lie elsewhere, see `tablets.blocks`; a query finds
+those that it needs in a temporary table: `"$tablet_index"`, `"$row_index"`, then the schema columns.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ RANGES: dict[str, tuple[int, int]] = {
 }
 """First and last value of every type that travels as an integer."""
 
-_FLOAT_MAX = 3.4028234663852886e38
+FLOAT_MAX = 3.4028234663852886e38
 _UUID_LENGTH = 16
 _ZONE_ID_LENGTH = 2
 _ZONED = {
@@ -68,9 +68,9 @@ def check_integers(name: str, given: Sequence[int]) -> None:
 def check_floats(given: Iterable[float]) -> None:
     """Refuse finite numbers that single precision cannot hold."""
     for value in given:
-        if _FLOAT_MAX < abs(value) < float("inf"):
+        if FLOAT_MAX < abs(value) < float("inf"):
             raise YtError(
-                f"Value {value} is out of allowed range [-{_FLOAT_MAX}, {_FLOAT_MAX}]",
+                f"Value {value} is out of allowed range [-{FLOAT_MAX}, {FLOAT_MAX}]",
                 Code.SCHEMA_VIOLATION,
             )
 

@@ -7,45 +7,58 @@ order of the batches. It never checks anything: what arrives here is part of a s
 from __future__ import annotations
 
 import time
-from itertools import accumulate, chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from yt_exactly_once.local.tables import values
-from yt_exactly_once.local.tables.layout import quote
+import numpy as np
+import pyarrow as pa
+
+from yt_exactly_once.local.tables import values, vectors
 from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
+from yt_exactly_once.local.tablets import blocks
 from yt_exactly_once.local.tablets.catalog import find_layout
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from yt_exactly_once.local.store import Store
     from yt_exactly_once.local.tables.layout import TableLayout
+    from yt_exactly_once.local.tables.schema import Column
     from yt_exactly_once.local.tablets.modifications import Batch
 
-_ROWS_PER_STATEMENT = 25
-_PARAMETERS_PER_STATEMENT = 999
-"""As many as every SQLite takes (`SQLITE_MAX_VARIABLE_NUMBER`)."""
 
-Part = tuple[int, list[str], "list[list[Any]]", "list[int] | int", int]
-"""Rows for one tablet: its index, column names, columns, weights, row count."""
+class Part(NamedTuple):
+    """Rows for one tablet: the index of it, names of columns, the columns, and weights of rows."""
+
+    tablet: int
+    names: list[str]
+    arrays: list[Any]
+    weights: Any
 
 
 def append(
     connection: sqlite3.Connection,
     layout: TableLayout,
-    batches: Sequence[tuple[Batch, list[int] | None]],
+    batches: Sequence[tuple[Batch, Mapping[int, Any]]],
     timestamp: int,
     delay: float,
 ) -> None:
-    """Append the batches of one commit; with a delay the rows only appear after it."""
-    parts = [part for batch, tablets in batches for part in _split(batch, tablets or [])]
+    """Append the batches of one commit; with a delay the rows only appear after it.
+
+    Args:
+        connection: from `Store.write`.
+        layout: the table.
+        batches: each with the positions of the rows for every tablet, `None` where all go there.
+        timestamp: of the commit.
+        delay: seconds.
+    """
+    parts = [part for batch, places in batches for part in _split(batch, places)]
     if not delay:
         _apply(connection, layout, parts, timestamp)
         return
     connection.execute(
         "INSERT INTO pending_appends (due, node_id, ts, body) VALUES (?, ?, ?, ?)",
-        (time.time() + delay, layout.node_id, timestamp, values.dump_yson(parts)),
+        (time.time() + delay, layout.node_id, timestamp, _dump_parts(parts)),
     )
 
 
@@ -79,9 +92,9 @@ def forget_pending(connection: sqlite3.Connection, layout: TableLayout, index: i
         "SELECT id, body FROM pending_appends WHERE node_id = ?", (layout.node_id,)
     ).fetchall()
     for number, body in pending:
-        parts = [part for part in _load_parts(body) if part[0] != index]
+        parts = [part for part in _load_parts(body) if part.tablet != index]
         connection.execute(
-            "UPDATE pending_appends SET body = ? WHERE id = ?", (values.dump_yson(parts), number)
+            "UPDATE pending_appends SET body = ? WHERE id = ?", (_dump_parts(parts), number)
         )
 
 
@@ -91,85 +104,83 @@ def _due(connection: sqlite3.Connection, moment: float) -> list[tuple[int, str, 
     ).fetchall()
 
 
+def _dump_parts(parts: Sequence[Part]) -> bytes:
+    return values.dump_yson([[part.tablet, _dump_rows(part)] for part in parts])
+
+
+def _dump_rows(part: Part) -> bytes:
+    arrays = [*part.arrays, pa.array(part.weights, pa.int64())]
+    batch = pa.RecordBatch.from_arrays(arrays, [*part.names, ""])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    dumped: bytes = sink.getvalue().to_pybytes()
+    return dumped
+
+
 def _load_parts(body: bytes) -> list[Part]:
-    return [
-        (index, [name.decode() for name in names], columns, weights, count)
-        for index, names, columns, weights, count in values.load_yson(body)
-    ]
-
-
-def _split(batch: Batch, tablets: list[int]) -> list[Part]:
-    """Part the rows of a batch by tablet, keeping their order."""
-    rows = batch.rows
-    names = [column.name for column in rows.columns]
-    distinct = set(tablets)
-    if len(distinct) == 1:
-        return [(distinct.pop(), names, rows.data, batch.weights, rows.count)]
-    parts: list[Part] = []
-    for index in sorted(distinct):
-        chosen = [position for position, tablet in enumerate(tablets) if tablet == index]
-        weights = batch.weights
-        if not isinstance(weights, int):
-            weights = [weights[position] for position in chosen]
-        columns = [[column[position] for position in chosen] for column in rows.data]
-        parts.append((index, names, columns, weights, len(chosen)))
+    parts = []
+    for index, rows in values.load_yson(body):
+        batch = pa.ipc.open_stream(rows).read_next_batch()
+        *names, _ = batch.schema.names
+        *arrays, weights = batch.columns
+        parts.append(Part(index, names, arrays, weights.to_numpy()))
     return parts
+
+
+def _split(batch: Batch, places: Mapping[int, Any]) -> list[Part]:
+    """Part the rows of a batch by tablet, keeping their order."""
+    names = [column.name for column in batch.rows.columns]
+    arrays, weights = batch.rows.data, batch.weights
+    return [
+        Part(index, names, arrays, weights)
+        if positions is None
+        else Part(
+            index,
+            names,
+            [array.take(pa.array(positions)) for array in arrays],
+            weights[positions],
+        )
+        for index, positions in sorted(places.items())
+    ]
 
 
 def _apply(
     connection: sqlite3.Connection, layout: TableLayout, parts: Sequence[Part], timestamp: int
 ) -> None:
-    for index, names, columns, weights, count in parts:
+    """Give rows their indexes and system columns, and write those of each tablet together."""
+    grouped: dict[int, list[Part]] = {}
+    for part in parts:
+        grouped.setdefault(part.tablet, []).append(part)
+    for index, members in grouped.items():
         total, weight = connection.execute(
             "SELECT total_rows, total_weight FROM tablets WHERE node_id = ? AND tablet_index = ?",
             (layout.node_id, index),
         ).fetchone()
-        each = [weights] * count if isinstance(weights, int) else weights
-        sums = list(accumulate(each, initial=weight))
-        given = [range(total, total + count), *columns]
-        sql_names = ['"$row_index"', *map(layout.sql_column, names)]
-        literals = ["?"] * len(sql_names)
-        if layout.column(CUMULATIVE_WEIGHT_COLUMN) is not None:
-            given.append(sums[1:])
-            sql_names.append(layout.sql_column(CUMULATIVE_WEIGHT_COLUMN))
-            literals.append("?")
-        if layout.column(TIMESTAMP_COLUMN) is not None:
-            sql_names.append(layout.sql_column(TIMESTAMP_COLUMN))
-            literals.append(str(values.encode_uint64(timestamp)))
-        _insert(
-            connection,
-            f'INSERT INTO {quote(layout.sql_table)} ("$tablet_index", "$ts",'
-            f" {', '.join(sql_names)})",
-            f"({index}, {timestamp}, {', '.join(literals)})",
-            list(chain.from_iterable(zip(*given, strict=True))),
-            len(given),
-        )
+        weights = np.concatenate([part.weights for part in members])
+        count = len(weights)
+        sums = np.cumsum(weights) + weight
+        given = {
+            TIMESTAMP_COLUMN: pa.array(np.full(count, timestamp, np.uint64)),
+            CUMULATIVE_WEIGHT_COLUMN: pa.array(sums),
+        }
+        arrays = [
+            given[column.name] if column.name in given else _column(members, column, count)
+            for column in layout.columns
+        ]
+        rows = blocks.Rows(total, pa.array(np.full(count, timestamp, np.int64)), arrays)
+        if count:
+            blocks.append(connection, layout, layout.tablets[index].tablet_id, rows, weights)
         connection.execute(
             "UPDATE tablets SET total_rows = ?, total_weight = ?, last_write_ts = ?"
             " WHERE node_id = ? AND tablet_index = ?",
-            (total + count, sums[-1], timestamp, layout.node_id, index),
+            (total + count, weight + int(weights.sum()), timestamp, layout.node_id, index),
         )
 
 
-def _insert(
-    connection: sqlite3.Connection, insert: str, row: str, parameters: list[Any], width: int
-) -> None:
-    """Insert rows, many per statement: a statement costs as much as a row.
-
-    Args:
-        connection: from `Store.write`.
-        insert: the statement up to its values.
-        row: the values of one row.
-        parameters: those of all rows, one row after the other.
-        width: parameters of one row.
-    """
-    rows = max(1, min(_ROWS_PER_STATEMENT, _PARAMETERS_PER_STATEMENT // width))
-    step = rows * width
-    whole = len(parameters) // step * step
-    for many, start, end, size in ((rows, 0, whole, step), (1, whole, len(parameters), width)):
-        if start == end:
-            continue  # a statement costs also when it is only prepared
-        connection.executemany(
-            f"{insert} VALUES {', '.join([row] * many)}",
-            (parameters[place : place + size] for place in range(start, end, size)),
-        )
+def _column(parts: Sequence[Part], column: Column, count: int) -> Any:
+    """Return what all parts hold in a column; they lack those that are younger than they are."""
+    if any(column.name not in part.names for part in parts):
+        return pa.nulls(count, vectors.arrow_type(column))
+    pieces = [part.arrays[part.names.index(column.name)] for part in parts]
+    return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)

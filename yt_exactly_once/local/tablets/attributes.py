@@ -94,7 +94,12 @@ def table_attributes(connection: sqlite3.Connection, node: Node, layout: TableLa
 
 def row_count(connection: sqlite3.Connection, layout: TableLayout) -> int:
     """Count the rows that a reader sees."""
-    (count,) = connection.execute(f"SELECT count(*) FROM {layout.sql_source}").fetchone()
+    query = f"SELECT count(*) FROM {layout.sql_source}"
+    values: tuple[str, ...] = ()
+    if not layout.sorted:
+        query = "SELECT coalesce(sum(total_rows - trimmed_rows), 0) FROM tablets WHERE node_id = ?"
+        values = (layout.node_id,)
+    (count,) = connection.execute(query, values).fetchone()
     return int(count)
 
 

@@ -15,6 +15,7 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 from yt_exactly_once.local.tables.schema import parse_schema
+from yt_exactly_once.local.tablets import blocks
 
 if TYPE_CHECKING:
     import sqlite3
@@ -65,6 +66,7 @@ def initialize(connection: sqlite3.Connection) -> None:
     for statement in _TABLES.split(";"):
         if statement.strip():
             connection.execute(statement)
+    blocks.initialize(connection)
     for table, column in _ADDED_COLUMNS:
         known = {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
         if column not in known:

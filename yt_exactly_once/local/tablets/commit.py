@@ -13,7 +13,9 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from yt_exactly_once.local.cypress import prerequisites
 from yt_exactly_once.local.errors import Code, YtError
@@ -76,8 +78,8 @@ class _Target:
 
     layout: TableLayout
     batches: list[Batch] = field(default_factory=list)
-    tablets: list[list[int] | None] = field(default_factory=list)
-    """Per batch of an ordered table: the tablet of each row."""
+    places: list[dict[int, Any]] = field(default_factory=list)
+    """Per batch of an ordered table: positions of the rows by tablet, None where all go to one."""
 
 
 def apply(connection: sqlite3.Connection, batches: Sequence[Batch], terms: Terms) -> int:
@@ -104,7 +106,7 @@ def apply(connection: sqlite3.Connection, batches: Sequence[Batch], terms: Terms
         if target.layout.sorted:
             write = partial(_write_sorted, connection, target, terms, start, timestamp)
         else:
-            rows = list(zip(target.batches, target.tablets, strict=True))
+            rows = list(zip(target.batches, target.places, strict=True))
             delay = terms.manner.visibility_delay
             write = partial(appends.append, connection, target.layout, rows, timestamp, delay)
         _send(connection, target, terms, write)
@@ -157,26 +159,29 @@ def _choose_tablets(target: _Target, terms: Terms) -> None:
         if layout.sorted:
             for tablet in layout.tablets_of(batch.keys):
                 _check_mounted(layout, tablet)
-            target.tablets.append(None)
         else:
-            target.tablets.append(_choose(layout, batch, mounted, terms.manner.chooser))
+            target.places.append(_choose(layout, batch, mounted, terms.manner.chooser))
 
 
 def _choose(
     layout: TableLayout, batch: Batch, mounted: list[int], chooser: random.Random
-) -> list[int]:
-    """Return the tablet of each row; rows that name none all go to one random tablet."""
+) -> dict[int, Any]:
+    """Return which rows go to which tablet; rows that name none all go to one random tablet."""
     fallback = chooser.choice(mounted)
-    if batch.tablet_indexes is None:
-        return [fallback] * batch.rows.count
-    for index in set(batch.tablet_indexes) - {None}:
+    indexes = batch.tablet_indexes
+    if indexes is None:
+        return {fallback: None}
+    for index in ({indexes} if isinstance(indexes, int) else set(indexes)) - {None}:
         if index is None or not 0 <= index < layout.tablet_count:
             raise YtError(
                 f"Invalid tablet index: actual {index}, "
                 f"expected in range [0, {layout.tablet_count - 1}]"
             )
         _check_mounted(layout, layout.tablets[index])
-    return [fallback if index is None else index for index in batch.tablet_indexes]
+    if isinstance(indexes, int):
+        return {indexes: None}
+    chosen = np.array([fallback if index is None else index for index in indexes], np.int64)
+    return {int(index): np.flatnonzero(chosen == index) for index in np.unique(chosen)}
 
 
 def _check_mounted(layout: TableLayout, tablet: Tablet) -> None:
@@ -201,8 +206,9 @@ def _check_limits(target: _Target) -> None:
         distinct = {key for batch in target.batches for key in batch.keys}
         affected.update(layout.tablet_of(key).index for key in distinct)
     else:
-        for tablets in target.tablets:
-            affected.update(tablets or ())
+        for batch, places in zip(target.batches, target.places, strict=True):
+            for index, positions in places.items():
+                affected[index] += batch.rows.count if positions is None else len(positions)
     if max(affected.values()) > limit:
         raise YtError(
             "Transaction affects too many rows in tablet",

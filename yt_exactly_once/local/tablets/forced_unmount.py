@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
 from yt_exactly_once.local.tables.layout import quote
-from yt_exactly_once.local.tablets import appends, flushed, reads, retention
+from yt_exactly_once.local.tablets import appends, blocks, flushed, retention
 
 if TYPE_CHECKING:
     import sqlite3
@@ -45,7 +45,7 @@ def drop_unflushed(
             _drop_sorted(connection, layout, layout.tablets[index], kept)
         else:
             appends.forget_pending(connection, layout, index)
-            _drop_ordered(connection, layout, index, horizon)
+            _drop_ordered(connection, layout, layout.tablets[index], horizon)
         # Of a sorted table the last chunk names the last write that was flushed.
         until = flushed.until(connection, layout.tablets[index].tablet_id)
         written = max(until, horizon) if layout.sorted else moment
@@ -92,23 +92,18 @@ def _drop_sorted(
 
 
 def _drop_ordered(
-    connection: sqlite3.Connection, layout: TableLayout, index: int, horizon: int
+    connection: sqlite3.Connection, layout: TableLayout, tablet: Tablet, horizon: int
 ) -> None:
-    trimmed, total_weight, trimmed_weight = connection.execute(
-        "SELECT trimmed_rows, total_weight, trimmed_weight FROM tablets"
+    total, trimmed, total_weight, trimmed_weight = connection.execute(
+        "SELECT total_rows, trimmed_rows, total_weight, trimmed_weight FROM tablets"
         " WHERE node_id = ? AND tablet_index = ?",
-        (layout.node_id, index),
+        (layout.node_id, tablet.index),
     ).fetchone()
-    until = flushed.until(connection, layout.tablets[index].tablet_id)
-    kept = max(until, _rows_until(connection, layout, index, horizon))
-    gone = '"$tablet_index" = ? AND "$row_index" >= ?'
-    (weight,) = connection.execute(
-        f"SELECT coalesce(sum({reads.weight_sql(layout)}), 0) FROM {quote(layout.sql_table)}"
-        f" WHERE {gone}",
-        (index, kept),
-    ).fetchone()
-    connection.execute(f"DELETE FROM {quote(layout.sql_table)} WHERE {gone}", (index, kept))
-    total_weight -= int(weight)
+    until = flushed.until(connection, tablet.tablet_id)
+    kept = max(until, blocks.past_until(connection, layout, tablet.tablet_id, horizon))
+    gone = blocks.weight(connection, layout, tablet.tablet_id, max(kept, trimmed), total)
+    blocks.cut_from(connection, layout, tablet.tablet_id, kept)
+    total_weight -= gone
     # Rows that were trimmed before their flush are not trimmed any more: there are none.
     connection.execute(
         "UPDATE tablets SET total_rows = ?, total_weight = ?, trimmed_rows = ?, trimmed_weight = ?"
@@ -119,18 +114,6 @@ def _drop_ordered(
             min(trimmed, kept),
             min(trimmed_weight, total_weight),
             layout.node_id,
-            index,
+            tablet.index,
         ),
     )
-
-
-def _rows_until(
-    connection: sqlite3.Connection, layout: TableLayout, index: int, moment: int
-) -> int:
-    """Return the index after the last row that was written until a moment."""
-    found = connection.execute(
-        f'SELECT "$row_index" FROM {quote(layout.sql_table)} WHERE "$tablet_index" = ?'
-        ' AND "$ts" <= ? ORDER BY "$row_index" DESC LIMIT 1',
-        (index, moment),
-    ).fetchone()
-    return 0 if found is None else int(found[0]) + 1

@@ -18,7 +18,7 @@ from yt_exactly_once.local.tables.schema import (
     parse_schema,
     validate_dynamic,
 )
-from yt_exactly_once.local.tablets import flushed, settings
+from yt_exactly_once.local.tablets import blocks, flushed, settings
 from yt_exactly_once.local.tablets.catalog import (
     find_layout,
     load_layout,
@@ -97,10 +97,12 @@ def drop(connection: sqlite3.Connection, node_id: str) -> None:
     layout = find_layout(connection, node_id, node_id)
     if layout is None:
         return
-    connection.execute(f"DROP TABLE {quote(layout.sql_table)}")
     if layout.sorted:
+        connection.execute(f"DROP TABLE {quote(layout.sql_table)}")
         connection.execute(f"DROP TABLE {quote(layout.history_table)}")
-    flushed.forget(connection, [tablet.tablet_id for tablet in layout.tablets])
+    tablet_ids = [tablet.tablet_id for tablet in layout.tablets]
+    flushed.forget(connection, tablet_ids)
+    blocks.forget(connection, tablet_ids)
     for table in ("tablets", "dynamic_tables", "pending_appends", "row_locks", "retention"):
         connection.execute(f"DELETE FROM {table} WHERE node_id = ?", (node_id,))
 
@@ -121,12 +123,14 @@ def copy(connection: sqlite3.Connection, source_node_id: str, new_node_id: str) 
     create_storage(connection, new_node_id, source.schema, source.sql_names)
     save_layout(connection, new_node_id, source.schema, source.sql_names, source.options)
     copied = load_layout(connection, new_node_id, new_node_id)
-    connection.execute(
-        f"INSERT INTO {quote(copied.sql_table)} SELECT * FROM {quote(source.sql_table)}"
-    )
+    if source.sorted:
+        connection.execute(
+            f"INSERT INTO {quote(copied.sql_table)} SELECT * FROM {quote(source.sql_table)}"
+        )
     for tablet in source.tablets:
         tablet_id = new_tablet_id()
         flushed.copy(connection, tablet.tablet_id, tablet_id)
+        blocks.copy(connection, tablet.tablet_id, tablet_id)
         connection.execute(
             "INSERT INTO tablets (node_id, tablet_index, tablet_id, state, pivot_key,"
             " mount_revision, total_rows, trimmed_rows, total_weight, trimmed_weight, last_write_ts)"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.ql import computed
-from yt_exactly_once.local.tables.columnar import any_has
+from yt_exactly_once.local.tables.columnar import any_has, listed
 from yt_exactly_once.local.tables.encoding import DEFAULT_CONVERSIONS, Conversions
 from yt_exactly_once.local.tablets import row_locks, validation
 from yt_exactly_once.local.tablets.row_locks import PRIMARY_LOCK
@@ -34,8 +34,9 @@ class Batch:
         layout: the table as it was when the rows came.
         rows: the rows by columns, computed key columns included.
         keys: encoded keys of a sorted table.
-        tablet_indexes: where each row of an ordered table goes; None is up to the commit.
-        weights: data weight of each row of an ordered table, or of all of them.
+        tablet_indexes: where each row of an ordered table goes, or all of them; None is up to the
+            commit.
+        weights: data weight of each row of an ordered table, as an array.
         aggregate: whether aggregate columns combine instead of being replaced.
         locks: lock groups that are taken, with how.
     """
@@ -44,8 +45,8 @@ class Batch:
     layout: TableLayout
     rows: EncodedRows
     keys: list[bytes] = field(default_factory=list)
-    tablet_indexes: list[int | None] | None = None
-    weights: list[int] | int = 0
+    tablet_indexes: list[int | None] | int | None = None
+    weights: Any = 0
     aggregate: bool = False
     locks: dict[str, LockType] = field(default_factory=dict)
 
@@ -101,17 +102,22 @@ def append_batch(
     if encoded.error is not None:
         return batch
     if given:
-        batch.tablet_indexes = encoded.extras[validation.TABLET_INDEX]
-        wrong = {type(index) for index in batch.tablet_indexes or ()} - {int, type(None)}
-        if wrong:
-            batch.tablet_indexes = [_tablet_index(index) for index in batch.tablet_indexes or ()]
-    system = 8 * sum(column.is_system for column in layout.columns)
-    weights = validation.row_weights(encoded)
-    if isinstance(weights, int):
-        batch.weights = weights + system
-    else:
-        batch.weights = [weight + system for weight in weights] if system else weights
+        batch.tablet_indexes = _tablet_indexes(encoded.extras[validation.TABLET_INDEX])
+    batch.weights = encoded.weights + 8 * sum(column.is_system for column in layout.columns)
     return batch
+
+
+def _tablet_indexes(given: Any) -> list[int | None] | int | None:
+    """Return the tablet of each row; one number where all rows go to the same."""
+    if not isinstance(given, list) and not given.null_count and len(given):
+        first = given[0].as_py()
+        if (given.to_numpy() == first).all():
+            return _tablet_index(first)
+    indexes = listed(given)
+    if not set(map(type, indexes)) <= {int, type(None)}:
+        indexes = [_tablet_index(index) for index in indexes]
+    distinct = set(indexes)
+    return distinct.pop() if len(distinct) == 1 else indexes
 
 
 def delete_batch(

@@ -9,18 +9,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
 from yt.yson import YsonUint64
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.tables import types, values
+from yt_exactly_once.local.tables import types, values, vectors
 from yt_exactly_once.local.tables.layout import quote
 from yt_exactly_once.local.tables.schema import Column
-from yt_exactly_once.local.tablets import retention
+from yt_exactly_once.local.tables.vectors import StoredRows
+from yt_exactly_once.local.tablets import blocks, retention
 from yt_exactly_once.local.tablets.catalog import find_layout
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from yt_exactly_once.local.tables.layout import TableLayout
 
@@ -30,7 +33,6 @@ LATEST_TIMESTAMPS_FROM = 0x3FFFFFFFFFFFFF00
 """From here on timestamps are names: newest, synchronously or asynchronously committed."""
 
 _KEYS_PER_SELECT = 500
-_ROWS_PER_FETCH = 10_000
 _TERMS_PER_GROUP = 50
 
 _TIMESTAMP = Column("$ts", "uint64", "uint64", required=True)
@@ -188,59 +190,70 @@ def read_range(
     *,
     max_rows: int,
     max_weight: int,
-) -> list[Row]:
+) -> StoredRows:
     """Return rows of an ordered table from an index on, up to the limits, at least one if any."""
-    columns = (*INDEX_COLUMNS, *layout.columns)
-    selected = ", ".join(['"$tablet_index"', '"$row_index"', *map(quote, layout.sql_names)])
-    rows: list[Row] = []
+    found: list[blocks.Rows] = []
     weight = 0
-    while len(rows) < max_rows and weight < max_weight:
-        limit = min(max_rows - len(rows), _ROWS_PER_FETCH)
-        count, total = _fitting(
-            connection, layout, tablet_index, offset, limit, max_weight - weight
-        )
-        if not count:
+    for rows in ordered_rows(connection, layout, tablet_index, offset, offset + max(max_rows, 0)):
+        if weight >= max_weight:
             break
-        stored = connection.execute(
-            f"SELECT {selected} FROM {quote(layout.sql_table)}"
-            ' WHERE "$tablet_index" = ? AND "$row_index" >= ? ORDER BY "$row_index" LIMIT ?',
-            (tablet_index, offset, count),
-        ).fetchall()
-        rows += values.decode_rows(columns, stored)
-        weight += total
-        offset = stored[-1][1] + 1
-    return rows
+        sums = np.cumsum(vectors.weigh(layout.columns, rows.arrays, len(rows.timestamps))) + weight
+        # The row that reaches the weight is included.
+        fitting = min(int(np.searchsorted(sums, max_weight)) + 1, len(sums))
+        found.append(rows.between(rows.first, rows.first + fitting))
+        weight = int(sums[fitting - 1])
+    return stored_rows(layout, tablet_index, found)
 
 
-def _fitting(
-    connection: sqlite3.Connection,
-    layout: TableLayout,
-    index: int,
-    offset: int,
-    limit: int,
-    max_weight: int,
+def ordered_rows(
+    connection: sqlite3.Connection, layout: TableLayout, tablet_index: int, first: int, past: int
+) -> Iterator[blocks.Rows]:
+    """Yield the rows of a tablet of an ordered table in a range of indexes, piece by piece."""
+    trimmed, total = bounds(connection, layout, tablet_index)
+    tablet_id = layout.tablets[tablet_index].tablet_id
+    first, past = max(first, trimmed), min(past, total)
+    return blocks.read(connection, layout, tablet_id, first, past)
+
+
+def bounds(
+    connection: sqlite3.Connection, layout: TableLayout, tablet_index: int
 ) -> tuple[int, int]:
-    """Count the rows that come before a weight is reached, the one that reaches it included."""
-    weighed = (
-        f'SELECT "$row_index", {weight_sql(layout)} AS weight FROM {quote(layout.sql_table)}'
-        ' WHERE "$tablet_index" = ? AND "$row_index" >= ? ORDER BY "$row_index" LIMIT ?'
-    )
-    arguments = (index, offset, limit)
-    count, total = connection.execute(
-        f"SELECT count(*), coalesce(sum(weight), 0) FROM ({weighed})", arguments
+    """Return the indexes of the first row of an ordered tablet and of the next one to come."""
+    trimmed, total = connection.execute(
+        "SELECT trimmed_rows, total_rows FROM tablets WHERE node_id = ? AND tablet_index = ?",
+        (layout.node_id, tablet_index),
     ).fetchone()
-    if total < max_weight:
-        return count, total
-    (below,) = connection.execute(
-        f'SELECT count(*) FROM (SELECT sum(weight) OVER (ORDER BY "$row_index") AS total'
-        f" FROM ({weighed})) WHERE total < ?",
-        (*arguments, max_weight),
-    ).fetchone()
-    return below + 1, max_weight
+    return int(trimmed), int(total)
+
+
+def stored_rows(layout: TableLayout, tablet_index: int, parts: Sequence[blocks.Rows]) -> StoredRows:
+    """Return consecutive rows of an ordered tablet with their position in front."""
+    first, past = (parts[0].first, parts[-1].past) if parts else (0, 0)
+    count = past - first
+    position = [np.full(count, tablet_index, np.int64), np.arange(first, past, dtype=np.int64)]
+    columns = (*INDEX_COLUMNS, *layout.columns)
+    arrays = [
+        pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
+        for pieces in zip(*(part.arrays for part in parts), strict=True)
+    ] or [pa.nulls(0, vectors.arrow_type(column)) for column in layout.columns]
+    return StoredRows(columns, [*map(pa.array, position), *arrays], count)
+
+
+def cell(
+    connection: sqlite3.Connection, layout: TableLayout, index: int, row_index: int, name: str
+) -> int | None:
+    """Return a number of a row of an ordered table; None without the column, the row or the number."""
+    place = next((at for at, column in enumerate(layout.columns) if column.name == name), None)
+    if place is None or not 0 <= index < layout.tablet_count:
+        return None
+    for rows in ordered_rows(connection, layout, index, row_index, row_index + 1):
+        found: int | None = rows.arrays[place][0].as_py()
+        return found
+    return None
 
 
 def weight_sql(layout: TableLayout) -> str:
-    """Return the SQL expression for the data weight of a stored row."""
+    """Return the SQL expression for the data weight of a stored row of a sorted table."""
     fixed, terms = 1, []
     for column, name in zip(layout.columns, map(quote, layout.sql_names), strict=True):
         # Strings and composites lie as blobs and weigh their length, the rest has a fixed weight.

@@ -13,7 +13,7 @@ from yt_exactly_once.local.tables import types
 from yt_exactly_once.local.tables.keys import NULL_KEY
 from yt_exactly_once.local.tables.layout import TableLayout, quote
 from yt_exactly_once.local.tables.schema import parse_schema, validate_dynamic
-from yt_exactly_once.local.tablets import flushed
+from yt_exactly_once.local.tablets import blocks, flushed
 from yt_exactly_once.local.tablets.catalog import save_layout, touch_layout
 from yt_exactly_once.local.tablets.lifecycle import check_tablet_count
 from yt_exactly_once.local.tablets.settings import check_unmounted
@@ -116,7 +116,9 @@ def alter(connection: sqlite3.Connection, layout: TableLayout, raw_schema: Any) 
     known = dict(zip((c.name for c in layout.columns), layout.sql_names, strict=True))
     names = sql_names(schema, known)
     altered = TableLayout(layout.node_id, layout.path, schema, names, layout.tablets)
-    tables = [layout.sql_table, *([layout.history_table] if layout.sorted else [])]
+    if not layout.sorted:
+        blocks.remember_columns(connection, altered)
+    tables = [layout.sql_table, layout.history_table] if layout.sorted else []
     for table in tables:
         for name in (*names, *altered.lock_columns):
             if name not in (*layout.sql_names, *layout.lock_columns):
@@ -213,17 +215,14 @@ def _join(connection: sqlite3.Connection, layout: TableLayout, source: int, targ
         numbers, (layout.node_id, source)
     ).fetchone()
     (past, *_) = connection.execute(numbers, (layout.node_id, target)).fetchone()
-    connection.execute(
-        f'UPDATE {quote(layout.sql_table)} SET "$tablet_index" = ?, "$row_index" = "$row_index" + ?'
-        ' WHERE "$tablet_index" = ?',
-        (target, past - trimmed, source),
-    )
+    source_id, target_id = (layout.tablets[index].tablet_id for index in (source, target))
+    blocks.cut_before(connection, layout, source_id, trimmed)
+    blocks.move(connection, source_id, target_id, past - trimmed)
     connection.execute(
         "UPDATE tablets SET total_rows = total_rows + ?, total_weight = total_weight + ?"
         " WHERE node_id = ? AND tablet_index = ?",
         (total - trimmed, weight - trimmed_weight, layout.node_id, target),
     )
-    source_id, target_id = (layout.tablets[index].tablet_id for index in (source, target))
     flushed.join(connection, source_id, target_id, past - trimmed)
 
 
@@ -234,7 +233,9 @@ def _replace_tablet(connection: sqlite3.Connection, layout: TableLayout, index: 
         "UPDATE tablets SET tablet_id = ? WHERE node_id = ? AND tablet_index = ?",
         (tablet_id, layout.node_id, index),
     )
-    flushed.rename(connection, layout.tablets[index].tablet_id, tablet_id)
+    old_id = layout.tablets[index].tablet_id
+    flushed.rename(connection, old_id, tablet_id)
+    blocks.move(connection, old_id, tablet_id)
 
 
 def _forget_tablets(
@@ -252,12 +253,6 @@ def _forget_tablets(
             "UPDATE tablets SET tablet_index = ? WHERE node_id = ? AND tablet_index = ?",
             (index + shift, layout.node_id, index),
         )
-        if not layout.sorted and shift:
-            connection.execute(
-                f'UPDATE {quote(layout.sql_table)} SET "$tablet_index" = ?'
-                ' WHERE "$tablet_index" = ?',
-                (index + shift, index),
-            )
 
 
 def _check_compatible(old: TableSchema, new: TableSchema) -> None:

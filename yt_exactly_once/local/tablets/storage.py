@@ -17,7 +17,7 @@ from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables import keys, values
 from yt_exactly_once.local.tables.encoding import Conversions, encode_column
 from yt_exactly_once.local.tables.layout import TableLayout, quote
-from yt_exactly_once.local.tablets import flushed
+from yt_exactly_once.local.tablets import blocks, flushed
 
 if TYPE_CHECKING:
     import sqlite3
@@ -58,7 +58,7 @@ def sql_names(schema: TableSchema, known: dict[str, str] | None = None) -> tuple
 def create_storage(
     connection: sqlite3.Connection, node_id: str, schema: TableSchema, names: Sequence[str]
 ) -> None:
-    """Create the SQL tables of a dynamic table.
+    """Create the SQL tables of a dynamic table; rows of an ordered one are in `blocks`.
 
     Raises:
         YtError: it has more columns than SQLite takes; a row may have 1 024 values in any case.
@@ -72,11 +72,7 @@ def create_storage(
     columns = "".join(f", {quote(name)}" for name in (*layout.lock_columns, *names))
     table = quote(layout.sql_table)
     if not layout.sorted:
-        connection.execute(
-            f'CREATE TABLE {table} ("$tablet_index" INTEGER NOT NULL, "$row_index" INTEGER NOT NULL,'
-            f' "$ts" INTEGER NOT NULL{columns}, PRIMARY KEY ("$tablet_index", "$row_index"))'
-            " WITHOUT ROWID"
-        )
+        blocks.remember_columns(connection, layout)
         return
     connection.execute(
         f'CREATE TABLE {table} ("$key" BLOB PRIMARY KEY, "$ts" INTEGER NOT NULL,'

@@ -1,4 +1,4 @@
-"""Rows of one request: from row dicts to columns ready for SQLite, with the errors of both moments.
+"""Rows of one request: from row dicts to columns ready for the store, with the errors of both moments.
 
 Owns which columns may be written, deleted by or looked up by, and the rules about whole rows. Errors
 that the real proxy raises while parsing are raised; those it raises at commit travel in `EncodedRows`.
@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 from yt import yson
 
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.tables.columnar import ColumnarRows
+from yt_exactly_once.local.tables import vectors
+from yt_exactly_once.local.tables.columnar import ColumnarRows, listed
 from yt_exactly_once.local.tables.encoding import (
     DEFAULT_CONVERSIONS,
     Conversions,
+    Outcome,
     check_key_column,
     data_weights,
     encode_column,
@@ -23,7 +25,7 @@ from yt_exactly_once.local.tables.encoding import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from yt_exactly_once.local.tables.layout import TableLayout
     from yt_exactly_once.local.tables.schema import Column
@@ -52,17 +54,19 @@ class EncodedRows:
 
     Attributes:
         columns: which columns were given or filled.
-        data: stored values, one list per column.
+        data: stored values per column: lists for a sorted table, Arrow arrays for an ordered one.
         count: number of rows.
         extras: service columns of the request, such as `$tablet_index`, as they came.
         error: what the commit will say about these rows.
+        weights: data weight of every row of an ordered table.
     """
 
     columns: tuple[Column, ...]
-    data: list[list[Any]]
+    data: list[Any]
     count: int
-    extras: dict[str, list[Any]]
+    extras: dict[str, Any]
     error: YtError | None = None
+    weights: Any = None
 
 
 def writable_columns(layout: TableLayout) -> tuple[Column, ...]:
@@ -99,7 +103,8 @@ def encode_write(
     if conversions.null_to_entity:
         rows = _nulls_as_entities(rows, columns)
     given = _collect(rows, columns, extras)
-    encoded = _encode(columns, given, len(rows), extras, conversions)
+    encode = _encode_list if layout.sorted else vectors.encode
+    encoded = _encode(columns, given, len(rows), extras, conversions, encode)
     if encoded.error is None:
         encoded.error = _check_rows(layout, encoded)
     return encoded
@@ -132,7 +137,7 @@ def encode_update(
     result = []
     for mentioned, members in chosen:
         given = _collect(members, mentioned, ())
-        encoded = _encode(mentioned, given, len(members), (), conversions)
+        encoded = _encode(mentioned, given, len(members), (), conversions, _encode_list)
         if encoded.error is None:
             encoded.error = _check_update(layout, mentioned) or _check_rows(layout, encoded)
         result.append(encoded)
@@ -148,27 +153,10 @@ def encode_keys(
     """Encode keys of a delete, a lock or a lookup; an absent key column is null."""
     columns = tuple(column for column in layout.key_columns if column.expression is None)
     given = _collect(rows, columns, ())
-    encoded = _encode(columns, given, len(rows), (), conversions)
+    encoded = _encode(columns, given, len(rows), (), conversions, _encode_list)
     if encoded.error is None:
         encoded.error = _check_keys(encoded)
     return encoded
-
-
-def row_weights(encoded: EncodedRows) -> list[int] | int:
-    """Return the data weight of every row, or one number when all weigh the same."""
-    fixed = 1
-    varying: list[list[int]] = []
-    for column, stored in zip(encoded.columns, encoded.data, strict=True):
-        weights = data_weights(column, stored)
-        if isinstance(weights, int):
-            fixed += weights
-        else:
-            varying.append(weights)
-    if not varying:
-        return fixed
-    if len(varying) == 1:
-        return [fixed + weight for weight in varying[0]]
-    return [fixed + sum(weights) for weights in zip(*varying, strict=True)]
 
 
 def _nulls_as_entities(rows: Sequence[Row], columns: tuple[Column, ...]) -> Sequence[Row]:
@@ -179,7 +167,7 @@ def _nulls_as_entities(rows: Sequence[Row], columns: tuple[Column, ...]) -> Sequ
     if isinstance(rows, ColumnarRows):
         given = rows.columns
         entities = {
-            name: [_ENTITY if value is None else value for value in given[name]]
+            name: [_ENTITY if value is None else value for value in listed(given[name])]
             for name in names
             if name in given
         }
@@ -196,7 +184,7 @@ def _hashable(value: Any) -> Any:
 
 def _collect(
     rows: Sequence[Row], columns: tuple[Column, ...], extras: tuple[str, ...]
-) -> list[list[Any]]:
+) -> list[Any]:
     """Turn rows into columns and refuse columns that are not among them."""
     if len(rows) > MAX_ROWS_PER_ROWSET:
         raise YtError(
@@ -224,7 +212,7 @@ def _collect(
     return result
 
 
-def _collect_columns(rows: ColumnarRows, names: list[str]) -> list[list[Any]]:
+def _collect_columns(rows: ColumnarRows, names: list[str]) -> list[Any]:
     known = set(names)
     unknown = next((name for name in rows.columns if name not in known), None)
     if unknown is not None and rows:
@@ -234,15 +222,16 @@ def _collect_columns(rows: ColumnarRows, names: list[str]) -> list[list[Any]]:
 
 def _encode(
     columns: tuple[Column, ...],
-    given: list[list[Any]],
+    given: list[Any],
     count: int,
     extras: tuple[str, ...],
     conversions: Conversions,
+    encode: Callable[[Column, Any, Conversions], tuple[Any, YtError | None]],
 ) -> EncodedRows:
     data = []
     first_error: YtError | None = None
     for column, values in zip(columns, given, strict=False):
-        stored, error = encode_column(column, values, conversions)
+        stored, error = encode(column, values, conversions)
         data.append(stored)
         first_error = first_error or error
     return EncodedRows(
@@ -252,6 +241,10 @@ def _encode(
         dict(zip(extras, given[len(columns) :], strict=True)),
         first_error,
     )
+
+
+def _encode_list(column: Column, values: Any, conversions: Conversions) -> Outcome:
+    return encode_column(column, listed(values), conversions)
 
 
 def _check_keys(encoded: EncodedRows) -> YtError | None:
@@ -286,15 +279,37 @@ def _check_rows(layout: TableLayout, encoded: EncodedRows) -> YtError | None:
         error = _check_keys(encoded)
         if error is not None:
             return error
-    return _check_weight(encoded)
+        return _check_weight(encoded)
+    encoded.weights = vectors.weigh(encoded.columns, encoded.data, encoded.count)
+    return _too_heavy(int(encoded.weights.max(initial=0)))
 
 
 def _check_weight(encoded: EncodedRows) -> YtError | None:
     bound = 1 + sum(map(heaviest_value, encoded.columns, encoded.data))
     if bound < MAX_ROW_WEIGHT:
         return None
-    weights = row_weights(encoded)
-    heaviest = weights if isinstance(weights, int) else max(weights)
+    weights = _row_weights(encoded)
+    return _too_heavy(weights if isinstance(weights, int) else max(weights))
+
+
+def _row_weights(encoded: EncodedRows) -> list[int] | int:
+    """Return the data weight of every row, or one number when all weigh the same."""
+    fixed = 1
+    varying: list[list[int]] = []
+    for column, stored in zip(encoded.columns, encoded.data, strict=True):
+        weights = data_weights(column, stored)
+        if isinstance(weights, int):
+            fixed += weights
+        else:
+            varying.append(weights)
+    if not varying:
+        return fixed
+    if len(varying) == 1:
+        return [fixed + weight for weight in varying[0]]
+    return [fixed + sum(weights) for weights in zip(*varying, strict=True)]
+
+
+def _too_heavy(heaviest: int) -> YtError | None:
     if heaviest < MAX_ROW_WEIGHT:
         return None
     return YtError(

@@ -10,6 +10,7 @@ from yt_exactly_once.local.rpc import paths
 from yt_exactly_once.local.rpc.calls import method
 from yt_exactly_once.local.rpc.message_types import text
 from yt_exactly_once.local.rpc.rows import rowset_writer, rowsets, schemas, versioned_rows
+from yt_exactly_once.local.tables.vectors import StoredRows
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.commands.registry import Rows
@@ -102,4 +103,5 @@ def select_rows(call: Call) -> None:
 def answer_rows(call: Call, result: Rows, descriptor: Any) -> None:
     """Put the rows of an answer into its attachments."""
     schemas.fill_descriptor(descriptor, result.columns)
-    call.output = [rowset_writer.encode(list(result.rows), result.columns)]
+    rows = result.rows if isinstance(result.rows, StoredRows) else list(result.rows)
+    call.output = [rowset_writer.encode(rows, result.columns)]

@@ -6,12 +6,15 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from yt.yson import YsonBoolean, YsonStringProxy, YsonUint64, get_bytes
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.rpc.rows import positional
 from yt_exactly_once.local.rpc.rows import value_kinds as kinds
-from yt_exactly_once.local.tables.values import dump_yson
+from yt_exactly_once.local.tables.values import dump_yson, load_yson
+from yt_exactly_once.local.tables.vectors import StoredRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,11 +32,21 @@ def encode(rows: Sequence[dict[str, Any] | None], columns: Sequence[Column]) -> 
     """Write rows whose values have the kinds of their columns.
 
     Args:
-        rows: values by name; `None` for a row that was not found.
+        rows: values by name, `None` for a row that was not found; or stored rows with these columns.
         columns: in the order of their ids.
     """
-    present = [row for row in rows if row is not None]
-    cells = [_Cells(number, column, present) for number, column in enumerate(columns)]
+    if isinstance(rows, StoredRows):
+        present: Sequence[Any] = rows
+        cells = [
+            _Cells(number, column, *_of_array(column, array))
+            for number, (column, array) in enumerate(zip(columns, rows.arrays, strict=True))
+        ]
+    else:
+        present = [row for row in rows if row is not None]
+        cells = [
+            _Cells(number, column, *_of_values(column, [row.get(column.name) for row in present]))
+            for number, column in enumerate(columns)
+        ]
     lengths = np.ones(len(present), np.int64)
     for each in cells:
         lengths += each.words
@@ -62,34 +75,29 @@ def encode(rows: Sequence[dict[str, Any] | None], columns: Sequence[Column]) -> 
 class _Cells:
     """The values of one column.
 
+    Args:
+        number: of the column.
+        column: its description.
+        is_null: where the values are null; None when none is.
+        given: the other values: 64-bit words, or strings as padded bytes with their lengths.
+
     Attributes:
         words: how many words each value takes.
     """
 
-    def __init__(self, number: int, column: Column, rows: Sequence[dict[str, Any]]) -> None:
+    def __init__(self, number: int, column: Column, is_null: Any, given: Any) -> None:
         self._number = number
         self._kind = kinds.of_column(column)
-        name = column.name
-        values = [row.get(name) for row in rows]
-        self._is_null = _nulls(values)
-        self._texts: list[bytes] = []
-        self._scalars: Any = None
-        given = values if self._is_null is None else [v for v in values if v is not None]
-        self.words = np.ones(len(rows), np.int64)
-        if self._kind == kinds.NULL:
-            self._is_null = np.ones(len(rows), bool)
-            return
-        if self._kind in kinds.STRING_LIKE:
-            self._texts = texts(column, given)
-            self._lengths = np.fromiter(map(len, self._texts), np.int64, len(self._texts))
-            size: Any = (self._lengths + 7) >> 3
-        else:
-            self._scalars = _numbers(self._kind, given, name)
-            size = 1
-        if self._is_null is None:
+        self._is_null = is_null
+        self._given = given
+        self.words = np.ones(len(is_null) if is_null is not None else _count(given), np.int64)
+        size: Any = 1
+        if isinstance(given, _Texts):
+            size = given.sizes
+        if is_null is None:
             self.words += size
         else:
-            self.words[~self._is_null] += size
+            self.words[~is_null] += size
 
     def write(self, words: Any, at: Any) -> None:
         """Write the values; `at` is where their headers are."""
@@ -98,26 +106,78 @@ class _Cells:
         if self._is_null is not None:
             words[at[self._is_null]] = np.uint64(self._number | kinds.NULL << 16)
             there = at[~self._is_null]
-        if self._scalars is not None:
+        if isinstance(self._given, _Texts):
+            words[there] = header | self._given.lengths.astype(np.uint64) << _LENGTH_SHIFT
+            self._given.write(words, there + 1)
+        else:
             words[there] = header
-            words[there + 1] = self._scalars
-        elif self._kind in kinds.STRING_LIKE:
-            words[there] = header | self._lengths.astype(np.uint64) << _LENGTH_SHIFT
-            self._write_texts(words, there + 1)
+            words[there + 1] = self._given
 
-    def _write_texts(self, words: Any, at: Any) -> None:
-        padded = b"".join(
-            [
-                text if not len(text) & 7 else text + _PADDING[8 - (len(text) & 7)]
-                for text in self._texts
-            ]
-        )
-        if not padded:
+
+class _Texts:
+    """Strings, none of them null.
+
+    Args:
+        lengths: bytes of each.
+        padded: the bytes of all, each padded to whole words.
+    """
+
+    def __init__(self, lengths: Any, padded: Any) -> None:
+        self.lengths = lengths
+        self.sizes = (lengths + 7) >> 3
+        self._padded = padded
+
+    def write(self, words: Any, at: Any) -> None:
+        """Write the bytes; `at` is where each string begins."""
+        total = int(self.sizes.sum())
+        if not total:
             return
-        sizes = (self._lengths + 7) >> 3
-        ends = np.cumsum(sizes)
-        positions = np.arange(int(ends[-1])) + np.repeat(at - (ends - sizes), sizes)
-        words[positions] = np.frombuffer(padded, "<u8")
+        ends = np.cumsum(self.sizes)
+        positions = np.arange(total) + np.repeat(at - (ends - self.sizes), self.sizes)
+        words[positions] = np.frombuffer(self._padded, "<u8", total)
+
+
+def _count(given: Any) -> int:
+    return len(given.lengths) if isinstance(given, _Texts) else len(given)
+
+
+def _of_values(column: Column, values: list[Any]) -> tuple[Any, Any]:
+    """Return where values are null, and the others as they are written."""
+    kind = kinds.of_column(column)
+    if kind == kinds.NULL:
+        return np.ones(len(values), bool), np.empty(0, np.uint64)
+    is_null = _nulls(values)
+    given = values if is_null is None else [value for value in values if value is not None]
+    if kind not in kinds.STRING_LIKE:
+        return is_null, _numbers(kind, given, column.name)
+    return is_null, _of_texts(texts(column, given))
+
+
+def _of_texts(found: list[bytes]) -> _Texts:
+    lengths = np.fromiter(map(len, found), np.int64, len(found))
+    padded = [text if not len(text) & 7 else text + _PADDING[8 - (len(text) & 7)] for text in found]
+    return _Texts(lengths, b"".join(padded))
+
+
+def _of_array(column: Column, array: Any) -> tuple[Any, Any]:
+    """Return where stored values are null, and the others as they are written."""
+    kind = kinds.of_column(column)
+    if kind == kinds.NULL:
+        return np.ones(len(array), bool), np.empty(0, np.uint64)
+    is_null = None
+    if array.null_count:
+        is_null = array.is_null().to_numpy(zero_copy_only=False)
+        array = array.drop_null()
+    if kind == kinds.BOOLEAN:
+        return is_null, array.to_numpy(zero_copy_only=False).astype(np.uint64)
+    if kind not in kinds.STRING_LIKE:
+        return is_null, array.to_numpy().view(np.uint64)
+    if kind == kinds.COMPOSITE and positional.converter(column.type_v3) is not None:
+        return is_null, _of_texts(texts(column, [load_yson(raw) for raw in array.to_pylist()]))
+    lengths = pc.binary_length(array).to_numpy().astype(np.int64)
+    padding = pa.array(_PADDING, pa.binary()).take(pa.array(-lengths & 7))
+    padded = pc.binary_join_element_wise(array, padding, b"")
+    return is_null, _Texts(lengths, padded.buffers()[2] or b"")
 
 
 def _nulls(values: list[Any]) -> Any:

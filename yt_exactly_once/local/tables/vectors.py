@@ -1,0 +1,215 @@
+"""Columns of ordered tables as Arrow arrays: from what a client sent to what is stored, and back.
+
+Owns the stored type of every column: 64-bit integers and doubles, booleans, and bytes for everything
+else, composites as binary YSON. Arrays that need no look at single values are checked by vector; all
+others take the way of `encoding`, which finds the words for what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.tables import simple_values, types, values
+from yt_exactly_once.local.tables.columnar import listed
+from yt_exactly_once.local.tables.encoding import (
+    DEFAULT_CONVERSIONS,
+    MAX_STRING_LENGTH,
+    Conversions,
+    encode_column,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from yt_exactly_once.local.tables.schema import Column
+
+Row = dict[str, Any]
+
+_UNLIMITED = frozenset(("int64", "uint64"))
+_UUID_LENGTH = 16
+
+
+def arrow_type(column: Column) -> Any:
+    """Return the type of the stored values of a column."""
+    kind = column.wire_type
+    if kind in types.SIGNED:
+        return pa.int64()
+    if kind in types.UNSIGNED:
+        return pa.uint64()
+    if kind in types.FLOATING:
+        return pa.float64()
+    if kind == "boolean":
+        return pa.bool_()
+    if kind in ("null", "void"):
+        return pa.null()
+    return pa.binary()
+
+
+def encode(
+    column: Column, given: Any, conversions: Conversions = DEFAULT_CONVERSIONS
+) -> tuple[Any, YtError | None]:
+    """Bring the values of one column to their stored form.
+
+    Args:
+        column: where the values go.
+        given: a list of decoded values, or an Arrow array of a stored type.
+        conversions: switches of the input format.
+
+    Returns:
+        An Arrow array, and what a commit has to complain about, if anything.
+
+    Raises:
+        YtError: the request itself is refused.
+    """
+    if not isinstance(given, list) and _is_fine(column, given):
+        return given, None
+    stored, error = encode_column(column, listed(given), conversions)
+    if error is not None:
+        return None, error
+    return of_stored(column, stored), None
+
+
+def of_stored(column: Column, stored: list[Any]) -> Any:
+    """Return an array of values in the form in which SQLite keeps them, see `values`.
+
+    Raises:
+        YtError: the values of one column take more than an array holds.
+    """
+    kind = arrow_type(column)
+    if pa.types.is_uint64(kind):
+        return pa.array(stored, pa.int64()).view(kind)
+    if pa.types.is_float64(kind) and values.NAN in stored:
+        stored = [float(value) if value == values.NAN else value for value in stored]
+    if pa.types.is_boolean(kind):
+        return pa.array(stored, pa.int8()).cast(kind)
+    made = pa.array(stored, kind)
+    if isinstance(made, pa.ChunkedArray):
+        raise YtError(
+            f'Values of column "{column.name}" take more than 2 GiB in one request;'
+            " send the rows in several requests"
+        )
+    return made
+
+
+def to_stored(column: Column, array: Any) -> list[Any]:
+    """Return a stored column in the form in which SQLite keeps it."""
+    if pa.types.is_uint64(array.type):
+        array = array.view(pa.int64())
+    if pa.types.is_boolean(array.type):
+        array = array.cast(pa.int8())
+    found = listed(array)
+    if column.wire_type in types.FLOATING and pc.any(pc.is_nan(array)).as_py():
+        return [values.NAN if value != value else value for value in found]  # noqa: PLR0124
+    return found
+
+
+def _is_fine(column: Column, array: Any) -> bool:
+    """Tell whether an array is stored as it is; if not, its values have to be looked at one by one."""
+    if array.type != arrow_type(column) or (column.required and array.null_count):
+        return False
+    kind = column.wire_type
+    if kind in simple_values.RANGES:
+        return kind in _UNLIMITED or _in_range(kind, array)
+    if kind == "float":
+        limit = simple_values.FLOAT_MAX
+        finite = pc.filter(array, pc.is_finite(array))
+        return not pc.any(pc.greater(pc.abs(finite), limit)).as_py()
+    if kind in ("double", "boolean", "null", "void"):
+        return True
+    return _are_strings(column, array)
+
+
+def _in_range(kind: str, array: Any) -> bool:
+    low, high = simple_values.RANGES[kind]
+    found = pc.min_max(array).as_py()
+    return found["min"] is None or (low <= found["min"] and found["max"] <= high)
+
+
+def _are_strings(column: Column, array: Any) -> bool:
+    kind = column.wire_type
+    if isinstance(types.value_type(column.type_v3), dict):
+        return False
+    if kind == "uuid":
+        found = lengths(array.drop_null())
+        return bool((found == _UUID_LENGTH).all())
+    if lengths(array).max(initial=0) > MAX_STRING_LENGTH:
+        return False
+    if kind == "utf8":
+        try:
+            array.cast(pa.string())
+        except pa.ArrowInvalid:
+            return False
+    return kind in ("utf8", "string")
+
+
+def weigh(columns: Sequence[Column], arrays: Sequence[Any], count: int) -> Any:
+    """Return the data weight of every row, as numbers of 64 bits."""
+    fixed = 1
+    weights = np.zeros(count, np.int64)
+    for column, array in zip(columns, arrays, strict=True):
+        if pa.types.is_binary(array.type):
+            weights += lengths(array)
+        elif array.null_count == 0:
+            fixed += _weight(column)
+        elif array.null_count < count:
+            weights += pc.is_valid(array).to_numpy(zero_copy_only=False) * np.int64(_weight(column))
+    return weights + fixed
+
+
+def lengths(array: Any) -> Any:
+    """Return the length of every string; a null has none."""
+    if not len(array):
+        return np.empty(0, np.int64)
+    begin = array.offset
+    edges = np.frombuffer(array.buffers()[1], np.int32)[begin : begin + len(array) + 1]
+    found = np.diff(edges)
+    if array.null_count:
+        found = found * pc.is_valid(array).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _weight(column: Column) -> int:
+    return 1 if column.wire_type == "boolean" else 8
+
+
+class StoredRows(Sequence[Row]):
+    """Rows as they are stored; formats write them by vector, and a row is made when it is looked at.
+
+    Args:
+        columns: what a row consists of, in order.
+        arrays: stored values of each column.
+        count: number of rows.
+    """
+
+    def __init__(self, columns: Sequence[Column], arrays: Sequence[Any], count: int) -> None:
+        self.columns = tuple(columns)
+        self.arrays = list(arrays)
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> StoredRows: ...
+
+    def __getitem__(self, index: int | slice) -> Row | StoredRows:
+        if isinstance(index, slice):
+            count = len(range(*index.indices(self._count)))
+            return StoredRows(self.columns, [array[index] for array in self.arrays], count)
+        return next(iter(self[index : index + 1 or None]))
+
+    def __iter__(self) -> Iterator[Row]:
+        stored = [
+            to_stored(column, array)
+            for column, array in zip(self.columns, self.arrays, strict=True)
+        ]
+        return iter(values.decode_rows(self.columns, list(zip(*stored, strict=True))))
