@@ -37,6 +37,8 @@ _BY_CI = "it installs the package, as .ci/run does"
 _TUTORIAL_SETUP = "it installs the package and makes the folder of the test"
 _SPYT = "it shows SPYT, which is not installed"
 
+_COMMANDS = "tests/local/test_command_pages.py runs it"
+
 _HOWS: dict[str, list[How | str]] = {
     "README.md": [
         How.RUNS,
@@ -68,6 +70,7 @@ _HOWS: dict[str, list[How | str]] = {
     ],
     "docs/how-to/move-from-spyt.md": [_SPYT, How.RUNS],
     "docs/how-to/operate.md": [How.OPTIONS],
+    "docs/how-to/see-and-repair.md": [_COMMANDS] * 3,
     "docs/how-to/test-your-pipeline.md": [
         *[How.RUNS] * 3,
         How.OPTIONS,

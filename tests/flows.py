@@ -393,6 +393,7 @@ def _by_queue(offsets: Iterable[Row], place: int) -> dict[str, dict[int, int]]:
             int(part): numbers[place] for part, numbers in source["partitions"].items()
         }
         for source in offsets
+        if "queue" in source
     }
 
 

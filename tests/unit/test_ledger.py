@@ -9,6 +9,7 @@ from yt_exactly_once.commit.ledger import (
     LEDGER_SCHEMA,
     CommitLedger,
     LedgerEntry,
+    Tally,
     Verdict,
     judge,
     offsets_of,
@@ -286,3 +287,45 @@ def test_entry_of_this_run_that_the_sink_did_not_write_is_of_another_sink():
     require_one_sink(replace(found, run_id="an earlier run"), now, (), ledger="//l")
     with pytest.raises(ConfigError, match="a target of its own"):
         require_one_sink(found, now, {"another"}, ledger="//l")
+
+
+def test_tallies_count_the_parts_of_a_batch_and_every_batch():
+    """Each target has its own; a batch in several parts is one batch."""
+    ledger = CommitLedger("//l", "query", ["//a", "//b"])
+    first = ledger.tallies(None, batch(0, (0, 5)), {"//a": 3, "//rejected": 9})
+    assert first == {"//a": Tally(3, 3, 1, from_start=True), "//b": Tally(0, 0, 1, from_start=True)}
+    before = replace(entry(batch(0, (0, 5))), tallies=first)
+    assert ledger.tallies(before, batch(0, (0, 5)), {"//a": 2})["//a"] == Tally(
+        5, 5, 1, from_start=True
+    )
+    assert ledger.tallies(before, batch(1, (5, 6)), {"//a": 2})["//a"] == Tally(
+        2, 5, 2, from_start=True
+    )
+
+
+def test_tally_that_begins_in_the_middle_says_so():
+    """The entry before it is of an older version."""
+    ledger = CommitLedger("//l", "query", ["//t"])
+    tallies = ledger.tallies(entry(batch(7, (0, 5))), batch(8, (5, 6)), {"//t": 1})
+    assert tallies == {"//t": Tally(1, 1, 1, from_start=False)}
+
+
+def test_statistics_survive_the_row_of_each_target_and_an_older_version_reads_it():
+    """They are in a column that every ledger has, in an item that older versions leave out."""
+    tallies = {"//a": Tally(1, 2, 3, from_start=True), "//b": Tally(4, 5, 6, from_start=False)}
+    written = replace(
+        entry(batch(3, (0, 5))), target="//a", mode="idempotent", attempts=2, tallies=tallies
+    )
+    table = {}
+
+    class Table:
+        def insert(self, _path, rows):
+            table.update({row["target"]: row for row in rows})
+
+        def lookup(self, _path, keys):
+            return [table[key["target"]] for key in keys]
+
+    ledger = CommitLedger("//l", "query", ["//a", "//b"])
+    ledger.record(Table(), written)
+    assert ledger.read(Table()) == written
+    assert ["others" in known for known in table["//b"]["offsets"]] == [False, True]

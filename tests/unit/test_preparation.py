@@ -4,13 +4,14 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+from yt.common import YtResponseError
 from yt.yson import to_yson_type
 
 from yt_exactly_once import Target
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
-from yt_exactly_once.commit.ledger import LEDGER_SCHEMA
+from yt_exactly_once.commit.ledger import LEDGER_MARK, LEDGER_SCHEMA, LEDGER_VERSION
 from yt_exactly_once.errors import (
     BatchTooLargeError,
     ConfigError,
@@ -46,6 +47,7 @@ class Cluster:
         self.registered = set()
         self.probes = []
         self.reader = self
+        self.is_read_only = False
 
     def create(self, kind, path, *, attributes, recursive=False, ignore_existing=False):
         """Create a table, unmounted."""
@@ -67,8 +69,16 @@ class Cluster:
         self.mount_table(path, sync=True)
 
     def exists(self, path):
-        """Say whether there is a table."""
-        return path in self.tables
+        """Say whether there is a table, or an attribute of one."""
+        table, _, attribute = path.partition("/@")
+        return table in self.tables and (not attribute or attribute in self.tables[table])
+
+    def set(self, path, value):
+        """Set an attribute of a table, if that is allowed."""
+        if self.is_read_only:
+            raise YtResponseError({"code": 901, "message": "Access denied"})
+        table, _, attribute = path.partition("/@")
+        self.tables[table][attribute] = value
 
     def get(self, path, attributes=None):
         """Return the attributes of a table, or the table with some."""
@@ -127,6 +137,18 @@ def test_ledger_is_created_and_mounted_once():
     assert ledger["schema"] == LEDGER_SCHEMA
     assert (ledger["tablet_state"], ledger["tablet_cell_bundle"]) == ("mounted", "b")
     assert prepared(cluster, batch()) == ((), [])
+
+
+def test_ledger_of_an_older_version_gets_the_mark_by_which_tools_find_it():
+    """Who may not set it writes without: the mark is for tools."""
+    cluster = Cluster()
+    cluster.table(LEDGER, LEDGER_SCHEMA)
+    cluster.is_read_only = True
+    prepared(cluster, batch())
+    assert LEDGER_MARK not in cluster.tables[LEDGER]
+    cluster.is_read_only = False
+    prepared(cluster, batch())
+    assert cluster.tables[LEDGER][LEDGER_MARK] == LEDGER_VERSION
 
 
 def test_table_that_is_no_ledger_is_refused():

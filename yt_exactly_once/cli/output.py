@@ -9,6 +9,9 @@ import click
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
+
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 
 def print_json(value: Any) -> None:
@@ -17,7 +20,31 @@ def print_json(value: Any) -> None:
 
 
 def console() -> Console:
-    """Return the console for text and tables; off a terminal it prints them without colours."""
+    """Return the console for text and tables. Off a terminal it has no colours, and cuts no line."""
     from rich.console import Console  # noqa: PLC0415 - only commands that print tables need it
 
-    return Console(highlight=False)
+    shown = Console(highlight=False)
+    return shown if shown.is_terminal else Console(highlight=False, width=250)
+
+
+def table(*names: str) -> Table:
+    """Return an empty table; a name that ends with `>` is that of a column of numbers."""
+    from rich import box  # noqa: PLC0415 - as above
+    from rich.table import Table  # noqa: PLC0415
+
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in names:
+        is_number = name.endswith(">")
+        justify: Any = "right" if is_number else "left"
+        made.add_column(name.removesuffix(">"), justify=justify, overflow="fold")
+    return made
+
+
+def seconds(duration: float | None) -> str:
+    """Return a duration for people, in its largest unit; a question mark if it is not known."""
+    if duration is None:
+        return "?"
+    for unit, letter in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
+        if duration >= 2 * unit:
+            return f"{duration / unit:.0f} {letter}"
+    return f"{duration:.0f} s"

@@ -25,8 +25,10 @@ COMMANDS = {
     "create-table": "Create and mount a dynamic table that fits a DataFrame.",
     "demo": "Stream real flights, kill the driver at random moments, and check every row.",
     "doctor": "Find what keeps a query from running, and the command that repairs it.",
+    "ledger": "Look into ledgers, and remove entries of queries that are gone.",
     "local": "Run an embedded cluster in the foreground.",
     "verify-cluster": "Check on a live cluster every fact that exactly-once stands on.",
+    "status": "Show every query: its last batch, and how far it is behind in its queues.",
 }
 """Every command and what it does; `create-table` is in the module `create_table`."""
 

@@ -7,7 +7,7 @@ mode writes it, so a query may change its mode. An entry that contradicts the ba
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,7 +19,7 @@ from yt_exactly_once.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
     from yt_exactly_once.commit.cluster import Reader, Row, Transaction
@@ -39,10 +39,15 @@ LEDGER_SCHEMA: list[dict[str, Any]] = [
 ]
 """Columns of the ledger table."""
 
+LEDGER_MARK = "yt_exactly_once_ledger"
+"""Attribute of every ledger, by which it is found; its value is the version of the entries."""
+
+LEDGER_VERSION = 1
+
 _RESTORE = "Another checkpoint has written the ledger: restore that one"
 
 _OTHERS = "others"
-"""Key of the digest among the offsets, and of no queue."""
+"""Key of the digest among the offsets, and of no queue. Its item also holds the statistics."""
 
 
 class Verdict(StrEnum):
@@ -74,6 +79,24 @@ Offsets = dict[tuple[str, str, str, str], dict[int, PartitionOffset]]
 
 
 @dataclass(frozen=True)
+class Tally:
+    """What a query has written into one target; for people and tools, the protocol never looks at it.
+
+    Attributes:
+        rows: rows of the last batch, written or deleted.
+        total_rows: rows of all counted batches.
+        batches: number of counted batches.
+        from_start: whether every batch of the query is counted. Entries of older versions have no tally,
+            and counting then began in the middle.
+    """
+
+    rows: int
+    total_rows: int
+    batches: int
+    from_start: bool
+
+
+@dataclass(frozen=True)
 class LedgerEntry:
     """The committed state of one query and target.
 
@@ -90,6 +113,9 @@ class LedgerEntry:
         others: `MicroBatch.others` of the batch; empty in entries that do not know it.
         row_count: rows written by the part.
         committed_at: UTC time by the driver's clock, ISO 8601; for people, never compared.
+        mode: write mode of the batch; empty in entries that do not know it.
+        attempts: how many attempts the part took; 0 in entries that do not know it.
+        tallies: by target; empty in entries that do not know it.
     """
 
     query_id: str
@@ -104,6 +130,9 @@ class LedgerEntry:
     part_count: int = 1
     digests: tuple[str, ...] = ()
     others: str = ""
+    mode: str = ""
+    attempts: int = 0
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
 
     @property
     def is_complete(self) -> bool:
@@ -112,7 +141,13 @@ class LedgerEntry:
 
     def offset(self, source: SourceRange, partition: int) -> PartitionOffset | None:
         """Return where the batch left a partition, if it knew it."""
-        return self.offsets.get(source.key, {}).get(partition)
+        return self.offset_at(source.key, partition)
+
+    def offset_at(
+        self, source: tuple[str, str, str, str], partition: int
+    ) -> PartitionOffset | None:
+        """Return the same as `offset`, by `SourceRange.key`."""
+        return self.offsets.get(source, {}).get(partition)
 
     @classmethod
     def from_row(cls, row: Row) -> Self:
@@ -123,6 +158,8 @@ class LedgerEntry:
         """
         try:
             offsets = row["offsets"] or []
+            told: Row = next((known for known in offsets if _OTHERS in known), {})
+            tally = told.get("tally")
             return cls(
                 query_id=row["query_id"],
                 target=row["target"],
@@ -135,7 +172,10 @@ class LedgerEntry:
                 part=int(row["part"]),
                 part_count=int(row["part_count"]),
                 digests=tuple(row["digests"] or ()),
-                others=next((str(known[_OTHERS]) for known in offsets if _OTHERS in known), ""),
+                others=str(told.get(_OTHERS, "")),
+                mode=str(told.get("mode", "")),
+                attempts=int(told.get("attempts", 0)),
+                tallies={row["target"]: Tally(**tally)} if tally else {},
             )
         except (KeyError, TypeError, ValueError) as error:
             raise LedgerError(
@@ -154,16 +194,21 @@ class LedgerEntry:
             "batch_id": self.batch_id,
             "run_id": self.run_id,
             "transaction_id": self.transaction_id,
-            "offsets": [
-                *_offsets_to(self.offsets),
-                *([{_OTHERS: self.others}] if self.others else []),
-            ],
+            "offsets": [*_offsets_to(self.offsets), *self._told()],
             "row_count": self.row_count,
             "committed_at": self.committed_at,
             "part": self.part,
             "part_count": self.part_count,
             "digests": list(self.digests),
         }
+
+    def _told(self) -> list[dict[str, Any]]:
+        """Return what has no column of its own: mounted tables cannot get one, older ledgers included."""
+        tally = self.tallies.get(self.target)
+        told: dict[str, Any] = {"mode": self.mode, "attempts": self.attempts} if self.mode else {}
+        if tally:
+            told["tally"] = asdict(tally)
+        return [{_OTHERS: self.others, **told}] if self.others or told else []
 
 
 def offsets_of(
@@ -217,7 +262,7 @@ class CommitLedger:
         self.targets = tuple(targets)
 
     def read(self, reader: Reader) -> LedgerEntry | None:
-        """Return the entry of the first target; all targets are always written together.
+        """Return the entry of the first target, with the tallies of all; they are always written together.
 
         Raises:
             LedgerError: the targets' entries are not of one batch, or cannot be read.
@@ -232,12 +277,43 @@ class CommitLedger:
                 query=self.query_id,
                 ledger=self.path,
             )
-        return entries[0]
+        first, *others = entries
+        if first is None:
+            return None
+        tallies = dict(first.tallies)
+        for entry in others:
+            assert entry is not None
+            tallies |= entry.tallies
+        return replace(first, tallies=tallies)
 
     def record(self, transaction: Transaction, entry: LedgerEntry) -> None:
         """Write the entry for every target; it takes effect with the transaction."""
-        rows = [{**entry.to_row(), "target": target} for target in self.targets]
+        rows = [replace(entry, target=target).to_row() for target in self.targets]
         transaction.insert(self.path, rows)
+
+    def tallies(
+        self, before: LedgerEntry | None, batch: MicroBatch, rows: Mapping[str, int]
+    ) -> dict[str, Tally]:
+        """Return the tallies after one more part.
+
+        Args:
+            before: the entry that will be replaced.
+            batch: the batch of the part.
+            rows: of the part, by path.
+        """
+        is_same = before is not None and before.batch_id == batch.batch_id
+        tallies = {}
+        for target in self.targets:
+            old = before.tallies.get(target) if before else Tally(0, 0, 0, from_start=True)
+            old = old or Tally(0, 0, 0, from_start=False)
+            count = rows.get(target, 0)
+            tallies[target] = Tally(
+                rows=count + (old.rows if is_same else 0),
+                total_rows=old.total_rows + count,
+                batches=old.batches + (not is_same),
+                from_start=old.from_start,
+            )
+        return tallies
 
 
 def nothing_logged(_batch_id: int) -> tuple[SourceRange, ...]:

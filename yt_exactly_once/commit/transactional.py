@@ -81,6 +81,7 @@ class BatchCommit:
             an earlier call sent it, and an empty one otherwise. This call adds its own.
         logged: see `judge`.
         accepted: see `judge`.
+        mode: the write mode, for the ledger entry.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class BatchCommit:
         sent: dict[str, str] | None = None,
         logged: Callable[[int], tuple[SourceRange, ...]] = nothing_logged,
         accepted: Collection[int] = (),
+        mode: str = "",
     ) -> None:
         self._cluster = cluster
         self._ledger = ledger
@@ -107,6 +109,7 @@ class BatchCommit:
         self._sent = {} if sent is None else sent
         self._logged = logged
         self._accepted = accepted
+        self._mode = mode
 
     def commit(
         self, batch: MicroBatch, parts: Sequence[Part], resumed: LedgerEntry | None = None
@@ -182,7 +185,7 @@ class BatchCommit:
             calls = _writes(part.targets)  # 6
             if part.is_last:
                 calls += _advances(moves)  # 7
-            calls.append(self._record(transaction, entry, batch, part))  # 8
+            calls.append(self._record(transaction, entry, batch, part, number))  # 8
             transaction.side_by_side(calls)
             self._report(transaction, part, replaced, moves)
         except BaseException:
@@ -253,7 +256,11 @@ class BatchCommit:
         before: LedgerEntry | None,
         batch: MicroBatch,
         part: Part,
+        number: int,
     ) -> Call:
+        rows: dict[str, int] = {}
+        for target in part.targets:
+            rows[target.path] = rows.get(target.path, 0) + target.row_count
         entry = LedgerEntry(
             query_id=batch.query_id,
             target=self._ledger.targets[0],
@@ -267,6 +274,9 @@ class BatchCommit:
             part_count=part.count,
             digests=part.digests,
             others=batch.others,
+            mode=self._mode,
+            attempts=number,
+            tallies=self._ledger.tallies(before, batch, rows),
         )
         return partial(self._ledger.record, entry=entry)
 

@@ -5,12 +5,14 @@ Descriptions are read once per run, before the first row. Nothing here reads Cyp
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from yt.yson import YsonUint64
 
 from yt_exactly_once.errors import (
+    AccessError,
     TableNotDynamicError,
     TableNotFoundError,
     TableNotMountedError,
@@ -153,6 +155,14 @@ def ensure_table(
         with translated("mount the table", path=path):
             client.mount_table(path, sync=True)
     return created
+
+
+def mark_table(connection: Connection, path: str, name: str, value: Any) -> None:
+    """Set an attribute by which tools find the table, unless it has one; who may not set it goes without."""
+    client = connection.reader
+    with suppress(AccessError), translated("mark the table", path=path):
+        if not client.exists(f"{path}/@{name}"):
+            client.set(f"{path}/@{name}", value)
 
 
 def unsigned(number: int) -> Any:

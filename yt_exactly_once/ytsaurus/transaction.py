@@ -120,6 +120,11 @@ class TabletTransaction:
         with self._translated("write rows", path=path):
             self._clients[0].insert_rows(path, list(rows), format=YsonFormat())
 
+    def delete(self, path: str, keys: Sequence[dict[str, Any]]) -> None:
+        """Delete a few rows of a sorted table by their keys."""
+        with self._translated("delete rows", path=path):
+            self._clients[0].delete_rows(path, list(keys), format=YsonFormat())
+
     def select(self, path: str, columns: Sequence[str], *, limit: int) -> bytes:
         """Return columns of a sorted table as of the start of the transaction, as YSON in any order."""
         listed = ", ".join(f"[{name}]" for name in columns)

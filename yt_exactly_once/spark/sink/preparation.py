@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
-from yt_exactly_once.commit.ledger import LEDGER_SCHEMA
+from yt_exactly_once.commit.ledger import LEDGER_MARK, LEDGER_SCHEMA, LEDGER_VERSION
 from yt_exactly_once.errors import ConfigError, LedgerError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.sink.targets import prepare_target
@@ -13,6 +13,7 @@ from yt_exactly_once.ytsaurus.queues import require_registration
 from yt_exactly_once.ytsaurus.tables import (
     describe_table,
     ensure_table,
+    mark_table,
     require_columns,
 )
 
@@ -64,7 +65,8 @@ def prepare(
             if source.consumer is not None:
                 require_registration(connection, source.consumer, source.queue)
     ledger = options.ledger
-    if ensure_table(connection, ledger, LEDGER_SCHEMA, options.ledger_attributes or {}):
+    marked = {**(options.ledger_attributes or {}), LEDGER_MARK: LEDGER_VERSION}
+    if ensure_table(connection, ledger, LEDGER_SCHEMA, marked):
         emit(Event.LEDGER_CREATED, path=ledger)
     require_columns(
         describe_table(connection, ledger),
@@ -74,6 +76,7 @@ def prepare(
         "Give a query with a new checkpoint another ledger_path. For one that has a checkpoint restore "
         "the ledger (or yt alter-table it): an empty one has no entry of a batch that Spark replays",
     )
+    mark_table(connection, ledger, LEDGER_MARK, LEDGER_VERSION)
     if options.dead_letter_path is not None:
         ensure_table(connection, options.dead_letter_path, REJECT_SCHEMA, {})
         rejected = describe_table(connection, options.dead_letter_path)

@@ -244,6 +244,7 @@ class TransactionalSink:
             sent=delivery.call.sent,
             logged=partial(self._offset_log.ranges, delivery.batch),
             accepted=self.options.accepted,
+            mode=str(self.options.mode),
         )
 
     def _require_waiting(self, delivery: Delivery) -> None:

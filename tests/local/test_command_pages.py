@@ -1,0 +1,46 @@
+"""Every command that a page shows runs as it is shown, in order, on a cluster like the one of the page."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from tests.code_blocks import blocks
+from tests.local.pipelines import Pipeline
+from yt_exactly_once import cli
+from yt_exactly_once.local import LocalCluster
+
+
+@pytest.fixture
+def shop(monkeypatch):
+    """A query that copies orders, and one before it whose checkpoint was replaced."""
+    with LocalCluster() as cluster:
+        first = Pipeline(cluster, "//home/shop", queue_name="orders", target_name="result").create()
+        first.feed(20)
+        first.run(3)
+        later = Pipeline(
+            cluster,
+            "//home/shop",
+            query="query-2",
+            queue_name="orders",
+            target_name="result",
+            at=list(first.at),
+        )
+        later.run(4)
+        monkeypatch.setenv("YT_PROXY", cluster.proxy_urls[0])
+        yield later
+
+
+@pytest.mark.usefixtures("shop")
+def test_commands_of_the_page_run(capsys):
+    """None fails, and each prints something."""
+    for block in blocks("docs/how-to/see-and-repair.md"):
+        for line in block.code.replace("\\\n", " ").splitlines():
+            program, *arguments = shlex.split(line, comments=True) or [""]
+            if program != "yt-exactly-once":
+                continue
+            code = cli.main(arguments)
+            printed = capsys.readouterr()
+            assert code == 0, f"{line}: {printed.err}"
+            assert printed.out, line

@@ -1,0 +1,161 @@
+"""`status` and `ledger`: what they find, show and remove, on queries that ran without Spark."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.local.pipelines import Pipeline
+from yt_exactly_once import cli
+from yt_exactly_once.errors import ConflictError, LedgerError, TableNotFoundError
+from yt_exactly_once.operations import ledgers
+from yt_exactly_once.operations.ledgers import Use, find_ledgers, judge_entries, read_ledger
+from yt_exactly_once.operations.status import status
+
+
+@pytest.fixture
+def pipeline(cluster, tmp):
+    made = Pipeline(cluster, tmp).create()
+    made.feed(10)
+    return made
+
+
+@pytest.fixture
+def told(cluster, capsys):
+    """Run a command and return its exit code and what it printed, as JSON where it is."""
+
+    def run(*arguments):
+        code = cli.main([*arguments, "--proxy", cluster.proxy_urls[0]])
+        output = capsys.readouterr()
+        if "--json" in arguments and code == 0:
+            return code, json.loads(output.out)
+        return code, output.out + output.err
+
+    return run
+
+
+def test_status_shows_batch_totals_and_lag(pipeline, told, tmp):
+    """Numbers of the last batch and of all batches, and the place in every partition."""
+    pipeline.run(3)
+    pipeline.run(4)
+    code, (found,) = told("status", tmp, "--json")
+    assert code == 0
+    assert (found["batch"], found["mode"], found["attempts"]) == (1, "transactional", 1)
+    (target,) = found["targets"]
+    assert target | {"path": ""} == {
+        "path": "",
+        "rows": 8,
+        "total_rows": 14,
+        "batches": 2,
+        "counted_from_start": True,
+    }
+    (queue,) = found["queues"]
+    assert (queue["registered"], queue["vital"], queue["auto_trim"]) == (True, True, False)
+    assert queue["lag_rows"] == 6
+    assert 0 <= queue["lag_seconds"] < 600
+    for part in queue["partitions"]:
+        assert (part["delivered"], part["consumer"], part["end"]) == (7, 7, 10)
+    assert found["problems"] == []
+    code, text = told("status", tmp, "--partitions")
+    assert code == 0
+    assert "transactional" in text
+    assert pipeline.queue in text
+
+
+def test_trouble_of_a_queue_is_said_and_hides_nothing_else(pipeline, told, tmp):
+    """Rows that are gone, a registration that is gone, a queue that is another one, or none."""
+    pipeline.run(3)
+    pipeline.client.unregister_queue_consumer(pipeline.queue, pipeline.consumer)
+    (found,) = status(pipeline.connection, [tmp])
+    assert "is not registered" in found.problems[0]
+    pipeline.client.trim_rows(pipeline.queue, 1, 9)
+    (found,) = status(pipeline.connection, [tmp])
+    assert "6 rows were trimmed" in found.problems[0]
+    assert found.queues[0].partitions[1].lag_seconds is None
+    pipeline.client.remove(pipeline.queue)
+    (found,) = status(pipeline.connection, [tmp])
+    assert "There is no such table" in found.problems[0]
+    pipeline.create()
+    (found,) = status(pipeline.connection, [tmp])
+    assert "recreated" in found.problems[0]
+    assert "recreated" in told("status", tmp)[1]
+
+
+def test_ledgers_are_found_by_mark_by_path_and_beside_their_target(cluster, client, tmp):
+    """One of an older version has no mark: it is found by its path, not by a search."""
+    deep = Pipeline(cluster, f"{tmp}/a/b c").create()
+    old = Pipeline(cluster, f"{tmp}/old", marked=False).create()
+    connection = deep.connection
+    assert find_ledgers(connection, [tmp]) == [deep.ledger]
+    assert find_ledgers(connection, [old.target, old.ledger]) == [old.ledger]
+    with pytest.raises(LedgerError, match="no ledger"):
+        find_ledgers(connection, [old.queue])
+    with pytest.raises(TableNotFoundError):
+        find_ledgers(connection, [f"{tmp}/nothing"])
+    client.create("map_node", f"{tmp}/empty")
+    assert find_ledgers(connection, [f"{tmp}/empty"]) == []
+
+
+def test_search_ends_where_there_are_too_many_folders(client, tmp, told, monkeypatch):
+    """It does not list a large cluster by accident."""
+    monkeypatch.setattr(ledgers, "MOST_FOLDERS", 2)
+    for name in "abc":
+        client.create("map_node", f"{tmp}/{name}")
+    code, text = told("status", tmp)
+    assert code == 2
+    assert "more than 2 folders" in text
+
+
+def test_entries_are_listed_and_shown(pipeline, told, tmp):
+    """With offsets; and nothing is no error."""
+    pipeline.run(3)
+    assert pipeline.query in told("ledger", "list", tmp)[1]
+    _, (entry,) = told("ledger", "show", pipeline.target, "--json")
+    assert entry["sources"][0]["partitions"]["1"] == {"start": 0, "end": 3, "left": 3}
+    text = told("ledger", "show", pipeline.ledger, "--query", "query")[1]
+    assert "partition 1: rows 0 to 3, consumer left at 3" in text
+    assert "no entry" in told("ledger", "show", pipeline.ledger, "--query", "other")[1]
+
+
+def test_prune_removes_what_it_is_told_to_and_nothing_else(cluster, pipeline, told, tmp):
+    """An entry in use stays; a superseded one goes only on request."""
+    pipeline.run(3)
+    later = Pipeline(cluster, tmp, query="query-2", at=list(pipeline.at))
+    assert [one.use for one in judge_entries(pipeline.connection, pipeline.ledger)] == [Use.IN_USE]
+    later.run(2)
+    verdicts = {
+        one.row.entry.query_id: one.use for one in judge_entries(later.connection, later.ledger)
+    }
+    assert verdicts == {"query-1": Use.SUPERSEDED, "query-2": Use.IN_USE}
+    code, text = told("ledger", "prune", later.ledger)
+    assert code == 0
+    assert "superseded" in text
+    assert len(read_ledger(later.connection, later.ledger)) == 2
+    assert told("ledger", "prune", later.ledger, "--target-gone", "--yes")[0] == 0
+    assert len(read_ledger(later.connection, later.ledger)) == 2
+    assert told("ledger", "prune", later.ledger, "--query", "query-9")[0] == 2
+    told("ledger", "prune", later.ledger, "--superseded", "--yes")
+    (left,) = read_ledger(later.connection, later.ledger)
+    assert left.entry.query_id == "query-2"
+    later.client.remove(later.target)
+    _, (gone,) = told("ledger", "prune", later.ledger, "--target-gone", "--yes", "--json")
+    assert (gone["verdict"], gone["removed"]) == ("target gone", True)
+    assert read_ledger(later.connection, later.ledger) == []
+
+
+def test_entry_that_its_query_has_written_meanwhile_is_not_removed(pipeline):
+    """What was judged is not what is there."""
+    pipeline.run(3)
+    (row,) = read_ledger(pipeline.connection, pipeline.ledger)
+    pipeline.run(1)
+    with pytest.raises(ConflictError, match="query is running"):
+        ledgers.remove_entry(pipeline.connection, row)
+    assert len(read_ledger(pipeline.connection, pipeline.ledger)) == 1
+
+
+def test_command_without_a_proxy_says_what_to_do(capsys, monkeypatch):
+    """One line, no traceback."""
+    monkeypatch.delenv("YT_PROXY", raising=False)
+    assert cli.main(["status"]) == 2
+    assert capsys.readouterr().err.startswith("error: No YTsaurus proxy is configured")

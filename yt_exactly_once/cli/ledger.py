@@ -1,0 +1,178 @@
+"""`ledger`: the entries of ledgers, and the removal of entries whose queries are gone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
+from yt_exactly_once.cli.output import console, print_json, seconds, table
+
+if TYPE_CHECKING:
+    from yt_exactly_once.operations.ledgers import Judged, LedgerRow
+
+
+@click.group("ledger")
+def command() -> None:
+    """Look into ledgers, and remove entries of queries that are gone."""
+
+
+@command.command("list")
+@click.argument("paths", nargs=-1)
+@cluster_options
+@json_option
+def list_entries(paths: tuple[str, ...], cluster: ClusterOptions, *, as_json: bool) -> None:
+    """List the entries of ledgers: one for each query and target.
+
+    PATHS are ledgers, targets with a ledger beside them, or folders to search. Without any, //home is
+    searched. A search lists every folder below: one request each.
+    """
+    from yt_exactly_once.operations import ledgers  # noqa: PLC0415 - the client is slow
+
+    connection = cluster.connect()
+    rows = [
+        row
+        for ledger in ledgers.find_ledgers(connection, paths)
+        for row in ledgers.read_ledger(connection, ledger)
+    ]
+    if as_json:
+        print_json([row.to_json() for row in rows])
+        return
+    shown = table("query", "target", "batch>", "rows>", "total>", "mode", "age>", "ledger")
+    for row in rows:
+        shown.add_row(*_cells(row), row.ledger)
+    console().print(shown)
+
+
+def _cells(row: LedgerRow) -> list[str]:
+    from yt_exactly_once.operations.ledgers import age_seconds  # noqa: PLC0415
+
+    known = row.to_json()
+    total = known["total_rows"]
+    return [
+        row.entry.query_id,
+        row.entry.target,
+        str(row.entry.batch_id),
+        str(known["rows"]),
+        "?" if total is None else f"{total}{'' if known['counted_from_start'] else '+'}",
+        row.entry.mode or "?",
+        seconds(age_seconds(row.entry)),
+    ]
+
+
+@command.command("show")
+@click.argument("path")
+@click.option("--query", metavar="ID", help="Only this query; the first characters are enough.")
+@cluster_options
+@json_option
+def show(path: str, query: str | None, cluster: ClusterOptions, *, as_json: bool) -> None:
+    """Show all that the entries of one ledger say, offsets included.
+
+    PATH is a ledger, or a target with a ledger beside it.
+    """
+    from yt_exactly_once.operations import ledgers  # noqa: PLC0415 - the client is slow
+
+    connection = cluster.connect()
+    rows = [
+        row
+        for ledger in ledgers.find_ledgers(connection, [path])
+        for row in ledgers.read_ledger(connection, ledger)
+        if row.entry.query_id.startswith(query or "")
+    ]
+    if as_json:
+        print_json([row.to_json() for row in rows])
+        return
+    for row in rows:
+        _show(row)
+    if not rows:
+        click.echo("no entry")
+
+
+def _show(row: LedgerRow) -> None:
+    known = row.to_json()
+    for name, value in known.items():
+        if name != "sources":
+            click.echo(f"{name + ':':20}{'?' if value is None else value}")
+    for source in known["sources"]:
+        click.echo(f"{'queue:':20}{source['queue']} ({source['cluster']})")
+        click.echo(f"{'consumer:':20}{source['consumer'] or 'none'}")
+        for index, part in source["partitions"].items():
+            consumer = f", consumer left at {part['left']}" if source["consumer"] else ""
+            click.echo(f"{'':20}partition {index}: rows {part['start']} to {part['end']}{consumer}")
+    click.echo()
+
+
+@command.command("prune")
+@click.argument("path")
+@click.option("--superseded", is_flag=True, help="Remove entries that a later query has gone past.")
+@click.option("--target-gone", is_flag=True, help="Remove entries whose target does not exist.")
+@click.option(
+    "--query", "queries", multiple=True, metavar="ID", help="Remove the entries of this query."
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@cluster_options
+@json_option
+def prune(
+    path: str,
+    cluster: ClusterOptions,
+    *,
+    superseded: bool,
+    target_gone: bool,
+    queries: tuple[str, ...],
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Say which entries of a ledger nobody may need any more, and remove those that you choose.
+
+    Without --superseded, --target-gone and --query nothing is removed.
+
+    An entry is superseded if another query has the same target, queues and consumers, and has committed
+    rows after it. Its own checkpoint was replaced then. No entry is dead for certain: only its checkpoint
+    shows whether the query will start again. If it does, the sink refuses to write (LedgerMissingError).
+    """
+    from yt_exactly_once.operations import ledgers  # noqa: PLC0415 - the client is slow
+
+    connection = cluster.connect()
+    judged = [
+        one
+        for ledger in ledgers.find_ledgers(connection, [path])
+        for one in ledgers.judge_entries(connection, ledger)
+    ]
+    wanted = {ledgers.Use.SUPERSEDED: superseded, ledgers.Use.TARGET_GONE: target_gone}
+    chosen = [one for one in judged if wanted.get(one.use) or one.row.entry.query_id in queries]
+    unknown = set(queries) - {one.row.entry.query_id for one in judged}
+    if unknown:
+        raise click.UsageError(f"The ledger has no query {', '.join(sorted(unknown))}")
+    if not as_json:
+        _print_judged(judged, chosen)
+    if chosen and not yes:
+        click.confirm(f"Remove {len(chosen)} entries?", abort=True, err=True)
+    for one in chosen:
+        ledgers.remove_entry(connection, one.row)
+    if as_json:
+        print_json([_judged_json(one, removed=one in chosen) for one in judged])
+    elif chosen:
+        click.echo(f"removed {len(chosen)} entries")
+
+
+def _print_judged(judged: list[Judged], chosen: list[Judged]) -> None:
+    shown = table("query", "target", "batch>", "age>", "verdict", "why", "removed")
+    for one in judged:
+        query, target, batch, *_, age = _cells(one.row)
+        removed = "yes" if one in chosen else "no"
+        shown.add_row(query, target, batch, age, one.use.value, one.why, removed)
+    console().print(shown)
+
+
+def _judged_json(one: Judged, *, removed: bool) -> dict[str, Any]:
+    entry = one.row.entry
+    return {
+        "ledger": one.row.ledger,
+        "query": entry.query_id,
+        "target": entry.target,
+        "batch": entry.batch_id,
+        "verdict": one.use.value,
+        "why": one.why,
+        "removed": removed,
+    }

@@ -1,0 +1,283 @@
+"""Ledgers as a whole: finding them, reading their entries, and removing entries of queries that are gone.
+
+A ledger carries the attribute `yt_exactly_once_ledger` since the sink sets it. One that an older version
+created gets it at the next start of its query; until then it is found by its path only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.commit.ledger import LEDGER_MARK, LEDGER_SCHEMA, LedgerEntry
+from yt_exactly_once.config import check_path
+from yt_exactly_once.errors import ConfigError, ConflictError, LedgerError, TableNotFoundError
+from yt_exactly_once.ytsaurus.browsing import all_rows, attributes_of, children
+from yt_exactly_once.ytsaurus.tables import describe_table, require_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from yt_exactly_once.ytsaurus.client import Connection
+
+DEFAULT_ROOT = "//home"
+"""Where ledgers are looked for when no path is given."""
+
+MOST_FOLDERS = 10_000
+"""How many folders one search lists at most; each is one request."""
+
+LEDGER_SUFFIX = "_ledger"
+"""What the default name of a ledger adds to the path of its target."""
+
+_LEASE = timedelta(seconds=30)
+
+
+@dataclass(frozen=True)
+class LedgerRow:
+    """One entry, and the ledger that holds it.
+
+    Attributes:
+        ledger: path of the ledger.
+        entry: the entry.
+    """
+
+    ledger: str
+    entry: LedgerEntry
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything that is known, for programs."""
+        entry = self.entry
+        tally = entry.tallies.get(entry.target)
+        return {
+            "ledger": self.ledger,
+            "query": entry.query_id,
+            "target": entry.target,
+            "batch": entry.batch_id,
+            "part": entry.part,
+            "parts": entry.part_count,
+            "mode": entry.mode or None,
+            "attempts": entry.attempts or None,
+            "rows": tally.rows if tally else entry.row_count,
+            "total_rows": tally.total_rows if tally else None,
+            "batches": tally.batches if tally else None,
+            "counted_from_start": tally.from_start if tally else False,
+            "committed_at": entry.committed_at,
+            "run": entry.run_id,
+            "transaction": entry.transaction_id,
+            "sources": [
+                {
+                    "cluster": cluster,
+                    "queue": queue,
+                    "queue_id": queue_id or None,
+                    "consumer": consumer or None,
+                    "partitions": {
+                        str(index): {"start": part.start, "end": part.end, "left": part.left}
+                        for index, part in sorted(parts.items())
+                    },
+                }
+                for (cluster, queue, consumer, queue_id), parts in entry.offsets.items()
+            ],
+        }
+
+
+def find_ledgers(
+    connection: Connection,
+    paths: Sequence[str] = (),
+    *,
+    looking: Callable[[str], None] = lambda _folder: None,
+) -> list[str]:
+    """Return the paths of ledgers.
+
+    A search lists folders one by one: one light request for each folder below a root. It does not follow
+    links. Name a deep folder on a large cluster.
+
+    Args:
+        connection: the cluster.
+        paths: ledgers, targets (their ledger has the default name beside them), and folders to search.
+            Without any, `//home` is searched.
+        looking: called with each folder before it is listed.
+
+    Raises:
+        TableNotFoundError: a path is neither of them.
+        LedgerError: a path is a table that is no ledger, and has none.
+        ConfigError: a path is malformed, or there are too many folders.
+    """
+    found: dict[str, None] = {}
+    for path in paths or [DEFAULT_ROOT]:
+        check_path(path, "path")
+        attributes = attributes_of(connection, path, ["type", LEDGER_MARK])
+        if attributes is None:
+            raise TableNotFoundError(
+                "There is nothing at the path",
+                remedy="Name a ledger, a target with a ledger beside it, or a folder to search",
+                path=path,
+            )
+        if attributes["type"] == "table":
+            found[_ledger_at(connection, path, attributes)] = None
+        else:
+            found |= dict.fromkeys(_search(connection, path, looking))
+    return sorted(found)
+
+
+def _ledger_at(connection: Connection, path: str, attributes: dict[str, Any]) -> str:
+    if LEDGER_MARK in attributes:
+        return path
+    beside = path + LEDGER_SUFFIX
+    for candidate in (path, beside):
+        try:
+            _require_ledger(connection, candidate)
+        except (LedgerError, TableNotFoundError):
+            continue
+        return candidate
+    raise LedgerError(
+        f"This table is no ledger, and there is none at {beside}",
+        remedy="Pass the path that the sink has as ledger_path",
+        path=path,
+    )
+
+
+def _require_ledger(connection: Connection, path: str) -> None:
+    info = describe_table(connection, path)
+    remedy = "Pass the path that the sink has as ledger_path"
+    require_columns(info, LEDGER_SCHEMA, "a ledger", LedgerError, remedy)
+
+
+def _search(connection: Connection, root: str, looking: Callable[[str], None]) -> Iterator[str]:
+    waiting = [root]
+    for count in range(1, MOST_FOLDERS + 1):
+        if not waiting:
+            return
+        folder = waiting.pop()
+        looking(folder)
+        for child in children(connection, folder, ["type", LEDGER_MARK]):
+            path = f"{folder}/{_escaped(child['name'])}"
+            if child["type"] == "map_node":
+                waiting.append(path)
+            elif LEDGER_MARK in child:
+                yield path
+        if count == MOST_FOLDERS and waiting:
+            raise ConfigError(
+                f"There are more than {MOST_FOLDERS} folders below {root}",
+                remedy="Name the ledgers, or a deeper folder",
+            )
+
+
+def _escaped(name: str) -> str:
+    return "".join("\\" + char if char in "\\/@&*[{" else char for char in name)
+
+
+def read_ledger(connection: Connection, path: str) -> list[LedgerRow]:
+    """Return all entries of a ledger, the newest first.
+
+    Raises:
+        LedgerError: the table is no ledger, or an entry cannot be read.
+        TableError: there is no table, or it is not mounted.
+    """
+    _require_ledger(connection, path)
+    describe_table(connection, path).require_mounted()
+    rows = [LedgerRow(path, LedgerEntry.from_row(row)) for row in all_rows(connection, path)]
+    return sorted(rows, key=lambda row: row.entry.committed_at, reverse=True)
+
+
+class Use(StrEnum):
+    """Who may still need a ledger entry."""
+
+    IN_USE = "in use"
+    """Its query needs it: nothing shows that the query is gone."""
+
+    SUPERSEDED = "superseded"
+    """A later query with the same queues and consumers has gone past it, in the same target and ledger."""
+
+    TARGET_GONE = "target gone"
+    """The target does not exist any more."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An entry, and who may need it.
+
+    Attributes:
+        row: the entry.
+        use: the verdict.
+        why: the reason, for people.
+    """
+
+    row: LedgerRow
+    use: Use
+    why: str
+
+
+def judge_entries(connection: Connection, ledger: str) -> list[Judged]:
+    """Say of each entry of a ledger who may need it.
+
+    Only a checkpoint shows whether its query will run again, and a checkpoint is not on the cluster. So an
+    entry is never dead for certain. If the checkpoint of a removed entry starts again, the sink refuses it
+    with `LedgerMissingError`: a note in the checkpoint says that there was an entry.
+    """
+    rows = read_ledger(connection, ledger)
+    targets = {row.entry.target for row in rows}
+    exists = {path: attributes_of(connection, path, ["type"]) is not None for path in targets}
+    return [_judged(row, rows, target_exists=exists[row.entry.target]) for row in rows]
+
+
+def _judged(row: LedgerRow, rows: Sequence[LedgerRow], *, target_exists: bool) -> Judged:
+    if not target_exists:
+        return Judged(row, Use.TARGET_GONE, f"there is no table {row.entry.target}")
+    later = next((other for other in rows if _supersedes(other.entry, row.entry)), None)
+    if later is not None:
+        why = f"query {later.entry.query_id} continues after it, with the same consumers"
+        return Judged(row, Use.SUPERSEDED, why)
+    return Judged(row, Use.IN_USE, "its checkpoint may start again")
+
+
+def _supersedes(later: LedgerEntry, entry: LedgerEntry) -> bool:
+    """Return whether another query reads on where this one ended, on behalf of the same consumers."""
+    if later.query_id == entry.query_id or later.target != entry.target:
+        return False
+    if not entry.offsets or not all(key[2] and key in later.offsets for key in entry.offsets):
+        return False
+    ends = [
+        (part.end, then.end if (then := later.offset_at(key, partition)) else 0)
+        for key, parts in entry.offsets.items()
+        for partition, part in parts.items()
+    ]
+    return all(end <= then for end, then in ends) and any(end < then for end, then in ends)
+
+
+def remove_entry(connection: Connection, row: LedgerRow) -> None:
+    """Remove an entry, unless its query has written it since it was read.
+
+    Raises:
+        ConflictError: the entry has changed; nothing was removed.
+    """
+    key = {"query_id": row.entry.query_id, "target": row.entry.target}
+    transaction = connection.begin(_LEASE)
+    try:
+        _require_unchanged(row, transaction.lookup(row.ledger, [key])[0])
+        transaction.delete(row.ledger, [key])
+    except BaseException:
+        transaction.abort()
+        raise
+    transaction.commit()
+
+
+def _require_unchanged(row: LedgerRow, found: Mapping[str, Any] | None) -> None:
+    if found is None or found["transaction_id"] != row.entry.transaction_id:
+        raise ConflictError(
+            "The entry has changed since it was read: its query is running",
+            remedy="Nothing was removed. Look at it again",
+            ledger=row.ledger,
+            query=row.entry.query_id,
+            target=row.entry.target,
+        )
+
+
+def age_seconds(entry: LedgerEntry) -> float | None:
+    """Return how long ago an entry was written, by this machine's clock and that of the driver."""
+    try:
+        written = datetime.fromisoformat(entry.committed_at)
+    except ValueError:
+        return None
+    return max((datetime.now(UTC) - written).total_seconds(), 0.0)

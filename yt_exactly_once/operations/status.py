@@ -1,0 +1,326 @@
+"""Where every query is: its last batch in each target, and how far it is behind in each queue partition.
+
+Everything is read from the cluster: the ledgers, the consumers, the queues. The query itself is not asked,
+so this works for a query that is stopped or broken too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from yt_exactly_once.codec.rows import decode
+from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN, pulled_field
+from yt_exactly_once.errors import ExactlyOnceError
+from yt_exactly_once.operations.ledgers import LedgerRow, age_seconds, find_ledgers, read_ledger
+from yt_exactly_once.ytsaurus.browsing import attributes_of, now, registration, row_time
+from yt_exactly_once.ytsaurus.queues import RemoteQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from yt_exactly_once.commit.ledger import LedgerEntry, PartitionOffset
+    from yt_exactly_once.ytsaurus.client import Connection
+
+_STAMP = pa.schema([pulled_field("stamp", pa.uint64(), TIMESTAMP_COLUMN)])
+
+
+@dataclass(frozen=True)
+class PartitionStatus:
+    """One partition of a queue, and how far a query is in it.
+
+    Attributes:
+        partition: index of the partition.
+        delivered: first row that the query has not committed.
+        consumer: where its consumer is; `None` without one.
+        first: first row that the queue still has.
+        end: index the next row will get.
+        lag_seconds: age of the first row that is not committed; 0 without lag, `None` if the queue has no
+            column `$timestamp`, or has trimmed the row.
+    """
+
+    partition: int
+    delivered: int
+    consumer: int | None
+    first: int
+    end: int
+    lag_seconds: float | None
+
+    @property
+    def lag_rows(self) -> int:
+        """Rows of the queue that are not committed."""
+        return max(self.end - self.delivered, 0)
+
+    @property
+    def lost_rows(self) -> int:
+        """Rows that were trimmed before they were committed."""
+        return max(self.first - self.delivered, 0)
+
+
+@dataclass(frozen=True)
+class QueueStatus:
+    """One queue of a query.
+
+    Attributes:
+        cluster: name of its cluster.
+        path: the queue.
+        consumer: the consumer; `None` when the query reads without one.
+        registered: whether the consumer is registered; `None` without a consumer.
+        vital: whether the registration is vital, so that rows it has not read are not trimmed.
+        auto_trim: whether the queue trims what all vital consumers have read.
+        partitions: in their order; empty if the queue cannot be read.
+        problem: why it cannot be read, or what is wrong with it; empty if nothing is.
+    """
+
+    cluster: str
+    path: str
+    consumer: str | None
+    registered: bool | None = None
+    vital: bool | None = None
+    auto_trim: bool | None = None
+    partitions: tuple[PartitionStatus, ...] = ()
+    problem: str = ""
+
+    @property
+    def lag_rows(self) -> int:
+        """Rows that are not committed, in all partitions."""
+        return sum(part.lag_rows for part in self.partitions)
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """Age of the oldest row that is not committed, as far as it is known."""
+        known = [part.lag_seconds for part in self.partitions if part.lag_seconds is not None]
+        return max(known, default=None)
+
+
+@dataclass(frozen=True)
+class TargetStatus:
+    """What a query has written into one target.
+
+    Attributes:
+        path: the target.
+        rows: rows of the last batch.
+        total_rows: rows of all counted batches; `None` if nothing was counted.
+        batches: how many batches are counted.
+        counted_from_start: whether they are all batches of the query.
+    """
+
+    path: str
+    rows: int
+    total_rows: int | None
+    batches: int | None
+    counted_from_start: bool
+
+
+@dataclass(frozen=True)
+class QueryStatus:
+    """One query, as its ledger and its queues show it.
+
+    Attributes:
+        query_id: id of the query.
+        ledger: path of the ledger.
+        run_id: the run that committed the last batch.
+        batch: number of the last committed batch.
+        parts: committed and all parts of it; (1, 1) unless it was split.
+        mode: write mode; `None` in entries of older versions.
+        attempts: attempts of the last batch; `None` in entries of older versions.
+        committed_at: when, by the driver's clock.
+        age_seconds: how long ago, by the clocks of the driver and of this machine.
+        transaction_id: the transaction that committed it.
+        targets: what it writes.
+        queues: what it reads.
+    """
+
+    query_id: str
+    ledger: str
+    run_id: str
+    batch: int
+    parts: tuple[int, int]
+    mode: str | None
+    attempts: int | None
+    committed_at: str
+    age_seconds: float | None
+    transaction_id: str
+    targets: tuple[TargetStatus, ...]
+    queues: tuple[QueueStatus, ...] = field(default=())
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong, a sentence each."""
+        found = [f"{queue.path}: {queue.problem}" for queue in self.queues if queue.problem]
+        done, count = self.parts
+        if done < count:
+            found.append(f"batch {self.batch} is half written: {done} of {count} parts")
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything, for programs."""
+        document = asdict(self)
+        for queue, told in zip(self.queues, document["queues"], strict=True):
+            told |= {"lag_rows": queue.lag_rows, "lag_seconds": queue.lag_seconds}
+            for part, one in zip(queue.partitions, told["partitions"], strict=True):
+                one |= {"lag_rows": part.lag_rows, "lost_rows": part.lost_rows}
+        return {**document, "problems": self.problems}
+
+
+def status(
+    connection: Connection,
+    paths: Sequence[str] = (),
+    *,
+    query: str | None = None,
+    looking: Callable[[str], None] = lambda _folder: None,
+) -> list[QueryStatus]:
+    """Return the status of all queries in some ledgers, those that wrote last first.
+
+    Costs per ledger two requests, per queue of a query five, and one more for each partition with lag if the
+    queue has the column `$timestamp`.
+
+    Args:
+        connection: the cluster.
+        paths: see `find_ledgers`.
+        query: only this query.
+        looking: see `find_ledgers`.
+
+    Raises:
+        ExactlyOnceError: a ledger cannot be read. A queue that cannot be read is a `problem`.
+    """
+    rows = [
+        row
+        for ledger in find_ledgers(connection, paths, looking=looking)
+        for row in read_ledger(connection, ledger)
+    ]
+    return statuses(connection, [row for row in rows if query in (None, row.entry.query_id)])
+
+
+def statuses(connection: Connection, rows: Sequence[LedgerRow]) -> list[QueryStatus]:
+    """Return the status of the queries of some entries, in the order of the entries."""
+    groups: dict[tuple[str, str, str], list[LedgerRow]] = {}
+    for row in rows:
+        key = row.ledger, row.entry.query_id, row.entry.transaction_id
+        groups.setdefault(key, []).append(row)
+    moment = now(connection) if groups else 0.0
+    return [_query(connection, group, moment) for group in groups.values()]
+
+
+def _query(connection: Connection, group: Sequence[LedgerRow], moment: float) -> QueryStatus:
+    entry = group[0].entry
+    return QueryStatus(
+        query_id=entry.query_id,
+        ledger=group[0].ledger,
+        run_id=entry.run_id,
+        batch=entry.batch_id,
+        parts=(entry.part, entry.part_count),
+        mode=entry.mode or None,
+        attempts=entry.attempts or None,
+        committed_at=entry.committed_at,
+        age_seconds=age_seconds(entry),
+        transaction_id=entry.transaction_id,
+        targets=tuple(_target(row.entry) for row in sorted(group, key=lambda r: r.entry.target)),
+        queues=tuple(
+            _queue(connection, source, parts, moment) for source, parts in entry.offsets.items()
+        ),
+    )
+
+
+def _target(entry: LedgerEntry) -> TargetStatus:
+    tally = entry.tallies.get(entry.target)
+    if tally is None:
+        return TargetStatus(entry.target, entry.row_count, None, None, counted_from_start=False)
+    return TargetStatus(entry.target, tally.rows, tally.total_rows, tally.batches, tally.from_start)
+
+
+def _queue(
+    connection: Connection,
+    source: tuple[str, str, str, str],
+    parts: Mapping[int, PartitionOffset],
+    moment: float,
+) -> QueueStatus:
+    cluster, path, consumer, queue_id = source
+    known = QueueStatus(cluster, path, consumer or None)
+    try:
+        return _asked(connection, known, queue_id, parts, moment)
+    except ExactlyOnceError as error:
+        return QueueStatus(cluster, path, consumer or None, problem=error.what)
+
+
+def _asked(
+    connection: Connection,
+    known: QueueStatus,
+    queue_id: str,
+    parts: Mapping[int, PartitionOffset],
+    moment: float,
+) -> QueueStatus:
+    remote = RemoteQueue(connection, known.path, known.consumer)
+    info = remote.describe()
+    registered = None
+    if known.consumer:
+        registered = registration(connection, known.path, known.consumer)
+    config = attributes_of(connection, known.path, ["auto_trim_config"]) or {}
+    bounds = remote.state().partitions
+    offsets = remote.stored_offsets(known.cluster, range(len(bounds)))
+    has_stamp = any(column["name"] == TIMESTAMP_COLUMN for column in info.schema)
+    found = []
+    for partition, bound in enumerate(bounds):
+        part = parts.get(partition)
+        delivered = part.end if part else 0
+        found.append(
+            PartitionStatus(
+                partition=partition,
+                delivered=delivered,
+                consumer=offsets.get(partition, 0) if known.consumer else None,
+                first=bound.lower,
+                end=bound.upper,
+                lag_seconds=_lag(
+                    # Without the consumer: who looks need not be registered.
+                    RemoteQueue(connection, known.path),
+                    partition,
+                    delivered,
+                    bound.lower,
+                    bound.upper,
+                    moment if has_stamp else None,
+                ),
+            )
+        )
+    return QueueStatus(
+        cluster=known.cluster,
+        path=known.path,
+        consumer=known.consumer,
+        registered=None if known.consumer is None else registered is not None,
+        vital=None if registered is None else bool(registered["vital"]),
+        auto_trim=bool((config.get("auto_trim_config") or {}).get("enable")),
+        partitions=tuple(found),
+        problem=_problem(known, info.id, queue_id, found, is_registered=registered is not None),
+    )
+
+
+def _problem(
+    known: QueueStatus,
+    table_id: str,
+    queue_id: str,
+    found: Sequence[PartitionStatus],
+    *,
+    is_registered: bool,
+) -> str:
+    if queue_id and table_id != queue_id:
+        return "the queue was removed and recreated since the last batch"
+    lost = sum(part.lost_rows for part in found)
+    if lost:
+        return f"{lost} rows were trimmed before the query committed them"
+    if known.consumer and not is_registered:
+        return f"the consumer {known.consumer} is not registered"
+    return ""
+
+
+def _lag(
+    queue: RemoteQueue, partition: int, delivered: int, first: int, end: int, moment: float | None
+) -> float | None:
+    if delivered >= end:
+        return 0.0
+    if moment is None or delivered < first:
+        return None
+    rows = decode(queue.pull(partition, delivered, 1), _STAMP)
+    if not rows.num_rows or not rows.column(0)[0].is_valid:
+        return None
+    return max(moment - row_time(rows.column(0)[0].as_py()), 0.0)

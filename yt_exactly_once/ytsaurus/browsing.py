@@ -1,0 +1,76 @@
+"""Reading what is there: folders, small tables as a whole, registrations, the cluster's clock.
+
+For tools. No batch of a query reads anything here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt.wrapper import YsonFormat
+
+from yt_exactly_once.ytsaurus.failures import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from yt_exactly_once.ytsaurus.client import Connection
+
+_MOST_ROWS = 1_000_000
+_MOST_CHILDREN = 100_000
+_COUNTER_BITS = 30
+"""Low bits of a timestamp of the cluster that count within a second."""
+
+
+def attributes_of(connection: Connection, path: str, names: Sequence[str]) -> dict[str, Any] | None:
+    """Return some attributes of the object at a path, those that it has; nothing if there is none."""
+    with translated("look at the path", path=path):
+        if not connection.reader.exists(path):
+            return None
+        found = connection.reader.get(path, attributes=list(names)).attributes
+    return dict(found)
+
+
+def children(connection: Connection, folder: str, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the names of what a folder holds, each as `name` together with some attributes."""
+    with translated("list the folder", path=folder):
+        found = connection.reader.list(folder, attributes=list(names), max_size=_MOST_CHILDREN)
+        return [{**node.attributes, "name": str(node)} for node in found]
+
+
+def all_rows(connection: Connection, path: str) -> list[dict[str, Any]]:
+    """Return all rows of a small sorted table.
+
+    Raises:
+        RequestRefusedError: it has over a million.
+    """
+    with translated("read the table", path=path):
+        return list(
+            connection.reader.select_rows(
+                f"* from [{path}]",
+                input_row_limit=_MOST_ROWS,
+                output_row_limit=_MOST_ROWS,
+                fail_on_incomplete_result=True,
+                format=YsonFormat(),
+            )
+        )
+
+
+def registration(connection: Connection, queue: str, consumer: str) -> Mapping[str, Any] | None:
+    """Return how a consumer is registered for a queue, with `vital`; nothing if it is not."""
+    with translated("read the registrations", queue=queue, consumer=consumer):
+        found = connection.reader.list_queue_consumer_registrations(
+            queue_path=queue, consumer_path=consumer
+        )
+        return next((dict(one) for one in found), None)
+
+
+def now(connection: Connection) -> float:
+    """Return the time of the cluster, in seconds since 1970; clocks of other machines may differ."""
+    with translated("ask for the time"):
+        return float(int(connection.reader.generate_timestamp()) >> _COUNTER_BITS)
+
+
+def row_time(timestamp: int) -> float:
+    """Return a value of the column `$timestamp` in seconds since 1970."""
+    return float(timestamp >> _COUNTER_BITS)
