@@ -28,7 +28,7 @@ def command_line() -> str:
             "",
             (
                 f"The package installs the command `{NAME}`. `python -m yt_exactly_once` is the same. Apart "
-                "from `demo` and `local`, no command needs an extra. Only `demo` and a DDL schema need Java."
+                "from `demo` and `local`, no command needs an extra. Only `demo` needs Java."
             ),
             "",
             "- `YT_PROXY` names a proxy of the cluster; the option `--proxy` comes before it.",

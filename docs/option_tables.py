@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.config import RetryPolicy
-from yt_exactly_once.spark.create_table import create_table
+from yt_exactly_once.operations.create_table import create_table
 from yt_exactly_once.spark.sink.options import SinkOptions, Target
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 from yt_exactly_once.spark.source.options import OPTION_NAMES, SourceOptions

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.config import ClusterConfig, RetryPolicy, WriteMode
     from yt_exactly_once.errors import ExactlyOnceError
     from yt_exactly_once.observability import Event
-    from yt_exactly_once.spark.create_table import create_table
+    from yt_exactly_once.operations.create_table import create_table
     from yt_exactly_once.spark.java import require_java
     from yt_exactly_once.spark.registration import register_source
     from yt_exactly_once.spark.sink.options import SinkOptions, Target
@@ -45,7 +45,7 @@ _HOMES = {
     "Target": "spark.sink.options",
     "TransactionalSink": "spark.sink.transactional_sink",
     "WriteMode": "config",
-    "create_table": "spark.create_table",
+    "create_table": "operations.create_table",
     "register_source": "spark.registration",
     "enable_telemetry": "telemetry",
     "require_java": "spark.java",

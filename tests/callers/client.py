@@ -56,6 +56,11 @@ class Client:
                 return SimpleNamespace(attributes={name: described[name] for name in attributes})
             return described[name] if name else described
 
+    def set(self, path: str, _value: Any) -> None:
+        """Set an attribute, which nothing reads."""
+        with self._server.request():
+            self._server.find(path.partition("/@")[0])
+
     def create(self, kind: str, path: str, attributes: Any = None, **_options: Any) -> None:
         with self._server.request(Request.CREATE):
             schema = PRODUCER_SCHEMA if kind == "queue_producer" else attributes["schema"]

@@ -6,25 +6,25 @@ from typing import Any
 
 import click
 
-from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
+from yt_exactly_once.cli.options import (
+    ClusterOptions,
+    cluster_options,
+    json_option,
+    require_one_schema,
+    schema_options,
+)
 from yt_exactly_once.cli.output import print_json
 
 
 @click.command("create-table")
 @click.argument("path")
+@schema_options
 @click.option(
-    "--like",
-    metavar="PATH",
-    help="With the columns of a queue or of another dynamic table, and with its key.",
-)
-@click.option(
-    "--schema",
-    metavar="TEXT",
-    help="With the columns of a DataFrame: the JSON of schema.json(), a DDL string such as "
-    "'id bigint, name string' (starts Spark), or @FILE with either.",
-)
-@click.option(
-    "--key", "keys", multiple=True, metavar="COLUMN", help="A key column; may be repeated."
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="COLUMN",
+    help="A key column; may be repeated.",
 )
 @click.option("--tablets", type=int, metavar="N", help="Number of tablets.  [default: 1]")
 @cluster_options
@@ -44,10 +44,8 @@ def command(
     Give --like or --schema. If a table is there and fits, nothing changes. If it does not fit, this is an
     error.
     """
-    if (like is None) == (schema is None):
-        raise click.UsageError("Give one of --like and --schema")
-    # Spark takes seconds to import, and only this command needs it.
-    from yt_exactly_once.spark.create_table import (  # noqa: PLC0415
+    require_one_schema(like, schema)
+    from yt_exactly_once.operations.create_table import (  # noqa: PLC0415 - the client is slow
         create_table,
         parse_schema,
         schema_like,
@@ -57,8 +55,7 @@ def command(
     if schema is not None:
         columns, key = parse_schema(schema), list(keys)
     else:
-        assert like is not None
-        columns, like_key = schema_like(like, proxy=cluster.proxy)
+        columns, like_key = schema_like(cluster.connect(), like or "")
         key = list(keys) or like_key
     created = create_table(
         path,

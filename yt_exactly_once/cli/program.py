@@ -22,12 +22,16 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "checkpoints": "Let Spark keep checkpoints on YTsaurus.",
+    "create-consumer": "Create a consumer and register it for a queue.",
+    "create-queue": "Create and mount a queue for the rows of a DataFrame.",
     "create-table": "Create and mount a dynamic table that fits a DataFrame.",
     "demo": "Stream real flights, kill the driver at random moments, and check every row.",
     "doctor": "Find what keeps a query from running, and the command that repairs it.",
     "ledger": "Look into ledgers, and remove entries of queries that are gone.",
     "local": "Run an embedded cluster in the foreground.",
     "verify-cluster": "Check on a live cluster every fact that exactly-once stands on.",
+    "rewind": "Move a consumer back, to an offset or a time, and say what that means.",
+    "skip": "Move a consumer forward, past rows that are never to be read.",
     "status": "Show every query: its last batch, and how far it is behind in its queues.",
 }
 """Every command and what it does; `create-table` is in the module `create_table`."""

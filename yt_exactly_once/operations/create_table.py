@@ -1,17 +1,15 @@
 """`create_table`: a dynamic table that fits a DataFrame, created and mounted unless it exists.
 
-A second call changes nothing. A table that exists and does not fit is an error; it is never altered.
+A second call changes nothing. A table that exists and does not fit is an error; it is never altered. Neither
+Spark nor Java is needed.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import ParseException
-from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+import pyarrow as pa
 
 from yt_exactly_once.codec.schema import (
     TableSchema,
@@ -23,15 +21,14 @@ from yt_exactly_once.codec.schema import (
 from yt_exactly_once.codec.types import scalar_of
 from yt_exactly_once.config import ClusterConfig, check_path, check_positive
 from yt_exactly_once.errors import ConfigError, SchemaMismatchError, TableNotFoundError
-from yt_exactly_once.spark.java import require_java
-from yt_exactly_once.spark.schema import arrow_of_spark
+from yt_exactly_once.operations import spark_types
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import describe_table, ensure_table, unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import pyarrow as pa
+    from pyspark.sql.types import StructType
 
     from yt_exactly_once.codec.schema import ColumnSchema
     from yt_exactly_once.ytsaurus.tables import TableInfo
@@ -39,7 +36,7 @@ if TYPE_CHECKING:
 
 def create_table(
     path: str,
-    schema: StructType | Sequence[Mapping[str, Any]],
+    schema: StructType | pa.Schema | Sequence[Mapping[str, Any]],
     *,
     key_columns: Sequence[str] = (),
     tablet_count: int | None = None,
@@ -48,6 +45,8 @@ def create_table(
     proxy: str | None = None,
     token: str | None = None,
     client_config: Mapping[str, Any] | None = None,
+    extra_columns: Sequence[Mapping[str, Any]] = (),
+    connection: Connection | None = None,
 ) -> bool:
     """Create and mount a dynamic table that takes every row of a DataFrame.
 
@@ -56,7 +55,7 @@ def create_table(
 
     Args:
         path: where; missing parents are created.
-        schema: `df.schema`, or columns as in the `@schema` of another table.
+        schema: `df.schema`, the same as Arrow, or columns as in the `@schema` of another table.
         key_columns: key of a sorted table, in its order; without it the table is ordered.
         tablet_count: number of tablets. Those of a sorted table share the range of its first key column
             evenly, which must then be of an integer type.
@@ -65,6 +64,8 @@ def create_table(
         proxy: `host:port` or URL of a proxy; default: `YT_PROXY`.
         token: OAuth token; default: `YT_TOKEN`.
         client_config: laid over the configuration of `ytsaurus-client`.
+        extra_columns: further columns of the table, as in a `@schema`; those that it has are left out.
+        connection: used instead of `proxy`, `token` and `client_config`.
 
     Returns:
         Whether this call created the table.
@@ -76,16 +77,21 @@ def create_table(
         TableError: there is something else at the path, or a static table.
     """
     columns: list[dict[str, Any]]
-    if isinstance(schema, StructType):
-        frame = arrow_of_spark(schema)
+    if isinstance(schema, pa.Schema):
+        frame = schema
+        columns = table_schema_for(frame, key_columns)
+    elif hasattr(schema, "jsonValue"):
+        frame = spark_types.arrow_schema_from(schema.jsonValue())
         columns = table_schema_for(frame, key_columns)
     else:
         columns = keyed(schema, key_columns)
         writable = TableSchema(TableSchema.from_yt(columns).writable_columns)
         frame = arrow_schema_of(writable, binary_strings=True)
     check_path(path, "path")
+    names = {column["name"] for column in columns}
+    columns += [dict(column) for column in extra_columns if column["name"] not in names]
     shape = _shape(path, columns, tablet_count, pivot_keys)
-    connection = Connection(
+    connection = connection or Connection(
         ClusterConfig.resolve(proxy, token, client_config=dict(client_config or {}))
     )
     try:
@@ -99,52 +105,35 @@ def create_table(
     return False
 
 
-def schema_like(path: str, *, proxy: str | None = None) -> tuple[list[dict[str, Any]], list[str]]:
+def schema_like(connection: Connection, path: str) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the columns of a dynamic table, as in its `@schema`, and the names of its key.
 
     Raises:
         TableError: there is no such table, or it is static.
     """
     check_path(path, "path")
-    info = describe_table(Connection(ClusterConfig.resolve(proxy)), path)
+    info = describe_table(connection, path)
     return info.schema, [column["name"] for column in info.schema if column.get("sort_order")]
 
 
-def parse_schema(text: str) -> StructType:
+def parse_schema(text: str) -> pa.Schema:
     """Return the schema of a DataFrame given as JSON, as DDL, or as `@` and the file with either.
 
     Raises:
         ConfigError: it is none of them.
+        SchemaMismatchError: a column's type has no counterpart in YTsaurus.
     """
-    if text.startswith("@"):
-        try:
-            text = Path(text[1:]).read_text(encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(
-                f"The file with the schema cannot be read: {error.strerror}",
-                remedy="Check its path",
-                path=text[1:],
-            ) from error
+    if not text.startswith("@"):
+        return spark_types.parse_schema(text)
     try:
-        return StructType.fromJson(json.loads(text)) if _is_json(text) else _parse_ddl(text)
-    except (ValueError, KeyError, TypeError, ParseException) as error:
+        text = Path(text[1:]).read_text(encoding="utf-8")
+    except OSError as error:
         raise ConfigError(
-            "This is not the schema of a DataFrame",
-            remedy="Pass the output of df.schema.json(), or DDL such as 'id bigint, name string'",
+            f"The file with the schema cannot be read: {error.strerror}",
+            remedy="Check its path",
+            path=text[1:],
         ) from error
-
-
-def _is_json(text: str) -> bool:
-    return text.lstrip().startswith("{")
-
-
-def _parse_ddl(text: str) -> StructType:
-    """Only the JVM knows the language."""
-    require_java()
-    SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-    schema = StructType.fromDDL(text)
-    assert isinstance(schema, StructType), "a lone type becomes a struct of one field"
-    return schema
+    return spark_types.parse_schema(text)
 
 
 def _shape(

@@ -1,0 +1,124 @@
+"""`rewind` and `skip`: where they move a consumer, what they say, and when they refuse."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.local.pipelines import Pipeline
+from yt_exactly_once import cli
+from yt_exactly_once.errors import ConfigError, ConflictError, OffsetConflictError
+from yt_exactly_once.operations.positions import (
+    Direction,
+    make_move,
+    plan_move,
+    require_stopped,
+)
+
+
+@pytest.fixture
+def pipeline(cluster, tmp):
+    made = Pipeline(cluster, tmp).create()
+    made.feed(10)
+    made.run(6)
+    return made
+
+
+def plan(pipeline, direction, to, **options):
+    return plan_move(
+        pipeline.connection,
+        Direction(direction),
+        pipeline.queue,
+        pipeline.consumer,
+        to,
+        ledgers=[pipeline.ledger],
+        **options,
+    )
+
+
+def offsets(pipeline):
+    rows = pipeline.client.select_rows(f"partition_index, [offset] from [{pipeline.consumer}]")
+    return {row["partition_index"]: row["offset"] for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("direction", "to", "moved"),
+    [
+        ("rewind", "earliest", {0: 0, 1: 2}),
+        ("rewind", 4, {0: 4, 1: 4}),
+        ("skip", "latest", {0: 10, 1: 10}),
+        ("skip", 8, {0: 8, 1: 8}),
+    ],
+)
+def test_consumer_is_moved_in_every_partition(pipeline, direction, to, moved):
+    """Rows that are trimmed are not there to go back to."""
+    pipeline.client.trim_rows(pipeline.queue, 1, 2)
+    found = plan(pipeline, direction, to)
+    assert found.rows == sum(abs(6 - offset) for offset in moved.values())
+    (affected,) = found.affected
+    assert (affected.query_id, affected.batch) == (pipeline.query, 0)
+    make_move(pipeline.connection, found)
+    assert offsets(pipeline) == moved
+    pipeline.feed(10)
+    with pytest.raises(OffsetConflictError) as refused:
+        pipeline.run(1)
+    assert direction == "skip" or "expected 6" in refused.value.what
+
+
+def test_consumer_is_moved_to_a_time(pipeline):
+    """To the first row that is not older, found without reading all rows."""
+    time.sleep(1.1)
+    moment = datetime.now(UTC).replace(microsecond=0)
+    pipeline.feed(5)
+    found = plan(pipeline, "skip", moment)
+    assert {move.new for move in found.moves} == {10}
+    with pytest.raises(ConfigError, match="no zone"):
+        plan(pipeline, "skip", moment.replace(tzinfo=None))
+    with pytest.raises(ConfigError, match="nothing to rewind"):
+        plan(pipeline, "rewind", moment)
+
+
+def test_only_the_partitions_that_are_named_are_moved(pipeline):
+    """An offset is one of a partition."""
+    make_move(pipeline.connection, plan(pipeline, "rewind", 1, partitions=[1]))
+    assert offsets(pipeline) == {0: 6, 1: 1}
+    with pytest.raises(ConfigError, match="no partition 2"):
+        plan(pipeline, "rewind", 1, partitions=[2])
+    with pytest.raises(ConfigError, match="has no row 99"):
+        plan(pipeline, "skip", 99)
+
+
+def test_running_query_is_noticed(pipeline):
+    """By its last batch, by what changes between two looks, and by the move itself."""
+    found = plan(pipeline, "rewind", "earliest")
+    connection = pipeline.connection
+    with pytest.raises(ConflictError, match="less than 60 s ago"):
+        require_stopped(connection, found, look_seconds=0)
+    with pytest.raises(ConflictError, match="is running"):
+        require_stopped(connection, found, quiet_seconds=0, sleep=lambda _: pipeline.run(1))
+    with pytest.raises(ConflictError, match="Stop the query"):
+        make_move(connection, found)
+    assert offsets(pipeline) == {0: 7, 1: 7}
+    require_stopped(connection, plan(pipeline, "rewind", 0), look_seconds=0, quiet_seconds=0)
+
+
+def test_command_says_what_it_does_and_refuses_while_the_query_runs(pipeline, cluster, capsys, tmp):
+    """The plan comes first; nothing is moved without an answer."""
+    common = ["--ledger", tmp, "--proxy", cluster.proxy_urls[0]]
+    move = ["rewind", pipeline.consumer, pipeline.queue, "--to", "earliest", *common]
+    assert cli.main([*move, "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "12 rows will be read again" in said
+    assert "the rows will be there twice" in said
+    assert "OffsetConflictError" in said
+    assert cli.main([*move, "--yes"]) == 2
+    assert "less than 60 s ago" in capsys.readouterr().err
+    assert offsets(pipeline) == {0: 6, 1: 6}
+    assert cli.main([*move, "--yes", "--force", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["moved"]
+    assert offsets(pipeline) == {0: 0, 1: 0}
+    assert cli.main(["skip", *move[1:4], "yesterday", *common]) == 2
+    assert "no offset, earliest, latest or time" in capsys.readouterr().err

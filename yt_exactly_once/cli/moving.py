@@ -1,0 +1,158 @@
+"""What `rewind` and `skip` share: they differ in the direction."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
+from yt_exactly_once.cli.output import console, print_json, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from yt_exactly_once.operations.positions import Plan
+
+
+class _Place(click.ParamType[int | str | datetime]):
+    """An offset, an end of the queue, or a time."""
+
+    name = "place"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str | datetime:
+        """Read it."""
+        if value in {"earliest", "latest"} or isinstance(value, int | datetime):
+            return value  # type: ignore[no-any-return]
+        if value.isdecimal():
+            return int(value)
+        try:
+            return datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is no offset, earliest, latest or time (ISO 8601)", param, ctx)
+
+
+def moving(direction: str, explanation: str) -> click.Command:
+    """Return the command for one direction.
+
+    Args:
+        direction: its name.
+        explanation: what it does.
+    """
+
+    def run(
+        consumer: str,
+        queue: str,
+        to: int | str | datetime,
+        partitions: tuple[int, ...],
+        ledgers: tuple[str, ...],
+        wait: float,
+        quiet: float,
+        cluster: ClusterOptions,
+        *,
+        dry_run: bool,
+        force: bool,
+        yes: bool,
+        as_json: bool,
+    ) -> None:
+        from yt_exactly_once.operations import positions  # noqa: PLC0415 - the client is slow
+        from yt_exactly_once.operations.ledgers import find_ledgers  # noqa: PLC0415
+
+        connection = cluster.connect()
+        plan = positions.plan_move(
+            connection,
+            positions.Direction(direction),
+            queue,
+            consumer,
+            to,
+            partitions=partitions or None,
+            ledgers=find_ledgers(connection, ledgers),
+        )
+        if not as_json:
+            _print(plan)
+        if not dry_run:
+            if not force:
+                positions.require_stopped(connection, plan, look_seconds=wait, quiet_seconds=quiet)
+            if not yes:
+                click.confirm("Move the consumer?", abort=True, err=True)
+            positions.make_move(connection, plan)
+        if as_json:
+            print_json({**plan.to_json(), "moved": not dry_run})
+        elif not dry_run:
+            click.echo("moved")
+            click.echo(
+                "Start the query with a new checkpointLocation. It begins where the consumer is now."
+            )
+
+    decorate: list[Callable[[Any], Any]] = [
+        click.argument("consumer"),
+        click.argument("queue"),
+        click.option(
+            "--to",
+            type=_Place(),
+            required=True,
+            metavar="PLACE",
+            help="An offset, earliest, latest, or a time such as 2026-01-31T12:00:00Z: the first row "
+            "that is not older.",
+        ),
+        click.option(
+            "--partition",
+            "partitions",
+            type=int,
+            multiple=True,
+            metavar="N",
+            help="Only this partition; may be repeated.  [default: all]",
+        ),
+        click.option(
+            "--ledger",
+            "ledgers",
+            multiple=True,
+            metavar="PATH",
+            help="Where to look for queries that use the consumer: ledgers, targets or folders.  "
+            "[default: //home]",
+        ),
+        click.option("--dry-run", is_flag=True, help="Only say what would happen."),
+        click.option("--force", is_flag=True, help="Do not check whether a query is running."),
+        click.option("--yes", is_flag=True, help="Do not ask."),
+        click.option(
+            "--wait",
+            type=click.FloatRange(min=0),
+            default=5.0,
+            metavar="S",
+            show_default=True,
+            help="Seconds between two looks at consumer and ledgers.",
+        ),
+        click.option(
+            "--quiet",
+            type=click.FloatRange(min=0),
+            default=60.0,
+            metavar="S",
+            show_default=True,
+            help="Seconds that must have passed since the last batch of each query.",
+        ),
+        cluster_options,
+        json_option,
+    ]
+    for decorator in reversed(decorate):
+        run = decorator(run)
+    run.__doc__ = explanation
+    return click.command(direction)(run)
+
+
+def _print(plan: Plan) -> None:
+    shown = table("partition>", "consumer is at>", "moves to>", "rows>")
+    for move in plan.moves:
+        rows = abs(move.new - move.old)
+        shown.add_row(str(move.partition), str(move.old), str(move.new), str(rows))
+    console().print(shown)
+    if plan.stays:
+        click.echo(f"stays: partitions {', '.join(map(str, plan.stays))}")
+    what = "read again" if plan.direction == "rewind" else "never read"
+    click.echo(f"{plan.rows} rows will be {what}")
+    for one in plan.affected:
+        click.echo(f"query {one.query_id}, target {one.target}, batch {one.batch}: {one.meaning}.")
+    if not plan.affected:
+        click.echo("No ledger that was found has a query with this consumer.")
