@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "checkpoints": "Let Spark keep checkpoints on YTsaurus.",
+    "audit": "Prove that a target has every committed row of its queue once.",
     "create-consumer": "Create a consumer and register it for a queue.",
     "create-queue": "Create and mount a queue for the rows of a DataFrame.",
     "create-table": "Create and mount a dynamic table that fits a DataFrame.",

@@ -74,3 +74,22 @@ def now(connection: Connection) -> float:
 def row_time(timestamp: int) -> float:
     """Return a value of the column `$timestamp` in seconds since 1970."""
     return float(timestamp >> _COUNTER_BITS)
+
+
+def selected(connection: Connection, query: str, *, limit: int) -> bytes:
+    """Return the rows of a query in YTsaurus QL, as a binary YSON list fragment.
+
+    Args:
+        connection: the cluster.
+        query: without `limit`.
+        limit: most rows to read and to return.
+    """
+    with translated("read rows"):
+        answer = connection.reader.select_rows(
+            f"{query} limit {limit}",
+            input_row_limit=_MOST_ROWS,
+            output_row_limit=_MOST_ROWS,
+            format=YsonFormat(format="binary"),
+            raw=True,
+        )
+        return bytes(answer.read())
