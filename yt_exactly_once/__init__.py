@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.observability import Event
     from yt_exactly_once.operations.create_table import create_table
     from yt_exactly_once.spark.java import require_java
+    from yt_exactly_once.spark.query.raised import exactly_once_error
     from yt_exactly_once.spark.registration import register_source
     from yt_exactly_once.spark.sink.options import SinkOptions, Target
     from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
@@ -31,6 +32,7 @@ __all__ = [
     "WriteMode",
     "create_table",
     "enable_telemetry",
+    "exactly_once_error",
     "register_source",
     "require_java",
     "serve_metrics",
@@ -48,6 +50,7 @@ _HOMES = {
     "create_table": "operations.create_table",
     "register_source": "spark.registration",
     "enable_telemetry": "telemetry",
+    "exactly_once_error": "spark.query.raised",
     "require_java": "spark.java",
     "serve_metrics": "telemetry",
 }

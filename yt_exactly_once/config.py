@@ -6,6 +6,7 @@ nothing else; it opens no connection and holds no process-wide state.
 
 from __future__ import annotations
 
+import difflib
 import os
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -44,9 +45,12 @@ class WriteMode(StrEnum):
         try:
             return cls(value)
         except ValueError:
-            names = ", ".join(mode.value for mode in cls)
-            message = f"Unknown mode {value!r}"
-            raise ConfigError(message, remedy=f"Use one of: {names}") from None
+            names = [mode.value for mode in cls]
+            near = difflib.get_close_matches(str(value).lower().replace("_", "-"), names, 1)
+            hint = f"Did you mean {near[0]}? " if near else ""
+            raise ConfigError(
+                f"Unknown mode {value!r}", remedy=f"{hint}Use one of: {', '.join(names)}"
+            ) from None
 
 
 class Secret:

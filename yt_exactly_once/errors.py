@@ -23,7 +23,11 @@ class ExactlyOnceError(Exception):
         what: as given.
         remedy: as given.
         where: as given, without empty values.
+        remote: what the client raised, if that led to this error and the error has left a sink. It does not
+            survive pickling.
     """
+
+    remote: BaseException | None = None
 
     def __init__(self, what: str, *, remedy: str = "", **where: Any) -> None:
         self.what = what

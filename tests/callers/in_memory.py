@@ -207,6 +207,7 @@ class InMemory(Deployment):
         fakes: list[tuple[Any, str, Any]] = [
             (client_module, "YtClient", lambda config: Client(self.server)),  # noqa: ARG005
             (client_module, "HeavyProxyProvider", _Provider),
+            (client_module, "require_proxy", lambda _: None),
             (TabletTransaction, "side_by_side", _last_first),
             (logging.getLogger("yt_exactly_once"), "disabled", True),
         ]

@@ -176,8 +176,9 @@ def test_unreachable_proxy_stops_the_query(flow):
     """Naming the address to check."""
     # Left to itself, the client tries every request for some twenty seconds.
     once = {"proxy": {"retries": {"enable": False}}}
-    text = flow.fail("ClusterUnavailableError", proxy=NOBODY, client_config=once)
+    text = flow.fail("RetriesExhaustedError", proxy=NOBODY, client_config=once)
     assert "Check the address of the proxy" in text
+    assert f"The proxy does not answer (Connection refused) [proxy=http://{NOBODY}]" in text
     flow.assert_untouched()
 
 

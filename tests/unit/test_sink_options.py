@@ -114,7 +114,7 @@ def test_option_of_a_target_given_to_the_sink_is_refused_with_its_place(name):
     [
         ("reject_to", "now called dead_letter_path"),
         ("path", "Give it first, without a name"),
-        ("transaction_timout", "Use transaction_timeout"),
+        ("transaction_timout", "Did you mean transaction_timeout"),
         ("xyz", "The options are: target, mode, "),
     ],
 )
@@ -122,6 +122,27 @@ def test_unknown_option_is_refused_with_a_way_out(name, remedy):
     """Earlier names and misspelt ones say what is meant."""
     with pytest.raises(ConfigError, match=f"The sink has no option {name} .*{remedy}"):
         TransactionalSink("//a", proxy="x", **{name: "//b"})
+
+
+def test_unknown_options_are_all_named_in_one_order():
+    """Whatever the order of the arguments is."""
+    given = {"transaction_timout": 1, "conections": 2}
+    messages = set()
+    for names in (list(given), list(reversed(given))):
+        with pytest.raises(ConfigError) as caught:
+            TransactionalSink("//home/t", proxy="localhost:1", **dict.fromkeys(names, 1))
+        messages.add(str(caught.value))
+    (message,) = messages
+    assert message.startswith("The sink has no option conections and no option transaction_timout ")
+    assert message.index("Did you mean connections?") < message.index("transaction_timeout?")
+
+
+@pytest.mark.parametrize("mode", ["transactionl", "at_least_once", "Idempotent"])
+def test_misspelt_mode_is_guessed(mode):
+    """The message names the nearest mode first, and then all."""
+    near = {"t": "transactional", "a": "at-least-once", "i": "idempotent"}[mode[0].lower()]
+    with pytest.raises(ConfigError, match=f"Did you mean {near}. Use one of: at-least-once, "):
+        TransactionalSink("//home/t", proxy="localhost:1", mode=mode)
 
 
 def test_signature_of_the_sink_is_that_of_its_options():

@@ -29,6 +29,7 @@ from yt.wrapper.native_driver import get_driver_instance
 
 from yt_exactly_once.errors import ClusterUnavailableError, ConfigError
 from yt_exactly_once.ytsaurus.failures import translated
+from yt_exactly_once.ytsaurus.reach import require_proxy
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 if TYPE_CHECKING:
@@ -141,6 +142,16 @@ class Connection:
         """The client for everything outside transactions."""
         reader: YtClient = self._state().reader
         return reader
+
+    def require_proxy(self) -> None:
+        """Check that a proxy answers at the address, before any retry.
+
+        Raises:
+            ProxyNotFoundError: the name does not resolve, or the server that answers is no proxy.
+            AccessError: the proxy refuses the token.
+            ClusterUnavailableError: nothing answers now.
+        """
+        require_proxy(self.reader)
 
     def pinned(self) -> PinnedProxy:
         """Return the proxy for transactions, chosen from `/hosts` once and kept until `unpin`.

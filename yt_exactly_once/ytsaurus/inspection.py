@@ -54,7 +54,7 @@ def proxies_of(connection: Connection, kind: str) -> list[str]:
         connection: the cluster.
         kind: `http` or `rpc`.
     """
-    url = address_of(connection).url
+    url = address_of(connection.reader).url
     listing = "/hosts" if kind == "http" else "/api/v4/discover_proxies?type=rpc"
     with translated("list the proxies", proxy=url):
         answer = make_request_with_retries("get", url + listing, client=connection.reader).json()

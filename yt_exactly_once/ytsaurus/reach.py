@@ -18,7 +18,7 @@ from yt_exactly_once.errors import AccessError, ClusterUnavailableError, ProxyNo
 from yt_exactly_once.ytsaurus.failures import REFUSED_TOKEN
 
 if TYPE_CHECKING:
-    from yt_exactly_once.ytsaurus.client import Connection
+    from yt.wrapper import YtClient
 
 _PATIENCE_SECONDS = 5
 _REMEDY = "Check proxy= or YT_PROXY: it is the host and the port of an HTTP proxy, or of a balancer"
@@ -45,16 +45,16 @@ class Address(NamedTuple):
     port: int
 
 
-def address_of(connection: Connection) -> Address:
+def address_of(client: YtClient) -> Address:
     """Return the address that the client makes of the configured one."""
-    url = str(get_proxy_address_url(client=connection.reader))
+    url = str(get_proxy_address_url(client=client))
     parts = urlsplit(url)
     return Address(
         url, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     )
 
 
-def require_proxy(connection: Connection) -> Address:
+def require_proxy(client: YtClient) -> Address:
     """Return the address when a proxy of YTsaurus answers there.
 
     Raises:
@@ -62,7 +62,7 @@ def require_proxy(connection: Connection) -> Address:
         AccessError: the proxy refuses the token.
         ClusterUnavailableError: nothing answers now.
     """
-    address = address_of(connection)
+    address = address_of(client)
     _require_name(address)
     where = {"proxy": address.url}
     try:
@@ -75,7 +75,7 @@ def require_proxy(connection: Connection) -> Address:
     except requests.exceptions.RequestException as error:
         raise ClusterUnavailableError(
             f"The proxy does not answer ({_reason(error)})",
-            remedy="Check the address and the port, and whether a firewall is in between",
+            remedy="Check the address of the proxy, and whether the cluster is healthy",
             **where,
         ) from error
     if answer.status_code == _UNAUTHORIZED:

@@ -25,7 +25,7 @@ _WHY = "Transactions go to one of these proxies directly, from the driver and in
 def examine_address(connection: Connection) -> tuple[Finding, bool]:
     """Return what is at the configured address, and whether that is a proxy."""
     try:
-        address = require_proxy(connection)
+        address = require_proxy(connection.reader)
     except ExactlyOnceError as error:
         why = "Nothing works without a proxy"
         return problem("proxy", error.placed, why, error.remedy), False

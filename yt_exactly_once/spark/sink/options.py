@@ -374,13 +374,21 @@ def require_known(names: Sequence[str]) -> None:
         ConfigError: the sink has no option of that name.
     """
     known = [option.name for option in fields(SinkOptions)]
-    for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            remedy = f"Use {near[0]}" if near else f"The options are: {', '.join(known)}"
-            raise ConfigError(
-                f"The sink has no option {name}", remedy=_RENAMED.get(name, remedy), option=name
-            )
+    unknown = sorted(set(names) - set(known))
+    if not unknown:
+        return
+    # The same order whatever the order of the arguments is, and all at once.
+    remedies = []
+    for name in unknown:
+        near = difflib.get_close_matches(name, sorted(known), n=1)
+        if name in _RENAMED or near:
+            hint = f"Did you mean {near[0]}? Use it instead of {name}" if near else ""
+            remedies.append(_RENAMED.get(name, hint))
+    raise ConfigError(
+        f"The sink has no option {' and no option '.join(unknown)}",
+        remedy=". ".join(remedies) or f"The options are: {', '.join(known)}",
+        option=unknown[0],
+    )
 
 
 def takes(

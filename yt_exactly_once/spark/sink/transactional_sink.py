@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import split, whole
 from yt_exactly_once.commit.transactional import BatchCommit
-from yt_exactly_once.errors import ConfigError, TransientError
+from yt_exactly_once.errors import ConfigError, ExactlyOnceError, TransientError
 from yt_exactly_once.observability import Clock, Event, GuardedListener, emitter, reported
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.query.calls import PROCESS_CALLS
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
 from yt_exactly_once.spark.query.jobs import described
+from yt_exactly_once.spark.query.raised import PROCESS_ERRORS, surfaced
 from yt_exactly_once.spark.query.running import RunningQuery
 from yt_exactly_once.spark.sink.look_up import find, look_up
 from yt_exactly_once.spark.sink.modes import MODES
@@ -59,6 +60,10 @@ class TransactionalSink:
     - Let its errors out of the function. After a swallowed one, and after a second call for a batch, every
       later batch is refused.
 
+    Attributes:
+        options: of the sink.
+        last_error: the last error that a call in this process has raised; `None` before the first.
+
     Args:
         target: the table or tables to write.
         **options: see `SinkOptions`.
@@ -66,6 +71,8 @@ class TransactionalSink:
     Raises:
         ConfigError: an option is missing, unknown or impossible.
     """
+
+    last_error: ExactlyOnceError | None
 
     @takes(SinkOptions)
     def __init__(self, *target: Any, **options: Any) -> None:
@@ -90,10 +97,17 @@ class TransactionalSink:
         Raises:
             ExactlyOnceError: the batch was not written, or the replay will resolve its outcome.
         """
-        place = self._offset_log.locate(frame, batch_id)
-        emit = self._emitter(place)
-        with reported(emit), self._calls.begun(place, self.options.ledger_rows, emit) as call:
-            self._deliver(call, frame, emit)
+        place = None
+        try:
+            place = self._offset_log.locate(frame, batch_id)
+            emit = self._emitter(place)
+            with reported(emit), self._calls.begun(place, self.options.ledger_rows, emit) as call:
+                self._deliver(call, frame, emit)
+        except ExactlyOnceError as error:
+            self.last_error = error
+            if place is not None:
+                PROCESS_ERRORS.keep(place.run_id, error)
+            raise surfaced(error)  # noqa: B904 - its cause is what is to be printed first
 
     def _deliver(self, call: Call, frame: DataFrame, emit: Emitter) -> None:
         if call.place.problem is not None:
@@ -159,6 +173,7 @@ class TransactionalSink:
         self._calls = PROCESS_CALLS
         listener = self.options.listener
         self._listener = None if listener is None else GuardedListener(listener)
+        self.last_error = None
 
     def _run(self, batch: MicroBatch) -> QueryRun:
         run = self._runs.get(batch.query_id)
@@ -189,12 +204,16 @@ class TransactionalSink:
         if is_known and not run.must_look():
             return
 
-        def attempt(_number: int) -> tuple[PreparedTarget, ...]:
+        def attempt(number: int) -> tuple[PreparedTarget, ...]:
             try:
+                if run.schema is None and number == 1:
+                    # Later attempts leave the client its patience.
+                    self._connection.require_proxy()
                 if is_known and are_the_same(self._connection, run.targets):
                     return run.targets
                 return prepare(self._mode, delivery.frame, delivery.batch, emit)
-            except TransientError:
+            except TransientError as error:
+                error.where.setdefault("proxy", self.options.cluster.proxy)
                 self._connection.unpin()
                 raise
 
@@ -263,4 +282,4 @@ class TransactionalSink:
             )
 
 
-_PROCESS_STATE = frozenset({"_connection", "_mode", "_runs", "_calls", "_listener"})
+_PROCESS_STATE = frozenset({"_connection", "_mode", "_runs", "_calls", "_listener", "last_error"})

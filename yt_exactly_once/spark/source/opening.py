@@ -5,10 +5,11 @@ What was found travels with the data source to the processes that plan and read.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from yt_exactly_once.errors import SchemaMismatchError
+from yt_exactly_once.errors import ClusterUnavailableError, SchemaMismatchError
 from yt_exactly_once.spark.source.options import SourceOptions
 from yt_exactly_once.spark.source.reader import QueueStreamReader, SelfLimitingReader
 from yt_exactly_once.spark.source.rows import RowFormat
@@ -56,8 +57,16 @@ class OpenedQueue:
             SchemaMismatchError: a column's type cannot be read.
         """
         options = SourceOptions.parse(given)
-        queue = RemoteQueue(Connection(options.cluster), options.path, options.consumer_path)
-        info = queue.require_readable()
+        connection = Connection(options.cluster)
+        # A proxy that is down gets the time that the client's retries take.
+        with suppress(ClusterUnavailableError):
+            connection.require_proxy()
+        queue = RemoteQueue(connection, options.path, options.consumer_path)
+        try:
+            info = queue.require_readable()
+        except ClusterUnavailableError as error:
+            error.where.setdefault("proxy", options.cluster.proxy)
+            raise
         rows = RowFormat(info.schema, options)
         return cls(options, queue, queue.cluster_name(), info, rows)
 

@@ -1,0 +1,130 @@
+"""Errors on their way out of the package: what Spark prints of them, and the way back from Spark's own.
+
+Spark passes an error on as text: the chain of its causes, then the frames, then the message. Here the message
+comes first, and the error itself is kept for those who want to branch on it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from threading import Lock
+from typing import Any
+
+from yt_exactly_once import errors
+from yt_exactly_once.errors import ExactlyOnceError
+
+_KEPT = 100
+"""Errors of so many runs are kept; a process rarely has more queries."""
+
+_RUN = re.compile(r"runId = ([0-9a-f-]{36})")
+_NAMED = re.compile(r"\b(?:yt_exactly_once\.errors\.)?(\w+Error): ")
+_ENDS = re.compile(
+    r"\n\n(?:The above exception|During handling)|\n\s*at |\n\s*JVM stacktrace|\n=== |\nTraceback |\n  File "
+)
+_PARTS = re.compile(r"(?P<what>.*) \[(?P<where>\w+=.*)\]\.(?: (?P<remedy>.*)\.)?", re.DOTALL)
+_BETWEEN = re.compile(r", (?=\w+=)")
+
+
+class RaisedErrors:
+    """The last error of each run of a query in this process."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._errors: OrderedDict[str, ExactlyOnceError] = OrderedDict()
+
+    def keep(self, run_id: str, error: ExactlyOnceError) -> None:
+        """Keep an error that is about to leave the package."""
+        with self._lock:
+            self._errors[run_id] = error
+            self._errors.move_to_end(run_id)
+            while len(self._errors) > _KEPT:
+                self._errors.popitem(last=False)
+
+    def find(self, run_id: str) -> ExactlyOnceError | None:
+        """Return the last error of a run."""
+        with self._lock:
+            return self._errors.get(run_id)
+
+
+PROCESS_ERRORS = RaisedErrors()
+"""The errors of this process."""
+
+
+def surfaced(error: ExactlyOnceError) -> ExactlyOnceError:
+    """Prepare an error to be raised to Spark, and return it.
+
+    Its frames inside the package go. Its cause becomes the same error without any frames: whatever prints the
+    chain then begins with the message. What the client raised is kept as `remote`.
+    """
+    first = _copy(error)
+    first.remote = error.remote = _remote(error)
+    error.__cause__ = first
+    return error.with_traceback(None)
+
+
+def exactly_once_error(exception: BaseException) -> ExactlyOnceError | None:
+    """Return the error of this package that an exception carries, to branch on its class and its ids.
+
+    For the `StreamingQueryException` of `awaitTermination` or `query.exception()`, and for any that was
+    raised from one of this package's. In the process of the driver it is the very error. An error of the
+    source, or of another process, is read from the text: its class and message are right, and the values of
+    `where` are strings.
+
+    Args:
+        exception: any exception.
+
+    Returns:
+        `None` if it carries none.
+    """
+    seen: set[int] = set()
+    current: BaseException | None = exception
+    while current is not None and id(current) not in seen:
+        if isinstance(current, ExactlyOnceError):
+            return current
+        seen.add(id(current))
+        current = current.__cause__ or current.__context__
+    text = str(exception)
+    run = _RUN.search(text)
+    kept = PROCESS_ERRORS.find(run[1]) if run else None
+    if kept is not None and kept.what in text:
+        return kept
+    return _read(text)
+
+
+def _copy(error: ExactlyOnceError) -> ExactlyOnceError:
+    return type(error)(error.what, remedy=error.remedy, **error.where)
+
+
+def _remote(error: ExactlyOnceError) -> BaseException | None:
+    """Return the first cause that is none of ours."""
+    if error.remote is not None:
+        return error.remote
+    cause = error.__cause__
+    while isinstance(cause, ExactlyOnceError):
+        cause = cause.remote or cause.__cause__
+    return cause
+
+
+def _read(text: str) -> ExactlyOnceError | None:
+    for found in _NAMED.finditer(text):
+        kind = getattr(errors, found[1], None)
+        if isinstance(kind, type) and issubclass(kind, ExactlyOnceError):
+            rest = text[found.end() :]
+            end = _ENDS.search(rest)
+            return _parsed(kind, (rest[: end.start()] if end else rest).strip())
+    return None
+
+
+def _parsed(kind: type[ExactlyOnceError], message: str) -> ExactlyOnceError:
+    found = _PARTS.fullmatch(message)
+    if found is None:
+        return kind(message.removesuffix("."))
+    where: dict[str, Any] = {}
+    for pair in _BETWEEN.split(found["where"]):
+        name, _, value = pair.partition("=")
+        where[name] = value
+    # These are names of the constructor's own arguments.
+    where.pop("what", None)
+    where.pop("remedy", None)
+    return kind(found["what"], remedy=found["remedy"] or "", **where)
