@@ -205,6 +205,14 @@ def test_runs_of_other_queries_are_other_matters(run):
             each(3)
 
 
+def test_run_that_is_over_is_forgotten_when_the_next_one_begins(run):
+    """A driver may restart its query for years; runs of other queries stay."""
+    run(0)
+    Run(run.calls, run.notes, query="other")(0)
+    Run(run.calls, run.notes, run="later")(0)
+    assert set(run.calls._runs) == {("query", "later"), ("other", "run")}
+
+
 def test_call_under_way_is_remembered_when_the_next_run_begins(run):
     """A driver may start the query again while a thread of the old run still writes."""
     with under_way(run, 3):

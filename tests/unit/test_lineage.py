@@ -1,6 +1,13 @@
 """What the lineage of a job shows, as Spark 4 writes it."""
 
-from yt_exactly_once.spark.query.lineage import Lineage
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
+import pytest
+
+from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.query.lineage import Lineage, require_straight
 
 BATCH = """(2) SQLExecutionRDD[23] at start at NativeMethodAccessorImpl.java:0 []
  |  MapPartitionsRDD[22] at start at NativeMethodAccessorImpl.java:0 []
@@ -64,3 +71,37 @@ def test_name_of_an_rdd_hides_nothing():
     assert not Lineage.parse(NAMED).shuffles
     elsewhere = NAMED.replace("SQLExecutionRDD[23]", "FileScanRDD[99]")
     assert strangers(elsewhere.replace("name", "UnionRDD[8] at ")) == ["FileScanRDD"]
+
+
+def job(text, *, running=BATCH):
+    """Return what writes rows with one lineage, while a batch with another one is running."""
+    frame = MagicMock()
+    frame.sparkSession._jvm.java.util.UUID.fromString = str
+    plans = {"query": SimpleNamespace(lastExecution=lambda: execution(running))}
+    frame._jdf.sparkSession().sharedState().activeStreamingQueries.return_value = plans
+    frame._jdf.queryExecution.return_value = execution(text)
+    return frame
+
+
+def execution(text):
+    return SimpleNamespace(toRdd=lambda: SimpleNamespace(toDebugString=lambda: text))
+
+
+def test_job_over_the_rows_of_the_batch_is_straight():
+    """Through a cache, too."""
+    for text in (BATCH, CACHED):
+        require_straight(job(text), MicroBatch("query", 0, "run"))
+
+
+@pytest.mark.parametrize(
+    ("text", "running", "why"),
+    [
+        (SHUFFLED, BATCH, "has a shuffle"),
+        (BATCH, SHUFFLED, "has a shuffle"),
+        (CHECKPOINT, BATCH, r"straight from the batch \(LocalCheckpointRDD\)"),
+    ],
+)
+def test_job_whose_rows_may_come_in_another_order_is_refused(text, running, why):
+    """Whether the function or the query moves them."""
+    with pytest.raises(ConfigError, match=why):
+        require_straight(job(text, running=running), MicroBatch("query", 0, "run"))

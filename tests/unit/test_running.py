@@ -30,9 +30,11 @@ class Log:
 
     def __init__(self, ends):
         self.ends = ends
+        self.read = []
 
     def get(self, number):
         """Return an `Option` of the offsets of a batch."""
+        self.read.append(number)
         if not 0 <= number < len(self.ends):
             return Jvm(isDefined=False)
         offset = {"cluster": "local", "queue": "//q", "start": {"0": 0}}
@@ -194,6 +196,15 @@ def test_call_with_a_dataframe_of_another_query_fails():
     assert "a DataFrame of another query" in str(place.problem)
 
 
+def test_call_with_a_dataframe_of_a_session_of_its_own_is_no_call_of_another_query():
+    """A function may make sessions, and no query runs in them."""
+    query, own = Query(), Query()
+    log = RunningQuery()
+    log.locate(query.frame(), 4)
+    own.active = query.active
+    assert log.locate(own.frame(), 4).problem is None
+
+
 def test_call_of_a_run_that_has_ended_is_refused():
     """The next run repeats the batch."""
     with pytest.raises(ConfigError, match="A run of the query that has ended"):
@@ -247,3 +258,12 @@ def test_range_of_a_batch_does_not_depend_on_what_was_asked_before(numbers):
     for number in numbers:
         (source,) = log.ranges(batch(2, 8, 9), number)
         assert source.partitions == (expected[number],)
+
+
+def test_offsets_of_a_batch_are_read_once_for_it_and_the_next_one():
+    """A read of the log is a call of the JVM, which parses a file."""
+    log, query = RunningQuery(), Query(ends=(5, 8, 9))
+    log.locate(query.frame(), 1)
+    for number in (1, 2):
+        log.ranges(batch(number, 0, 0), number)
+    assert query.execution.offsetLog().read == [0, 1, 2]

@@ -147,7 +147,6 @@ class Calls:
             call = Call(place, rows)
             if refusal is None:
                 for row in rows:
-                    row.sent = {} if row.newest != place.batch_id else row.sent
                     row.newest = row.running = place.batch_id
         if refusal is not None:
             _keep(place, notes, refusal, emit)

@@ -1,0 +1,54 @@
+"""The look-up of a batch in the ledger: what it concludes, and what it leaves for the modes."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from yt_exactly_once import RetryPolicy
+from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
+from yt_exactly_once.commit.ledger import LedgerEntry, nothing_logged, offsets_of
+from yt_exactly_once.errors import FencedError, LedgerDivergedError
+from yt_exactly_once.spark.sink.look_up import look_up
+
+QUEUE = SourceRange("local", "//q", "//c", (PartitionRange(0, 10, 15),), "id")
+BATCH = MicroBatch("query", 5, "run", (QUEUE,))
+
+
+def entry_of(number):
+    return LedgerEntry(
+        "query", "//t", number, "another run", "1-2", offsets_of(BATCH), 3, "", 1, 1, ()
+    )
+
+
+def delivery(entry, *, agreed=None):
+    """Return a batch on its way, whose history needs no look any more."""
+    run = SimpleNamespace(
+        agreed=agreed, begun={"//t": "of an earlier batch"}, targets=(),
+        continues_with=lambda _: False, agree=lambda _: None,
+    )  # fmt: skip
+    call = SimpleNamespace(is_first=False, sent={}, has_sent=lambda _: False)
+    ledger = SimpleNamespace(path="//ledger", read=lambda _: entry)
+    return SimpleNamespace(
+        batch=BATCH, run=run, call=call, ledger=ledger, frame=None, emit=lambda *_, **__: None
+    )
+
+
+def looked_up(delivery):
+    options = SimpleNamespace(retry=RetryPolicy(), accepted=(), split_oversized=False)
+    mode = SimpleNamespace(connection=None, options=options)
+    log = SimpleNamespace(ranges=lambda _, number: nothing_logged(number))
+    return look_up(delivery, mode, log)
+
+
+@pytest.mark.parametrize(("agreed", "error"), [(None, LedgerDivergedError), (4, FencedError)])
+def test_later_batch_is_another_drivers_once_this_run_has_agreed_with_the_ledger(agreed, error):
+    """Before, the checkpoint may be an older copy."""
+    with pytest.raises(error):
+        looked_up(delivery(entry_of(7), agreed=agreed))
+
+
+def test_replay_forgets_what_was_pushed_of_an_earlier_batch():
+    """Nothing of this batch is compared with it."""
+    replayed = delivery(entry_of(5))
+    assert looked_up(replayed).is_replay
+    assert replayed.run.begun == {}
