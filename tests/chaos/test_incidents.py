@@ -158,7 +158,7 @@ def test_one_of_two_rivals_is_killed(theatre):
 
 
 @pytest.mark.parametrize(("end", "copied"), [(15, False), (18, True)])
-def test_after_a_duel_work_goes_on_from_the_checkpoint_in_the_ledger(theatre, end, copied):
+def test_after_a_duel_work_continues_from_the_checkpoint_in_the_ledger(theatre, end, copied):
     """Whichever driver has committed, both are killed and nothing of the other one is left."""
     old = theatre.happen(Kind.COPY)
     rival = theatre.fleet.current

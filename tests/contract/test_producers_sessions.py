@@ -269,7 +269,7 @@ def test_producer_is_a_mounted_table_of_its_schema(client, producer):
     ]
 
 
-def test_session_goes_on_from_what_its_row_says(
+def test_session_continues_from_what_its_row_says(
     client, producer, queue, open_session, cluster_name
 ):
     """Until it is removed; then epochs begin again."""
@@ -328,7 +328,7 @@ def test_refused_push_leaves_session_and_queue_alone(client, producer, queue, op
     assert values(client, queue) == [6, 10]
 
 
-def test_new_epoch_goes_on_with_the_numbers_of_the_old(client, producer, queue, open_session):
+def test_new_epoch_continues_with_the_numbers_of_the_old(client, producer, queue, open_session):
     """What was pushed before stays skipped."""
     open_session()
     client.push_queue_producer(producer, queue, "s", 0, numbered(0))

@@ -308,7 +308,7 @@ def test_weight_that_is_unread_is_known_from_the_rows_read(behind):
         assert behind(3, client_side=client_side)["unread_data_weight"] == 0
 
 
-def test_consumer_tells_of_queues_that_are_gone(client, tmp, cluster_name):
+def test_consumer_lists_queues_that_are_gone(client, tmp, cluster_name):
     """Its other queues are not affected."""
     paths = [create(client, f"{tmp}/q{number}") for number in range(2)]
     client.create("queue_consumer", f"{tmp}/c")

@@ -42,7 +42,7 @@ def test_retry_of_an_unknown_mutation_is_executed(raw, client, tmp):
     assert client.exists(f"{tmp}/a")
 
 
-def test_failed_mutation_is_tried_anew(raw, client, tmp):
+def test_failed_mutation_is_tried_again(raw, client, tmp):
     """Only what changed something is remembered."""
     parameters = {"path": f"{tmp}/a/b", "type": "map_node", "mutation_id": _guid()}
     assert raw.command("POST", "create", parameters).status == 400

@@ -324,7 +324,7 @@ def test_other_target_on_an_old_checkpoint_is_refused_unless_asked(flow, stream)
 
 
 @pytest.mark.further
-def test_run_killed_before_its_first_commit_goes_on(flow):
+def test_run_killed_before_its_first_commit_continues(flow):
     """The ledger has no entry, and has never had one."""
 
     def break_off(event, _fields):
@@ -338,7 +338,7 @@ def test_run_killed_before_its_first_commit_goes_on(flow):
 
 
 @pytest.mark.further
-def test_query_whose_first_batches_write_nothing_goes_on_after_a_restart(
+def test_query_whose_first_batches_write_nothing_continues_after_a_restart(
     spark, cluster, client, tmp, tmp_path
 ):
     """The first batch is recorded although it is empty."""

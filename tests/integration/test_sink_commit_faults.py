@@ -30,7 +30,7 @@ def test_commit_applied_with_its_answer_lost_is_found_in_the_ledger(stream, faul
 
 
 @pytest.mark.further
-def test_lost_commit_with_its_answer_lost_is_attempted_anew(stream, faults):
+def test_lost_commit_with_its_answer_lost_is_attempted_again(stream, faults):
     """The ledger has no entry, so the same payloads go out once more."""
     flow = stream()
     faults.inject("lose_request", COMMIT, after=1, count=2)
@@ -119,7 +119,7 @@ def wait_until_ended(cluster, transaction):
 
 
 @pytest.mark.further
-def test_refused_commit_is_attempted_anew(stream, faults):
+def test_refused_commit_is_attempted_again(stream, faults):
     """A conflict has no effect and may go away."""
     flow = stream()
     faults.inject("error", COMMIT, code=1700, message="Row lock conflict", after=1, count=3)

@@ -70,7 +70,7 @@ def test_split_batch_that_is_replayed_differently_is_refused(stream):
     first_of([{"mode": "at-least-once"}, {"mode": "idempotent"}, {}]),
     ids=lambda changed: changed.get("mode", "in one part"),
 )
-def test_batch_begun_in_parts_is_not_begun_anew_otherwise(stream, changed):
+def test_batch_begun_in_parts_is_not_started_in_another_way(stream, changed):
     """In another mode its tasks would write the parts that are there again."""
     flow = stream(rows=4_000, rows_per_partition=4_000)
     broken_after_parts(flow, 1)

@@ -126,7 +126,7 @@ def test_target_replaced_under_the_running_query_is_noticed(flow, monkeypatch):
 
 
 @pytest.mark.further
-def test_target_replaced_by_one_like_it_goes_on(flow, monkeypatch):
+def test_target_replaced_by_one_like_it_continues(flow, monkeypatch):
     """With what the new table is like: here it has more tablets."""
     monkeypatch.setattr(query_run, "LOOK_INTERVAL", 0.0)
     flow.rows_per_partition = 10

@@ -70,7 +70,7 @@ class Queue:
         self.client.reshard_table(self.path, tablet_count=partitions, sync=True)
         self.client.mount_table(self.path, sync=True)
 
-    def create_anew(self):
+    def recreate(self):
         """Put another queue in the place of this one."""
         self.client.remove(self.path)
         self.client.create("table", self.path, attributes={"dynamic": True, "schema": SCHEMA})
@@ -343,7 +343,9 @@ def test_available_now_without_new_rows_runs_no_batch(queue, read, tmp_path):
 
 
 @pytest.mark.parametrize("moved_to", first_of([0, 9]))
-def test_restart_goes_on_at_sparks_offset_wherever_the_consumer_is(queue, read, tmp_path, moved_to):
+def test_restart_continues_at_sparks_offset_wherever_the_consumer_is(
+    queue, read, tmp_path, moved_to
+):
     """Once Spark has an offset, the consumer has no say."""
     queue.append(5)
     run(read(queue), tmp_path)
@@ -510,21 +512,21 @@ def test_replay_of_trimmed_rows_is_planned_and_fails_only_when_read(queue, read,
     assert batches.ids == later
 
 
-def test_queue_created_anew_is_found_out(queue, read, tmp_path):
+def test_recreated_queue_is_found_out(queue, read, tmp_path):
     """Its rows have the old numbers and are other rows."""
     queue.append(5)
     with running(read(queue), tmp_path) as (query, _):
         query.processAllAvailable()
-        queue.create_anew()
+        queue.recreate()
         queue.append(9)
         fails("DataLossError", "recreated", query.processAllAvailable)
 
 
-def test_queue_created_anew_between_two_runs_is_a_loss(queue, read, tmp_path):
+def test_recreated_queue_between_two_runs_is_a_loss(queue, read, tmp_path):
     """Although it has grown beyond the logged offset; nothing of it is given out."""
     queue.append(5)
     run(read(queue), tmp_path)
-    queue.create_anew()
+    queue.recreate()
     queue.append(9)
     batches = Batches()
     text = fails("DataLossError", "recreated", lambda: run(read(queue), tmp_path, batches))
@@ -533,7 +535,7 @@ def test_queue_created_anew_between_two_runs_is_a_loss(queue, read, tmp_path):
 
 
 @pytest.mark.parametrize("mode", first_of(["transactional", "idempotent"]))
-def test_queue_created_anew_is_read_from_its_beginning_when_asked_to(
+def test_recreated_queue_is_read_from_its_beginning_when_asked_to(
     queue, client, read, tmp_path, cluster, mode
 ):
     """Every row of both queues is written once, and the consumer follows the new one."""
@@ -548,7 +550,7 @@ def test_queue_created_anew_is_read_from_its_beginning_when_asked_to(
 
     first = queue.append(10)
     deliver()
-    queue.create_anew()
+    queue.recreate()
     second = queue.append(15)
     deliver()
     last = max(int(file.name) for file in (tmp_path / "commits").iterdir() if file.name.isdigit())

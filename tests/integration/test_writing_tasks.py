@@ -216,7 +216,7 @@ def test_rows_that_are_there_sent_again_would_be_noticed(writing, monkeypatch):
         list(writing.push())
 
 
-def test_old_attempt_that_goes_on_adds_nothing(writing):
+def test_old_attempt_that_continues_adds_nothing(writing):
     """It is fenced, takes the session back, and finds there what a newer one has pushed."""
     old = steps(writing.push(), 1)
     list(writing.push())

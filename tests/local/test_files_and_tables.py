@@ -160,7 +160,7 @@ def test_strong_schema_stays(client, tmp):
 
 
 @pytest.mark.parametrize("other", ["append=%true", "sorted_by=[x]"])
-def test_schema_of_a_path_stands_alone(raw, client, tmp, other):
+def test_schema_of_a_path_needs_no_other(raw, client, tmp, other):
     """It cannot be combined with what it would contradict."""
     client.create("table", f"{tmp}/t")
     path = f"<{other};schema=[{{name=x;type=int64}}]>{tmp}/t"

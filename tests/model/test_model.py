@@ -97,7 +97,7 @@ def test_a_transaction_reads_its_snapshot_and_not_its_own_writes() -> None:
     assert transaction.lookup(CONSUMER, [key]) == [{"offset": 5}]
 
 
-def test_a_consumer_without_a_row_stands_at_zero() -> None:
+def test_a_consumer_without_a_row_is_at_zero() -> None:
     """As the server has it."""
     assert offset_in(((0, ""),), 0) == 0
 

@@ -75,7 +75,7 @@ def test_the_newest_run_survives_a_late_commit_that_lets_its_rows_be_trimmed() -
     assert report.violation is None, str(report)
 
 
-def test_two_stateful_checkpoints_in_step_on_one_consumer_are_the_known_limit() -> None:
+def test_two_stateful_checkpoints_in_lockstep_on_one_consumer_are_the_known_limit() -> None:
     """They do not notice each other, as docs/explanation/limits.md says; this finds out if they do."""
     report = Explorer(SHARED_CONSUMER).explore()
     assert "a row has its effect twice" in str(report.violation)

@@ -131,7 +131,7 @@ def test_ledger_whose_entry_was_removed_is_missing():
     ledger_of(used, 4, "old", accepted=(3,))
 
 
-def test_run_that_ended_before_its_first_commit_goes_on():
+def test_run_that_ended_before_its_first_commit_continues():
     """It had noted the ledger and left no entry."""
     ledger_of([note(NoteKind.LEDGER, 3, "old")], 3, "old")
 

@@ -80,7 +80,7 @@ def test_next_batch_that_continues_is_new():
     assert verdict(entry(batch(3, (0, 5), (7, 7))), batch(4, (5, 9), (7, 8))) is Verdict.NEW
 
 
-def test_queue_created_anew_is_another_queue():
+def test_recreated_queue_is_another_queue():
     """Its rows are counted from 0 again, and its consumer may stand anywhere up to its start."""
     before, after = batch(3, (0, 90), queue_id="a"), batch(4, (2, 7), queue_id="b")
     assert verdict(entry(before), after) is Verdict.NEW
@@ -150,7 +150,7 @@ def test_run_that_agreed_before_was_overtaken_by_another():
 
 
 @pytest.mark.parametrize("stateful", [False, True])
-def test_idle_queue_is_recorded_where_its_consumer_stands(stateful):
+def test_idle_queue_is_recorded_where_its_consumer_is(stateful):
     """A queue without new rows keeps what the entry before said of it."""
     before = entry(batch(3, (0, 5), stateful=True))
     idle = offsets_of(batch(4, (5, 5), stateful=stateful), before)

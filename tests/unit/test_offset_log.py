@@ -44,7 +44,7 @@ def test_batch_without_new_rows_does_not_move():
     assert not source_ranges([resting], [resting])[0].moves
 
 
-def test_queue_created_anew_begins_where_its_own_offset_says():
+def test_recreated_queue_begins_where_its_own_offset_says():
     """The offset before counts rows of a queue that is gone."""
     before, now = (json.loads(offset("//q", [end], starts=[2])) for end in (90, 5))
     now["queue_id"], before["queue_id"] = "b", "a"

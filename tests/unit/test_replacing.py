@@ -135,7 +135,7 @@ def test_rows_are_deleted_before_the_result_is_written():
     assert cluster.keys == set(keys(2, 4).to_pylist())
 
 
-def test_every_attempt_looks_anew():
+def test_every_attempt_looks_again():
     """What came in between is deleted as well."""
     cluster = Cluster(1, refused=[[7], [8, 9]])
     assert commit(cluster, result(2)).attempts == 3

@@ -213,7 +213,7 @@ def test_call_of_a_run_that_has_ended_is_refused():
 
 @pytest.mark.parametrize("committed", [False, True])
 @pytest.mark.parametrize("thread", [None, "Thread-3"])
-def test_batch_has_ended_once_it_is_logged_while_a_background_call_goes_on(thread, committed):
+def test_batch_has_ended_once_it_is_logged_while_a_background_call_continues(thread, committed):
     """The thread of the query itself logs it only after the call."""
     log = RunningQuery()
     place = log.locate(Query(committed=committed).frame(thread, **inherited(4)), 4)

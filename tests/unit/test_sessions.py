@@ -113,7 +113,7 @@ def replayed(*reports, by_source=True):
     require_same_rows(told, {"partition-0": pushed()}, numbering, TARGET)
 
 
-def test_a_replay_with_the_rows_of_the_session_goes_on():
+def test_a_replay_with_the_rows_of_the_session_continues():
     """Other sessions have no rows of the batch yet."""
     replayed(("partition-0", "0a"), ("partition-1", "0b"))
 

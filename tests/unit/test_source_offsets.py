@@ -111,7 +111,7 @@ def test_partition_the_consumer_never_claimed_begins_at_the_first_row_there_is()
     assert found == {0: 7}
 
 
-def test_claimed_partition_begins_where_the_consumer_stands_even_when_trimmed():
+def test_claimed_partition_begins_where_the_consumer_is_even_when_trimmed():
     """So that the loss is found, not stepped over."""
     found = first_positions(StartingPoint.COMMITTED, bounds((7, 9)), {0: 3}, queue=QUEUE)
     assert found == {0: 3}

@@ -129,7 +129,7 @@ def by_default(source, start):
     return source.latestOffset(start, source.getDefaultReadLimit())
 
 
-def test_new_query_begins_where_the_consumer_stands():
+def test_new_query_begins_where_the_consumer_is():
     """And takes what is there, in one task per partition."""
     queue = FakeQueue(10, 5, stored={0: 4})
     source = reader(queue)
@@ -354,7 +354,7 @@ def test_schema_that_changes_under_the_query_is_an_error(schema, change):
         source.partitions(start, end)
 
 
-def test_queue_created_anew_under_the_query_is_a_loss():
+def test_recreated_queue_under_the_query_is_a_loss():
     """Even when it has more rows than the old one."""
     queue = FakeQueue(10)
     source = reader(queue)
@@ -374,7 +374,7 @@ def read_before(queue):
     return end
 
 
-def test_queue_created_anew_between_two_runs_is_a_loss():
+def test_recreated_queue_between_two_runs_is_a_loss():
     """Although it has grown beyond the offset, and its rows could be read."""
     queue = FakeQueue(10)
     end = read_before(queue)
@@ -384,7 +384,7 @@ def test_queue_created_anew_between_two_runs_is_a_loss():
         everything(reader(queue), end)
 
 
-def test_queue_created_anew_is_read_from_its_beginning_when_asked_to():
+def test_recreated_queue_is_read_from_its_beginning_when_asked_to():
     """The consumer goes back too: a vital one would let unread rows be trimmed."""
     queue = FakeQueue(10, 4)
     end = read_before(queue)
@@ -412,7 +412,7 @@ def test_queue_that_takes_the_place_of_another_one_is_reported():
     assert (found["left"], found["begins"]) == ({0: 10}, {0: 3})
 
 
-def test_queue_created_anew_and_empty_makes_no_batch():
+def test_recreated_queue_and_empty_makes_no_batch():
     """The old offset stays until there are rows."""
     queue = FakeQueue(10)
     end = read_before(queue)

@@ -263,7 +263,7 @@ def test_datagrams_of_strangers_are_ignored(receiver, monkeypatch):
 
 
 @pytest.mark.parametrize("address", ["", "nowhere.invalid 1 key", "127.0.0.1 x key", "::1 9 key"])
-def test_worker_that_cannot_send_goes_on(address, monkeypatch):
+def test_worker_that_cannot_send_continues(address, monkeypatch):
     monkeypatch.setenv(channel.ADDRESS_VARIABLE, address)
     emitter()(Event.SOURCE_LOOKED, rows=1)
 
