@@ -32,6 +32,10 @@ def test_batch_that_fits_has_one_part_without_digest():
     assert (part.number, part.count, part.digests, part.is_last) == (1, 1, (), True)
 
 
+def test_bytes_of_a_target_are_those_of_its_payloads():
+    assert rows([[40, 60], [100]]).byte_count == len("0/00/11/0")
+
+
 def test_every_tablet_has_a_budget_of_its_own():
     """Lanes that are tablets are cut side by side."""
     assert cut(rows([[60, 60, 60], [60]]), 100) == [

@@ -235,14 +235,14 @@ def test_event_of_a_worker_reaches_the_driver(receiver):
     """With its fields; a long text is cut, and what is too long altogether is left out."""
     _, heard = receiver
     emit = emitter(queue="//q")
-    emit(Event.SOURCE_ROWS_SKIPPED, rows=5, error="x" * 10_000, left={"0": 1})
+    emit(Event.SOURCE_ROWS_SKIPPED, rows=5, error="x" * 10_000, left={0: 1})
     emit(Event.SOURCE_LOOKED, **{f"field_{n}": "x" * 500 for n in range(20)})
     emit(Event.SOURCE_LOOKED, rows=1, seconds_behind=None)
     wait_for(heard, 2)
     assert heard == [
         (
             "source.rows_skipped",
-            {"queue": "//q", "rows": 5, "error": "x" * 500, "left": "{'0': 1}"},
+            {"queue": "//q", "rows": 5, "error": "x" * 500, "left": {"0": 1}},
         ),
         ("source.looked", {"queue": "//q", "rows": 1, "seconds_behind": None}),
     ]

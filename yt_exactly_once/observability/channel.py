@@ -54,6 +54,8 @@ def send(event: Event, fields: Mapping[str, Any]) -> None:
 
 
 def _short(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _short(part) for name, part in value.items()}
     return value if isinstance(value, int | float | None) else str(value)[:_LONGEST_TEXT]
 
 
