@@ -23,7 +23,7 @@ def written(end):
     return [row(part, index) for part in range(2) for index in range(end)]
 
 
-@pytest.fixture(params=["ordered", "sorted"])
+@pytest.fixture(params=["ordered", pytest.param("sorted", marks=pytest.mark.further)])
 def pipeline(request, cluster, client, tmp, monkeypatch):
     monkeypatch.setattr(module, "BUCKET", 8)
     made = Pipeline(cluster, tmp)
@@ -42,7 +42,7 @@ def pipeline(request, cluster, client, tmp, monkeypatch):
 
 
 def look(pipeline, **options):
-    return audit(pipeline.connection, pipeline.target, columns=COLUMNS, rows_per_read=7, **options)
+    return audit(pipeline.connection, pipeline.target, columns=COLUMNS, rows_per_read=23, **options)
 
 
 def test_good_target_is_exact(pipeline):

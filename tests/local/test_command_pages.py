@@ -32,9 +32,11 @@ def shop(monkeypatch):
         yield later
 
 
+@pytest.mark.further
 @pytest.mark.usefixtures("shop")
-def test_commands_of_the_page_run(capsys):
+def test_commands_of_the_page_run(capsys, tmp_path, monkeypatch):
     """None fails, and each prints something."""
+    monkeypatch.chdir(tmp_path)
     for block in blocks("docs/how-to/see-and-repair.md"):
         for line in block.code.replace("\\\n", " ").splitlines():
             program, *arguments = shlex.split(line, comments=True) or [""]

@@ -65,6 +65,7 @@ def test_what_is_in_the_way_is_refused(client, told, tmp):
     assert not client.exists(f"{tmp}/c")
 
 
+@pytest.mark.further
 def test_commands_that_work_on_a_cluster_load_no_spark(cluster, tmp):
     """They work on a machine without Java, and start in the time the client takes."""
     code = (

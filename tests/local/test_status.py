@@ -159,3 +159,18 @@ def test_command_without_a_proxy_says_what_to_do(capsys, monkeypatch):
     monkeypatch.delenv("YT_PROXY", raising=False)
     assert cli.main(["status"]) == 2
     assert capsys.readouterr().err.startswith("error: No YTsaurus proxy is configured")
+
+
+def test_live_view_ends_in_time_and_leaves_a_page(pipeline, told, tmp, tmp_path, monkeypatch):
+    """The page has the batches that were committed while it watched."""
+    pipeline.run(3)
+    monkeypatch.setattr("yt_exactly_once.cli.status.time.sleep", lambda _: pipeline.run(1))
+    page = tmp_path / "page.html"
+    watch = ["status", tmp, "--watch", "--every", "0.2", "--for", "1", "--report", str(page)]
+    code, text = told(*watch)
+    assert code == 0
+    assert pipeline.target in text
+    assert "committed, batch 1" in page.read_text()
+    assert told("status", tmp, "--for", "3")[0] == 2
+    assert told("status", tmp, "--watch", "--json")[0] == 2
+    assert told("status", tmp, "--report", "/nowhere/x.html")[0] == 2

@@ -50,7 +50,8 @@ def test_wrong_arguments_are_refused_with_usage(capsys, arguments):
         (["--rows", "0"], "Cannot load 0 rows"),
         (["--kills", "-1"], "Cannot kill -1 times"),
         (["--rows", "50"], "5 kills need 30 batches"),
-        (["--json", "/nowhere/at/all.json"], "directory for the numbers does not exist"),
+        (["--json", "/nowhere/at/all.json"], "directory of the file does not exist"),
+        (["--report", "/nowhere/at/all.html"], "directory of the file does not exist"),
     ],
 )
 def test_impossible_demo_is_refused_before_anything_starts(capsys, arguments, message):

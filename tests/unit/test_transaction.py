@@ -211,10 +211,12 @@ def test_every_request_goes_into_the_transaction_that_was_started():
     assert (began.id, began.proxy, client.joined) == ("1-2-3-4", "proxy", ["1-2-3-4"])
     assert began.lookup("//t", ({"k": 1}, {"k": 2})) == [{"a": 1}, None]
     began.insert("//t", ({"a": 1},))
+    began.delete("//t", ({"k": 1},))
     assert client.commands == [
         ("lookup_rows", "//t", [{"k": 1}, {"k": 2}],
          {"keep_missing_rows": True, "format": YSON}, ["1-2-3-4"]),
         ("insert_rows", "//t", [{"a": 1}], {"format": YSON}, ["1-2-3-4"]),
+        ("delete_rows", "//t", [{"k": 1}], {"format": YSON}, ["1-2-3-4"]),
     ]  # fmt: skip
 
 

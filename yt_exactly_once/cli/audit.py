@@ -9,7 +9,8 @@ import click
 
 from yt_exactly_once.cli.exit_codes import ExitCode
 from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
-from yt_exactly_once.cli.output import console, print_json, table
+from yt_exactly_once.cli.output import console, print_json
+from yt_exactly_once.operations.view import table
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.audit import Audit

@@ -11,9 +11,9 @@ import click
 from yt_exactly_once.cli.exit_codes import ExitCode
 from yt_exactly_once.cli.extras import require_extra
 from yt_exactly_once.cli.options import BACKENDS
+from yt_exactly_once.cli.output import require_folder
 from yt_exactly_once.cli.signals import ended_by_sigterm
 from yt_exactly_once.config import WriteMode
-from yt_exactly_once.errors import ConfigError
 
 _LARGEST_SEED = 2**31
 
@@ -44,6 +44,13 @@ _LARGEST_SEED = 2**31
     show_default=True,
     help="Protocol of sources and sinks; rpc needs ytsaurus-rpc-driver.",
 )
+@click.option("--watch", is_flag=True, help="Show the queries live, kills included.")
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write an HTML page with a time line.  [default with --watch: demo.html]",
+)
 @click.option(
     "--json",
     "numbers",
@@ -58,7 +65,10 @@ def command(
     data_dir: Path | None,
     mode: str,
     backend: str,
+    report: Path | None,
     numbers: Path | None,
+    *,
+    watch: bool,
 ) -> ExitCode:
     """Stream real flights, kill the driver at random moments, and check every row.
 
@@ -68,15 +78,13 @@ def command(
     wrong.
     """
     require_extra("demo")
-    from yt_exactly_once.demo.report import Display  # noqa: PLC0415 - needs the extra
-    from yt_exactly_once.demo.runner import DemoOptions, run_demo  # noqa: PLC0415
+    from yt_exactly_once.demo.runner import DemoOptions, run_demo  # noqa: PLC0415 - the extra
+    from yt_exactly_once.demo.watch import WatchingDisplay  # noqa: PLC0415
 
-    if numbers is not None and not numbers.parent.is_dir():
-        raise ConfigError(
-            "The directory for the numbers does not exist",
-            remedy="Create it, or pass another path to --json",
-            path=numbers,
-        )
+    if watch and report is None:
+        report = Path("demo.html")
+    require_folder(numbers, "--json")
+    require_folder(report, "--report")
     if seed is None:
         seed = random.randrange(_LARGEST_SEED)  # noqa: S311 - not for secrets
     wanted = DemoOptions(
@@ -87,10 +95,14 @@ def command(
         backend=backend,
         data_dir=data_dir,
     )
-    display = Display()
+    display = WatchingDisplay(is_live=watch)
     with ended_by_sigterm():
         result = run_demo(wanted, display)
     display.summary(result)
+    if report is not None:
+        page = display.page(result, f"{mode}, seed {seed}")
+        report.write_text(page, encoding="utf-8")
+        display.say(f"Report: {report}")
     if numbers is not None:
         numbers.write_text(json.dumps(result.to_json()) + "\n")
     if data_dir is not None:

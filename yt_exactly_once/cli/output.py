@@ -1,4 +1,4 @@
-"""What commands print: JSON for programs, tables for people."""
+"""Where commands print and write to: JSON for programs, a console for people, files."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
+from yt_exactly_once.errors import ConfigError
 
-_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console
 
 
 def print_json(value: Any) -> None:
@@ -27,24 +28,15 @@ def console() -> Console:
     return shown if shown.is_terminal else Console(highlight=False, width=250)
 
 
-def table(*names: str) -> Table:
-    """Return an empty table; a name that ends with `>` is that of a column of numbers."""
-    from rich import box  # noqa: PLC0415 - as above
-    from rich.table import Table  # noqa: PLC0415
+def require_folder(file: Path | None, option: str) -> None:
+    """Check that the folder of a file to write exists, before anything is done.
 
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in names:
-        is_number = name.endswith(">")
-        justify: Any = "right" if is_number else "left"
-        made.add_column(name.removesuffix(">"), justify=justify, overflow="fold")
-    return made
-
-
-def seconds(duration: float | None) -> str:
-    """Return a duration for people, in its largest unit; a question mark if it is not known."""
-    if duration is None:
-        return "?"
-    for unit, letter in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
-        if duration >= 2 * unit:
-            return f"{duration / unit:.0f} {letter}"
-    return f"{duration:.0f} s"
+    Raises:
+        ConfigError: it does not.
+    """
+    if file is not None and not file.parent.is_dir():
+        raise ConfigError(
+            "The directory of the file does not exist",
+            remedy=f"Create it, or pass another path to {option}",
+            path=file,
+        )

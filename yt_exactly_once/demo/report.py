@@ -7,7 +7,7 @@ nor whether the result is right.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -115,6 +115,21 @@ class Display:
         if not self.console.is_terminal and reached > self._shown[task]:
             self._shown[task] = reached
             self.say(f"{task}: {done} of {total}")
+
+    def running(self, proxies: list[str]) -> None:
+        """Learn that the queries are about to run on a cluster with these proxies."""
+
+    def noticed(self, event: dict[str, Any]) -> None:
+        """Learn of an event of a query."""
+
+    def killed(self, number: int, moment: str) -> None:
+        """Tell of a kill.
+
+        Args:
+            number: from 1.
+            moment: what it was to hit, and how far the queries were.
+        """
+        self.say(f"SIGKILL number {number}, {moment}")
 
     def summary(self, result: Result) -> None:
         """Print what went in, what came out, and the verdict."""

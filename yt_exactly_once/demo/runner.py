@@ -121,6 +121,7 @@ def run_demo(options: DemoOptions, display: Display) -> Result:
             total_batches=-(-partition_rows // batch_rows),
             display=display,
         )
+        display.running(cluster.proxy_urls)
         supervision.run(moments(options.kills, options.seed))
         display.say("Comparing every row with the data set ...")
         return _check(client, options.rows, supervision, began)
@@ -166,10 +167,8 @@ class Supervision:
             with self._child() as child:
                 self._kill_in_time(child, Countdown(moment))
             self.kills += 1
-            self._display.say(
-                f"SIGKILL number {self.kills}, {moment.kind.what} "
-                f"(batches done: {', '.join(f'{n} {d}' for n, d in self._done.items())})"
-            )
+            done = ", ".join(f"{name} {count}" for name, count in self._done.items())
+            self._display.killed(self.kills, f"{moment.kind.what} (batches done: {done})")
         with self._child() as child:
             self._await_end(child)
 
@@ -226,6 +225,7 @@ class Supervision:
         Raises:
             ChildFailedError: it reports a failure.
         """
+        self._display.noticed(event)
         if event[EVENT] == QUERY_FAILED:
             raise child.failure("The queries failed", event[ERROR])
         if event[EVENT] == SESSION_READY:

@@ -1,0 +1,96 @@
+"""The HTML page about queries: what it shows, and that it needs nothing else."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+from yt_exactly_once.operations.history import Happening, History, Mark
+from yt_exactly_once.operations.report import Page, Verdict
+from yt_exactly_once.operations.status import (
+    PartitionStatus,
+    QueryStatus,
+    QueueStatus,
+    TargetStatus,
+)
+
+VOID = {"meta", "line", "circle", "rect", "polygon", "polyline"}
+
+
+def query(batch=3, delivered=7, path="//t", problem=""):
+    part = PartitionStatus(0, delivered, delivered, 0, 10, 2.0)
+    queue = QueueStatus(
+        "c", "//q", "//c", True, True, False, partitions=(part,), problem=problem
+    )  # fmt: skip
+    target = TargetStatus(path, 4, 14, batch + 1, counted_from_start=True)
+    return QueryStatus(
+        "query-12345", "//l", "run", batch, (1, 1), "transactional", 1, "", 5.0, "tx", (target,), (queue,)
+    )  # fmt: skip
+
+
+class Balanced(HTMLParser):
+    """Fails on a tag that is not closed, and notes what the page would load."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.loads = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.loads += [value for name, value in attrs if name in {"src", "href"}]
+        assert tag != "script"
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+
+def checked(page):
+    parser = Balanced()
+    parser.feed(page)
+    assert (parser.open, parser.loads) == ([], [])
+    return page
+
+
+def test_page_shows_verdict_time_line_lag_and_offsets():
+    """It is one well-formed document that loads nothing."""
+    history = History(names={"//t": "flights"})
+    history.marks += [
+        Mark(100.0, Happening.STARTED),
+        Mark(101.0, Happening.REPLAYED, "flights", 2),
+        Mark(102.0, Happening.KILLED, note="in a commit"),
+    ]
+    history.look([query(batch=2, delivered=3)], at=100.5)
+    history.look([query()], at=103.0)
+    history.look([query()], at=104.0)
+    page = checked(
+        Page("Demo", history, 104.0, Verdict("Exactly once", good=True), [("kills", "1")]).render()
+    )
+    for shown in (
+        "Exactly once",
+        "Time line",
+        "flights, replayed and skipped, batch 2",
+        "killed, in a commit",
+        "flights, committed, batch 3, 4 rows",
+        "<polyline",
+        "width: 70.0%",
+        "//q",
+    ):
+        assert shown in page
+    assert [mark.what for mark in history.marks][-1] is Happening.COMMITTED
+    assert [one.rows for one in history.lags] == [7, 3, 3]
+
+
+def test_page_of_one_look_has_no_time_line():
+    """There is nothing to draw; problems are said, and text of others is no markup."""
+    history = History()
+    history.look([query(path="//t<b>", problem="is <gone>")], at=5.0)
+    page = checked(Page("Queries", history, 5.0).render())
+    assert "Time line" not in page
+    assert "//t&lt;b&gt;" in page
+    assert "is &lt;gone&gt;" in page
+
+
+def test_page_without_queries_says_so_and_failed_verdict_is_marked():
+    page = checked(Page("Queries", History(), 5.0, Verdict("NOT exact", good=False)).render())
+    assert "verdict bad" in page

@@ -1,0 +1,101 @@
+"""What was seen of queries over a while: the batches they committed, replayed and died in, and their lag."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from yt_exactly_once.operations.status import QueryStatus
+
+
+class Happening(StrEnum):
+    """What can happen on a time line."""
+
+    COMMITTED = "committed"
+    REPLAYED = "replayed and skipped"
+    STARTED = "started"
+    KILLED = "killed"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something that happened.
+
+    Attributes:
+        at: when, in seconds since 1970.
+        what: what it was.
+        query: to which query; empty for all.
+        batch: number of the batch, if it was one.
+        rows: rows of the batch, if they are known.
+        note: more, for people.
+    """
+
+    at: float
+    what: Happening
+    query: str = ""
+    batch: int | None = None
+    rows: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Lag:
+    """How far a query was behind at one moment.
+
+    Attributes:
+        at: when, in seconds since 1970.
+        query: the query.
+        rows: rows that were not committed.
+    """
+
+    at: float
+    query: str
+    rows: int
+
+
+@dataclass
+class History:
+    """Everything that was seen, in order.
+
+    Attributes:
+        marks: what happened.
+        lags: how far queries were behind.
+        queries: their last status.
+        names: of queries, by target; a query without one goes by its id.
+    """
+
+    marks: list[Mark] = field(default_factory=list)
+    lags: list[Lag] = field(default_factory=list)
+    queries: Sequence[QueryStatus] = ()
+    names: dict[str, str] = field(default_factory=dict)
+
+    def name(self, query: QueryStatus) -> str:
+        """Return what a query is called here."""
+        return self.names.get(query.targets[0].path, query.query_id[:8])
+
+    def look(self, queries: Sequence[QueryStatus], *, at: float | None = None) -> None:
+        """Add one look at the status of queries, and the batches that were committed since the last one."""
+        moment = time.time() if at is None else at
+        before = {(one.ledger, one.query_id): one for one in self.queries}
+        for one in queries:
+            last = before.get((one.ledger, one.query_id))
+            if last is not None and one.batch > last.batch:
+                rows = sum(target.rows for target in one.targets)
+                self.marks.append(
+                    Mark(moment, Happening.COMMITTED, self.name(one), one.batch, rows)
+                )
+        self.follow(queries, at=moment)
+
+    def follow(self, queries: Sequence[QueryStatus], *, at: float | None = None) -> None:
+        """Add the lag of queries alone, where their batches are known from elsewhere."""
+        moment = time.time() if at is None else at
+        for one in queries:
+            if one.queues:
+                rows = sum(queue.lag_rows for queue in one.queues)
+                self.lags.append(Lag(moment, self.name(one), rows))
+        self.queries = queries

@@ -1,0 +1,350 @@
+"""One HTML page about queries: verdict, time line, lag, offsets. It needs no network and no script."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from html import escape
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.operations.history import Happening
+from yt_exactly_once.operations.view import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from yt_exactly_once.operations.history import History, Lag, Mark
+    from yt_exactly_once.operations.status import PartitionStatus, QueryStatus
+
+_WIDTH, _LEFT, _RIGHT = 900, 120, 20
+_LANE, _LAG_HEIGHT = 46, 160
+_TICKS = 6
+_MOST_MARKS = 500
+"""How many happenings the table at the end lists."""
+
+_CLASSES = {
+    Happening.COMMITTED: "committed",
+    Happening.REPLAYED: "replayed",
+    Happening.STARTED: "started",
+    Happening.KILLED: "killed",
+}
+
+_STYLE = """
+:root { color-scheme: light dark; --text: #1c2733; --soft: #5b6b7b; --line: #d5dde5; --page: #fff;
+  --card: #f5f8fa; --a: #0b6bcb; --b: #8a4fbf; --c: #00796b; --amber: #b26a00;
+  --red: #c62828; --good: #1b7f3b; }
+@media (prefers-color-scheme: dark) { :root { --text: #e6ecf2; --soft: #9fb0c0; --line: #34424f;
+  --page: #12181e; --card: #1b232b; --a: #6db3f8; --b: #c69bf0; --c: #5fd0c2; --amber: #f0b35a;
+  --red: #ff7b72; --good: #5fd38a; } }
+body { margin: 0 auto; padding: 1.5rem; max-width: 60rem; background: var(--page); color: var(--text);
+  font: 15px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
+p.soft, figcaption, dt { color: var(--soft); }
+.verdict { display: inline-block; margin: .75rem 0; padding: .35rem .9rem; border-radius: 1rem;
+  font-weight: 600; color: #fff; background: #1b7f3b; } .verdict.bad { background: #c62828; }
+dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); gap: .75rem; margin: 0; }
+dl div { background: var(--card); padding: .6rem .8rem; border-radius: .5rem; }
+dd { margin: 0; font-size: 1.25rem; font-weight: 600; font-variant-numeric: tabular-nums; }
+figure { margin: 0; } .wide { overflow-x: auto; } .wide svg { min-width: 40rem; width: 100%; height: auto; }
+svg text { fill: var(--soft); font: 12px system-ui, sans-serif; }
+svg .name { fill: var(--text); font-weight: 600; }
+svg .axis { stroke: var(--line); } .committed { fill: var(--a); } .replayed { fill: var(--amber); }
+.started { fill: var(--good); }
+line.killed { stroke: var(--red); stroke-width: 2; } text.killed { fill: var(--red); }
+.l0 { stroke: var(--a); } .l1 { stroke: var(--b); } .l2 { stroke: var(--c); }
+polyline { fill: none; stroke-width: 2; }
+.key { display: inline-block; width: .8rem; height: .8rem; margin: 0 .3rem 0 1rem; border-radius: 2px; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid var(--line);
+  white-space: nowrap; } th { color: var(--soft); font-weight: 500; } td.n, th.n { text-align: right; }
+.bar { display: block; width: 8rem; height: .6rem; background: var(--line);
+  border-radius: .3rem; overflow: hidden; }
+.bar i { display: block; height: 100%; background: var(--a); }
+.problem { color: var(--red); font-weight: 600; }
+"""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check found.
+
+    Attributes:
+        text: for people.
+        good: whether all is as it must be.
+    """
+
+    text: str
+    good: bool
+
+
+@dataclass(frozen=True)
+class Page:
+    """The contents of a page.
+
+    Attributes:
+        title: what it is about.
+        history: what was seen.
+        verdict: what a check found, if there was one.
+        facts: names and values to show first.
+        made_at: when the page was made, in seconds since 1970.
+    """
+
+    title: str
+    history: History
+    made_at: float
+    verdict: Verdict | None = None
+    facts: Sequence[tuple[str, str]] = field(default=())
+
+    def render(self) -> str:
+        """Return the page as one HTML document."""
+        parts = [
+            f"<h1>{escape(self.title)}</h1>",
+            f'<p class="soft">{_moment(self.made_at)}</p>',
+            *self._verdict(),
+            _facts(self.facts),
+            *self._charts(),
+            *_queries(self.history.queries),
+            *_offsets(self.history.queries),
+            *_happenings(self.history.marks),
+        ]
+        return (
+            '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<title>{escape(self.title)}</title><style>{_STYLE}</style></head>"
+            f"<body>\n{chr(10).join(part for part in parts if part)}\n</body></html>\n"
+        )
+
+    def _verdict(self) -> list[str]:
+        if self.verdict is None:
+            return []
+        kind = "verdict" if self.verdict.good else "verdict bad"
+        return [f'<p class="{kind}">{escape(self.verdict.text)}</p>']
+
+    def _charts(self) -> list[str]:
+        history = self.history
+        moments = [one.at for one in history.marks] + [one.at for one in history.lags]
+        if len(set(moments)) < len(("begin", "end")):
+            return []
+        scale = _Scale(min(moments), max(moments))
+        return [*_time_line(history.marks, scale), *_lag(history.lags, scale)]
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """Moments as places on the x axis."""
+
+    begin: float
+    end: float
+
+    def x(self, moment: float) -> float:
+        part = (moment - self.begin) / (self.end - self.begin)
+        return round(_LEFT + part * (_WIDTH - _LEFT - _RIGHT), 1)
+
+    def axis(self, y: float) -> str:
+        """Return ticks with the seconds since the begin."""
+        lines = []
+        for number in range(_TICKS + 1):
+            passed = (self.end - self.begin) * number / _TICKS
+            x = self.x(self.begin + passed)
+            lines.append(
+                f'<line class="axis" x1="{x}" y1="0" x2="{x}" y2="{y}"/>'
+                f'<text x="{x}" y="{y + 16}" text-anchor="middle">{passed:.0f} s</text>'
+            )
+        return "".join(lines)
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _facts(facts: Sequence[tuple[str, str]]) -> str:
+    shown = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts
+    )
+    return f"<dl>{shown}</dl>" if shown else ""
+
+
+def _time_line(marks: Sequence[Mark], scale: _Scale) -> list[str]:
+    lanes = list(dict.fromkeys(mark.query for mark in marks if mark.query))
+    if not lanes:
+        return []
+    height = _LANE * len(lanes)
+    drawn = [scale.axis(height)]
+    for number, name in enumerate(lanes):
+        y = number * _LANE + _LANE // 2
+        drawn.append(
+            f'<line class="axis" x1="{_LEFT}" y1="{y}" x2="{_WIDTH - _RIGHT}" y2="{y}"/>'
+            f'<text class="name" x="{_LEFT - 10}" y="{y + 4}" text-anchor="end">{escape(name)}</text>'
+        )
+    # Replays are few and small: on top of the commits around them.
+    ordered = sorted(marks, key=lambda mark: mark.what is Happening.REPLAYED)
+    drawn += [_drawn(mark, scale.x(mark.at), lanes, height) for mark in ordered]
+    legend = "".join(
+        f'<span class="key" style="background: var(--{colour})"></span>{what}'
+        for colour, what in (
+            ("a", "batch committed"),
+            ("amber", "batch replayed, found in the ledger, skipped"),
+            ("good", "driver started"),
+            ("red", "driver killed"),
+        )
+    )
+    label = "Time line of commits, replays, starts and kills"
+    return ["<h2>Time line</h2>", _figure("".join(drawn), height + 24, label, legend)]
+
+
+def _drawn(mark: Mark, x: float, lanes: Sequence[str], height: int) -> str:
+    title = f"<title>{escape(_said(mark))}</title>"
+    kind = _CLASSES[mark.what]
+    if not mark.query:
+        if mark.what is Happening.KILLED:
+            return f'<line class="killed" x1="{x}" y1="0" x2="{x}" y2="{height}">{title}</line>'
+        return f'<circle class="{kind}" cx="{x}" cy="{height - 5}" r="5">{title}</circle>'
+    y = lanes.index(mark.query) * _LANE + _LANE // 2
+    if mark.what is Happening.REPLAYED:
+        points = f"{x},{y - 11} {x - 8},{y + 7} {x + 8},{y + 7}"
+        return f'<polygon class="{kind}" points="{points}">{title}</polygon>'
+    return f'<rect class="{kind}" x="{x - 2}" y="{y - 10}" width="4" height="20">{title}</rect>'
+
+
+def _said(mark: Mark) -> str:
+    parts = [mark.query, mark.what.value]
+    if mark.batch is not None:
+        parts.append(f"batch {mark.batch}")
+    if mark.rows is not None:
+        parts.append(f"{mark.rows} rows")
+    return ", ".join(part for part in [*parts, mark.note] if part)
+
+
+def _lag(lags: Sequence[Lag], scale: _Scale) -> list[str]:
+    if not lags:
+        return []
+    most = max([one.rows for one in lags] + [1])
+    names = list(dict.fromkeys(one.query for one in lags))
+    drawn, keys = [scale.axis(_LAG_HEIGHT)], []
+    for part in (0, 0.5, 1):
+        y = _LAG_HEIGHT - part * (_LAG_HEIGHT - 10)
+        drawn.append(
+            f'<text x="{_LEFT - 10}" y="{y + 4}" text-anchor="end">{most * part:.0f}</text>'
+        )
+    for number, name in enumerate(names):
+        points: list[str] = []
+        last: float | None = None
+        for one in lags:
+            if one.query != name:
+                continue
+            x, y = scale.x(one.at), round(_LAG_HEIGHT - one.rows / most * (_LAG_HEIGHT - 10), 1)
+            # Lag falls at once when a batch is committed.
+            points += [f"{x},{last}"] if last is not None else []
+            points.append(f"{x},{y}")
+            last = y
+        drawn.append(f'<polyline class="l{number % 3}" points="{" ".join(points)}"/>')
+        colour = "abc"[number % 3]
+        keys.append(f'<span class="key" style="background: var(--{colour})"></span>{escape(name)}')
+    label = "Rows of the queue that are not committed, over time"
+    chart = _figure("".join(drawn), _LAG_HEIGHT + 24, label, "".join(keys))
+    return ["<h2>Lag: rows that are not committed</h2>", chart]
+
+
+def _figure(drawn: str, height: int, label: str, legend: str) -> str:
+    return (
+        f'<figure><div class="wide"><svg viewBox="0 0 {_WIDTH} {height}" role="img" '
+        f'aria-label="{label}">{drawn}</svg></div><figcaption>{legend}</figcaption></figure>'
+    )
+
+
+def _queries(queries: Sequence[QueryStatus]) -> list[str]:
+    if not queries:
+        return []
+    rows = [
+        [
+            one.query_id[:8],
+            target.path,
+            one.mode or "?",
+            str(one.batch),
+            seconds(one.age_seconds),
+            str(target.rows),
+            "?" if target.total_rows is None else str(target.total_rows),
+            "?" if one.attempts is None else str(one.attempts),
+        ]
+        for one in queries
+        for target in one.targets
+    ]
+    names = ("query", "target", "mode", "batch>", "age>", "rows>", "total>", "attempts>")
+    problems = [
+        f'<p class="problem">{escape(one.query_id[:8])}: {escape(problem)}</p>'
+        for one in queries
+        for problem in one.problems
+    ]
+    return ["<h2>Queries</h2>", _table(names, rows), *problems]
+
+
+def _offsets(queries: Sequence[QueryStatus]) -> list[str]:
+    rows = [
+        [
+            one.query_id[:8],
+            queue.path,
+            str(part.partition),
+            str(part.first),
+            str(part.delivered),
+            "-" if part.consumer is None else str(part.consumer),
+            str(part.end),
+            str(part.lag_rows),
+            seconds(part.lag_seconds),
+            _bar(part),
+        ]
+        for one in queries
+        for queue in one.queues
+        for part in queue.partitions
+    ]
+    if not rows:
+        return []
+    names = (
+        "query", "queue", "partition>", "trimmed to>", "committed>", "consumer>", "end>", "lag>",
+        "lag, time>", "done!",
+    )  # fmt: skip
+    return ["<h2>Offsets</h2>", _table(names, rows)]
+
+
+def _bar(part: PartitionStatus) -> str:
+    done = 100 if part.end == 0 else min(100 * part.delivered / part.end, 100)
+    return f'<span class="bar" title="{done:.0f} %"><i style="width: {done:.1f}%"></i></span>'
+
+
+def _happenings(marks: Sequence[Mark]) -> list[str]:
+    if not marks:
+        return []
+    begin = marks[0].at
+    rows = [
+        [
+            f"{mark.at - begin:.1f} s",
+            mark.query,
+            mark.what.value,
+            "" if mark.batch is None else str(mark.batch),
+            "" if mark.rows is None else str(mark.rows),
+            mark.note,
+        ]
+        for mark in marks[:_MOST_MARKS]
+    ]
+    left = len(marks) - len(rows)
+    more = f'<p class="soft">and {left} more</p>' if left else ""
+    shown = _table(("time>", "query", "what", "batch>", "rows>", "note"), rows)
+    return [
+        f"<h2>What happened</h2><details open><summary>{len(marks)} events</summary>{shown}{more}</details>"
+    ]
+
+
+def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table; `>` after a name means numbers, `!` cells that are HTML already."""
+
+    def cell(tag: str, name: str, text: str) -> str:
+        kind = ' class="n"' if name.endswith(">") else ""
+        return (
+            f"<{tag}{kind}>{text if tag == 'td' and name.endswith('!') else escape(text)}</{tag}>"
+        )
+
+    head = "".join(cell("th", name, name.rstrip(">!")) for name in names)
+    body = "".join(
+        f"<tr>{''.join(cell('td', name, text) for name, text in zip(names, row, strict=True))}</tr>"
+        for row in rows
+    )
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -1,0 +1,136 @@
+"""The status of queries as tables for a terminal; nothing is printed here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Group
+    from rich.table import Table
+
+    from yt_exactly_once.operations.status import QueryStatus, QueueStatus
+
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+
+
+def table(*names: str) -> Table:
+    """Return an empty table; a name that ends with `>` is that of a column of numbers."""
+    from rich import box  # noqa: PLC0415 - only output for people needs it
+    from rich.table import Table  # noqa: PLC0415
+
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in names:
+        is_number = name.endswith(">")
+        justify: Any = "right" if is_number else "left"
+        made.add_column(name.removesuffix(">"), justify=justify, overflow="fold")
+    return made
+
+
+def seconds(duration: float | None) -> str:
+    """Return a duration for people, in its largest unit; a question mark if it is not known."""
+    if duration is None:
+        return "?"
+    for unit, letter in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
+        if duration >= 2 * unit:
+            return f"{duration / unit:.0f} {letter}"
+    return f"{duration:.0f} s"
+
+
+def rendered(queries: Sequence[QueryStatus], *, partitions: bool) -> Group:
+    """Return the tables of queries and queues, and what is wrong with them."""
+    from rich.console import Group  # noqa: PLC0415 - only output for people needs it
+    from rich.text import Text  # noqa: PLC0415
+
+    if not queries:
+        return Group(Text("no query: no ledger was found, or they have no entries"))
+    problems = [
+        Text(f"{one.query_id[:8]}: {problem}", style="bold red")
+        for one in queries
+        for problem in one.problems
+    ]
+    return Group(_queries(queries), _queues(queries, partitions=partitions), *problems)
+
+
+def _queries(queries: Sequence[QueryStatus]) -> Table:
+    shown = table("query", "target", "mode", "batch>", "age>", "rows>", "total>", "attempts>")
+    for one in queries:
+        for target in one.targets:
+            total = "?"
+            if target.total_rows is not None:
+                total = f"{target.total_rows}{'' if target.counted_from_start else '+'}"
+            shown.add_row(
+                one.query_id[:8],
+                target.path,
+                one.mode or "?",
+                str(one.batch),
+                seconds(one.age_seconds),
+                str(target.rows),
+                total,
+                "?" if one.attempts is None else str(one.attempts),
+            )
+    return shown
+
+
+def _queues(queries: Sequence[QueryStatus], *, partitions: bool) -> Table:
+    shown = table(
+        "query",
+        "queue",
+        "partition>",
+        "committed>",
+        "consumer>",
+        "end>",
+        "lag>",
+        "lag, time>",
+        "trimmed to>",
+        "consumer path",
+        "registered",
+    )
+    for one in queries:
+        for queue in one.queues:
+            rows = _partitions(queue) if partitions else [_together(queue)]
+            for row in rows:
+                consumer = queue.consumer or "none"
+                shown.add_row(one.query_id[:8], queue.path, *row, consumer, _registered(queue))
+    return shown
+
+
+def _partitions(queue: QueueStatus) -> list[list[str]]:
+    return [
+        [
+            str(part.partition),
+            str(part.delivered),
+            "-" if part.consumer is None else str(part.consumer),
+            str(part.end),
+            str(part.lag_rows),
+            seconds(part.lag_seconds),
+            str(part.first),
+        ]
+        for part in queue.partitions
+    ]
+
+
+def _together(queue: QueueStatus) -> list[str]:
+    if not queue.partitions:
+        return ["?"] * 7
+    parts = queue.partitions
+    consumers = [part.consumer for part in parts if part.consumer is not None]
+    return [
+        f"all {len(parts)}",
+        str(sum(part.delivered for part in parts)),
+        str(sum(consumers)) if consumers else "-",
+        str(sum(part.end for part in parts)),
+        str(queue.lag_rows),
+        seconds(queue.lag_seconds),
+        str(sum(part.first for part in parts)),
+    ]
+
+
+def _registered(queue: QueueStatus) -> str:
+    if queue.registered is None:
+        return "-"
+    if not queue.registered:
+        return "no"
+    trims = ", queue trims" if queue.auto_trim else ""
+    return ("vital" if queue.vital else "not vital") + trims
