@@ -101,8 +101,8 @@ _NOT_RUN = """\
 - **A real cluster.** Both sides met the embedded one, so CPU of the cluster is that of a Python program.
   For each hole, the source of the real server is named that behaves the same way. No figure here is one
   of YTsaurus's.
-- **SPYT on PySpark 3.3, 3.4, 4.0 and 4.1.** It supports 3.3 to 4.2, ours 4.2 and newer. Where they ran on
-  different ones, a part of every ratio is Spark's.
+- **SPYT on PySpark 3.3, 3.4, 4.0 and 4.1**, and our side on other versions than named. SPYT supports 3.3 to
+  4.2, our source 4.0 to 4.3. Where they ran on different ones, a part of every ratio is Spark's.
 - **SPYT's cluster mode**: executors in YTsaurus operations, job proxies, checkpoints on `yt:///`.
   Everything ran in one process with `local[2]`.
 """
