@@ -156,6 +156,7 @@ class Scenario:
         must_be: the verdict that keeps the promise of exactly-once.
         why: what goes wrong in SPYT, and where, if something does.
         server: which source of the server shows that the cluster is not the cause.
+        at_random: whether chance decides if the hole is met, so that one exact run proves nothing.
     """
 
     run: Callable[[Stage, Contender], Verdict]
@@ -163,6 +164,7 @@ class Scenario:
     must_be: str = "exact"
     why: str = ""
     server: str = ""
+    at_random: bool = False
 
     @property
     def name(self) -> str:
@@ -201,6 +203,7 @@ SCENARIOS = {
             "integration/test_writing_tasks.py::test_upserts_may_be_repeated",
             why="A row that is written again replaces itself. The receiver is meant for SPYT's default"
             " mode; in transactional mode it meets `random_kills` all the same.",
+            at_random=True,
         ),
         Scenario(
             random_kills,
@@ -208,8 +211,10 @@ SCENARIOS = {
             why="`MicroBatchExecutionDecorators.runBatch` lets Spark write `commits/N` first and commits"
             " the transaction after it. A driver killed in between restarts with the consumer at the"
             " start of N. `YtStreamingSource.latestOffset` then offers consumer + limit, which is the"
-            " end of N, where Spark already is. So there is never anything new.",
+            " end of N, where Spark already is. So there is never anything new. The window is a part of a"
+            " second per batch, so a run may miss it with all its kills.",
             server=_LEASE,
+            at_random=True,
         ),
         Scenario(
             kill_dedup,
