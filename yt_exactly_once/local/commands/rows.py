@@ -16,6 +16,7 @@ from yt_exactly_once.local.commands.sessions import (
 )
 from yt_exactly_once.local.cypress import ypath
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.tables.vectors import StoredRows
 from yt_exactly_once.local.tablets import modifications, reads, validation
 from yt_exactly_once.local.tablets.access import check_readable
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.commands.registry import Context
     from yt_exactly_once.local.tables.layout import TableLayout
     from yt_exactly_once.local.tables.schema import Column
+
+
+_MANY_KEYS = 64
+"""From so many on rows are written faster by columns."""
 
 
 @command("insert_rows", input_type="tabular", volatile=True, heavy=True)
@@ -104,12 +109,16 @@ def lookup_rows(context: Context) -> Rows:
     check_readable(layout, layout.tablets_of(keys))
     columns = _chosen_columns(layout, parameters.get("column_names"))
     read = _reader(parameters)
+    if read is reads.lookup and not keep and len(keys) >= _MANY_KEYS:
+        read = reads.lookup_stored
     moments = read_moments(context)
     found: Sequence[Any] = [None] * len(keys)
     with reading(context) as connection:
         seen = reads.layout_at(connection, layout, *moments)
         if seen is not None:
             found = read(connection, seen, keys, columns)
+    if isinstance(found, StoredRows):
+        return Rows(found, columns)
     rows = list(found) if keep else [row for row in found if row is not None]
     return Rows(rows, columns)
 

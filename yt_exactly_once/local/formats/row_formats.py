@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.tables.vectors import StoredRows
 
 
+_MANY_ROWS = 32
+"""From so many on vectors are faster than loops."""
+
+
 def loads(
     data: bytes,
     source: Format,
@@ -89,7 +93,8 @@ def dump_stored(rows: StoredRows, target: Format, count: int) -> Iterator[bytes]
     Raises:
         YtError: as `dumps`.
     """
-    if target.name == "yson" and str(target.attributes.get("format", "binary")) == "binary":
+    is_binary = target.name == "yson" and target.attributes.get("format", "binary") == "binary"
+    if is_binary and len(rows) >= _MANY_ROWS:
         # Importing numpy takes a while.
         from yt_exactly_once.local.formats import yson_rows  # noqa: PLC0415
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from yt_exactly_once.local.tables import types
 
 if TYPE_CHECKING:
@@ -29,16 +31,30 @@ _STRING_TAG = b"\x06"
 _TAGGED = struct.Struct(">BQ")
 _DOUBLE = struct.Struct(">d")
 _UINT64 = struct.Struct(">Q")
+_MANY = 64
+"""From so many numbers on vectors are faster than loops."""
+
 _TWO_63 = 1 << 63
 _TWO_64 = 1 << 64
 
 
-def _ints(values: Iterable[Any]) -> list[bytes]:
+def _ints(values: Sequence[Any]) -> list[bytes]:
+    if len(values) >= _MANY and None not in values:
+        return _tagged(_INT64_TAG, np.array(values, np.int64).view(np.uint64) ^ np.uint64(_TWO_63))
     pack = _TAGGED.pack
     return [NULL_KEY if v is None else pack(_INT64_TAG, v + _TWO_63) for v in values]
 
 
-def _uints(values: Iterable[Any]) -> list[bytes]:
+def _tagged(tag: int, numbers: Any) -> list[bytes]:
+    """Return a tag before each unsigned number, whose bytes then sort as the numbers do."""
+    encoded = np.empty((len(numbers), _TAGGED.size), np.uint8)
+    encoded[:, 0] = tag
+    encoded[:, 1:] = numbers.astype(">u8").view(np.uint8).reshape(-1, 8)
+    joined = encoded.tobytes()
+    return [joined[at : at + _TAGGED.size] for at in range(0, len(joined), _TAGGED.size)]
+
+
+def _uints(values: Sequence[Any]) -> list[bytes]:
     pack = _TAGGED.pack
     return [
         NULL_KEY if v is None else pack(_UINT64_TAG, v if v >= 0 else v + _TWO_64) for v in values
@@ -68,7 +84,7 @@ def _strings(values: Iterable[Any]) -> list[bytes]:
     ]
 
 
-def _column_encoder(column: Column) -> Callable[[Iterable[Any]], list[bytes]]:
+def _column_encoder(column: Column) -> Callable[[Sequence[Any]], list[bytes]]:
     if column.wire_type in types.SIGNED:
         return _ints
     if column.wire_type in types.UNSIGNED:

@@ -7,7 +7,8 @@ happens here, before the commit holds up the other writers. It never touches the
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import islice
+from operator import le
 from typing import TYPE_CHECKING, Any, Literal
 
 from yt_exactly_once.local.errors import Code, YtError
@@ -175,7 +176,7 @@ def _with_keys(batch: Batch) -> Batch:
 def _sort(batch: Batch) -> None:
     """Bring rows into the order of the table, where SQLite writes them several times faster."""
     keys = batch.keys
-    if all(left <= right for left, right in pairwise(keys)):
+    if all(map(le, keys, islice(keys, 1, None))):
         return
     # The sort is stable, so rows of one key keep their order.
     order = sorted(range(len(keys)), key=keys.__getitem__)

@@ -73,6 +73,23 @@ def layout_at(
     return seen.at(timestamp)
 
 
+def lookup_stored(
+    connection: sqlite3.Connection,
+    layout: TableLayout,
+    keys: Sequence[bytes],
+    columns: Sequence[Column],
+) -> StoredRows:
+    """Return the rows that exist in the order of the keys, for formats that write by vector."""
+    found = dict(_fetched(connection, layout, keys, columns))
+    rows = [found[key] for key in keys if key in found]
+    # Behind the columns is the key.
+    stored = list(zip(*rows, strict=True))[:-1] if rows else [()] * len(columns)
+    arrays = [
+        vectors.of_stored(column, list(each)) for column, each in zip(columns, stored, strict=True)
+    ]
+    return StoredRows(columns, arrays, len(rows))
+
+
 def lookup(
     connection: sqlite3.Connection,
     layout: TableLayout,
@@ -93,16 +110,24 @@ def fetch(
     columns: Sequence[Column],
 ) -> dict[bytes, tuple[Any, ...]]:
     """Return stored values of the existing rows by key."""
-    selected = ", ".join(['"$key"', *(layout.sql_column(column.name) for column in columns)])
-    found: dict[bytes, tuple[Any, ...]] = {}
+    return {key: row[:-1] for key, row in _fetched(connection, layout, keys, columns)}
+
+
+def _fetched(
+    connection: sqlite3.Connection,
+    layout: TableLayout,
+    keys: Sequence[bytes],
+    columns: Sequence[Column],
+) -> Iterator[tuple[bytes, tuple[Any, ...]]]:
+    """Yield keys of existing rows with the stored values and the key."""
+    selected = ", ".join([*(layout.sql_column(column.name) for column in columns), '"$key"'])
     for start in range(0, len(keys), _KEYS_PER_SELECT):
         chunk = keys[start : start + _KEYS_PER_SELECT]
         marks = ", ".join("?" * len(chunk))
-        for key, *stored in connection.execute(
+        rows = connection.execute(
             f'SELECT {selected} FROM {layout.sql_source} WHERE "$key" IN ({marks})', chunk
-        ):
-            found[key] = tuple(stored)
-    return found
+        )
+        yield from ((row[-1], row) for row in rows.fetchall())
 
 
 def timestamped_lookup(

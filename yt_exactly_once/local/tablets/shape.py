@@ -20,7 +20,6 @@ from yt_exactly_once.local.tablets.settings import check_unmounted
 from yt_exactly_once.local.tablets.storage import (
     TRIMMED,
     check_pivots,
-    create_history_trigger,
     encode_pivot,
     insert_tablet,
     new_tablet_id,
@@ -124,10 +123,8 @@ def alter(connection: sqlite3.Connection, layout: TableLayout, raw_schema: Any) 
             if name not in (*layout.sql_names, *layout.lock_columns):
                 connection.execute(f"ALTER TABLE {quote(table)} ADD COLUMN {quote(name)}")
     added_keys = len(altered.key_columns) - len(layout.key_columns)
-    if layout.sorted:
-        if added_keys:
-            _extend_keys(connection, tables, added_keys)
-        create_history_trigger(connection, altered)
+    if layout.sorted and added_keys:
+        _extend_keys(connection, tables, added_keys)
     save_layout(connection, layout.node_id, schema, names, layout.options)
 
 
@@ -303,7 +300,6 @@ def _check_same(what: str, column: str, old: str | None, new: str | None) -> Non
 
 def _extend_keys(connection: sqlite3.Connection, tables: list[str], added: int) -> None:
     """Append nulls for new key columns to every stored key; the order does not change."""
-    connection.execute(f"DROP TRIGGER IF EXISTS {quote(tables[0].replace('s_', 't_', 1))}")
     for table in tables:
         connection.execute(
             f'UPDATE {quote(table)} SET "$key" = CAST("$key" || ? AS BLOB)', (NULL_KEY * added,)

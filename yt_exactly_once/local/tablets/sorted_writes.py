@@ -1,13 +1,13 @@
 """Writes to the SQL table of one sorted table, with the check that nobody else was faster.
 
-Where all locks are exclusive, one upsert per row does both: its condition lets a row through only when
+Where all locks are exclusive, one upsert does both: its condition lets a row through only when
 the last write to its locks is not newer than the start of the transaction, and the number of changed
 rows tells whether all passed. Other locks are looked up first, see `row_locks`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from yt.yson import YsonUint64
 
@@ -19,13 +19,17 @@ from yt_exactly_once.local.tablets.row_locks import PRIMARY_LOCK
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from yt_exactly_once.local.tables.layout import TableLayout
     from yt_exactly_once.local.tables.schema import Column
     from yt_exactly_once.local.tablets.modifications import Batch
 
 _PRIMARY_NAME = "<primary>"
+_PARAMETERS_PER_STATEMENT = 999
+"""As many as every SQLite takes (`SQLITE_MAX_VARIABLE_NUMBER`)."""
+
+_KEYS_PER_STATEMENT = 500
 
 
 class SortedWriter:
@@ -85,16 +89,34 @@ class SortedWriter:
         if not batch.keys:
             return
         columns = batch.rows.columns if batch.kind == "write" else self._layout.key_columns
-        statement = self._upsert(batch, columns, self._guard(batch) if guarded else "1")
+        insert, row, update = self._upsert(batch, columns, self._guard(batch) if guarded else "1")
         if batch.aggregate:
             aggregates.register(self._connection)
-        cursor = self._connection.executemany(
-            statement, zip(batch.keys, *batch.rows.data[: len(columns)], strict=True)
-        )
-        if cursor.rowcount != len(batch.keys):
+        self._keep_replaced(batch.keys)
+        changed = 0
+        for count, parameters in _pieces([batch.keys, *batch.rows.data[: len(columns)]]):
+            rows = ", ".join([row] * count)
+            changed += self._connection.executemany(
+                f"{insert} VALUES {rows} {update}", parameters
+            ).rowcount
+        if changed != len(batch.keys):
             raise self._conflict(batch)
 
-    def _upsert(self, batch: Batch, columns: Sequence[Column], guard: str) -> str:
+    def _keep_replaced(self, keys: Sequence[bytes]) -> None:
+        """Keep what a write is about to replace, for reads at a timestamp."""
+        layout = self._layout
+        listed = ", ".join(['"$key"', '"$ts"', '"$deleted"', *map(quote, layout.sql_names)])
+        for start in range(0, len(keys), _KEYS_PER_STATEMENT):
+            chunk = keys[start : start + _KEYS_PER_STATEMENT]
+            self._connection.execute(
+                f'INSERT OR IGNORE INTO {quote(layout.history_table)} ({listed}, "$until")'
+                f" SELECT {listed}, ? FROM {self._table}"
+                f' WHERE "$ts" <> ? AND "$key" IN ({", ".join("?" * len(chunk))})',
+                (self._timestamp, self._timestamp, *chunk),
+            )
+
+    def _upsert(self, batch: Batch, columns: Sequence[Column], guard: str) -> tuple[str, str, str]:
+        """Return an upsert in three parts: what comes before the rows, one row, and the rest."""
         timestamp = str(self._timestamp)
         deleted = "1" if batch.kind == "delete" else "0"
         lock_columns = [
@@ -109,8 +131,9 @@ class SortedWriter:
         changes += [f"{column} = {timestamp}" for column in lock_columns]
         changes += self._changes(batch, columns)
         return (
-            f"INSERT INTO {self._table} ({', '.join(inserted)}) VALUES ({', '.join(literals)})"
-            f' ON CONFLICT ("$key") DO UPDATE SET {", ".join(changes)} WHERE {guard}'
+            f"INSERT INTO {self._table} ({', '.join(inserted)})",
+            f"({', '.join(literals)})",
+            f'ON CONFLICT ("$key") DO UPDATE SET {", ".join(changes)} WHERE {guard}',
         )
 
     def _changes(self, batch: Batch, columns: Sequence[Column]) -> list[str]:
@@ -174,3 +197,25 @@ class SortedWriter:
                 "lock": conflict.lock or _PRIMARY_NAME,
             },
         )
+
+
+def _pieces(columns: Sequence[list[Any]]) -> Iterator[tuple[int, Iterator[list[Any]]]]:
+    """Yield rows for statements that take many, since a statement costs as much as a row.
+
+    Args:
+        columns: values of the rows, of which there is one at least.
+
+    Yields:
+        How many rows a statement takes, and the parameters of one statement after the other.
+    """
+    width, total = len(columns), len(columns[0])
+    many = max(1, _PARAMETERS_PER_STATEMENT // width)
+    flat: list[Any] = [None] * (width * total)
+    for position, column in enumerate(columns):
+        flat[position::width] = column
+    whole = total // many * many
+    for count, start, end in ((many, 0, whole), (total - whole, whole, total)):
+        if start < end:
+            step = count * width
+            places = range(start * width, end * width, step)
+            yield count, (flat[place : place + step] for place in places)

@@ -87,21 +87,6 @@ def create_storage(
     connection.execute(
         f'CREATE INDEX {quote(f"d_{node_id}")} ON {table} ("$ts") WHERE "$deleted" = 1'
     )
-    create_history_trigger(connection, layout)
-
-
-def create_history_trigger(connection: sqlite3.Connection, layout: TableLayout) -> None:
-    """Make SQLite keep what a write replaces, for reads at a timestamp."""
-    names = ['"$key"', '"$ts"', '"$deleted"', *map(quote, layout.sql_names)]
-    old = ", ".join(f"OLD.{name}" for name in names)
-    trigger = quote(f"t_{layout.node_id}")
-    connection.execute(f"DROP TRIGGER IF EXISTS {trigger}")
-    connection.execute(
-        f"CREATE TRIGGER {trigger} BEFORE UPDATE ON {quote(layout.sql_table)}"
-        ' WHEN OLD."$ts" <> NEW."$ts" BEGIN'
-        f' INSERT OR IGNORE INTO {quote(layout.history_table)} ({", ".join(names)}, "$until")'
-        f' VALUES ({old}, NEW."$ts"); END'
-    )
 
 
 def insert_tablet(
