@@ -157,7 +157,7 @@ def _convert(
                 " the field lacks the metadata that marks it as YSON"
             )
         return _parsed(array)
-    return [_composite(logical, item) for item in array]
+    return _composites(logical, array)
 
 
 def _logical(described: Mapping[str, Any]) -> Any:
@@ -340,48 +340,102 @@ def _parsed(array: Any) -> Values:
     return values
 
 
-def _composite(logical: Any, item: Any) -> Any:
-    """Turn one Arrow scalar of a list, struct or map into positional YSON."""
+def _composites(logical: Any, array: Any) -> Values:
+    """Turn Arrow lists, structs and maps into positional YSON, level by level."""
     logical = _stripped(logical)
-    optional = isinstance(logical, dict) and logical["type_name"] == "optional"
-    if not item.is_valid:
-        return None
-    if optional:
-        return _composite(logical["item"], item)
+    if isinstance(logical, dict) and logical["type_name"] == "optional":
+        return _composites(logical["item"], array)
+    if array.null_count == len(array):
+        return [None] * len(array)
     kind = logical if isinstance(logical, str) else logical["type_name"]
-    if kind == "list" and isinstance(item, pa.ListScalar | pa.LargeListScalar):
-        return [_composite(logical["item"], element) for element in item.values]
-    if kind == "dict" and isinstance(item, pa.MapScalar):
-        keys, values = item.values.field(0), item.values.field(1)
-        return [
-            [_composite(logical["key"], key), _composite(logical["value"], value)]
-            for key, value in zip(keys, values, strict=True)
-        ]
-    if kind == "struct" and isinstance(item, pa.StructScalar):
-        return _struct(logical, item)
     if isinstance(logical, str) or kind == "decimal":
-        array = pa.array([item.as_py()], item.type)
-        described = {"name": "", "type": "any", "type_v3": logical}
-        (value,) = listed(
-            _convert(pa.field("", item.type), pa.chunked_array([array]), described, NEWEST)
-        )
-        return yson.YsonUint64(value) if logical in UNSIGNED else value
-    raise YtError(f'Unexpected arrow type "{item.type}" for YT metatype "{kind}"')
+        return _leaves(logical, array)
+    if kind == "list" and pa.types.is_map(array.type):
+        entries = pa.StructArray.from_arrays(list(_entries(array)), ["key", "value"])
+        return _nested(array, _composites(logical["item"], entries))
+    for wanted, fits, convert in (
+        ("list", _is_list, _lists),
+        ("dict", pa.types.is_map, _dicts),
+        ("struct", pa.types.is_struct, _structs),
+    ):
+        if kind == wanted and fits(array.type):
+            return convert(logical, array)
+    raise YtError(f'Unexpected arrow type "{array.type}" for YT metatype "{kind}"')
 
 
-def _struct(logical: Any, item: Any) -> list[Any]:
+def _leaves(logical: Any, array: Any) -> Values:
+    described = {"name": "", "type": "any", "type_v3": logical}
+    field = pa.field("", array.type)
+    values = listed(_convert(field, pa.chunked_array([array]), described, NEWEST))
+    if isinstance(logical, str) and logical in UNSIGNED:
+        return [None if value is None else yson.YsonUint64(value) for value in values]
+    return values
+
+
+def _lists(logical: Any, array: Any) -> Values:
+    return _nested(array, _composites(logical["item"], array.flatten()))
+
+
+def _dicts(logical: Any, array: Any) -> Values:
+    keys, values = _entries(array)
+    pairs = zip(
+        _composites(logical["key"], keys), _composites(logical["value"], values), strict=True
+    )
+    return _nested(array, list(map(list, pairs)))
+
+
+def _is_list(arrow: Any) -> bool:
+    return bool(
+        pa.types.is_list(arrow)
+        or pa.types.is_large_list(arrow)
+        or pa.types.is_fixed_size_list(arrow)
+    )
+
+
+def _entries(array: Any) -> tuple[Any, Any]:
+    """Return the keys and the values of all maps."""
+    held = array.drop_null()
+    begin, end = held.offsets[0].as_py(), held.offsets[-1].as_py()
+    return held.keys[begin:end], held.items[begin:end]
+
+
+def _nested(array: Any, items: Values) -> Values:
+    """Cut the items of all lists into lists again; a null has no items."""
+    if pa.types.is_fixed_size_list(array.type):
+        lengths = [array.type.list_size] * len(array)
+    else:
+        lengths = pc.subtract(array.offsets[1:], array.offsets[:-1]).to_pylist()
+    nested: list[Any] = []
+    position = 0
+    for length, is_null in zip(lengths, array.is_null().to_pylist(), strict=True):
+        if is_null:
+            nested.append(None)
+            continue
+        nested.append(items[position : position + length])
+        position += length
+    return nested
+
+
+def _structs(logical: Any, array: Any) -> Values:
     members = logical["members"]
-    if len(members) != len(item.type):
+    if len(members) != len(array.type):
         raise YtError(
             'The number of fields in the Arrow "struct" type does not match the number of fields'
             ' in the YT "struct" type',
-            attributes={"arrow_field_count": len(item.type), "yt_field_count": len(members)},
+            attributes={"arrow_field_count": len(array.type), "yt_field_count": len(members)},
         )
-    known = {field.name for field in item.type}
+    fields = {field.name: place for place, field in enumerate(array.type)}
     for member in members:
-        if str(member["name"]) not in known:
+        if str(member["name"]) not in fields:
             raise YtError(f'Field "{member["name"]}" is not found in arrow type "struct"')
-    return [_composite(member["type"], item[str(member["name"])]) for member in members]
+    columns = array.flatten()
+    chosen = [_composites(m["type"], columns[fields[str(m["name"])]]) for m in members]
+    if not array.null_count:
+        return list(map(list, zip(*chosen, strict=True)))
+    return [
+        None if is_null else list(row)
+        for is_null, *row in zip(array.is_null().to_pylist(), *chosen, strict=True)
+    ]
 
 
 def _is_binary(arrow: Any) -> bool:
