@@ -101,7 +101,6 @@ class Store:
         connection.execute("PRAGMA journal_mode = WAL")
         # NORMAL keeps every commit over a killed process; only a power cut may lose the newest ones.
         connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA cache_size = -{cache}")
         return connection

@@ -44,7 +44,7 @@ _TABLES = (
 MAX_ROWS = 1 << 15
 """Rows of a block at most: so many are read to look at one of them."""
 
-MAX_WEIGHT = 8 << 20
+MAX_WEIGHT = 2 << 20
 """Data weight at which a block is full."""
 
 _FAN_IN = 16
@@ -55,7 +55,7 @@ _COMPRESSED_FROM = 1024
 """Bytes; smaller bodies are kept as they are."""
 
 _CODEC = "lz4_raw"
-_CACHED_BYTES = 32 << 20
+_CACHED_BYTES = 8 << 20
 _NAMED = "key, first, past, weight, oldest, newest, columns, size"
 
 
