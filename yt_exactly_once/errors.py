@@ -91,6 +91,10 @@ class NotOneToOneError(EncodingError):
     """In idempotent mode, two rows of a batch have one key or number, or a replay has other rows."""
 
 
+class DuplicateKeyError(EncodingError):
+    """Two rows of a batch have one key, and the target was given `unique_keys=True`."""
+
+
 class AmbiguousOrderError(EncodingError):
     """Rows of one key are in several Spark partitions, so last-write-wins is undefined."""
 

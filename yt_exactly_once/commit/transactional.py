@@ -407,7 +407,8 @@ def plan_moves(
             other = (
                 "Or another sink of the function moved it: set advance_consumer=False for all but the last"
                 if before
-                else "Or starting_offsets begins before it: move it back to there, in every partition"
+                else "Or another sink of the function moved it: set advance_consumer=False for all but the "
+                "last. Or starting_offsets begins before it: move it back to there, in every partition"
             )
             raise OffsetConflictError(
                 f"The consumer is at row {at} of partition {part.partition}, expected {expected}",

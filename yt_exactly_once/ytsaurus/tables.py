@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from yt.wrapper import YsonFormat
 from yt.yson import YsonUint64
 
 from yt_exactly_once.errors import (
@@ -163,6 +164,20 @@ def mark_table(connection: Connection, path: str, name: str, value: Any) -> None
     with suppress(AccessError), translated("mark the table", path=path):
         if not client.exists(f"{path}/@{name}"):
             client.set(f"{path}/@{name}", value)
+
+
+def rows_of(connection: Connection, path: str, limit: int) -> list[dict[str, Any]]:
+    """Return rows of a small dynamic table, in any order.
+
+    Args:
+        connection: the cluster.
+        path: of the table.
+        limit: most rows to return.
+    """
+    with translated("read rows", path=path):
+        return list(
+            connection.reader.select_rows(f"* from [{path}] limit {limit}", format=YsonFormat())
+        )
 
 
 def unsigned(number: int) -> Any:

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.commit.history import is_noted, note_ledger, require_ledger, require_whole
-from yt_exactly_once.commit.ledger import Verdict, judge, require_one_sink
+from yt_exactly_once.commit.ledger import LedgerEntry, Verdict, judge, require_one_sink
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.query.jobs import described
 from yt_exactly_once.ytsaurus.rows import sessions_of
-from yt_exactly_once.ytsaurus.tables import table_identity
+from yt_exactly_once.ytsaurus.tables import rows_of, table_identity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from yt_exactly_once.commit.ledger import LedgerEntry
+    from yt_exactly_once.errors import OffsetConflictError
     from yt_exactly_once.spark.query.offset_log import OffsetLog
     from yt_exactly_once.spark.sink.modes.mode import Mode
     from yt_exactly_once.spark.sink.run import Delivery
+    from yt_exactly_once.ytsaurus.client import Connection
     from yt_exactly_once.ytsaurus.rows import SessionState
+
+
+_MOST_ENTRIES = 1_000
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,26 @@ def find(delivery: Delivery, mode: Mode, offset_log: OffsetLog) -> Found:
         delivery.run.agree(delivery.batch)
         return Found()
     return look_up(delivery, mode, offset_log)
+
+
+def name_other_query(
+    delivery: Delivery, connection: Connection, error: OffsetConflictError
+) -> None:
+    """Add to an error the query that moves the same consumer, if the ledger knows one."""
+    # Naming it is a help. Whatever fails here must not hide the conflict.
+    with suppress(Exception):
+        own = set(delivery.ledger.targets)
+        for row in rows_of(connection, delivery.ledger.path, _MOST_ENTRIES):
+            entry = LedgerEntry.from_row(row)
+            is_own = entry.query_id == delivery.batch.query_id and entry.target in own
+            consumers = {consumer for _, _, consumer, _ in entry.offsets}
+            if not is_own and error.where.get("consumer") in consumers:
+                error.what += (
+                    f". Query {entry.query_id} has moved it too: with batch {entry.batch_id}, which it wrote "
+                    f"into {entry.target}"
+                )
+                error.where["other_query"] = entry.query_id
+                return
 
 
 def look_up(delivery: Delivery, mode: Mode, offset_log: OffsetLog) -> Found:

@@ -51,6 +51,7 @@ _NOT_TOGETHER = (
     ("write='replace'", "delete_marker", "what is not in the result is deleted already"),
     ("write='replace'", "aggregate", "a complete result adds nothing to what is there"),
     ("delete_marker", "aggregate", "of the rows of a key only the last one would count"),
+    ("delete_marker", "unique_keys", "several changes of one key are what a marker is for"),
 )
 
 Transform = Callable[["DataFrame"], "DataFrame"]
@@ -77,6 +78,9 @@ class Target:
         aggregate: combine aggregating columns of a sorted table (`sum`, `max`, ...) with the stored values,
             instead of replacing them. Each row counts once, whatever fails. But a query that emits a key
             again with a new total, as aggregations in output mode `update` do, adds that total.
+        unique_keys: refuse a batch that has two rows with one key, in transactional mode and a sorted table.
+            Without it, the last of the rows in one Spark partition counts, and of rows in several Spark
+            partitions any. Idempotent mode always refuses such a batch.
         placement: which tablet of an ordered table takes a row. `partition` (default): Spark partition i goes
             to tablet i modulo the number of tablets. The order of a queue partition holds within a batch
             only, since its rows may be in another Spark partition in the next batch.
@@ -94,6 +98,7 @@ class Target:
     update_columns: bool = False
     delete_marker: str | None = None
     aggregate: bool = False
+    unique_keys: bool = False
     placement: str | Sequence[str] = BY_PARTITION
 
     def __post_init__(self) -> None:
@@ -144,6 +149,7 @@ class Target:
             "write='replace'": self.replaces,
             "delete_marker": self.delete_marker is not None,
             "aggregate": self.aggregate,
+            "unique_keys": self.unique_keys,
         }
 
     def transformed(self, frame: DataFrame) -> DataFrame:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
+from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.commit.ledger import LEDGER_MARK, LEDGER_SCHEMA, LEDGER_VERSION
 from yt_exactly_once.errors import ConfigError, LedgerError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.sink.targets import prepare_target
+from yt_exactly_once.ytsaurus.inspection import attributes_of
 from yt_exactly_once.ytsaurus.queues import require_registration
 from yt_exactly_once.ytsaurus.tables import (
     describe_table,
@@ -20,11 +22,18 @@ from yt_exactly_once.ytsaurus.tables import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from yt_exactly_once.commit.batch import MicroBatch
+    from yt_exactly_once.errors import ExactlyOnceError
     from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.sink.modes.mode import Mode
     from yt_exactly_once.spark.sink.options import Target
     from yt_exactly_once.spark.sink.targets import PreparedTarget
+
+
+_OTHER_LEDGER = (
+    "Give a query with a new checkpoint another ledger_path. For one that has a checkpoint restore the "
+    "ledger (or yt alter-table it): an empty one has no entry of a batch that Spark replays"
+)
+_OTHER_DEAD_LETTER_PATH = "Name another path in dead_letter_path: the sink creates the table there"
 
 
 def prepare(
@@ -73,8 +82,7 @@ def prepare(
         LEDGER_SCHEMA,
         "a ledger",
         LedgerError,
-        "Give a query with a new checkpoint another ledger_path. For one that has a checkpoint restore "
-        "the ledger (or yt alter-table it): an empty one has no entry of a batch that Spark replays",
+        _OTHER_LEDGER,
     )
     mark_table(connection, ledger, LEDGER_MARK, LEDGER_VERSION)
     if options.dead_letter_path is not None:
@@ -85,9 +93,41 @@ def prepare(
             REJECT_SCHEMA,
             "a dead-letter table",
             ConfigError,
-            "Name another path in dead_letter_path: the sink creates the table there",
+            _OTHER_DEAD_LETTER_PATH,
         )
     return targets
+
+
+def check_before_start(mode: Mode, frame: DataFrame, output_mode: str | None) -> None:
+    """Check what `prepare` checks, as far as it needs no running query. Create nothing.
+
+    Raises:
+        ExactlyOnceError: as `prepare` would.
+    """
+    options, connection = mode.options, mode.connection
+    for target in options.targets:
+        if output_mode is not None:
+            require_output_mode(MicroBatch("", 0, "", output_mode=output_mode.lower()), target)
+        prepare_target(
+            connection,
+            target,
+            frame,
+            wire=options.wire_format,
+            rows_per_tablet=options.rows_per_tablet_limit,
+            show_values=options.show_values,
+        )
+    own: list[tuple[str, Any, str, type[ExactlyOnceError], str]] = [
+        (options.ledger, LEDGER_SCHEMA, "a ledger", LedgerError, _OTHER_LEDGER)
+    ]
+    if options.dead_letter_path is not None:
+        path, purpose = options.dead_letter_path, "a dead-letter table"
+        own.append((path, REJECT_SCHEMA, purpose, ConfigError, _OTHER_DEAD_LETTER_PATH))
+    for path, schema, purpose, error, remedy in own:
+        if attributes_of(connection, path, []) is not None:
+            info = describe_table(connection, path)
+            require_columns(info, schema, purpose, error, remedy)
+            if info.tablet_state == "frozen":
+                info.require_mounted()
 
 
 def require_output_mode(batch: MicroBatch, target: Target) -> None:

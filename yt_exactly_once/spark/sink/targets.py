@@ -80,7 +80,7 @@ class PreparedTarget:
             self.wire,
             self.placement,
             delete_marker=self.options.delete_marker or "",
-            collect_keys=self.options.replaces,
+            collect_keys=self.options.replaces or self.options.unique_keys,
             rejects=rejects,
         )
 

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import split, whole
 from yt_exactly_once.commit.transactional import BatchCommit
-from yt_exactly_once.errors import ConfigError, ExactlyOnceError, TransientError
+from yt_exactly_once.errors import (
+    ConfigError,
+    ExactlyOnceError,
+    OffsetConflictError,
+    TransientError,
+)
 from yt_exactly_once.observability import Clock, Event, GuardedListener, emitter, reported
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.query.calls import PROCESS_CALLS
@@ -20,10 +25,10 @@ from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
 from yt_exactly_once.spark.query.jobs import described
 from yt_exactly_once.spark.query.raised import PROCESS_ERRORS, surfaced
 from yt_exactly_once.spark.query.running import RunningQuery
-from yt_exactly_once.spark.sink.look_up import find, look_up
+from yt_exactly_once.spark.sink.look_up import find, look_up, name_other_query
 from yt_exactly_once.spark.sink.modes import MODES
 from yt_exactly_once.spark.sink.options import SinkOptions, require_known, takes
-from yt_exactly_once.spark.sink.preparation import prepare
+from yt_exactly_once.spark.sink.preparation import check_before_start, prepare
 from yt_exactly_once.spark.sink.run import Delivery, QueryRun
 from yt_exactly_once.spark.sink.targets import are_the_same
 from yt_exactly_once.ytsaurus.client import Connection
@@ -109,6 +114,24 @@ class TransactionalSink:
                 PROCESS_ERRORS.keep(place.run_id, error)
             raise surfaced(error)  # noqa: B904 - its cause is what is to be printed first
 
+    def check(self, frame: DataFrame, *, output_mode: str | None = None) -> None:
+        """Check before `start()` everything that can be known then. It writes nothing and creates nothing.
+
+        That is the address, the token, every target with its columns, types and options, and the ledger and
+        the dead-letter table if they are there. What depends on the running query is checked in its first
+        batch: its consumers, the mode of an ordered target in idempotent mode, and permissions. The command
+        `doctor` looks at those too.
+
+        Args:
+            frame: the DataFrame that the sink will get; the streaming one is fine.
+            output_mode: of the query, if `write="replace"` or `aggregate` is used.
+
+        Raises:
+            ExactlyOnceError: as the first batch would.
+        """
+        self._connection.require_proxy()
+        check_before_start(self._mode, frame, output_mode)
+
     def _deliver(self, call: Call, frame: DataFrame, emit: Emitter) -> None:
         if call.place.problem is not None:
             raise call.place.problem
@@ -138,7 +161,11 @@ class TransactionalSink:
             return
         limit = self.options.rows_per_tablet_limit
         parts = split(rows, limit) if self.options.split_oversized else whole(rows)
-        committed = self._committer(delivery).commit(batch, parts, found.resumed)  # 4 to 9
+        try:
+            committed = self._committer(delivery).commit(batch, parts, found.resumed)  # 4 to 9
+        except OffsetConflictError as error:
+            name_other_query(delivery, self._connection, error)
+            raise
         clock.lap("commit")
         emit(
             Event.BATCH_COMMITTED,

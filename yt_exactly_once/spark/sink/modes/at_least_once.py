@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.sink.modes.tasks import REPORT_SCHEMA, InsertTask, TaskMode
 
 if TYPE_CHECKING:
@@ -17,6 +18,17 @@ if TYPE_CHECKING:
 
 class AtLeastOnce(TaskMode):
     """Loses nothing, and may repeat rows."""
+
+    def check(self) -> None:
+        """See `Mode.check`: nobody sees all keys of a batch."""
+        super().check()
+        for target in self.options.targets:
+            if target.unique_keys:
+                raise ConfigError(
+                    "unique_keys is not possible in mode 'at-least-once': nobody sees all rows of a batch",
+                    remedy="Use another mode",
+                    target=target.path,
+                )
 
     def write(
         self,

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.commit.parts import TargetRows
-from yt_exactly_once.errors import AmbiguousOrderError, ConfigError
+from yt_exactly_once.errors import AmbiguousOrderError, ConfigError, DuplicateKeyError
 from yt_exactly_once.spark.sink.encode import encode_frame
 from yt_exactly_once.spark.sink.modes.mode import Mode
 from yt_exactly_once.spark.sink.modes.sessions import begun_sessions
@@ -70,6 +70,7 @@ class Transactional(Mode):
 
         Raises:
             BatchTooLargeError: more rows than one transaction may write; nothing was sent.
+            DuplicateKeyError: two rows have one key, and the target asks for unique keys.
             AmbiguousOrderError: which of the rows of a key is the last one cannot be known.
         """
         options = self.options
@@ -80,6 +81,8 @@ class Transactional(Mode):
         encode_frame(frame, encoder, dyn_batch_size=options.request_size(frame))
         if not options.split_oversized:
             target.require_room(encoder.rows_by_tablet)
+        if target.options.unique_keys:
+            _require_unique(encoder.keys.values(), target.path)
         keys = _distinct_keys(encoder.keys.values(), target.path)
         rows = TargetRows(
             path=target.path,
@@ -101,6 +104,24 @@ class Transactional(Mode):
             lane_is_tablet=True,
         )
         return [rows, rejected]
+
+
+def _require_unique(by_partition: Iterable[list[pa.LargeBinaryArray]], target: str) -> None:
+    """Check that no two rows have one key.
+
+    Raises:
+        DuplicateKeyError: some have.
+    """
+    keys = [pa.array([], pa.large_binary()), *(part for parts in by_partition for part in parts)]
+    together = pa.concat_arrays(keys)
+    repeated = len(together) - len(pc.unique(together))
+    if repeated:
+        raise DuplicateKeyError(
+            f"{repeated} of {len(together)} rows have the key of another row of the batch",
+            remedy="Make the keys unique in the query, or leave unique_keys out to let the last row of a key "
+            "count",
+            target=target,
+        )
 
 
 def _distinct_keys(

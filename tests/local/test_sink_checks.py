@@ -1,0 +1,109 @@
+"""What a sink can say without a batch: the check before the start, and who else moves a consumer."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from pyspark.sql.types import LongType, StringType, StructType
+
+from yt_exactly_once import Target, TransactionalSink
+from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
+from yt_exactly_once.commit.ledger import LEDGER_SCHEMA, CommitLedger, LedgerEntry, offsets_of
+from yt_exactly_once.config import ClusterConfig
+from yt_exactly_once.errors import (
+    ClusterUnavailableError,
+    ConfigError,
+    LedgerError,
+    OffsetConflictError,
+    SchemaMismatchError,
+    TableNotFoundError,
+    TableNotMountedError,
+)
+from yt_exactly_once.spark.sink.look_up import name_other_query
+from yt_exactly_once.ytsaurus.client import Connection
+from yt_exactly_once.ytsaurus.tables import ensure_table
+
+SCHEMA = StructType().add("k", LongType(), nullable=False).add("v", StringType())
+FRAME = SimpleNamespace(columns=SCHEMA.names, schema=SCHEMA)
+"""What the check needs of a DataFrame."""
+
+KEY = {"name": "k", "type": "int64", "sort_order": "ascending", "required": True}
+VALUE = {"name": "v", "type": "utf8"}
+
+
+@pytest.fixture
+def sink(cluster, client, tmp):
+    """Build a sink on a sorted target that fits."""
+    create(client, f"{tmp}/target", [KEY, VALUE])
+    return lambda **options: TransactionalSink(
+        Target(f"{tmp}/target", write=options.pop("write", None)),
+        proxy=options.pop("proxy", cluster.proxy_urls[0]),
+        **options,
+    )
+
+
+def create(client, path, schema):
+    client.create("table", path, attributes={"dynamic": True, "schema": schema})
+    client.mount_table(path, sync=True)
+
+
+def test_check_passes_and_creates_nothing(client, tmp, sink):
+    """The ledger is for the first batch to make."""
+    sink().check(FRAME)
+    assert client.list(tmp) == ["target"]
+
+
+def test_check_says_what_the_first_batch_would(client, tmp, sink):
+    """Table, columns, output mode, ledger, address."""
+    client.unmount_table(f"{tmp}/target", sync=True)
+    with pytest.raises(TableNotMountedError):
+        sink().check(FRAME)
+    client.mount_table(f"{tmp}/target", sync=True)
+    other = StructType().add("k", StringType()).add("v", StringType())
+    with pytest.raises(SchemaMismatchError):
+        sink().check(SimpleNamespace(columns=other.names, schema=other))
+    with pytest.raises(ConfigError, match="is for output mode complete"):
+        sink(write="replace").check(FRAME, output_mode="Append")
+    sink(write="replace").check(FRAME, output_mode="complete")
+    create(client, f"{tmp}/ledger", [KEY, VALUE])
+    with pytest.raises(LedgerError):
+        sink(ledger_path=f"{tmp}/ledger").check(FRAME)
+    with pytest.raises(ConfigError, match="dead-letter"):
+        sink(dead_letter_path=f"{tmp}/ledger").check(FRAME)
+    with pytest.raises(ClusterUnavailableError, match=r"proxy=http://127.0.0.1:1\]"):
+        sink(proxy="127.0.0.1:1").check(FRAME)
+    client.remove(f"{tmp}/target")
+    with pytest.raises(TableNotFoundError):
+        sink().check(FRAME)
+
+
+def entry_of(query, target, consumer):
+    source = SourceRange("local", "//q", consumer, (PartitionRange(0, 0, 5),))
+    batch = MicroBatch(query, 7, "run", (source,))
+    return LedgerEntry(query, target, 7, "run", "1-2-3-4", offsets_of(batch), 5, "2026-01-01")
+
+
+def test_conflict_names_the_other_query(cluster, tmp):
+    """Another query, or another sink of the same one; not those with other consumers."""
+    connection = Connection(ClusterConfig(proxy=cluster.proxy_urls[0]))
+    ledger = CommitLedger(f"{tmp}/ledger", "mine", ["//t"])
+    ensure_table(connection, ledger.path, LEDGER_SCHEMA, {})
+    delivery = SimpleNamespace(ledger=ledger, batch=MicroBatch("mine", 3, "run"))
+    rows = [entry_of("mine", "//t", "//c"), entry_of("stranger", "//s", "//other")]
+    connection.reader.insert_rows(ledger.path, [entry.to_row() for entry in rows])
+
+    def named():
+        error = OffsetConflictError("The consumer is at row 9", query="mine", consumer="//c")
+        name_other_query(delivery, connection, error)
+        return error
+
+    assert "other_query" not in named().where
+    connection.reader.insert_rows(ledger.path, [entry_of("theirs", "//u", "//c").to_row()])
+    error = named()
+    assert error.where["other_query"] == "theirs"
+    assert "Query theirs has moved it too: with batch 7, which it wrote into //u" in str(error)
+    delivery.ledger = CommitLedger(f"{tmp}/none", "mine", ["//t"])
+    assert str(named()) == str(
+        OffsetConflictError("The consumer is at row 9", query="mine", consumer="//c")
+    )

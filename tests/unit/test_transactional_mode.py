@@ -1,0 +1,34 @@
+"""Transactional mode: which rows of a batch may have one key."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from yt_exactly_once import Target, TransactionalSink
+from yt_exactly_once.errors import ConfigError, DuplicateKeyError
+from yt_exactly_once.spark.sink.modes.transactional import _require_unique
+
+
+def keys(*values):
+    return pa.array([value.encode() for value in values], pa.large_binary())
+
+
+def test_rows_with_one_key_are_refused_on_request():
+    """Within a Spark partition and across them; the message counts them and shows none."""
+    _require_unique([], "//t")
+    _require_unique([[keys("a"), keys("b")], [keys("c")]], "//t")
+    for repeated in ([[keys("a", "a")]], [[keys("a")], [keys("a")]]):
+        with pytest.raises(DuplicateKeyError, match="1 of 2 rows have the key") as caught:
+            _require_unique(repeated, "//t")
+        assert caught.value.where == {"target": "//t"}
+
+
+def test_mode_that_cannot_see_all_keys_refuses_the_request():
+    """Tasks of at-least-once write without each other."""
+    target = Target("//t", unique_keys=True)
+    with pytest.raises(ConfigError, match="unique_keys is not possible"):
+        TransactionalSink(target, proxy="localhost:1", mode="at-least-once")
+    TransactionalSink(target, proxy="localhost:1", mode="idempotent")
+    with pytest.raises(ConfigError, match="exclude each other"):
+        Target("//t", unique_keys=True, delete_marker="gone")
