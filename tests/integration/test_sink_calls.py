@@ -111,6 +111,7 @@ def test_second_call_of_a_batch_is_refused_until_it_is_settled(flow, calls, mode
     flow.assert_exact()
 
 
+@pytest.mark.further
 def test_one_call_off_is_noticed(flow, monkeypatch):
     """Half of the rows are nowhere, and the consumer is at the end."""
     switch_off("one_call", monkeypatch.setattr)
@@ -119,6 +120,7 @@ def test_one_call_off_is_noticed(flow, monkeypatch):
     assert differences(flow.found(), rows_where(flow, lambda row: row[2] % 2 == 0)) == ""
 
 
+@pytest.mark.further
 def test_history_off_is_noticed(flow, monkeypatch):
     """The mended function goes past the rows that the old one had lost."""
     refused(flow, twice_by_one_object(flow), "RepeatedCallError")
@@ -205,6 +207,7 @@ def test_sink_made_for_each_batch_is_exact(flow):
     flow.assert_exact()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "wrong", first_of([lambda _: 0, lambda number: number + 1]), ids=["a constant", "the next"]
 )
@@ -214,6 +217,7 @@ def test_wrong_batch_number_is_refused(flow, wrong):
     refused(flow, lambda frame, number: sink(frame, wrong(number)), "and Spark is running batch")
 
 
+@pytest.mark.nightly
 def test_thread_without_sparks_properties_is_refused_and_noted(flow):
     """Nobody looks at what such a thread raises, so the next batch and the next run must stop."""
     sink = flow.sink()
@@ -269,6 +273,7 @@ def test_function_that_does_not_wait_for_its_sink_is_stopped(flow):
     flow.fail("IncompleteBatchError")
 
 
+@pytest.mark.further
 def test_data_frame_of_another_query_is_refused(flow, stream):
     """Its rows are not those of the batch whose number they would get."""
     kept = []
@@ -283,6 +288,7 @@ def test_data_frame_of_another_query_is_refused(flow, stream):
         query.stop()
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("how", first_of(["removed", "another path"]))
 @pytest.mark.parametrize("batches", first_of([1, 2]))
 def test_missing_ledger_is_refused(stream, how, batches):
@@ -368,7 +374,7 @@ def test_query_whose_first_batches_write_nothing_continues_after_a_restart(
     assert list(client.select_rows(f"value from [{target}]")) != []
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 @pytest.mark.parametrize("error", first_of([ValueError, StopIteration]))
 def test_listener_that_raises_disturbs_nothing(flow, error, caplog):
     """It is a metrics hook: its first exception is logged, with the event."""

@@ -53,6 +53,7 @@ def test_transactional_mode_does_not_repeat_what_tasks_have_pushed(stream, batch
     flow.assert_exact()
 
 
+@pytest.mark.nightly
 def test_check_off_is_noticed(stream, monkeypatch):
     """The rows of the batch are there twice."""
     flow = stream(rows=2_000)

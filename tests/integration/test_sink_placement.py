@@ -55,6 +55,7 @@ def assert_in_order(rows):
         assert indexes == sorted(indexes)
 
 
+@pytest.mark.nightly
 def test_one_spark_partition_goes_to_one_tablet_by_default(flow):
     """In transactional mode, where nothing else is known."""
     run(flow)
@@ -69,6 +70,7 @@ def test_rows_keep_the_tablet_they_had_in_the_queue(flow, mode):
         assert [(row["part"], row["row"]) for row in rows] == [(tablet, i) for i in range(600)]
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("mode", first_of(MODES))
 def test_rows_of_one_spark_partition_go_round(flow, mode):
     """Every tablet gets as many."""
@@ -79,6 +81,7 @@ def test_rows_of_one_spark_partition_go_round(flow, mode):
         assert_in_order(rows)
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("mode", first_of(MODES))
 def test_rows_of_one_key_go_to_one_tablet(flow, mode):
     """By the hash of the columns named."""
@@ -99,6 +102,7 @@ def test_split_batch_keeps_tablets_and_order(flow):
         assert [(row["part"], row["row"]) for row in rows] == [(tablet, i) for i in range(600)]
 
 
+@pytest.mark.nightly
 def test_room_is_counted_by_tablet(flow):
     """All rows of one Spark partition fit when they are spread."""
     flow.change = lambda frame: frame.coalesce(1)
@@ -127,6 +131,7 @@ def test_placement_of_one_target_of_several(flow, client, tmp):
     )
 
 
+@pytest.mark.nightly
 def test_fewer_tablets_than_queue_partitions_are_refused(stream):
     """To put two queue partitions into one tablet is not to preserve."""
     flow = stream(rows=20, tablets=2)

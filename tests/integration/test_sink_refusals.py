@@ -191,6 +191,7 @@ def test_wrong_or_missing_token_stops_the_query(flow, token):
     flow.assert_untouched()
 
 
+@pytest.mark.nightly
 def test_missing_target_stops_the_query(flow):
     """Naming the path."""
     flow.client.remove(flow.target)
@@ -313,6 +314,7 @@ def test_consumer_unregistered_before_a_restart_stops_the_query(flow):
     assert_nothing_done(flow)
 
 
+@pytest.mark.nightly
 def test_ledger_path_of_another_table_is_refused(flow, client, tmp):
     """A table with other columns is left alone."""
     other = AGGREGATION.create_target(client, f"{tmp}/other", is_sorted=True)

@@ -105,6 +105,7 @@ def test_batch_with_bad_rows_fails_unless_they_are_rejected(flow):
     flow.assert_untouched()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("shown", first_of([False, True]))
 def test_value_is_quoted_on_request_only(stream, shown):
     """It may be private."""
@@ -132,6 +133,7 @@ def test_rows_of_several_targets_are_rejected_one_by_one(flow, client, tmp):
     assert differences([tuple(row.values()) for row in found], everything) == ""
 
 
+@pytest.mark.further
 def test_marked_rows_are_deleted_though_their_values_are_bad(stream, client):
     """And a marker that says nothing is a fault of its row."""
     flow = stream(rows=300, partitions=1)
@@ -162,6 +164,7 @@ def test_marked_rows_are_deleted_though_their_values_are_bad(stream, client):
         flow.forget_last_batch()
 
 
+@pytest.mark.nightly
 def test_reject_path_of_another_table_is_refused(flow, client, tmp):
     """Its columns are not those of rejected rows."""
     other = STATELESS.create_target(client, f"{tmp}/other", is_sorted=False)

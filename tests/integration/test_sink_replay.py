@@ -120,6 +120,7 @@ def test_rows_of_a_stateful_batch_are_kept_until_spark_has_logged_it(stream, que
     flow.assert_exact()
 
 
+@pytest.mark.further
 def test_trim_guard_off_is_noticed(stream, monkeypatch):
     """With the consumer moved at once, a replay cannot build its state again."""
     flow = stream(AGGREGATION, is_sorted=True)
@@ -147,6 +148,7 @@ def trim_as_the_queue_agent(flow):
         flow.client.trim_rows(flow.queue.path, partition, offset)
 
 
+@pytest.mark.nightly
 def test_early_look_up_off_is_covered_by_the_check_inside_the_transaction(stream, monkeypatch):
     """A replay that the first look-up misses is recognised later, at the price of its computation."""
     flow = stream()
@@ -158,6 +160,7 @@ def test_early_look_up_off_is_covered_by_the_check_inside_the_transaction(stream
     flow.assert_exact()
 
 
+@pytest.mark.nightly
 def test_ledger_look_up_off_is_noticed(stream, monkeypatch):
     """Without any look at the ledger a replay doubles its rows."""
     flow = stream()
@@ -168,6 +171,7 @@ def test_ledger_look_up_off_is_noticed(stream, monkeypatch):
     assert flow.wrong().startswith("0 lost")
 
 
+@pytest.mark.further
 def test_state_evaluation_off_is_noticed(stream, monkeypatch):
     """Spark refuses a skipped batch that leaves no state behind."""
     flow = stream(AGGREGATION, is_sorted=True)

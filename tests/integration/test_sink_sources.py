@@ -63,6 +63,7 @@ def test_two_queues_in_one_query_are_both_exact(stream, client, tmp, tmp_path):
     assert second.stored() == second.ends()
 
 
+@pytest.mark.nightly
 def test_idle_queue_keeps_its_consumer_where_it_is(stream, client, tmp):
     """Partitions without new rows are not moved."""
     queue = Queue.create(client, tmp)
@@ -124,6 +125,7 @@ def test_files_are_delivered_once(spark, cluster, client, tmp, tmp_path):
     )
 
 
+@pytest.mark.nightly
 def test_replay_of_files_without_the_ledger_would_be_noticed(
     spark, cluster, client, tmp, tmp_path, monkeypatch
 ):
@@ -220,6 +222,7 @@ def test_rate_source_is_delivered_once(spark, cluster, client, tmp, tmp_path):
     assert sorted(values) == list(range(len(values)))
 
 
+@pytest.mark.further
 def test_two_sinks_in_one_function_are_both_exact(stream, client, tmp):
     """Only the last one moves the consumer, and a crash between the two is mended by the replay."""
     flow = stream(rows=2_000, rows_per_partition=500)
@@ -369,6 +372,7 @@ def test_two_checkpoints_on_one_consumer_are_told_apart(stream):
     assert rival_rows == []
 
 
+@pytest.mark.further
 def test_compare_and_set_off_is_noticed(stream, monkeypatch):
     """Both queries take the second half of the queue."""
     flow = stream(rows=2_000)

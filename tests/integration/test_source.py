@@ -177,6 +177,7 @@ def test_rows_arrive_once_and_in_order_per_partition(queue, client, tmp, read, t
     assert rows[0].asDict() == {"id": rows[0].id, "name": f"n{rows[0].id}"}
 
 
+@pytest.mark.further
 def test_range_larger_than_one_pull_is_complete(queue, read, tmp_path):
     """Pulls are limited to 10 000 rows, tasks are not."""
     ids = queue.append(12_500) + queue.append(12_500)
@@ -249,6 +250,7 @@ def offsets(query, name):
     ]
 
 
+@pytest.mark.further
 def test_progress_shows_how_far_the_query_is_behind(queue, read, tmp_path):
     """Its latest offset is the end of the queue, which a limited batch is still far from."""
     queue.append(25)
@@ -276,6 +278,7 @@ def test_progress_shows_self_describing_offsets(queue, read, tmp_path):
     } in ends
 
 
+@pytest.mark.nightly
 def test_two_queues_in_one_query_keep_their_own_offsets(client, tmp, read, tmp_path):
     """One of them idle, then the other."""
     one, other = (Queue.create(client, tmp, name=name) for name in ("one", "other"))
@@ -332,6 +335,7 @@ def test_available_now_leaves_the_consumer_at_its_end(queue, read, tmp_path):
     assert queue.stored() == {0: 25}
 
 
+@pytest.mark.nightly
 def test_available_now_without_new_rows_runs_no_batch(queue, read, tmp_path):
     """A restart of a query that has read everything."""
     queue.append(5)
@@ -522,6 +526,7 @@ def test_recreated_queue_is_found_out(queue, read, tmp_path):
         fails("DataLossError", "recreated", query.processAllAvailable)
 
 
+@pytest.mark.nightly
 def test_recreated_queue_between_two_runs_is_a_loss(queue, read, tmp_path):
     """Although it has grown beyond the logged offset; nothing of it is given out."""
     queue.append(5)
@@ -534,6 +539,7 @@ def test_recreated_queue_between_two_runs_is_a_loss(queue, read, tmp_path):
     assert batches.seen == []
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("mode", first_of(["transactional", "idempotent"]))
 def test_recreated_queue_is_read_from_its_beginning_when_asked_to(
     queue, client, read, tmp_path, cluster, mode
@@ -607,6 +613,7 @@ def test_registration_that_proxies_have_not_heard_of_is_waited_for(queue, read, 
 # Types and options that change the columns.
 
 
+@pytest.mark.further
 def test_every_kind_of_column_arrives(client, tmp, read, tmp_path):
     """Required and nullable, plain and nested; Spark refuses a batch that is not what it was told."""
     schema = [
@@ -658,6 +665,7 @@ def test_every_kind_of_column_arrives(client, tmp, read, tmp_path):
     assert (other.large, other.number, other.day, other.instant, other.anything) == (None,) * 5
 
 
+@pytest.mark.further
 def test_strings_that_are_not_utf8_need_binary_strings(client, tmp, read, tmp_path):
     """Text by default, with an error that names the column; bytes when asked to."""
     queue = Queue.create(client, tmp)
@@ -684,6 +692,7 @@ def test_older_types_are_read_when_type_v3_is_off(client, tmp, read, tmp_path):
     assert run(frame, tmp_path / "v1").seen[0][1][0]["items"] is not None
 
 
+@pytest.mark.nightly
 def test_schema_of_the_users_own_is_refused(spark, queue, tmp_path, cluster):
     """It could only rename or retype silently."""
     register_source(spark)
@@ -706,6 +715,7 @@ def test_missing_consumer_is_refused(queue, read):
     assert "yt create queue_consumer" in text
 
 
+@pytest.mark.nightly
 def test_path_that_is_no_consumer_is_refused(queue, read):
     """The queue itself, for instance."""
     fails(
@@ -728,6 +738,7 @@ def test_missing_queue_is_refused(queue, read):
     fails("TableNotFoundError", queue.path, lambda: read(queue))
 
 
+@pytest.mark.nightly
 def test_sorted_table_is_refused(queue, read, client, tmp):
     """A queue is an ordered table."""
     schema = [
@@ -756,6 +767,7 @@ def test_folder_is_refused(queue, read, tmp):
     fails("TableNotFoundError", "map_node", lambda: read(queue))
 
 
+@pytest.mark.nightly
 def test_unmounted_queue_is_refused(queue, read):
     """The error shows how to mount it."""
     queue.client.unmount_table(queue.path, sync=True)
@@ -792,6 +804,7 @@ def test_misspelt_option_is_refused(queue, read):
     )
 
 
+@pytest.mark.nightly
 def test_limit_by_bytes_needs_a_queue_that_counts_them(queue, read):
     """The error names the column and the other option."""
     fails(

@@ -382,7 +382,14 @@ LATE_UPSERT = Scenario(
 ALL = (*SCENARIOS, *BY_TASKS, TRIMMED_UNDER_A_REPLAY, SHARED_CONSUMER, LATE_UPSERT)
 
 
-LONG = ("idempotent", "idempotent, commit log lost")
+LONG = (
+    "checkpoint restored",
+    "no queue",
+    "survivor, stateful",
+    "two checkpoints, one consumer",
+    "idempotent",
+    "idempotent, commit log lost",
+)
 """Scenarios that take long, and wait for the further tests."""
 
 LONGEST = ("idempotent, chunks", "idempotent, shuffled")

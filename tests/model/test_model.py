@@ -50,7 +50,7 @@ def test_merging_equal_states_loses_no_execution(scenario: Scenario) -> None:
 
 def test_two_explorations_are_the_same() -> None:
     """The exploration is deterministic: same states, same steps, same runs of the code."""
-    first, second = (Explorer(SMALL[1]).explore() for _ in range(2))
+    first, second = (Explorer(SMALL[0]).explore() for _ in range(2))
     assert replace(first, seconds=0.0) == replace(second, seconds=0.0)
 
 

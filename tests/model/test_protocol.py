@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,11 +24,22 @@ from tests.model.scenarios import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tests.model.scenario import Scenario
     from tests.model.world import World
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def in_tiers(scenarios: Iterable[Scenario]) -> list[Any]:
+    """Return the cases of a test, of which the long ones wait."""
+    waiting = dict.fromkeys(LONG, pytest.mark.further) | dict.fromkeys(LONGEST, pytest.mark.nightly)
+    return [
+        pytest.param(each, id=each.name, marks=[waiting[each.name]] if each.name in waiting else [])
+        for each in scenarios
+    ]
+
+
+@pytest.mark.parametrize("scenario", in_tiers(SCENARIOS))
 def test_no_execution_breaks_an_invariant(scenario: Scenario) -> None:
     """Every row has its effect exactly once, whatever happens in whatever order, up to the bound."""
     report = Explorer(bounded(scenario, deep=is_deep())).explore()
@@ -36,20 +47,7 @@ def test_no_execution_breaks_an_invariant(scenario: Scenario) -> None:
     assert report.executions > 50, "The scenario has become too small to prove anything"
 
 
-@pytest.mark.parametrize(
-    "scenario",
-    [
-        pytest.param(
-            each,
-            id=each.name,
-            marks=[
-                *[pytest.mark.further] * (each.name in LONG),
-                *[pytest.mark.nightly] * (each.name in LONGEST),
-            ],
-        )
-        for each in BY_TASKS
-    ],
-)
+@pytest.mark.parametrize("scenario", in_tiers(BY_TASKS))
 def test_no_execution_with_writing_tasks_breaks_the_promise_of_its_mode(scenario: Scenario) -> None:
     """Tasks that die, are repeated, run twice and outlive their driver leave the promise whole."""
     report = Explorer(bounded(scenario, deep=is_deep())).explore()
