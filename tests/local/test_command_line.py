@@ -380,7 +380,14 @@ REACHED = {
 }
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family",
+    [
+        # Every command starts an interpreter, so one family is enough for those who wait.
+        pytest.param(family, marks=[pytest.mark.further] * (family != "queues"))
+        for family in FAMILIES
+    ],
+)
 def test_command_line_works(terminal, tmp, family):
     """Every command prints what it prints on a real cluster, and fails where it fails there."""
     terminal.sent()
