@@ -65,8 +65,13 @@ _HOWS: dict[str, list[How | str]] = {
     ],
     "docs/how-to/checkpoints.md": [
         _BY_CI,
-        "a test of checkpoints on Spark runs its steps",
+        "it needs a cluster of its own; tests/local/test_checkpoints.py opens such a gateway",
         How.OPTIONS,
+        "tests/local/test_checkpoints.py asks such a gateway",
+    ],
+    "docs/how-to/cluster.md": [
+        "it packs an environment, which takes minutes and the network",
+        "it needs a cluster of Spark",
     ],
     "docs/how-to/move-from-spyt.md": [_SPYT, How.RUNS],
     "docs/how-to/operate.md": [How.OPTIONS],

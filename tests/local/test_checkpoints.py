@@ -16,10 +16,11 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from yt_exactly_once.checkpoints import checkpoints
+from yt_exactly_once.checkpoints import checkpoints, gateway_at
 from yt_exactly_once.checkpoints import webhdfs as front
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import AccessError, ConfigError, RetriesExhaustedError
+from yt_exactly_once.spark.webhdfs import WebHdfsFolder
 from yt_exactly_once.ytsaurus import files
 
 SECRET = "0123456789abcdef"
@@ -312,6 +313,37 @@ def test_wrong_cluster_and_wrong_token_fail_before_spark_starts(monkeypatch, tmp
             checkpoints(proxy=guarded.proxy_urls[0], token="wrong"),
         ):
             pass
+
+
+def test_process_without_a_jvm_reads_and_writes_the_same_files(store, tmp, hadoop):
+    """The sink reads the offset log and keeps its notes where Spark keeps its files."""
+    folder = WebHdfsFolder(store.url(f"{tmp}/q"))
+    assert folder.names("offsets") == []
+    assert not folder.exists("state")
+    hadoop.create("offsets/0", "v1\ngröße".encode())
+    assert folder.read("offsets/0") == "v1\ngröße"
+    assert folder.names("offsets") == ["0"]
+    folder.write("notes/failed-0", b"first")
+    folder.write("notes/failed-0", b"second")
+    assert hadoop.open("notes/failed-0").body == b"second"
+    with pytest.raises(FileNotFoundError):
+        folder.read("metadata")
+
+
+def test_gateway_of_another_process_is_asked_before_spark(cluster, tmp):
+    """Its absence, a wrong secret and a path outside are typed errors, without the secret."""
+    with checkpoints(proxy=cluster.proxy_urls[0], secret=SECRET, roots=[tmp]) as store:
+        location = store.url(tmp)
+        assert gateway_at(location).url(f"{tmp}/q") == f"{location}/q"
+        with pytest.raises(AccessError, match="does not serve this path"):
+            gateway_at(location).url("//tmp/elsewhere")
+        with pytest.raises(AccessError, match="does not have the secret") as raised:
+            gateway_at(location.replace(SECRET, "guessed-1234567890")).url(tmp)
+        assert "guessed" not in str(raised.value)
+    with pytest.raises(RetriesExhaustedError, match="yt-exactly-once checkpoints"):
+        gateway_at(location).url(tmp)
+    with pytest.raises(ConfigError, match="no location of a gateway"):
+        gateway_at("hdfs://host/path")
 
 
 def test_paths_outside_the_roots_get_no_location(cluster):

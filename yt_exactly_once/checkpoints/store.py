@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 from yt_exactly_once.checkpoints.places import Places, check_secret, new_secret, parse_path
 from yt_exactly_once.checkpoints.webhdfs import WebHdfs
-from yt_exactly_once.config import ClusterConfig, Secret
+from yt_exactly_once.config import ClusterConfig, RetryPolicy, Secret
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.observability import emitter
+from yt_exactly_once.spark.webhdfs import SCHEME, WebHdfsFolder
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.files import CypressFiles
 
@@ -23,6 +26,8 @@ B = TypeVar("B")
 LOOPBACK = "127.0.0.1"
 _ANY = ("", "0.0.0.0", "::")  # noqa: S104 - addresses to refuse
 
+_IMPATIENT = RetryPolicy(attempts=3, deadline=timedelta(seconds=5))
+
 SPARK_SETTINGS = {
     "spark.hadoop.dfs.http.client.retry.policy.enabled": "true",
     # Sleep in milliseconds, number of times, ...: for about a minute.
@@ -31,15 +36,80 @@ SPARK_SETTINGS = {
 """With these, Spark's client waits while a gateway restarts, and does not fail the query at once."""
 
 
-class Checkpoints:
-    """A running gateway.
+class _Reached:
+    """A gateway under an address."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def configure(self, builder: B) -> B:
+        """Set on a `SparkSession.builder` that Spark's client waits while the gateway restarts."""
+        configured: Any = builder
+        for name, value in SPARK_SETTINGS.items():
+            configured = configured.config(name, value)
+        result: B = configured
+        return result
+
+    def __repr__(self) -> str:
+        """Show no secret."""
+        return f"{type(self).__name__}({self.address!r})"
+
+
+class RunningGateway(_Reached):
+    """A gateway that another process runs; use `gateway_at`.
+
+    Attributes:
+        address: `host:port` under which Spark reaches it.
+    """
+
+    def __init__(self, location: str) -> None:
+        super().__init__(urlsplit(location).netloc)
+        self._base = f"{SCHEME}://{self.address}/{urlsplit(location).path.split('/')[1]}"
+
+    def url(self, path: str) -> str:
+        """Return the `checkpointLocation` of a checkpoint at a Cypress path. It contains the secret.
+
+        Args:
+            path: a folder of the query's own, below a root of the gateway.
+
+        Raises:
+            ConfigError: the path is not absolute, or has names that Hadoop or YPath reads differently.
+            AccessError: the secret is wrong, or the path is outside the roots of the gateway.
+            RetriesExhaustedError: the gateway, or the cluster behind it, does not answer.
+        """
+        location = "/".join((self._base, *parse_path(path, "path of a checkpoint")))
+        # Here an error has its name and remedy, and not deep inside Spark.
+        WebHdfsFolder(location, _IMPATIENT).exists("")
+        return location
+
+
+def gateway_at(location: str) -> RunningGateway:
+    """Return the gateway that `yt-exactly-once checkpoints` runs.
+
+    Args:
+        location: any location that the command printed.
+
+    Raises:
+        ConfigError: it is no such location.
+    """
+    parts = urlsplit(location)
+    if parts.scheme != SCHEME or not parts.netloc or not parts.path.strip("/"):
+        raise ConfigError(
+            "This is no location of a gateway for checkpoints",
+            remedy="Pass webhdfs://HOST:PORT/SECRET, as yt-exactly-once checkpoints prints it",
+        )
+    return RunningGateway(location)
+
+
+class Checkpoints(_Reached):
+    """A gateway in this process.
 
     Attributes:
         address: `host:port` under which Spark reaches it.
     """
 
     def __init__(self, address: str, places: Places, *, adds_paths: bool) -> None:
-        self.address = address
+        super().__init__(address)
         self._places = places
         self._adds_paths = adds_paths
 
@@ -62,19 +132,7 @@ class Checkpoints:
                 remedy="Choose a path below a root, or add a root",
                 path=path,
             )
-        return f"webhdfs://{self.address}{self._places.url_path(parts)}"
-
-    def configure(self, builder: B) -> B:
-        """Set on a `SparkSession.builder` that Spark's client waits while the gateway restarts."""
-        configured: Any = builder
-        for name, value in SPARK_SETTINGS.items():
-            configured = configured.config(name, value)
-        result: B = configured
-        return result
-
-    def __repr__(self) -> str:
-        """Show no secret."""
-        return f"Checkpoints({self.address!r})"
+        return f"{SCHEME}://{self.address}{self._places.url_path(parts)}"
 
 
 @contextmanager

@@ -1,0 +1,42 @@
+"""What a failed task says about the Python of the executors."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MISSING = re.compile(r"ModuleNotFoundError: No module named '(\w+)[\w.]*'")
+
+_NEEDED = frozenset(
+    {"numpy", "pandas", "pyarrow", "structlog", "tenacity", "yt", "yt_exactly_once"}
+)
+"""Packages that our tasks import, and that every environment of this package has."""
+
+
+@contextmanager
+def missing_packages_named() -> Iterator[None]:
+    """Turn the failure of a task that lacks a package into an error that says so.
+
+    Raises:
+        ConfigError: the Python of an executor has no package that a task needs.
+    """
+    try:
+        yield
+    except ImportError:
+        # Of this process, and not of a task.
+        raise
+    except Exception as error:
+        found = _MISSING.search(str(error))
+        if found is None or found[1] not in _NEEDED:
+            raise
+        raise ConfigError(
+            f"The Python of Spark's executors has no package {found[1]!r}",
+            remedy="Install yt-exactly-once there, and let PYSPARK_PYTHON name that Python. Or ship a packed "
+            "environment with spark.archives",
+        ) from error
