@@ -20,7 +20,7 @@ from yt_exactly_once.checkpoints import checkpoints, gateway_at
 from yt_exactly_once.checkpoints import webhdfs as front
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import AccessError, ConfigError, RetriesExhaustedError
-from yt_exactly_once.spark.webhdfs import WebHdfsFolder
+from yt_exactly_once.spark.storage import open_storage
 from yt_exactly_once.ytsaurus import files
 
 SECRET = "0123456789abcdef"
@@ -317,7 +317,7 @@ def test_wrong_cluster_and_wrong_token_fail_before_spark_starts(monkeypatch, tmp
 
 def test_process_without_a_jvm_reads_and_writes_the_same_files(store, tmp, hadoop):
     """The sink reads the offset log and keeps its notes where Spark keeps its files."""
-    folder = WebHdfsFolder(store.url(f"{tmp}/q"))
+    folder = open_storage(store.url(f"{tmp}/q"))
     assert folder.names("offsets") == []
     assert not folder.exists("state")
     hadoop.create("offsets/0", "v1\ngröße".encode())

@@ -44,7 +44,7 @@ _WITHOUT_PATH: dict[str, dict[str, Any]] = {
             "bytesPerChecksum": 512,
             "checksumType": 0,  # none
             "defaultStoragePolicyId": 0,
-            "encryptDataTransfer": "false",
+            "encryptDataTransfer": False,
             "fileBufferSize": 65536,
             "keyProviderUri": "",
             "replication": 1,

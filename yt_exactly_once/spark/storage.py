@@ -1,6 +1,7 @@
-"""Small files of a checkpoint, read and written without a JVM: on a disk, on HDFS or on S3.
+"""Small files of a checkpoint, read and written without a JVM: on a disk, HDFS, S3 or YTsaurus.
 
-Only what PyArrow reaches. Another file system is refused by name, before anything is read.
+What PyArrow reaches, and the gateway for checkpoints on YTsaurus. Another file system is refused by
+name, before anything is read.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from urllib.request import url2pathname
 from pyarrow import fs
 
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.webhdfs import SCHEME, WebHdfsFolder
 
 _REMOTE = {"hdfs": "hdfs", "viewfs": "viewfs", "s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs"}
 """Schemes of Hadoop, and what PyArrow calls them."""
@@ -111,7 +113,7 @@ def open_storage(location: str) -> Storage:
     """Return the files at a `checkpointLocation`.
 
     Args:
-        location: a path, a `file:` URL, or a URL of HDFS or S3.
+        location: a path, a `file:` URL, a URL of HDFS or S3, or one of `Checkpoints.url`.
 
     Raises:
         ConfigError: the file system is another one, or PyArrow cannot open it here.
@@ -119,10 +121,13 @@ def open_storage(location: str) -> Storage:
     parts = urlparse(location)
     if parts.scheme in ("", "file"):
         return Folder(Path(url2pathname(parts.path) if parts.scheme else location))
+    if parts.scheme == SCHEME:
+        return WebHdfsFolder(location)
     if parts.scheme not in _REMOTE:
         raise ConfigError(
             f"A checkpoint on {parts.scheme} cannot be read without a JVM",
-            remedy="Use foreachBatch in a session with a JVM, or a checkpoint on a disk, hdfs: or s3a:",
+            remedy="Use foreachBatch in a session with a JVM, or a checkpoint on a disk, hdfs:, s3a: or "
+            "YTsaurus",
             path=location,
         )
     url = f"{_REMOTE[parts.scheme]}:{location.partition(':')[2]}"

@@ -119,13 +119,7 @@ class CypressFiles:
         """
         path = path_of(parts)
         where = {"path": path, "offset": offset, "length": length}
-        return self._run(
-            "read",
-            path,
-            lambda client: bytes(
-                make_request("read_file", where, use_heavy_proxy=True, client=client)
-            ),
-        )
+        return self._run("read", path, lambda _client: bytes(self._heavy("read_file", where)))
 
     def write(
         self, parts: Sequence[str], content: IO[bytes], size: int, *, scratch: bool, replace: bool
@@ -146,7 +140,7 @@ class CypressFiles:
         attributes = {_WRITTEN_AS: parts[-1]} if scratch else None
         made: set[str] = set()
 
-        def put(client: YtClient) -> None:
+        def put(client: YtClient, within: dict[str, str]) -> None:
             made.add(
                 client.create(
                     "file",
@@ -157,22 +151,19 @@ class CypressFiles:
                 )
             )
             content.seek(0)
-            target: Any = path
             # An empty file has no piece; one that is replaced must lose what it had.
             for number in range(max(1, -(-size // PIECE))):
                 piece = content.read(PIECE)
                 target = f"<append=%true>{path}" if number else path
-                make_request(
-                    "write_file", {"path": target}, data=piece, use_heavy_proxy=True, client=client
-                )
+                self._heavy("write_file", {"path": target, **within}, piece)
 
         def attempt(client: YtClient) -> None:
             if scratch and size <= PIECE:
-                put(client)
+                put(client, {})
                 return
             try:
-                with _transaction(client):
-                    put(client)
+                with _transaction(client) as transaction_id:
+                    put(client, {"transaction_id": transaction_id})
             except Exception:
                 # The commit of this or an earlier attempt may have been applied. A repeat replaces
                 # the file, or finds it: then it must know that the file is its own.
@@ -241,6 +232,13 @@ class CypressFiles:
             lambda client: client.create("map_node", path, recursive=True, ignore_existing=True),
         )
 
+    def _heavy(self, command: str, parameters: dict[str, Any], data: bytes | None = None) -> Any:
+        """Send a request that carries data to a proxy that is chosen once, and not for each request."""
+        action = "read the file" if data is None else "write the file"
+        where = str(parameters["path"])
+        with self._connection.pinning() as client, translated(action, path=where):
+            return make_request(command, parameters, data=data, use_heavy_proxy=True, client=client)
+
     def _run(self, action: str, path: str, call: Callable[[YtClient], T], **where: str) -> T:
         def attempt(_number: int) -> T:
             with translated(f"{action} the path", path=path, **where):
@@ -260,13 +258,13 @@ def _node(name: str, attributes: Any) -> Node:
 
 
 @contextmanager
-def _transaction(client: YtClient) -> Iterator[None]:
-    """Run commands in a master transaction, and commit it if they succeed."""
-    transaction_id = client.start_transaction(timeout=int(_LEASE.total_seconds() * 1000))
+def _transaction(client: YtClient) -> Iterator[str]:
+    """Run commands in a master transaction, and commit it if they succeed; yield its id."""
+    transaction_id: str = client.start_transaction(timeout=int(_LEASE.total_seconds() * 1000))
     try:
         # Joining only adds the id to every command: no ping, no commit on exit.
         with client.Transaction(transaction_id=transaction_id, ping=False, acquire=False):
-            yield
+            yield transaction_id
     except BaseException:
         with suppress(Exception):
             client.abort_transaction(transaction_id)
