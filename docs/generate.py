@@ -16,6 +16,7 @@ import pyarrow as pa
 from command_line import command_line
 from option_tables import configuration
 from pyspark.sql import types as spark
+from versions_page import versions_page
 
 from tests.crash.crash_points import CrashPoint
 from yt_exactly_once import errors
@@ -62,6 +63,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference/retries.md": NOTE + retries(),
         DOCS / "reference/metrics.md": NOTE + metrics(),
         DOCS / "reference/types.md": NOTE + types(),
+        DOCS / "reference/versions.md": NOTE + versions_page(),
         DOCS / "reference/cluster-facts.md": NOTE + cluster_facts(),
         DOCS / "explanation/failure-table.md": NOTE + failure_table(),
     }

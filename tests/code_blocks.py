@@ -86,6 +86,7 @@ _HOWS: dict[str, list[How | str]] = {
         *[How.RUNS] * 2,
     ],
     "docs/how-to/write-changes.md": [How.RUNS] * 9,
+    "docs/how-to/write-with-the-format.md": [How.RUNS],
     "docs/reference/configuration.md": [How.RUNS],
     "docs/reference/contract.md": ["it needs a live cluster"],
     "docs/tutorial/first-pipeline.md": [*[_TUTORIAL_SETUP] * 2, *[How.IN_TUTORIAL] * 14],

@@ -22,6 +22,7 @@ import signal
 import socket
 import sys
 import traceback
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,9 +33,10 @@ _IMPORTED = (
     "pyarrow.compute",
     "pyspark.worker",
     "yt_exactly_once.spark.sink.encode",
-    "yt_exactly_once.spark.data_source",
     "yt_exactly_once.spark.sink.modes",
 )
+if find_spec("pyspark.sql.datasource") is not None:
+    _IMPORTED = (*_IMPORTED, "yt_exactly_once.spark.data_source")
 _REQUEST_BYTES = 1 << 20
 _STREAMS = 3
 

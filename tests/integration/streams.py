@@ -12,6 +12,7 @@ from pyspark.errors import StreamingQueryException
 
 from tests.flows import STATELESS, Query, Queue, differences, ledger_entries, read_queue
 from yt_exactly_once import RetryPolicy, Target, TransactionalSink
+from yt_exactly_once.spark.versions import HAS_ADMISSION_CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +31,11 @@ QUICK = RetryPolicy(first_wait=timedelta(milliseconds=20), max_wait=timedelta(mi
 TARGET_OPTIONS = {option.name for option in fields(Target)}
 
 PATIENCE_SECONDS = 280
+
+TO_THE_END: dict[str, Any] = (
+    {"availableNow": True} if HAS_ADMISSION_CONTROL else {"processingTime": "0 seconds"}
+)
+"""Trigger of a run to the end of the queue; older versions of Spark end after the first batch."""
 
 
 class Broken(Exception):  # noqa: N818 - what breaks is the driver
@@ -139,9 +145,39 @@ class Stream:
             .writeStream.foreachBatch(write)
             .outputMode(self.query.output_mode)
             .option("checkpointLocation", str(self.checkpoint))
-            .trigger(availableNow=True)
+            .trigger(**TO_THE_END)
             .start()
         )
+
+    def start_writer(self, **options: Any) -> StreamingQuery:
+        """Start the query with the format yt in the place of a sink."""
+        given = {
+            "proxy": self.cluster.proxy_urls[0],
+            "backend": self.backend,
+            "retry_first_wait": "20ms",
+            "retry_max_wait": "200ms",
+            "checkpointLocation": str(self.checkpoint),
+        }
+        return (
+            self.frame()
+            .writeStream.format("yt")
+            .outputMode(self.query.output_mode)
+            .options(**given | self.options | options)
+            .trigger(**TO_THE_END)
+            .start(self.target)
+        )
+
+    def write(self, **options: Any) -> None:
+        """Run the query to the end of the queue with the format yt."""
+        finish(self.start_writer(**options))
+
+    def refuse(self, error: str, **options: Any) -> str:
+        """Run the query with the format yt, which must end with an error of that class; return its text."""
+        with pytest.raises(StreamingQueryException) as caught:
+            self.write(**options)
+        text = str(caught.value)
+        assert f"yt_exactly_once.errors.{error}: " in text
+        return text
 
     def run(
         self, act: Callable[[str, dict[str, Any]], None] | None = None, **options: Any
@@ -196,7 +232,10 @@ class Stream:
 def finish(query: StreamingQuery) -> None:
     """Wait for the end of a query, and stop it whatever happens."""
     try:
-        assert query.awaitTermination(PATIENCE_SECONDS)
+        if HAS_ADMISSION_CONTROL:
+            assert query.awaitTermination(PATIENCE_SECONDS)
+        else:
+            query.processAllAvailable()
     finally:
         query.stop()
 

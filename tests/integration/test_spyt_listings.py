@@ -1,4 +1,4 @@
-"""What SPYT's streaming documentation shows in Python, written anew: only the sink's line is another.
+"""What SPYT's streaming documentation shows in Python, written anew: as it is, or with our sink's line.
 
 The proxy comes from the environment, as it does for a SPYT job, and no option is added to a source.
 """
@@ -37,12 +37,14 @@ class Job:
         client: of the cluster.
         folder: in Cypress.
         checkpoints_path: on disk; `yt:///` needs SPYT's file system.
+        keeps_line: whether the sink is `.format("yt")`, as in the documentation.
     """
 
     spark: Any
     client: Any
     folder: str
     checkpoints_path: Path
+    keeps_line: bool
 
     @property
     def consumer_path(self) -> str:
@@ -78,22 +80,23 @@ class Job:
         return self.spark.readStream.format("yt").option("consumer_path", self.consumer_path)
 
     def writing(self, frame: DataFrame) -> StreamingQuery:
-        """End as every listing does, with our sink in the place of `.format("yt").option("path", …)`."""
-        return (
-            frame.writeStream.outputMode("append")
-            .option("checkpointLocation", str(self.checkpoints_path))
-            .foreachBatch(TransactionalSink(self.result_table_path))
-            .trigger(availableNow=True)
-            .start()
+        """End as every listing does, or with our sink in the place of `.format("yt").option("path", …)`."""
+        writer = frame.writeStream.outputMode("append").option(
+            "checkpointLocation", str(self.checkpoints_path)
         )
+        if self.keeps_line:
+            writer = writer.format("yt").option("path", self.result_table_path)
+        else:
+            writer = writer.foreachBatch(TransactionalSink(self.result_table_path))
+        return writer.trigger(availableNow=True).start()
 
 
-@pytest.fixture
-def job(spark, cluster, client, tmp, tmp_path, monkeypatch):
+@pytest.fixture(params=["function", pytest.param("format", marks=pytest.mark.nightly)])
+def job(request, spark, cluster, client, tmp, tmp_path, monkeypatch):
     """Set the environment of a job that has nothing of ours but the sink's line."""
     monkeypatch.setenv("YT_PROXY", cluster.proxy_urls[0])
     register_source(spark)
-    yield Job(spark, client, tmp, tmp_path)
+    yield Job(spark, client, tmp, tmp_path, request.param == "format")
     monkeypatch.undo()
     register_source(spark)
 

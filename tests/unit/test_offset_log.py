@@ -174,7 +174,7 @@ def test_checkpoint_without_the_batch_is_an_error(tmp_path):
         told(CheckpointFiles(str(tmp_path)), 4)
 
 
-def test_checkpoint_on_a_remote_file_system_is_an_error():
+def test_checkpoint_on_another_file_system_is_an_error():
     """Only what this process can read is promised."""
-    with pytest.raises(ConfigError, match="hdfs"):
-        CheckpointFiles("hdfs://cluster/checkpoint")
+    with pytest.raises(ConfigError, match="dbfs"):
+        CheckpointFiles("dbfs:/checkpoint")

@@ -62,6 +62,7 @@ class MicroBatch:
         stateful: whether the query keeps state, which a replay must build again from the same rows.
         output_mode: `append`, `update` or `complete`; empty where it cannot be known.
         others: a digest of what the batch reads from sources that are no queues; empty without any.
+        reads_again: whether Spark computes the rows again even if the sink skips the replay.
     """
 
     query_id: str
@@ -71,6 +72,12 @@ class MicroBatch:
     stateful: bool = False
     output_mode: str = ""
     others: str = ""
+    reads_again: bool = False
+
+    @property
+    def needs_its_rows(self) -> bool:
+        """Whether a replay reads the rows of the batch, so that no consumer may pass them before."""
+        return self.stateful or self.reads_again
 
     @property
     def moves(self) -> bool:

@@ -239,7 +239,7 @@ def offsets_of(
 
 
 def _aim(batch: MicroBatch, part: PartitionRange) -> int:
-    return part.start if batch.stateful else part.end
+    return part.start if batch.needs_its_rows else part.end
 
 
 def _rest(before: LedgerEntry | None, source: SourceRange, part: PartitionRange) -> int:

@@ -420,7 +420,7 @@ def plan_moves(
                 queue=source.queue,
                 partition=part.partition,
             )
-        new = part.start if batch.stateful else part.end
+        new = part.start if batch.needs_its_rows else part.end
         if new > at:
             moves[part.partition] = new
     return moves

@@ -10,24 +10,26 @@ from typing import TYPE_CHECKING, NoReturn
 from pyspark.sql.datasource import DataSource
 
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.sink.stream_writer import stream_writer
 from yt_exactly_once.spark.source.opening import OpenedQueue
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from yt_exactly_once.spark.sink.stream_writer import StreamWriter
     from yt_exactly_once.spark.source.reader import QueueStreamReader
 
 FORMAT_NAME = "yt"
 
 
 class YtDataSource(DataSource):
-    """Queues of YTsaurus, read as streams.
+    """Queues of YTsaurus, read as streams, and dynamic tables, written by streams.
 
     Every row of the queue from the query's start on is read exactly once and in order within its
     partition, and a replayed batch has the very rows it had. That ends where rows are trimmed before
-    they are read, which is an error.
+    they are read, which is an error. A batch is written as `TransactionalSink` does.
 
-    Options: see `SourceOptions`.
+    Options: see `SourceOptions`, and `parse_writer_options`.
     """
 
     _opened: OpenedQueue | None = None
@@ -63,28 +65,24 @@ class YtDataSource(DataSource):
         Raises:
             ConfigError: always.
         """
-        raise ConfigError("The format yt is a source, it does not write", remedy=_USE_SINK)
+        raise ConfigError(
+            "The format yt writes streams only",
+            remedy="Use writeStream, or insert the rows with the YTsaurus client",
+        )
 
     def streamWriter(  # noqa: N802 - Spark's name
         self,
-        schema: StructType,  # noqa: ARG002 - Spark's signature
-        overwrite: bool,  # noqa: ARG002 - Spark's signature
-    ) -> NoReturn:
-        """Refuse stream writes.
-
-        Raises:
-            ConfigError: always.
-        """
-        raise ConfigError("The format yt is a source, it does not write", remedy=_USE_SINK)
+        schema: StructType,
+        overwrite: bool,
+    ) -> StreamWriter:
+        """Return what writes the batch that Spark runs; see `stream_writer`."""
+        return stream_writer(self.options, schema, complete=overwrite)
 
     def _open(self) -> OpenedQueue:
         """Open the queue, once per query: Spark pickles the result."""
         if self._opened is None:
             self._opened = OpenedQueue.open(self.options)
         return self._opened
-
-
-_USE_SINK = "Use writeStream.foreachBatch(TransactionalSink('//path/to/table'))"
 
 
 def named(name: str) -> type[YtDataSource]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HAS_ADMISSION_CONTROL",
     "STATE_STORE_WRITER",
+    "ArrowStreamWriter",
     "ReadAllAvailable",
     "ReadLimit",
     "ReadMaxBytes",
@@ -76,6 +77,13 @@ else:
         """So many bytes."""
 
         max_bytes: int
+
+
+if TYPE_CHECKING or SPARK >= (4, 1):
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter as ArrowStreamWriter
+elif SPARK >= OLDEST_WITH_FORMATS:
+    # Spark 4.0 asks only for this class when it decides whether a writer takes Arrow, for streams too.
+    from pyspark.sql.datasource import DataSourceArrowWriter as ArrowStreamWriter
 
 
 def require_formats() -> None:

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import json
 import uuid
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlparse
-from urllib.request import url2pathname
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.query.calls import Place
 from yt_exactly_once.spark.query.notes import FolderNotes
 from yt_exactly_once.spark.query.offset_log import digest_of_others, may_have_read, source_ranges
+from yt_exactly_once.spark.storage import open_storage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from yt_exactly_once.commit.batch import SourceRange
+
+_VERSION = "v1"
+"""Of the offset log: how it begins."""
 
 _NO_OFFSET = "-"
 """How Spark's offset log spells a source that has no offset yet (`OffsetSeqLog.scala`)."""
@@ -35,21 +37,15 @@ class CheckpointFiles:
     """Reads the offset log in a checkpoint folder.
 
     Args:
-        location: the `checkpointLocation` of the query: a path or a `file:` URL.
+        location: the `checkpointLocation` of the query; see `open_storage`.
 
     Raises:
-        ConfigError: the location is on a file system this process cannot read directly.
+        ConfigError: the location is on a file system that this process cannot read.
     """
 
     def __init__(self, location: str) -> None:
-        parts = urlparse(location)
-        if parts.scheme not in ("", "file"):
-            raise ConfigError(
-                f"checkpoint_location on {parts.scheme} cannot be read without a JVM",
-                remedy="Leave checkpoint_location out where the session has a JVM, or use a path",
-            )
         self._location = location
-        self._root = Path(url2pathname(parts.path) if parts.scheme else location)
+        self._files = open_storage(location)
         self._run_id = _connect_runs.setdefault(location, (str(uuid.uuid4()), False))[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -63,16 +59,16 @@ class CheckpointFiles:
             ConfigError: there is no checkpoint with this batch at the location.
         """
         try:
-            metadata = json.loads((self._root / "metadata").read_text())
+            metadata = json.loads(self._files.read("metadata"))
             self._read(batch_id)
         except FileNotFoundError as error:
             raise ConfigError(
                 f"checkpoint_location has no batch {batch_id}",
                 remedy="Pass the checkpointLocation of this very query",
-                path=str(self._root),
+                path=self._location,
             ) from error
         _connect_runs[self._location] = self._run_id, True
-        return Place(metadata["id"], self._run_id, batch_id, FolderNotes(self._root))
+        return Place(metadata["id"], self._run_id, batch_id, FolderNotes(self._files))
 
     def identify(self, frame: DataFrame, place: Place) -> MicroBatch:  # noqa: ARG002 - one interface
         """See `OffsetLog.identify`."""
@@ -84,7 +80,7 @@ class CheckpointFiles:
             batch_id=batch_id,
             run_id=place.run_id,
             sources=source_ranges(now, before),
-            stateful=(self._root / "state").exists(),
+            stateful=self._files.exists("state"),
             others=digest_of_others(now, before),
         )
 
@@ -98,16 +94,92 @@ class CheckpointFiles:
 
     def has_ended(self, place: Place) -> bool:
         """See `OffsetLog.has_ended`."""
-        return (self._root / "commits" / str(place.batch_id)).exists()
+        return self._files.exists(f"commits/{place.batch_id}")
 
     def may_be_written(self, batch: MicroBatch) -> bool:
         """See `OffsetLog.may_be_written`."""
         return may_have_read(batch, self.ranges)
 
     def _read(self, batch_id: int) -> list[str]:
-        lines = (self._root / "offsets" / str(batch_id)).read_text().splitlines()
-        # First the version, then the metadata, then one line per source.
-        return [line for line in lines[2:] if line != _NO_OFFSET]
+        version, *lines = self._files.read(f"offsets/{batch_id}").splitlines()
+        if version != _VERSION:
+            raise ConfigError(
+                f"Spark's offset log has the version {version}, and this package reads {_VERSION}",
+                remedy="Use foreachBatch in a session with a JVM",
+                path=self._location,
+            )
+        # The metadata comes first, then one line per source.
+        return [line for line in lines[1:] if line != _NO_OFFSET]
+
+
+class RunningBatch(Protocol):
+    """What a streaming writer knows of the batch that Spark runs.
+
+    Attributes:
+        query_id: id of the query; empty before the first task has named it.
+        run_id: id of the run.
+        output_mode: of the query.
+    """
+
+    query_id: str
+    run_id: str
+    output_mode: str
+
+
+class WriterFiles(CheckpointFiles):
+    """The offset log for a streaming writer, which has the checkpoint's path and no JVM."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel as the path."""
+        return WriterFiles, (self._location,)
+
+    def newest(self) -> int:
+        """Return the number of the batch that Spark runs: it logs a batch before it runs it.
+
+        Raises:
+            ConfigError: there is no batch, so this is not the checkpoint of the query.
+        """
+        numbers = [int(name) for name in self._files.names("offsets") if name.isdigit()]
+        if not numbers:
+            raise ConfigError(
+                "checkpointLocation has no batch",
+                remedy="Give the full URL of the checkpoint, as this process sees it: "
+                "file:///..., hdfs://..., s3a://...",
+                path=self._location,
+            )
+        return max(numbers)
+
+    def locate(self, frame: Any, batch_id: int) -> Place:
+        """See `OffsetLog.locate`.
+
+        Args:
+            frame: a `RunningBatch`.
+            batch_id: number of the batch.
+
+        Raises:
+            ConfigError: the checkpoint is not that of the query.
+        """
+        running: RunningBatch = frame
+        place = super().locate(frame, batch_id)
+        if running.query_id not in ("", place.query_id):
+            raise ConfigError(
+                "checkpointLocation is the checkpoint of another query",
+                remedy="Give each query a checkpoint of its own",
+                query=running.query_id,
+                other_query=place.query_id,
+                path=self._location,
+            )
+        return replace(place, run_id=running.run_id)
+
+    def identify(self, frame: Any, place: Place) -> MicroBatch:
+        """See `OffsetLog.identify`; Spark computes every replay before it asks a writer."""
+        running: RunningBatch = frame
+        batch = super().identify(frame, place)
+        return replace(batch, output_mode=running.output_mode, reads_again=True)
+
+    def has_ended(self, place: Place) -> bool:  # noqa: ARG002 - one interface
+        """See `OffsetLog.has_ended`; Spark waits for a writer."""
+        return False
 
 
 def _checkpoint_files_of_a_run(location: str) -> CheckpointFiles:

@@ -10,32 +10,30 @@ from yt_exactly_once.commit.notes import Note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
+
+    from yt_exactly_once.spark.storage import Storage
 
 FOLDER = "yt_exactly_once"
 """Name of the folder in the checkpoint; Spark ignores what it does not know there."""
 
 
 class FolderNotes:
-    """Notes in a folder that this process reads directly.
+    """Notes in a checkpoint that this process reads directly.
 
     Args:
-        root: the checkpoint.
+        checkpoint: its files.
     """
 
-    def __init__(self, root: Path) -> None:
-        self._folder = root / FOLDER
+    def __init__(self, checkpoint: Storage) -> None:
+        self._checkpoint = checkpoint
 
     def all(self) -> Sequence[Note]:
         """See `Notes.all`."""
-        if not self._folder.is_dir():
-            return ()
-        return _notes(path.name for path in self._folder.iterdir())
+        return _notes(self._checkpoint.names(FOLDER))
 
     def add(self, note: Note, text: str) -> None:
         """See `Notes.add`."""
-        self._folder.mkdir(exist_ok=True)
-        (self._folder / note.name).write_bytes(_content(text))
+        self._checkpoint.write(f"{FOLDER}/{note.name}", _content(text))
 
 
 class HadoopNotes:

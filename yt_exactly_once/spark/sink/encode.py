@@ -142,7 +142,24 @@ def encode_frame(frame: DataFrame, encoder: RowEncoder, *, dyn_batch_size: int) 
         EncodingError: a value that its column cannot take.
     """
     numbered = frame.withColumn(PARTITION_COLUMN, sf.spark_partition_id())
-    arrived = arrow_batches(_with_nullable_members(numbered))
+    encode_batches(
+        arrow_batches(_with_nullable_members(numbered)), encoder, dyn_batch_size=dyn_batch_size
+    )
+
+
+def encode_batches(
+    arrived: Iterable[pa.RecordBatch], encoder: RowEncoder, *, dyn_batch_size: int
+) -> None:
+    """Give rows to an encoder; each of them carries its partition, in `PARTITION_COLUMN`.
+
+    Args:
+        arrived: rows in the order of the Spark partitions.
+        encoder: collects the payloads.
+        dyn_batch_size: most rows in one payload.
+
+    Raises:
+        EncodingError: a value that its column cannot take.
+    """
     batches = [batch for batch in arrived if batch.num_rows]
     del arrived
     small = sum(batch.num_rows for batch in batches) <= min(SMALL_BATCH, dyn_batch_size)

@@ -35,14 +35,18 @@ from yt_exactly_once.spark.sink.targets import are_the_same
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame
 
     from yt_exactly_once.commit.batch import MicroBatch
+    from yt_exactly_once.commit.ledger import LedgerEntry
     from yt_exactly_once.commit.parts import TargetRows
     from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.query.calls import Call, Place
     from yt_exactly_once.spark.query.offset_log import OffsetLog
     from yt_exactly_once.spark.sink.look_up import Found
+    from yt_exactly_once.spark.sink.modes.mode import Mode
     from yt_exactly_once.spark.sink.targets import PreparedTarget
 
 
@@ -79,13 +83,15 @@ class TransactionalSink:
     """
 
     last_error: ExactlyOnceError | None
+    _modes: Mapping[str, type[Mode]] = MODES
+    _offset_log: OffsetLog
 
     @takes(SinkOptions)
     def __init__(self, *target: Any, **options: Any) -> None:
         require_known(list(options))
         self.options = SinkOptions(*target, **options)
         location = self.options.checkpoint_location
-        self._offset_log: OffsetLog = RunningQuery(CheckpointFiles(location) if location else None)
+        self._offset_log = RunningQuery(CheckpointFiles(location) if location else None)
         self._open()
         self._mode.check()
 
@@ -157,6 +163,17 @@ class TransactionalSink:
                 return
             raise
         clock.lap("compute")
+        self._write(delivery, rows, found.resumed, clock)
+
+    def _write(
+        self,
+        delivery: Delivery,
+        rows: list[TargetRows],
+        resumed: LedgerEntry | None,
+        clock: Clock,
+    ) -> None:
+        """Steps 4 to 9."""
+        batch, call, emit = delivery.batch, delivery.call, delivery.emit
         has_rows = any(target.row_count or target.complete for target in rows)
         if not (batch.moves or has_rows or call.is_repeated or call.records):
             emit(Event.BATCH_SKIPPED, reason="empty")
@@ -164,7 +181,7 @@ class TransactionalSink:
         limit = self.options.rows_per_tablet_limit
         parts = split(rows, limit) if self.options.split_oversized else whole(rows)
         try:
-            committed = self._committer(delivery).commit(batch, parts, found.resumed)  # 4 to 9
+            committed = self._committer(delivery).commit(batch, parts, resumed)  # 4 to 9
         except OffsetConflictError as error:
             name_other_query(delivery, self._connection, error)
             raise
@@ -197,7 +214,7 @@ class TransactionalSink:
 
     def _open(self) -> None:
         self._connection = Connection(self.options.cluster)
-        self._mode = MODES[self.options.mode](self.options, self._connection)
+        self._mode = self._modes[self.options.mode](self.options, self._connection)
         self._runs: dict[str, QueryRun] = {}
         self._calls = PROCESS_CALLS
         listener = self.options.listener
@@ -261,17 +278,7 @@ class TransactionalSink:
 
     def _compute(self, delivery: Delivery) -> list[TargetRows]:
         """Evaluate the DataFrame, once; a mode whose tasks write has written its rows then."""
-        frame, run = delivery.frame, delivery.run
-        if len(run.targets) > 1:
-            # Several DataFrames are made of it, and each evaluation of a stateful one would commit state.
-            frame = frame.localCheckpoint(eager=True)
-        rows = [
-            part
-            for target in run.targets
-            for part in self._mode.write(
-                target.transformed(frame), delivery.batch, target, run.begun.get(target.path, {})
-            )
-        ]
+        rows = self._rows(delivery)
         delivery.emit(Event.BATCH_COMPUTED, rows=sum(target.row_count for target in rows))
         rejected = sum(
             part.row_count for part in rows if part.path == self.options.dead_letter_path
@@ -279,6 +286,19 @@ class TransactionalSink:
         if rejected:
             delivery.emit(Event.ROWS_REJECTED, path=self.options.dead_letter_path, rows=rejected)
         return rows
+
+    def _rows(self, delivery: Delivery) -> list[TargetRows]:
+        frame, run = delivery.frame, delivery.run
+        if len(run.targets) > 1:
+            # Several DataFrames are made of it, and each evaluation of a stateful one would commit state.
+            frame = frame.localCheckpoint(eager=True)
+        return [
+            part
+            for target in run.targets
+            for part in self._mode.write(
+                target.transformed(frame), delivery.batch, target, run.begun.get(target.path, {})
+            )
+        ]
 
     def _committer(self, delivery: Delivery) -> BatchCommit:
         return BatchCommit(

@@ -77,7 +77,7 @@ class Idempotent(TaskMode):
 
         def kind(target: PreparedTarget) -> str:
             transformed = target.options.transformed(frame)
-            return session_kind(by_source=is_numbered_by_source(transformed, batch))
+            return session_kind(by_source=is_numbered_by_source(transformed.columns, batch))
 
         return begun_sessions(batch, targets, sessions, kind)
 
@@ -116,7 +116,7 @@ class Idempotent(TaskMode):
         Rows are numbered by their source when the DataFrame has the service columns and the query reads
         one queue, and by batch id and position otherwise.
         """
-        by_source = is_numbered_by_source(frame, batch)
+        by_source = is_numbered_by_source(frame.columns, batch)
         pushed = set(target.plan.names) & set(frame.columns)
         numbering = Numbering(batch, by_source, seed_of(pushed))
         frame = frame.withColumns({ROW_HASH_COLUMN: row_hash(frame.schema, pushed)})

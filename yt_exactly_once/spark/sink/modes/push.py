@@ -75,7 +75,10 @@ class PushTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Push all rows of the task; yield one report per chunk."""
-        partition = partition_id()
+        yield from self.push(batches, partition_id())
+
+    def push(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
+        """Push the rows of one Spark partition; yield one report per chunk."""
         sessions: dict[str, _NumberedSession] = {}
         for parts in self.numbering.numbered(self.settings.chunks(batches), partition):
             for part in parts:
@@ -268,7 +271,13 @@ class RehearsalTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Compute all rows of the task; write nothing."""
-        partition, digests = partition_id(), dict[str, int]()
+        yield from self.rehearse(batches, partition_id())
+
+    def rehearse(
+        self, batches: Iterable[pa.RecordBatch], partition: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Report about the rows of one Spark partition."""
+        digests = dict[str, int]()
         for parts in self.numbering.numbered(self.settings.chunks(batches), partition):
             for part in parts:
                 seen = part.numbers <= self.last.get(part.session, -1)

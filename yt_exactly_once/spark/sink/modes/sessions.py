@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import pyarrow as pa
-    from pyspark.sql import DataFrame
 
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.spark.sink.targets import PreparedTarget
@@ -121,9 +120,9 @@ class Numbering:
         return NumberedRows(name, home, rows, numbers, mixed(hashes, numbers, self.seed))
 
 
-def is_numbered_by_source(frame: DataFrame, batch: MicroBatch) -> bool:
+def is_numbered_by_source(columns: Iterable[str], batch: MicroBatch) -> bool:
     """Return whether idempotent mode numbers rows by their source; otherwise by their position."""
-    has_numbers = set(SOURCE_COLUMNS) <= set(frame.columns)
+    has_numbers = set(SOURCE_COLUMNS) <= set(columns)
     return has_numbers and len(batch.sources) == 1 and not batch.others
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from yt_exactly_once.commit.batch import MicroBatch
+    from yt_exactly_once.spark.sink.encode import RowEncoder
     from yt_exactly_once.spark.sink.modes.mode import Sessions
     from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.rows import SessionState
@@ -73,12 +74,20 @@ class Transactional(Mode):
             DuplicateKeyError: two rows have one key, and the target asks for unique keys.
             AmbiguousOrderError: which of the rows of a key is the last one cannot be known.
         """
-        options = self.options
+        encoder = self.encoder(batch, target)
+        encode_frame(frame, encoder, dyn_batch_size=self.options.request_size(frame))
+        return self.encoded(encoder, target)
+
+    def encoder(self, batch: MicroBatch, target: PreparedTarget) -> RowEncoder:
+        """Return what encodes the rows of a batch."""
         rejects = None
-        if options.dead_letter_path is not None:
-            rejects = Rejects(options.dead_letter_path, batch.query_id, batch.batch_id)
-        encoder = target.encoder(rejects)
-        encode_frame(frame, encoder, dyn_batch_size=options.request_size(frame))
+        if self.options.dead_letter_path is not None:
+            rejects = Rejects(self.options.dead_letter_path, batch.query_id, batch.batch_id)
+        return target.encoder(rejects)
+
+    def encoded(self, encoder: RowEncoder, target: PreparedTarget) -> list[TargetRows]:
+        """Return what an encoder has collected; see `write`."""
+        options, rejects = self.options, encoder.rejects
         if not options.split_oversized:
             target.require_room(encoder.rows_by_tablet)
         if target.options.unique_keys:

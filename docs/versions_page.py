@@ -1,0 +1,65 @@
+"""The page of versions: its table is what `python -m tests.versions` has found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "measured" / "versions.json"
+
+_TEXT = """\
+# Versions
+
+The sink runs on PySpark 3.5 to 4.3. The source and the format `yt` need PySpark 4.0 or newer: older
+versions have no data sources in Python. There `register_source` raises a `ConfigError`. All of it needs
+Python 3.11 and Java 17, or newer.
+
+## What was run
+
+`python -m tests.versions` runs the same tests on each version, in an environment that it makes. The table
+is written from its results. A cell says how many tests passed. A version that is not there was not run.
+
+{table}
+
+## What differs
+
+| PySpark | source | what differs |
+|---|---|---|
+| 4.2, 4.3 | yes | nothing |
+| 4.0, 4.1 | yes | no admission control for Python sources, so the source limits its batches itself |
+| 3.5 | no | use another source, such as Kafka, with the sink |
+
+**Limits on 4.0 and 4.1.** `max_rows_per_partition` and `max_bytes_per_partition` hold for every batch. But
+with the trigger `availableNow` Spark asks such a source only once. So the whole run is one batch, and with
+a limit it ends after that batch. No row is lost: the next run continues there. Leave the limits out with
+`availableNow`, or use another trigger.
+
+After a restart the source continues at the offset that Spark hands over. It does not ask the consumer.
+
+**pandas and NumPy.** PySpark imports pandas for Arrow functions. PySpark 4.2 and 4.3 warn about pandas 3.
+The tests ran with the versions of the table, so the package sets no upper bound. PySpark 3.5 imports
+`distutils`, which Python 3.12 does not have: install `setuptools` there.
+"""
+
+
+def versions_page() -> str:
+    """Return the page."""
+    found = json.loads(RESULTS.read_text(encoding="utf-8"))
+    columns = list(next(iter(found.values()))["tests"])
+    lines = [
+        f"| PySpark | {' | '.join(columns)} | pandas, NumPy, PyArrow |",
+        "|---" * (len(columns) + 2) + "|",
+    ]
+    for told in found.values():
+        cells = [_cell(told["tests"][column]) for column in columns]
+        packages = told["packages"]
+        others = ", ".join(packages[name] for name in ("pandas", "numpy", "pyarrow"))
+        lines.append(f"| {packages['pyspark']} | {' | '.join(cells)} | {others} |")
+    return _TEXT.format(table="\n".join(lines))
+
+
+def _cell(tests: dict[str, int]) -> str:
+    if not any(tests.values()):
+        return "not there"
+    failed = f", {tests['failed']} failed" if tests["failed"] else ""
+    return f"{tests['passed']}{failed}"

@@ -1,0 +1,108 @@
+"""`writeStream.format("yt")`: the protocol of the sink, asked by Spark's own writer interface."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as sf
+
+from tests.flows import AGGREGATION, DEDUP, PARTITION_COLUMN, ROW_COLUMN, STATELESS
+from tests.integration.streams import finish
+from tests.tiers import first_of
+
+MODES = ["transactional", "idempotent", "at-least-once"]
+
+NUMBERED = replace(
+    STATELESS,
+    build=lambda frame: STATELESS.build(frame).withColumns(
+        {PARTITION_COLUMN: sf.col("part"), ROW_COLUMN: sf.col("row")}
+    ),
+)
+"""Rows carry their source, so that idempotent mode can number them."""
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_replay_is_skipped_in_every_mode(stream, mode):
+    """Spark computes the batch again; the ledger has it."""
+    flow = stream(NUMBERED, rows=1_500)
+    flow.write(mode=mode)
+    assert flow.wrong() == ""
+    flow.forget_last_batch()
+    flow.write(mode=mode)
+    assert flow.wrong() == ""
+    assert flow.entry().ends[flow.queue.path] == flow.queue.ends()
+
+
+@pytest.mark.parametrize("is_sorted", first_of([True, False]))
+def test_stateful_query_moves_between_the_format_and_the_function(stream, is_sorted):
+    """On one checkpoint, with one ledger, back and forth, with replays on either side."""
+    flow = stream(DEDUP, rows=2_000, is_sorted=is_sorted)
+    flow.run()
+    for run in (flow.write, flow.run, flow.write):
+        flow.forget_last_batch()
+        for partition in range(3):
+            flow.queue.append(1_000, partition)
+        run()
+        assert flow.wrong() == ""
+        assert flow.entry().ends[flow.queue.path] == flow.queue.ends()
+
+
+def test_batch_that_was_pushed_and_not_recorded_is_finished(stream, faults):
+    """Rows that sessions have are compared before anything else of the batch is pushed."""
+    flow = stream(NUMBERED, rows=1_500)
+    faults.inject("error", "commit_transaction", code=307, message="Refused", count=None)
+    with pytest.raises(StreamingQueryException):
+        flow.write(mode="idempotent")
+    pushed = len(flow.found())
+    assert pushed
+    faults.clear_faults()
+    flow.change = lambda frame: frame.withColumn("value", sf.col("value") + 1)
+    flow.refuse("NotOneToOneError", mode="idempotent")
+    assert len(flow.found()) == pushed
+    flow.change = lambda frame: frame
+    flow.write(mode="idempotent")
+    assert flow.wrong() == ""
+
+
+def test_complete_result_is_replaced(stream):
+    """Spark says that the output mode is complete."""
+    complete = replace(AGGREGATION, output_mode="complete")
+    flow = stream(complete, rows=1_500, is_sorted=True)
+    flow.write(write="replace")
+    assert flow.wrong() == ""
+
+
+def test_output_mode_update_is_refused(stream):
+    """By Spark itself; `foreachBatch` takes it."""
+    flow = stream(AGGREGATION, rows=10, is_sorted=True)
+    with pytest.raises(StreamingQueryException, match="does not support Update mode"):
+        finish(flow.start_writer())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dyn_batch_sise": "5"}, "Did you mean dyn_batch_size"),
+        ({"mode": "exactly"}, "Unknown mode"),
+    ],
+)
+def test_bad_options_stop_the_query_before_the_first_row(stream, options, message):
+    """Nothing is written."""
+    flow = stream(rows=10)
+    assert message in flow.refuse("ConfigError", **options)
+    flow.assert_untouched()
+
+
+def test_checkpoint_that_only_the_session_knows_is_refused(stream, spark, tmp_path):
+    """The writer sees options, not Spark's conf."""
+    flow = stream(rows=10)
+    spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path / "session"))
+    try:
+        writer = flow.frame().writeStream.format("yt").option("proxy", flow.cluster.proxy_urls[0])
+        with pytest.raises(StreamingQueryException, match="no option checkpointLocation"):
+            finish(writer.trigger(availableNow=True).start(flow.target))
+    finally:
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
+    flow.assert_untouched()

@@ -1,0 +1,63 @@
+"""Files of a checkpoint, read without a JVM."""
+
+import pytest
+from pyarrow import fs
+
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.query.checkpoint import WriterFiles
+from yt_exactly_once.spark.sink.arrived import ArrivedRows
+from yt_exactly_once.spark.storage import ArrowFolder, Folder, open_storage
+
+
+@pytest.mark.parametrize("kind", ["disk", "arrow"])
+def test_what_is_written_is_found(tmp_path, kind):
+    """On a disk, and through PyArrow as on HDFS and S3."""
+    files = Folder(tmp_path) if kind == "disk" else ArrowFolder(fs.LocalFileSystem(), str(tmp_path))
+    assert files.names("folder") == []
+    assert not files.exists("folder/file")
+    with pytest.raises(FileNotFoundError):
+        files.read("folder/file")
+    files.write("folder/file", "ё".encode())
+    assert files.read("folder/file") == "ё"
+    assert files.names("folder") == ["file"]
+    assert files.exists("folder")
+
+
+@pytest.mark.parametrize("location", ["yt:///home/app", "dbfs:/checkpoint"])
+def test_file_system_that_pyarrow_does_not_read_is_named(location):
+    """Before anything is read."""
+    with pytest.raises(ConfigError, match=r"cannot be read without a JVM.*foreachBatch"):
+        open_storage(location)
+
+
+def checkpoint(root, *, version="v1"):
+    (root / "offsets").mkdir()
+    (root / "metadata").write_text('{"id":"the-query"}')
+    for number in (0, 1, 10):
+        (root / "offsets" / str(number)).write_text(f"{version}\n{{}}\n7")
+    (root / "offsets" / ".10.crc").touch()
+    return WriterFiles(root.as_uri())
+
+
+def test_writer_finds_the_batch_that_runs(tmp_path):
+    """Its number is the newest one logged; run and mode come from Spark, and its rows are read again."""
+    files = checkpoint(tmp_path)
+    assert files.newest() == 10
+    arrived = ArrivedRows(None, "complete", "the-run", "the-query")
+    place = files.locate(arrived, 10)
+    assert (place.query_id, place.run_id, place.batch_id) == ("the-query", "the-run", 10)
+    batch = files.identify(arrived, files.locate(arrived, 1))
+    assert (batch.output_mode, batch.stateful, batch.needs_its_rows) == ("complete", False, True)
+    assert not files.has_ended(place)
+
+
+def test_checkpoint_of_another_query_is_refused(tmp_path):
+    """Or one without any batch, or in a form that is not known."""
+    files = checkpoint(tmp_path, version="v2")
+    with pytest.raises(ConfigError, match="version v2"):
+        files.locate(ArrivedRows(None, "append", "run"), 1)
+    (tmp_path / "offsets" / "1").write_text("v1\n{}\n7")
+    with pytest.raises(ConfigError, match="another query"):
+        files.locate(ArrivedRows(None, "append", "run", "other"), 1)
+    with pytest.raises(ConfigError, match="has no batch"):
+        WriterFiles(str(tmp_path / "elsewhere")).newest()

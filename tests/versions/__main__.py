@@ -1,0 +1,129 @@
+"""Runs a tier of tests on several versions of PySpark, each in an environment of its own.
+
+Usage: `python -m tests.versions` takes all versions, `python -m tests.versions 4.0 4.1` some. It keeps the
+environments in `~/.cache/yt-exactly-once/versions`. What it found goes to `docs/measured/versions.json`, from
+which `docs/generate.py` writes the table of the documentation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tomllib
+import venv
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+ROOT = Path(__file__).parents[2]
+CACHE = Path.home() / ".cache" / "yt-exactly-once" / "versions"
+RESULTS = ROOT / "docs" / "measured" / "versions.json"
+
+VERSIONS = ("3.5", "4.0", "4.1", "4.2", "4.3")
+WITHOUT_FORMATS = ("3.5",)
+
+_SINK = "tests/integration/test_versions.py"
+_FORMAT = "tests/integration/test_stream_writer.py"
+_FROM_QUEUE = (
+    "tests/integration/test_sink_replay.py::test_batch_without_its_commit_log_entry_is_replayed"
+)
+_REPLAYS = [
+    f"{_FROM_QUEUE}_without_effect[{kind}]" for kind in ("stateless-ordered", "aggregation-sorted")
+]
+
+COLUMNS: dict[str, list[str]] = {
+    "sink, transactional": [f"{_SINK}::test_every_mode_is_exact_over_a_replay[transactional-"],
+    "sink, at-least-once": [f"{_SINK}::test_every_mode_is_exact_over_a_replay[at-least-once-"],
+    "sink, idempotent": [f"{_SINK}::test_every_mode_is_exact_over_a_replay[idempotent-"],
+    "stateful replay": [f"{_SINK}::test_stateful_replay_is_exact"],
+    "kill": [f"{_SINK}::test_killed_driver"],
+    "source": _REPLAYS,
+    "format yt": [f"{_FORMAT}::"],
+}
+"""What a column of the table stands for: how the names of its tests begin."""
+
+_OLD = ("-W", "ignore:distutils Version classes:DeprecationWarning")
+"""What PySpark 3.5 and 4.0 say of themselves."""
+
+EXTRAS = ("local", "demo", "telemetry", "test")
+"""What the tests need of the optional dependencies."""
+
+
+def main() -> int:
+    """Run the tests; return 1 when one has failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.versions", description=__doc__)
+    parser.add_argument("versions", nargs="*", default=VERSIONS, help="such as 4.0")
+    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for version in parser.parse_args().versions:
+        if version not in VERSIONS:
+            parser.error(f"{version} is none of {', '.join(VERSIONS)}")
+        print(f"== PySpark {version}", flush=True)
+        told = run(version, environment(version))
+        # Another run may have told of another version meanwhile.
+        found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        found[version] = told
+        RESULTS.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
+    bad = [
+        version for version in found if any(n["failed"] for n in found[version]["tests"].values())
+    ]
+    print(f"failed: {', '.join(bad)}" if bad else "all passed")
+    return bool(bad)
+
+
+def environment(version: str) -> Path:
+    """Return the interpreter of a version's environment, which is created at first."""
+    folder = CACHE / version
+    python = folder / "bin" / "python"
+    if not python.exists():
+        venv.create(folder, with_pip=True)
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        extras = project["optional-dependencies"]
+        listed = [*project["dependencies"], *(name for extra in EXTRAS for name in extras[extra])]
+        wanted = [name for name in listed if not name.startswith(("pyspark", "yt-exactly-once"))]
+        command = [python, "-m", "pip", "install", "-q", f"pyspark=={version}.*", *wanted]
+        subprocess.run(command, check=True)
+    return python
+
+
+def run(version: str, python: Path) -> dict[str, Any]:
+    """Run the tests of a version; return what passed, by column, and the versions of what matters."""
+    report = CACHE / f"{version}.xml"
+    files = [_SINK] if version in WITHOUT_FORMATS else [_SINK, _FORMAT, *_REPLAYS]
+    subprocess.run(
+        [
+            *(str(python), "-m", "pytest", "-n", "0", "-q", "-m", ""),
+            *_OLD,
+            f"--junitxml={report}",
+            *files,
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    tests = {column: {"passed": 0, "failed": 0} for column in COLUMNS}
+    for case in ET.parse(report).iter("testcase"):
+        module = case.attrib["classname"].replace(".", "/") + ".py"
+        name = f"{module}::{case.attrib['name']}"
+        failed = any(case.find(kind) is not None for kind in ("failure", "error"))
+        for column, beginnings in COLUMNS.items():
+            if name.startswith(tuple(beginnings)):
+                tests[column]["failed" if failed else "passed"] += 1
+    return {"packages": packages(python), "tests": tests}
+
+
+def packages(python: Path) -> dict[str, str]:
+    """Return the versions that an environment has."""
+    code = (
+        "import json; from importlib.metadata import version; "
+        "print(json.dumps({n: version(n) for n in ('pyspark', 'pandas', 'numpy', 'pyarrow')}))"
+    )
+    answer = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True)
+    found: dict[str, str] = json.loads(answer.stdout)
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
