@@ -46,8 +46,8 @@ def _state_evaluation() -> list[Patch]:
 
     skip = sink.TransactionalSink._skip
 
-    def without(self: Any, delivery: Any) -> None:
-        skip(self, replace(delivery, batch=replace(delivery.batch, stateful=False)))
+    def without(self: Any, delivery: Any, found: Any) -> None:
+        skip(self, replace(delivery, batch=replace(delivery.batch, stateful=False)), found)
 
     return [(sink.TransactionalSink, "_skip", without)]
 

@@ -156,7 +156,7 @@ def test_retries_that_run_out_tell_the_story_and_lose_nothing(stream, faults):
 def test_expired_lease_costs_an_attempt(stream, faults):
     """A transaction that its proxy gave up is begun anew."""
     flow = stream()
-    faults.inject("delay", "insert_rows", match={"path": flow.target}, after=3, seconds=2)
+    faults.inject("delay", "insert_rows", match={"path": flow.target}, after=1, seconds=2)
     told = flow.run(transaction_timeout=timedelta(seconds=1))
     assert {fields["reason"] for fields in told.of(Event.RETRY_SCHEDULED)} == {
         "TransactionLostError"
