@@ -51,6 +51,7 @@ _HOWS: dict[str, list[How | str]] = {
         _BY_CI,
         How.RUNS,
         How.RUNS,
+        How.OPTIONS,
     ],
     "docs/contributing.md": [_BY_CI],
     "docs/index.md": [How.RUNS],
