@@ -4,9 +4,10 @@ import pytest
 from pyarrow import fs
 
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.query.checkpoint import WriterFiles
+from yt_exactly_once.spark.query.checkpoint import CheckpointFiles, WriterFiles
 from yt_exactly_once.spark.sink.arrived import ArrivedRows
 from yt_exactly_once.spark.storage import ArrowFolder, Folder, open_storage
+from yt_exactly_once.spark.webhdfs import WebHdfsFolder
 
 
 @pytest.mark.parametrize("kind", ["disk", "arrow"])
@@ -28,6 +29,29 @@ def test_file_system_that_pyarrow_does_not_read_is_named(location):
     """Before anything is read."""
     with pytest.raises(ConfigError, match=r"cannot be read without a JVM.*foreachBatch"):
         open_storage(location)
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "webhdfs://host:9870/SECRET/home/app/q",
+        "webhdfs://host:9870/SECRET",
+        "swebhdfs://host/SECRET/home/app/q",
+        "dbfs://name:SECRET@host/home",
+    ],
+)
+def test_no_error_shows_the_secret_of_a_location(monkeypatch, location):
+    """Who knows it can change the checkpoint, and errors end up in logs."""
+    monkeypatch.setattr(WebHdfsFolder, "_ask", absent)
+    with pytest.raises(ConfigError, match="host") as caught:
+        WriterFiles(location).newest()
+    with pytest.raises(ConfigError, match="host") as also_caught:
+        CheckpointFiles(location).locate(None, 3)
+    assert "SECRET" not in f"{caught.value!r}{caught.value}{also_caught.value}"
+
+
+def absent(*_arguments):
+    raise FileNotFoundError
 
 
 def checkpoint(root, *, version="v1"):

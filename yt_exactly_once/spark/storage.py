@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import urlparse
+from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from pyarrow import fs
@@ -109,6 +109,18 @@ class ArrowFolder:
         return f"{self._root}/{name}"
 
 
+def shown(location: str) -> str:
+    """Return a `checkpointLocation` for an error: without the secret of a gateway, or a password."""
+    parts = urlsplit(location)
+    if not parts.netloc:
+        return location
+    path = parts.path
+    if parts.scheme in (SCHEME, f"s{SCHEME}"):
+        # The first name is the secret.
+        path = "/".join(("", "...", *path.split("/")[2:]))
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{path}"
+
+
 def open_storage(location: str) -> Storage:
     """Return the files at a `checkpointLocation`.
 
@@ -118,7 +130,7 @@ def open_storage(location: str) -> Storage:
     Raises:
         ConfigError: the file system is another one, or PyArrow cannot open it here.
     """
-    parts = urlparse(location)
+    parts = urlsplit(location)
     if parts.scheme in ("", "file"):
         return Folder(Path(url2pathname(parts.path) if parts.scheme else location))
     if parts.scheme == SCHEME:
@@ -128,7 +140,7 @@ def open_storage(location: str) -> Storage:
             f"A checkpoint on {parts.scheme} cannot be read without a JVM",
             remedy="Use foreachBatch in a session with a JVM, or a checkpoint on a disk, hdfs:, s3a: or "
             "YTsaurus",
-            path=location,
+            path=shown(location),
         )
     url = f"{_REMOTE[parts.scheme]}:{location.partition(':')[2]}"
     try:
@@ -138,6 +150,6 @@ def open_storage(location: str) -> Storage:
             f"PyArrow cannot open the file system of the checkpoint: {error}",
             remedy="hdfs: needs libhdfs and CLASSPATH of Hadoop where Spark starts Python, s3a: the "
             "credentials in the environment. Or use foreachBatch in a session with a JVM",
-            path=location,
+            path=shown(location),
         ) from error
     return ArrowFolder(files, root)

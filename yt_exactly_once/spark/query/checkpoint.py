@@ -16,7 +16,7 @@ from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.query.calls import Place
 from yt_exactly_once.spark.query.notes import FolderNotes
 from yt_exactly_once.spark.query.offset_log import digest_of_others, may_have_read, source_ranges
-from yt_exactly_once.spark.storage import open_storage
+from yt_exactly_once.spark.storage import open_storage, shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,7 +65,7 @@ class CheckpointFiles:
             raise ConfigError(
                 f"checkpoint_location has no batch {batch_id}",
                 remedy="Pass the checkpointLocation of this very query",
-                path=self._location,
+                path=shown(self._location),
             ) from error
         _connect_runs[self._location] = self._run_id, True
         return Place(metadata["id"], self._run_id, batch_id, FolderNotes(self._files))
@@ -106,7 +106,7 @@ class CheckpointFiles:
             raise ConfigError(
                 f"Spark's offset log has the version {version}, and this package reads {_VERSION}",
                 remedy="Use foreachBatch in a session with a JVM",
-                path=self._location,
+                path=shown(self._location),
             )
         # The metadata comes first, then one line per source.
         return [line for line in lines[1:] if line != _NO_OFFSET]
@@ -145,7 +145,7 @@ class WriterFiles(CheckpointFiles):
                 "checkpointLocation has no batch",
                 remedy="Give the full URL of the checkpoint, as this process sees it: "
                 "file:///..., hdfs://..., s3a://...",
-                path=self._location,
+                path=shown(self._location),
             )
         return max(numbers)
 
@@ -167,7 +167,7 @@ class WriterFiles(CheckpointFiles):
                 remedy="Give each query a checkpoint of its own",
                 query=running.query_id,
                 other_query=place.query_id,
-                path=self._location,
+                path=shown(self._location),
             )
         return replace(place, run_id=running.run_id)
 
