@@ -29,6 +29,9 @@ _MARKS = {
 _WITHOUT_SPARK = frozenset({"callers", "model", "unit"})
 """Folders whose tests need no session."""
 
+_WITH_DRIVERS = frozenset({"checkpoints", "crash", "integration"})
+"""Folders whose tests start Spark themselves."""
+
 _LONGEST = ("crash", "integration", "model", "contract", "local", "property", "soak", "callers")
 """Folders, by how long a file of theirs takes."""
 
@@ -57,7 +60,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     # Not in a fixture, where it would use up the time of the first test.
     folders = {_folder(item) for item in session.items}
     kept = _archives(session.config)
-    if kept and not session.config.option.collectonly and folders & {"crash", "integration"}:
+    if kept and not session.config.option.collectonly and folders & _WITH_DRIVERS:
         use_archive(kept, make="crash" in folders)
 
 

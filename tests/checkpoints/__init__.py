@@ -1,0 +1,1 @@
+"""Stateful queries whose checkpoints lie on YTsaurus, while drivers, gateways and proxies are killed."""
