@@ -1,0 +1,42 @@
+"""`python -m tests.machines`: kill executors and workers of Spark Standalone."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.machines.campaign import run
+
+
+def main() -> int:
+    """Run a campaign; return 1 when a promise was broken."""
+    parser = argparse.ArgumentParser(prog="tests.machines", description=__doc__)
+    parser.add_argument("--executors", type=int, default=10)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--losses", type=int, default=2, help="of shuffle files")
+    parser.add_argument("--seed", type=int, help="default: a new one, which is printed")
+    parser.add_argument("--folder", type=Path, help="for all files, kept; default: a temporary one")
+    options = parser.parse_args()
+    seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
+    print(f"seed {seed}", flush=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        result = run(
+            folder,
+            executors=options.executors,
+            workers=options.workers,
+            losses=options.losses,
+            seed=seed,
+            say=lambda line: print(line, flush=True),
+        )
+    print(json.dumps(result.as_json(), indent=2))
+    return int(bool(result.violations))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

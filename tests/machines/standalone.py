@@ -1,0 +1,146 @@
+"""A Spark Standalone cluster from the pip package: a master, workers, and the executors that they start."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import pyspark
+
+from tests.class_archive import SHORT_LIVED
+from yt_exactly_once.child import kill_session, session_members
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+ON_WORKER = "MACHINES_ON_WORKER"
+"""Environment variable that executors, and their Python, have and the driver has not."""
+
+_SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+_EXECUTOR = b"CoarseGrainedExecutorBackend"
+_START_SECONDS = 120.0
+_LOOK_SECONDS = 0.2
+_LOSS_SECONDS = 0.01
+
+
+class Standalone:
+    """A master and workers of two cores each.
+
+    Args:
+        folder: for logs and the files of the workers.
+        workers: how many.
+    """
+
+    def __init__(self, folder: Path, workers: int = 2) -> None:
+        self._folder = folder
+        self._files = folder / "files"
+        self._count = workers
+        with (
+            socket.create_server(("127.0.0.1", 0)) as one,
+            socket.create_server(("127.0.0.1", 0)) as two,
+        ):
+            self._port, self._ui = one.getsockname()[1], two.getsockname()[1]
+        self.url = f"spark://127.0.0.1:{self._port}"
+        self._workers: list[subprocess.Popen[bytes]] = []
+        self._started = ExitStack()
+
+    def __enter__(self) -> Self:
+        master = ["Master", "--host", "127.0.0.1", "--port", str(self._port)]
+        self._start("master", *master, "--webui-port", str(self._ui))
+        self._await(lambda alive: alive == 0)
+        for _ in range(self._count):
+            self.start_worker()
+        self._await(lambda alive: alive == self._count)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._started.close()
+
+    def start_worker(self) -> None:
+        """Start a worker; it registers by itself."""
+        worker = ["Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", "2"]
+        worker += ["--memory", "2g", "--work-dir", str(self._folder / "work"), self.url]
+        self._workers.append(self._start("worker", *worker))
+
+    def kill_worker(self) -> None:
+        """Kill the oldest worker with its executors, as the loss of a machine does."""
+        survivors = kill_session(self._workers.pop(0))
+        assert not survivors, survivors
+
+    def kill_executor(self, number: int) -> bool:
+        """Kill an executor with the Python workers that hang on it; return whether there was one."""
+        found = [
+            pid
+            for worker in self._workers
+            for pid in session_members(worker.pid)
+            if _EXECUTOR in _command_line(pid)
+        ]
+        if not found:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            # Dynamic allocation may have been faster.
+            os.kill(found[number % len(found)], signal.SIGKILL)
+            return True
+        return False
+
+    def lose_shuffle_files(self, seconds: float) -> None:
+        """Remove every shuffle file as soon as it is there, for a while: a disk that forgets."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            # Executors remove their folders meanwhile.
+            for folder, _, names in os.walk(self._files, onerror=lambda _error: None):
+                for name in names:
+                    if name.startswith("shuffle_"):
+                        Path(folder, name).unlink(missing_ok=True)
+            time.sleep(_LOSS_SECONDS)
+
+    def _start(self, name: str, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [str(_SPARK_CLASS), f"org.apache.spark.deploy.{name}.{kind}", *arguments]
+        environment = {**os.environ, "SPARK_NO_DAEMONIZE": "1", "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment["SPARK_DAEMON_MEMORY"] = "256m"
+        environment["SPARK_DAEMON_JAVA_OPTS"] = SHORT_LIVED
+        environment["SPARK_MASTER_OPTS"] = "-Dspark.deploy.maxExecutorRetries=-1"
+        environment[ON_WORKER] = "1"
+        environment["SPARK_LOCAL_DIRS"] = str(self._files)
+        with (self._folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                command, stdout=log, stderr=log, env=environment, start_new_session=True
+            )
+        self._started.callback(kill_session, process)
+        return process
+
+    def _await(self, holds: Callable[[int], bool]) -> None:
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                with urllib.request.urlopen(
+                    f"http://127.0.0.1:{self._ui}/json/", timeout=10
+                ) as page:
+                    if holds(json.load(page)["aliveworkers"]):
+                        return
+            except OSError:
+                pass
+            time.sleep(_LOOK_SECONDS)
+        raise AssertionError(f"Spark Standalone does not start: see {self._folder}")
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

@@ -1,0 +1,34 @@
+"""Executors whose Python is another one than the driver's."""
+
+import time
+import venv
+
+import pytest
+
+from tests.machines.stage import FLOWS, open_stage
+
+pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.nightly]
+
+_PATIENCE_SECONDS = 600.0
+
+
+@pytest.mark.timeout(900)
+def test_a_package_that_the_executors_lack_is_named(tmp_path):
+    """In every mode the query fails with the package and the remedy, and writes nothing."""
+    venv.create(tmp_path / "bare")
+    named: set[str] = set()
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    with open_stage(tmp_path, executor_python=tmp_path / "bare" / "bin" / "python") as stage:
+        for part in range(len(stage.queue.rows)):
+            stage.queue.append(10, part)
+        error = ""
+        while named != set(FLOWS):
+            event = stage.driver.next_event(deadline - time.monotonic())
+            assert event is not None, error
+            assert event["event"] == "failed", event
+            error = event["error"]
+            # A busy machine may be too slow to start a Python at first.
+            if "executors has no package" in error and "PYSPARK_PYTHON" in error:
+                named.add(event["flow"])
+        for target in stage.targets.values():
+            assert not list(stage.client.select_rows(f"* from [{target}]"))
