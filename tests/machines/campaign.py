@@ -50,7 +50,7 @@ class Result:
 
     def as_json(self) -> dict[str, Any]:
         """Return all of it for `json.dumps`."""
-        return asdict(self)
+        return {**vars(self), "history": asdict(self.history)}
 
 
 def run(

@@ -130,6 +130,8 @@ def open_stage(folder: Path, *, executor_python: Path | None = None) -> Iterator
         plan: dict[str, Any] = {
             "settings": {
                 **_SETTINGS,
+                # No attempt finds a package that is not there.
+                **({"spark.task.maxFailures": "1"} if executor_python else {}),
                 "spark.master": machines.url,
                 "spark.eventLog.dir": history.as_uri(),
             },

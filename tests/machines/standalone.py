@@ -11,6 +11,7 @@ import subprocess
 import time
 import urllib.request
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -28,6 +29,7 @@ ON_WORKER = "MACHINES_ON_WORKER"
 
 _SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
+_LOOPBACK = "127.0.0.1"
 _START_SECONDS = 120.0
 _LOOK_SECONDS = 0.2
 _LOSS_SECONDS = 0.01
@@ -51,6 +53,7 @@ class Standalone:
         ):
             self._port, self._ui = one.getsockname()[1], two.getsockname()[1]
         self.url = f"spark://127.0.0.1:{self._port}"
+        self._hosts = count(2)
         self._workers: list[subprocess.Popen[bytes]] = []
         self._started = ExitStack()
 
@@ -73,9 +76,11 @@ class Standalone:
 
     def start_worker(self) -> None:
         """Start a worker; it registers by itself."""
-        worker = ["Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", "2"]
+        # An address of its own: Spark runs no two copies of a task on one host.
+        host = f"127.0.0.{next(self._hosts)}"
+        worker = ["Worker", "--host", host, "--webui-port", "0", "--cores", "2"]
         worker += ["--memory", "2g", "--work-dir", str(self._folder / "work"), self.url]
-        self._workers.append(self._start("worker", *worker))
+        self._workers.append(self._start("worker", *worker, host=host))
 
     def kill_worker(self) -> None:
         """Kill the oldest worker with its executors, as the loss of a machine does."""
@@ -83,13 +88,9 @@ class Standalone:
         assert not survivors, survivors
 
     def kill_executor(self, number: int) -> bool:
-        """Kill an executor with the Python workers that hang on it; return whether there was one."""
-        found = [
-            pid
-            for worker in self._workers
-            for pid in session_members(worker.pid)
-            if _EXECUTOR in _command_line(pid)
-        ]
+        """Kill an executor that has run Python, whose workers end with it; return whether there was one."""
+        pids = [pid for worker in self._workers for pid in session_members(worker.pid)]
+        found = [pid for pid in sorted(_parents(pids)) if _EXECUTOR in _command_line(pid)]
         if not found:
             return False
         with contextlib.suppress(ProcessLookupError):
@@ -109,9 +110,11 @@ class Standalone:
                         Path(folder, name).unlink(missing_ok=True)
             time.sleep(_LOSS_SECONDS)
 
-    def _start(self, name: str, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
+    def _start(
+        self, name: str, kind: str, *arguments: str, host: str = _LOOPBACK
+    ) -> subprocess.Popen[bytes]:
         command = [str(_SPARK_CLASS), f"org.apache.spark.deploy.{name}.{kind}", *arguments]
-        environment = {**os.environ, "SPARK_NO_DAEMONIZE": "1", "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment = {**os.environ, "SPARK_NO_DAEMONIZE": "1", "SPARK_LOCAL_IP": host}
         environment["SPARK_DAEMON_MEMORY"] = "256m"
         environment["SPARK_DAEMON_JAVA_OPTS"] = SHORT_LIVED
         environment["SPARK_MASTER_OPTS"] = "-Dspark.deploy.maxExecutorRetries=-1"
@@ -144,3 +147,14 @@ def _command_line(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
+
+
+def _parents(pids: list[int]) -> set[int]:
+    """Return the processes that have started one of these."""
+    parents = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            # The name, in parentheses, may contain anything.
+            status = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
+            parents.add(int(status.split()[1]))
+    return parents
