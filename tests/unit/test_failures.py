@@ -4,6 +4,7 @@ import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from yt import yson
 from yt.common import YtError
 from yt.packages.requests.exceptions import ConnectionError as TransportError
 from yt.wrapper.errors import YtTokenError
@@ -75,6 +76,18 @@ def test_code_is_found_wherever_it_is_nested(code, kind):
     assert type(error) is kind
     assert str(error).startswith("Could not commit: The cause [transaction=1-2-3-4].")
     assert isinstance(error.__cause__, YtError)
+
+
+@pytest.mark.parametrize("answer", [b"", b'{"a"=', b"[1;"])
+def test_answer_that_breaks_off_is_no_answer(answer):
+    """A proxy that was killed may have carried out the request; other YSON errors are no reason to retry."""
+    with pytest.raises(YtError) as broken:
+        yson.loads(answer)
+    assert type(translation(broken.value)) is ClusterUnavailableError
+    assert leaves_outcome_unknown(broken.value)
+    with pytest.raises(YtError) as strange:
+        yson.loads(b"}")
+    assert type(translation(strange.value)) is RequestRefusedError
 
 
 def test_missing_registration_is_told_from_a_missing_permission():

@@ -19,6 +19,7 @@ from yt.common import YtError
 from yt.packages.requests.exceptions import RequestException
 from yt.packages.urllib3.exceptions import HTTPError as Urllib3Error
 from yt.wrapper.errors import YtIncorrectResponse, YtProxyUnavailable, YtTokenError
+from yt.yson.common import YsonError
 
 from yt_exactly_once.errors import (
     AccessError,
@@ -119,6 +120,14 @@ NO_CELL = Failure(
     remedy="Mount the table: yt mount-table PATH --sync. Proxies learn of it within half a minute",
 )
 """What `get_tablet_infos` and pulls are answered: the proxy looks for the cell and finds none."""
+
+CUT_OFF = Failure(
+    "the answer breaks off (recognised by its text)",
+    ClusterUnavailableError,
+    answered=False,
+    remedy="Check whether the proxy was killed or restarted",
+)
+"""A proxy that dies in the middle of an answer; the client then fails to parse YSON."""
 
 CODED = (
     Failure(
@@ -260,7 +269,7 @@ CODED = (
 ANYTHING_ELSE = Failure("any other code", RequestRefusedError)
 """Not recognised: a retry of an unknown failure could do harm."""
 
-FAILURES = (REFUSED_TOKEN, NO_ANSWER, NOT_REGISTERED, *CODED, NO_CELL, ANYTHING_ELSE)
+FAILURES = (REFUSED_TOKEN, NO_ANSWER, NOT_REGISTERED, *CODED, NO_CELL, CUT_OFF, ANYTHING_ELSE)
 """The whole table, in the order in which its rows are tried."""
 
 _UNANSWERED = frozenset(code for failure in CODED if not failure.answered for code in failure.codes)
@@ -297,6 +306,9 @@ def translated(action: str, **where: Any) -> Iterator[None]:
 
 _UNKNOWN_CELL = "Unknown cell"
 
+_BROKEN_OFF = 'Unexpected "finish"'
+"""What the parser says of YSON that ends too early."""
+
 _NO_REGISTRATION = "is not registered for queue"
 """The text that separates a missing registration from a missing permission (`registration_manager`)."""
 
@@ -308,6 +320,8 @@ def find_failure(error: YtError) -> Failure:
             if failure.error is AccessError and _NO_REGISTRATION in _deepest(error):
                 return NOT_REGISTERED
             return failure
+    if isinstance(error, YsonError):
+        return CUT_OFF if _BROKEN_OFF in _deepest(error) else ANYTHING_ELSE
     return NO_CELL if _deepest(error).startswith(_UNKNOWN_CELL) else ANYTHING_ELSE
 
 
