@@ -11,11 +11,10 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import os
 import statistics
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,16 +101,9 @@ def _compare(beside: Path | None, rounds: int) -> dict[str, Any]:
 @contextmanager
 def _started(name: str, checkout: Path | None) -> Iterator[Contender]:
     """Start a cluster of one proxy, of another checkout if there is one."""
-    kept = os.environ.get("PYTHONPATH")
-    if checkout is not None:
-        os.environ["PYTHONPATH"] = str(checkout)
     cluster = LocalCluster()
-    try:
+    with chdir(checkout or Path.cwd()):  # `python -m` looks there first
         cluster.start()
-    finally:
-        os.environ.pop("PYTHONPATH", None)
-        if kept is not None:
-            os.environ["PYTHONPATH"] = kept
     try:
         client = cluster.client(proxy=UNCOMPRESSED)
         _create(client)

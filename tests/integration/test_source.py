@@ -821,19 +821,6 @@ def test_batch_read_is_refused(spark, queue, read, cluster):
     fails("ConfigError", "Use spark.readStream", lambda: reader.load(queue.path).collect())
 
 
-def test_writing_is_refused_with_the_way_to_do_it(queue, read, tmp_path, cluster):
-    """The sink is a foreachBatch function."""
-    writer = read(queue).writeStream.format("yt").option("proxy", cluster.proxy_urls[0])
-    query_path = str(tmp_path)
-
-    def start():
-        query = writer.option("checkpointLocation", query_path).start(queue.path)
-        queue.append(1)
-        query.processAllAvailable()
-
-    fails("ConfigError", "TransactionalSink", start)
-
-
 # Secrets.
 
 
