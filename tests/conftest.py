@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tracemalloc  # noqa: F401 - pytest imports it while objects are collected, in two threads at once
 from pathlib import Path
 from typing import TYPE_CHECKING
 

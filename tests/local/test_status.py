@@ -168,7 +168,7 @@ def test_live_view_ends_in_time_and_leaves_a_page(pipeline, told, tmp, tmp_path,
     page = tmp_path / "page.html"
     watch = ["status", tmp, "--watch", "--every", "0.2", "--for", "1", "--report", str(page)]
     code, text = told(*watch)
-    assert code == 0
+    assert code == 0, text
     assert pipeline.target in text
     assert "committed, batch 1" in page.read_text()
     assert told("status", tmp, "--for", "3")[0] == 2

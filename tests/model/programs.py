@@ -244,6 +244,10 @@ class ModelFrame:
         """See `DataFrame.toArrow`."""
         return self
 
+    def to_batches(self) -> list[ModelFrame]:
+        """See `pyarrow.Table.to_batches`."""
+        return [self]
+
     def to_pylist(self) -> list[dict[str, Any]]:
         """Run the tasks and return their reports."""
         answer = self._script.ask(self._job)
