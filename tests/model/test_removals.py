@@ -9,7 +9,7 @@ import pytest
 from tests.model.explore import Explorer
 from tests.model.removals import REMOVALS
 from tests.model.removals_by_tasks import REMOVALS_BY_TASKS
-from tests.model.scenarios import LONG, bounded, named
+from tests.model.scenarios import LONG, LONGEST, bounded, named
 
 if TYPE_CHECKING:
     from tests.model.invariants import Kind
@@ -33,7 +33,7 @@ COVERED = [
         removal,
         scenario,
         id=f"{removal.what}-{scenario}",
-        marks=[pytest.mark.nightly] * (number > 0 or scenario in LONG),
+        marks=[pytest.mark.nightly] * (number > 0 or scenario in (*LONG, *LONGEST)),
     )
     for removal in ALL
     for number, scenario in enumerate(removal.covered)
