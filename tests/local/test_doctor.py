@@ -12,13 +12,15 @@ import threading
 import time
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from tests.tiers import first_of
 from yt_exactly_once import cli
 from yt_exactly_once.config import ClusterConfig, WriteMode
+from yt_exactly_once.errors import AccessError
 from yt_exactly_once.local import LocalCluster
-from yt_exactly_once.operations.doctor import bundles, clock, machine, proxies, spark_conf
+from yt_exactly_once.operations.doctor import access, bundles, clock, machine, proxies, spark_conf
 from yt_exactly_once.operations.doctor.finding import Level
 from yt_exactly_once.operations.doctor.run import examine
 from yt_exactly_once.operations.doctor.subject import Queue, Subject
@@ -184,6 +186,7 @@ def test_repair_is_a_command_that_repairs(client, healthy, fault):
         ({"max_rows_per_partition": 60_000}, "batch size", FAIL),
         ({"max_rows_per_partition": None}, "batch size", WARN),
         ({"rows_per_tablet": 1_000}, "batch size", FAIL),
+        ({"frame": pa.schema([("v", pa.int64())])}, "columns", FAIL),
         (
             {"conf": {"spark.sql.streaming.minBatchesToRetain": "2"}},
             "spark.sql.streaming.minBatchesToRetain",
@@ -267,6 +270,21 @@ def test_missing_permission_is_found(healthy):
     assert "permissions=[write]" in found.repair
 
 
+def test_refused_token_is_one_problem(healthy, monkeypatch):
+    """Not one for each question that the cluster does not answer then."""
+
+    def refuse(_connection):
+        raise AccessError("the proxy refused the token", remedy="Pass a valid token")
+
+    monkeypatch.setattr(access, "user_of", refuse)
+    found = [one for one in examine(healthy) if one.level not in {Level.OK, Level.NOTE}]
+    assert [(one.check, one.level) for one in found] == [
+        ("token", FAIL),
+        ("cluster", Level.UNKNOWN),
+    ]
+    assert "No token is set" in found[0].what
+
+
 # Faults of addresses and of this machine.
 
 
@@ -310,6 +328,13 @@ def test_address_of_another_server_is_found(other_server, status, what):
     assert address in bad.what
 
 
+def test_other_commands_say_it_too(other_server, capsys):
+    """Before a request of theirs fails for a reason that nobody understands."""
+    _, address = other_server
+    assert cli.main(["status", "--proxy", address]) == 2
+    assert "is no proxy of YTsaurus" in capsys.readouterr().err
+
+
 def test_address_that_leads_nowhere_is_found(monkeypatch):
     """A port that nobody listens at, and a name that nobody has."""
     with socket.create_server(("127.0.0.1", 0)) as closed:
@@ -321,6 +346,7 @@ def test_address_that_leads_nowhere_is_found(monkeypatch):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    monkeypatch.setenv("YT_PROXY", "no.such.name:80")
     (unresolved,) = faults_of_address("no.such.name:80")
     assert "no.such.name does not resolve" in unresolved.what
 

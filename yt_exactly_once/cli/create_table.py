@@ -51,19 +51,19 @@ def command(
         schema_like,
     )
 
+    connection = cluster.connect()
     columns: Any
     if schema is not None:
         columns, key = parse_schema(schema), list(keys)
     else:
-        columns, like_key = schema_like(cluster.connect(), like or "")
+        columns, like_key = schema_like(connection, like or "")
         key = list(keys) or like_key
     created = create_table(
         path,
         columns,
         key_columns=key,
         tablet_count=tablets,
-        proxy=cluster.proxy,
-        client_config=cluster.client_config,
+        connection=connection,
     )
     if as_json:
         print_json({"path": path, "created": created})

@@ -13,7 +13,7 @@ from yt_exactly_once.cli.output import console, print_json
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, WriteMode
 
 if TYPE_CHECKING:
-    from yt_exactly_once.operations.doctor.finding import Finding
+    from yt_exactly_once.operations.doctor.finding import Finding, Level
 
 _COLOURS = {
     "ok": "green",
@@ -48,6 +48,12 @@ _COLOURS = {
     "--producer", metavar="PATH", help="producer_path of the sink.  [default: beside the target]"
 )
 @click.option("--dead-letter", metavar="PATH", help="dead_letter_path of the sink.")
+@click.option(
+    "--schema",
+    metavar="TEXT",
+    help="Columns that the sink writes, compared with each target: the JSON of schema.json(), a DDL string "
+    "such as 'id bigint, name string', or @FILE with either.",
+)
 @click.option("--max-rows-per-partition", type=int, metavar="N", help="The option of the source.")
 @click.option(
     "--rows-per-tablet",
@@ -83,6 +89,7 @@ def command(
     ledger: str | None,
     producer: str | None,
     dead_letter: str | None,
+    schema: str | None,
     max_rows_per_partition: int | None,
     rows_per_tablet: int,
     settings: tuple[str, ...],
@@ -99,6 +106,7 @@ def command(
     settings. Each finding says what is wrong, why it matters, and which command repairs it. It changes
     nothing. The exit code is 1 if there is a problem.
     """
+    from yt_exactly_once.operations.create_table import parse_schema  # noqa: PLC0415 - needs the client
     from yt_exactly_once.operations.doctor import spark_conf  # noqa: PLC0415 - needs the client
     from yt_exactly_once.operations.doctor.finding import Level  # noqa: PLC0415
     from yt_exactly_once.operations.doctor.run import examine  # noqa: PLC0415
@@ -130,6 +138,7 @@ def command(
         ledger=ledger,
         producer=producer,
         dead_letter=dead_letter,
+        frame=None if schema is None else parse_schema(schema),
         max_rows_per_partition=max_rows_per_partition,
         rows_per_tablet=rows_per_tablet,
         conf=conf,
@@ -144,9 +153,16 @@ def command(
     if as_json:
         print_json({"problems": problems, "findings": [finding.to_json() for finding in found]})
     else:
-        warnings = sum(finding.level is Level.WARNING for finding in found)
-        click.echo(f"problems: {problems}, warnings: {warnings}")
+        sums = (_sum(found, Level.PROBLEM), _sum(found, Level.WARNING))
+        click.echo(", ".join(sums))
     return ExitCode.FAULT_FOUND if problems else ExitCode.OK
+
+
+def _sum(found: list[Finding], level: Level) -> str:
+    """Return how many findings of a level there are, and of what: the last line is read first."""
+    checks = [finding.check for finding in found if finding.level is level]
+    named = f" ({', '.join(dict.fromkeys(checks))})" if checks else ""
+    return f"{level.value}s: {len(checks)}{named}"
 
 
 def _show(finding: Finding) -> None:

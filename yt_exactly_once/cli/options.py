@@ -44,14 +44,19 @@ class ClusterOptions:
         return ClusterConfig.resolve(self.proxy, client_config=self.client_config)
 
     def connect(self) -> Connection:
-        """Return a connection, which opens on first use.
+        """Return a connection to a proxy that answers.
 
         Raises:
-            ConfigError: no proxy is known, or the packages of the backend are not installed.
+            ConfigError: no proxy is known, the address leads to none, or it refuses the token; or the
+                packages of the backend are not installed.
+            ClusterUnavailableError: nothing answers now.
         """
         from yt_exactly_once.ytsaurus.client import Connection  # noqa: PLC0415 - the client is slow
 
-        return Connection(self.config())
+        connection = Connection(self.config())
+        # The first request would say less about a wrong address.
+        connection.require_proxy()
+        return connection
 
 
 proxy_option = click.option(

@@ -44,7 +44,11 @@ def rendered(queries: Sequence[QueryStatus], *, partitions: bool) -> Group:
     from rich.text import Text  # noqa: PLC0415
 
     if not queries:
-        return Group(Text("no query: no ledger was found, or they have no entries"))
+        return Group(
+            Text(
+                "no query has committed a batch here. If one does not run, ask yt-exactly-once doctor"
+            )
+        )
     problems = [
         Text(f"{one.query_id[:8]}: {problem}", style="bold red")
         for one in queries

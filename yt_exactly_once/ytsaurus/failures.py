@@ -296,7 +296,9 @@ def translated(action: str, **where: Any) -> Iterator[None]:
         with held_back():
             yield
     except YtTokenError as error:
-        raise _error(REFUSED_TOKEN, action, "the proxy refused the token", where) from error
+        raise _error(
+            REFUSED_TOKEN, action, "the proxy refused the token, or wants one and got none", where
+        ) from error
     except TRANSPORT_ERRORS as error:
         detail = f"no usable answer from the proxy ({type(error).__name__})"
         raise _error(NO_ANSWER, action, detail, {"proxy": _address(error), **where}) from error

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from yt.packages import requests
-from yt.packages.requests.utils import get_environ_proxies
+from yt.packages.requests.utils import get_environ_proxies, select_proxy
 from yt.wrapper.http_helpers import get_proxy_address_url
 
 from yt_exactly_once.errors import AccessError, ClusterUnavailableError, ProxyNotFoundError
@@ -105,7 +105,8 @@ def require_proxy(client: YtClient) -> Address:
 
 
 def _require_name(address: Address) -> None:
-    if get_environ_proxies(address.url):
+    # Python takes every variable that ends with _PROXY for that of a scheme, YT_PROXY too.
+    if select_proxy(address.url, get_environ_proxies(address.url)):
         # Another server resolves the name.
         return
     try:

@@ -26,26 +26,25 @@ class _Need(NamedTuple):
     purpose: str
 
 
-def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
-    """Ask the cluster for each permission that the query needs."""
+def examine_token(subject: Subject, connection: Connection) -> tuple[Finding, str | None]:
+    """Return whose token it is, and the name of that user if the cluster accepts it."""
     try:
         user = user_of(connection)
     except AccessError as error:
-        yield problem(
-            "token",
-            error.placed,
-            "The cluster does not know who asks",
-            error.remedy or "Set the environment variable YT_TOKEN",
-        )
-        return
+        what = error.placed if subject.cluster.token else "No token is set, and the proxy wants one"
+        why = "The cluster does not know who asks"
+        return problem("token", what, why, error.remedy), None
+    except ExactlyOnceError as error:
+        why = "It could not be examined"
+        return Finding("token", Level.UNKNOWN, error.placed, why, error.remedy), None
     if subject.cluster.token is None:
-        yield Finding(
-            "token",
-            Level.NOTE,
-            f"No token is set, and the cluster takes this for the user {user}",
-        )
-    else:
-        yield ok("token", f"The token belongs to the user {user}")
+        what = f"No token is set, and the cluster takes this for the user {user}"
+        return Finding("token", Level.NOTE, what), user
+    return ok("token", f"The token belongs to the user {user}"), user
+
+
+def examine(subject: Subject, connection: Connection, user: str) -> Iterator[Finding]:
+    """Ask the cluster for each permission that the query needs."""
     needs = list(_needs(subject, connection))
     missing = 0
     for need in needs:

@@ -49,6 +49,11 @@ class Finding:
         return asdict(self)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, which gets an s unless there is one."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def ok(check: str, what: str) -> Finding:
     """Say that something is as it should be."""
     return Finding(check, Level.OK, what)

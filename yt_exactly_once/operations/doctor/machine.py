@@ -67,12 +67,20 @@ def _packages() -> Iterator[Finding]:
             "The package runs from its sources, so its requirements are not known",
         )
         return
+    fitting = []
     for requirement in needed:
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-            yield _package(requirement)
+            found = _package(requirement)
+            if isinstance(found, Finding):
+                yield found
+            else:
+                fitting.append(found)
+    if fitting:
+        yield ok("packages", ", ".join(fitting))
 
 
-def _package(requirement: Requirement) -> Finding:
+def _package(requirement: Requirement) -> Finding | str:
+    """Return what is wrong with a package, or its name and version."""
     check = f"package {requirement.name}"
     repair = f"pip install '{requirement.name}{requirement.specifier}'"
     why = "The driver and every executor need it"
@@ -83,7 +91,7 @@ def _package(requirement: Requirement) -> Finding:
     if not requirement.specifier.contains(found, prereleases=True):
         what = f"{requirement.name} is {found}, and the package needs {requirement.specifier}"
         return problem(check, what, why, repair)
-    return ok(check, f"{requirement.name} {found}")
+    return f"{requirement.name} {found}"
 
 
 def _driver() -> Finding:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.operations.doctor.finding import Finding, ok, problem, warning
+from yt_exactly_once.operations.doctor.finding import Finding, counted, ok, problem, warning
 from yt_exactly_once.operations.doctor.tables import ATTRIBUTES
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.inspection import attributes_of
@@ -28,7 +28,9 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
         yield from faults
         if faults or found is None:
             continue
-        yield ok("queue", f"The queue {queue.path} has {found['tablet_count']} partitions")
+        yield ok(
+            "queue", f"The queue {queue.path} has {counted(found['tablet_count'], 'partition')}"
+        )
         yield from _retention(queue.path, found)
         if queue.consumer is None:
             yield warning(

@@ -41,19 +41,24 @@ def examine(
     connection = connect(replace(subject.cluster, client_config=over_http))
     finding, answers = proxies.examine_address(connection)
     yield finding
-    if not answers:
+    user = None
+    if answers:
+        token, user = access.examine_token(subject, connection)
+        yield token
+    if user is None:
         yield Finding(
             "cluster",
             Level.UNKNOWN,
             "Permissions, tables, queues and the clock were not examined",
-            "They need a proxy that answers",
-            "Repair the address, then run the command again",
+            "They need a proxy that answers, and a user that it knows",
+            "Repair the address or the token, then run the command again",
         )
         yield from spark_settings.examine(subject, None)
         return
+    known: str = user
     checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
         ("proxies", lambda: proxies.examine(subject, connection)),
-        ("permission", lambda: access.examine(subject, connection)),
+        ("permission", lambda: access.examine(subject, connection, known)),
         ("clock", lambda: clock.examine(connection)),
         ("bundles", lambda: bundles.examine(subject, connection)),
         ("queue", lambda: queues.examine(subject, connection)),

@@ -16,6 +16,8 @@ from yt_exactly_once.config import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import pyarrow as pa
+
 
 @dataclass(frozen=True)
 class Queue:
@@ -44,6 +46,7 @@ class Subject:
         dead_letter: path of the dead-letter table, if one is used.
         max_rows_per_partition: option of the source.
         rows_per_tablet: `rows_per_tablet_limit` of the sink.
+        frame: columns that the sink writes, compared with those of each target; `None` if they are not known.
         conf: Spark's settings, as far as they are known.
         conf_origin: where the settings come from, for messages; empty if none are known.
 
@@ -60,6 +63,7 @@ class Subject:
     dead_letter: str | None = None
     max_rows_per_partition: int | None = None
     rows_per_tablet: int = ROWS_PER_TABLET_LIMIT
+    frame: pa.Schema | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     conf_origin: str = ""
 

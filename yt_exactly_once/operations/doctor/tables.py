@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.ledger import LEDGER_SCHEMA
 from yt_exactly_once.config import WriteMode
-from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem, warning
+from yt_exactly_once.errors import SchemaMismatchError
+from yt_exactly_once.operations.doctor.finding import Finding, Level, counted, ok, problem, warning
 from yt_exactly_once.ytsaurus.inspection import attributes_of
 
 if TYPE_CHECKING:
@@ -67,8 +69,31 @@ def _target(subject: Subject, connection: Connection, path: str) -> Iterator[Fin
         return
     kind = "sorted" if found.get("sorted") else "ordered"
     tablets = int(found["tablet_count"])
-    yield ok("target", f"The target {path} is {kind}, mounted, with {tablets} tablets")
+    yield ok("target", f"The target {path} is {kind}, mounted, with {counted(tablets, 'tablet')}")
+    yield _columns_fit(subject, path, found)
     yield _room(subject, connection, path, tablets, is_sorted=bool(found.get("sorted")))
+
+
+def _columns_fit(subject: Subject, path: str, found: dict[str, Any]) -> Finding:
+    """Compare the DataFrame's columns with the table's, as the sink does."""
+    if subject.frame is None:
+        return Finding(
+            "columns",
+            Level.NOTE,
+            f"The columns of {path} were not compared with those of the DataFrame",
+            "The query stops at its start if they do not fit",
+            "Pass --schema with what df.schema.json() returns, or call sink.check(df) in the program",
+        )
+    try:
+        check_frame(
+            subject.frame,
+            TableSchema.from_yt(found["schema"]),
+            target=path,
+            sorted=bool(found.get("sorted")),
+        )
+    except SchemaMismatchError as error:
+        return problem("columns", error.placed, "The query stops at its start", error.remedy)
+    return ok("columns", f"The columns of the DataFrame fit {path}")
 
 
 def _room(
@@ -76,7 +101,7 @@ def _room(
 ) -> Finding:
     """Compare the largest batch with what one transaction takes."""
     room = subject.rows_per_tablet * tablets
-    takes = f"one transaction takes {room} rows in the {tablets} tablets of {path}"
+    takes = f"one transaction takes {room} rows in the {counted(tablets, 'tablet')} of {path}"
     if not subject.queues:
         return Finding("batch size", Level.NOTE, f"No queue was given; {takes}")
     partitions = sum(_partitions(connection, queue.path) for queue in subject.queues)
@@ -94,8 +119,8 @@ def _room(
         )
     largest = subject.max_rows_per_partition * partitions
     batch = (
-        f"a batch has up to {largest} rows ({subject.max_rows_per_partition} from each of {partitions} "
-        "partitions)"
+        f"a batch has up to {largest} rows ({subject.max_rows_per_partition} from each of "
+        f"{counted(partitions, 'partition')})"
     )
     if largest > room:
         return problem(
