@@ -209,7 +209,7 @@ def test_without_the_extra_nothing_changes_and_the_error_says_what_to_install():
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True
     )
-    remedy = "Run pip install 'yt-exactly-once[telemetry]' on the driver"
+    remedy = "Install the package with its extra 'telemetry' on the driver"
     assert done.stdout.splitlines() == [remedy] * 2
 
 

@@ -149,5 +149,5 @@ def _require(*modules: str) -> None:
         if not is_there:
             raise ConfigError(
                 f"Telemetry needs {module}, which is not installed",
-                remedy="Run pip install 'yt-exactly-once[telemetry]' on the driver",
+                remedy="Install the package with its extra 'telemetry' on the driver",
             )
