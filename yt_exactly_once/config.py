@@ -91,7 +91,7 @@ class ClusterConfig:
     token: Secret | None = None
     request_timeout: timedelta = timedelta(seconds=20)
     heavy_request_timeout: timedelta = timedelta(seconds=60)
-    client_config: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    client_config: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check every value."""

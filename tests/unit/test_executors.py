@@ -1,9 +1,9 @@
-"""Failures of tasks that lack a package."""
+"""Failures of tasks that lack a Python or a package."""
 
 import pytest
 
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.executors import missing_packages_named
+from yt_exactly_once.spark.executors import unfit_python_named
 
 FAILED_TASK = """org.apache.spark.SparkException: Job aborted due to stage failure
   File "/opt/spark/python/pyspark/worker.py", line 12, in read_command
@@ -19,10 +19,22 @@ def test_package_that_executors_lack_is_named(module, package):
     failure = RuntimeError(FAILED_TASK.format(module))
     with (
         pytest.raises(ConfigError, match=f"no package '{package}'.*PYSPARK_PYTHON") as raised,
-        missing_packages_named(),
+        unfit_python_named(),
     ):
         raise failure
     assert raised.value.__cause__ is failure
+
+
+def test_python_that_executors_lack_is_named():
+    """As Java says it, in the message of a task that failed."""
+    failure = RuntimeError(
+        'java.io.IOException: Cannot run program "./environment/bin/python": error=2, No such file'
+    )
+    with (
+        pytest.raises(ConfigError, match=r"'\./environment/bin/python'.*PYSPARK_PYTHON"),
+        unfit_python_named(),
+    ):
+        raise failure
 
 
 @pytest.mark.parametrize(
@@ -30,11 +42,12 @@ def test_package_that_executors_lack_is_named(module, package):
     [
         RuntimeError(FAILED_TASK.format("users_own")),
         RuntimeError("Job aborted"),
+        RuntimeError('Cannot run program "chmod"'),
         ModuleNotFoundError("ModuleNotFoundError: No module named 'yt'"),
     ],
 )
 def test_other_failures_pass_unchanged(error):
     """A package of the user's, another failure, and an import of the driver."""
-    with pytest.raises(type(error)) as raised, missing_packages_named():
+    with pytest.raises(type(error)) as raised, unfit_python_named():
         raise error
     assert raised.value is error

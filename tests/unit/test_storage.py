@@ -1,11 +1,14 @@
 """Files of a checkpoint, read without a JVM."""
 
+import traceback
+
 import pytest
 from pyarrow import fs
 
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles, WriterFiles
 from yt_exactly_once.spark.sink.arrived import ArrivedRows
+from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.storage import ArrowFolder, Folder, open_storage
 from yt_exactly_once.spark.webhdfs import WebHdfsFolder
 
@@ -37,17 +40,26 @@ def test_file_system_that_pyarrow_does_not_read_is_named(location):
         "webhdfs://host:9870/SECRET/home/app/q",
         "webhdfs://host:9870/SECRET",
         "swebhdfs://host/SECRET/home/app/q",
+        "webhdfs://host:port/SECRET/home/app/q",
+        "webhdfs:///SECRET/host",
         "dbfs://name:SECRET@host/home",
+        # PyArrow takes no slash in a key, and quotes the whole URL.
+        "s3a://KEY:SEC/SECRET@host/home?region=SECRET",
+        "s3a://KEY:SECRET SECRET@host/home",
     ],
 )
-def test_no_error_shows_the_secret_of_a_location(monkeypatch, location):
-    """Who knows it can change the checkpoint, and errors end up in logs."""
+def test_nothing_shows_the_secret_of_a_location(monkeypatch, location):
+    """Who knows it can change the checkpoint, and errors and options end up in logs."""
     monkeypatch.setattr(WebHdfsFolder, "_ask", absent)
     with pytest.raises(ConfigError, match="host") as caught:
         WriterFiles(location).newest()
     with pytest.raises(ConfigError, match="host") as also_caught:
         CheckpointFiles(location).locate(None, 3)
-    assert "SECRET" not in f"{caught.value!r}{caught.value}{also_caught.value}"
+    told = traceback.format_exception(caught.value) + traceback.format_exception(also_caught.value)
+    options = SinkOptions(
+        "//t", proxy="p", client_config={"token": "SECRET"}, checkpoint_location=location
+    )
+    assert "SECRET" not in f"{caught.value!r}{''.join(told)}{options!r}{options.cluster!r}"
 
 
 def absent(*_arguments):

@@ -81,12 +81,12 @@ class Request:
     """
 
     method: str
-    path: str
-    query: Mapping[str, str]
+    path: str = field(repr=False)
+    query: Mapping[str, str] = field(repr=False)
     body: IO[bytes]
     size: int
     origin: str = ""
-    target: str = ""
+    target: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Answer:
     """
 
     status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     body: Iterator[bytes] = field(default_factory=lambda: iter(()))
     size: int = 0
 

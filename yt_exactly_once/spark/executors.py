@@ -19,12 +19,15 @@ _NEEDED = frozenset(
 """Packages that our tasks import, and that every environment of this package has."""
 
 
+_NO_PYTHON = re.compile(r'Cannot run program "([^"]*python[^"]*)"')
+
+
 @contextmanager
-def missing_packages_named() -> Iterator[None]:
-    """Turn the failure of a task that lacks a package into an error that says so.
+def unfit_python_named() -> Iterator[None]:
+    """Turn the failure of a task without a Python, or without a package, into an error that says so.
 
     Raises:
-        ConfigError: the Python of an executor has no package that a task needs.
+        ConfigError: an executor cannot start its Python, or that has no package that a task needs.
     """
     try:
         yield
@@ -32,7 +35,15 @@ def missing_packages_named() -> Iterator[None]:
         # Of this process, and not of a task.
         raise
     except Exception as error:
-        found = _MISSING.search(str(error))
+        text = str(error)
+        absent = _NO_PYTHON.search(text)
+        if absent is not None:
+            raise ConfigError(
+                f"Spark's executors cannot start the Python {absent[1]!r}",
+                remedy="Let PYSPARK_PYTHON name a Python that every executor has. With spark.archives it is "
+                "a relative path, such as ./environment/bin/python",
+            ) from error
+        found = _MISSING.search(text)
         if found is None or found[1] not in _NEEDED:
             raise
         raise ConfigError(

@@ -112,13 +112,14 @@ class ArrowFolder:
 def shown(location: str) -> str:
     """Return a `checkpointLocation` for an error: without the secret of a gateway, or a password."""
     parts = urlsplit(location)
-    if not parts.netloc:
+    if parts.scheme in ("", "file"):
         return location
-    path = parts.path
+    # The key of S3 may contain slashes, so the last @ counts, wherever it is.
+    address, slash, path = f"{parts.netloc}{parts.path}".rpartition("@")[2].partition("/")
     if parts.scheme in (SCHEME, f"s{SCHEME}"):
         # The first name is the secret.
-        path = "/".join(("", "...", *path.split("/")[2:]))
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{path}"
+        path = "/".join(("...", *path.split("/")[1:]))
+    return f"{parts.scheme}:{'//' if parts.netloc else ''}{address}{slash}{path}"
 
 
 def open_storage(location: str) -> Storage:
@@ -128,7 +129,7 @@ def open_storage(location: str) -> Storage:
         location: a path, a `file:` URL, a URL of HDFS or S3, or one of `Checkpoints.url`.
 
     Raises:
-        ConfigError: the file system is another one, or PyArrow cannot open it here.
+        ConfigError: the file system is another one, PyArrow cannot open it here, or the address is none.
     """
     parts = urlsplit(location)
     if parts.scheme in ("", "file"):
@@ -146,10 +147,12 @@ def open_storage(location: str) -> Storage:
     try:
         files, root = fs.FileSystem.from_uri(url)
     except (OSError, ValueError) as error:
+        # PyArrow quotes the whole URL, and so a key in it. Its own error must not be shown either.
+        text = str(error).replace(url, shown(location))
         raise ConfigError(
-            f"PyArrow cannot open the file system of the checkpoint: {error}",
+            f"PyArrow cannot open the file system of the checkpoint: {text}",
             remedy="hdfs: needs libhdfs and CLASSPATH of Hadoop where Spark starts Python, s3a: the "
             "credentials in the environment. Or use foreachBatch in a session with a JVM",
             path=shown(location),
-        ) from error
+        ) from None
     return ArrowFolder(files, root)

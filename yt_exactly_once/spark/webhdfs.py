@@ -12,7 +12,12 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from yt_exactly_once.config import RetryPolicy
-from yt_exactly_once.errors import AccessError, ClusterUnavailableError, RequestRefusedError
+from yt_exactly_once.errors import (
+    AccessError,
+    ClusterUnavailableError,
+    ConfigError,
+    RequestRefusedError,
+)
 from yt_exactly_once.observability import emitter
 from yt_exactly_once.retrying import run_attempts
 
@@ -30,11 +35,22 @@ class WebHdfsFolder:
     Args:
         location: URL of the checkpoint.
         policy: how long an absent gateway is waited for.
+
+    Raises:
+        ConfigError: the location has no address.
     """
 
     def __init__(self, location: str, policy: RetryPolicy = _POLICY) -> None:
         parts = urlsplit(location)
-        self.address = parts.netloc
+        self.address = parts.netloc.rpartition("@")[2]
+        try:
+            _ = parts.port
+        except ValueError:
+            raise ConfigError(
+                "The location of the checkpoint has no valid port",
+                remedy="Pass a location as yt-exactly-once checkpoints prints it",
+                gateway=self.address,
+            ) from None
         self._root = parts.path.rstrip("/")
         self._policy = policy
 

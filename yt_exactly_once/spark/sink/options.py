@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from datetime import timedelta
 from functools import cached_property
 from inspect import Signature, signature
@@ -217,7 +217,7 @@ class SinkOptions:
     mode: str = WriteMode.TRANSACTIONAL.value
     proxy: str | None = None
     token: str | Secret | None = None
-    client_config: Mapping[str, Any] | None = None
+    client_config: Mapping[str, Any] | None = field(default=None, repr=False)
     ledger_path: str | None = None
     ledger_attributes: Mapping[str, Any] | None = None
     producer_path: str | None = None
@@ -233,7 +233,7 @@ class SinkOptions:
     retry: RetryPolicy = DEFAULT_RETRY
     accept_incomplete: int | tuple[int, int] | None = None
     new_ledger: bool = False
-    checkpoint_location: str | None = None
+    checkpoint_location: str | None = field(default=None, repr=False)
     listener: Listener | None = None
 
     def __post_init__(self) -> None:

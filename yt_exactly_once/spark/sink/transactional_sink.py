@@ -20,7 +20,7 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.observability import Clock, Event, GuardedListener, emitter, reported
 from yt_exactly_once.retrying import run_attempts
-from yt_exactly_once.spark.executors import missing_packages_named
+from yt_exactly_once.spark.executors import unfit_python_named
 from yt_exactly_once.spark.query.calls import PROCESS_CALLS
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
 from yt_exactly_once.spark.query.jobs import described
@@ -153,7 +153,7 @@ class TransactionalSink:
         clock.lap("look_up")
         try:
             what = f"compute {', '.join(self._paths)}"
-            with missing_packages_named(), described(frame, batch, what):
+            with unfit_python_named(), described(frame, batch, what):
                 rows = self._compute(delivery)  # 3
         except Exception:
             # A commit of an earlier run that landed late may have let the queue trim these rows.
