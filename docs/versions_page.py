@@ -36,10 +36,6 @@ a limit it ends after that batch. No row is lost: the next run continues there. 
 
 After a restart the source continues at the offset that Spark hands over. It does not ask the consumer.
 
-**The consumer on 4.0 and 4.1.** For a stateful query, and with the format `yt`, the source moves the consumer
-when Spark has logged the batch. These versions report that with the next batch. So the consumer of an idle
-query stays at the start of its last batch. The failed test of 4.1 expects it at the end; its rows were right.
-
 **pandas and NumPy.** PySpark imports pandas for Arrow functions. PySpark 4.2 and 4.3 warn about pandas 3.
 The tests ran with the versions of the table, so the package sets no upper bound. PySpark 3.5 imports
 `distutils`, which Python 3.12 does not have: install `setuptools` there.

@@ -466,6 +466,32 @@ def test_busy_query_looks_at_its_consumer_once_a_second():
     assert queue.moves == [(0, 0, 10), (0, 10, 40), (0, 40, 50)]
 
 
+def test_idle_query_moves_its_consumer_before_spark_reports_the_batch():
+    """That comes with the next batch, when nothing is left to do."""
+    queue = FakeQueue(10)
+    source = reader(queue)
+    end = everything(source, source.initialOffset())
+    looks = []
+    queue.stored_offsets = lambda *_: looks.append(1) or dict(queue.stored)
+    for _ in range(2):
+        assert everything(source, end) is end
+        assert queue.moves == [(0, 0, 10)]
+    source.commit(end)
+    assert looks == [1]
+
+
+def test_idle_reader_that_limits_itself_moves_its_consumer():
+    """Where Spark gives no position, the batch that was planned last is the one that has ended."""
+    queue = FakeQueue(10)
+    source = reader(queue, kind=SelfLimitingReader)
+    source.latestOffset()
+    assert queue.moves == []
+    end = source.latestOffset()
+    source.partitions(source.initialOffset(), end)
+    assert source.latestOffset() == end
+    assert queue.moves == [(0, 0, 10)]
+
+
 def test_consumer_that_the_sink_moves_is_looked_at_less_and_less():
     """Half a minute apart in the end, so that small batches do not pay for it."""
     queue, clock = FakeQueue(10), Clock()

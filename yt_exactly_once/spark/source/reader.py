@@ -116,6 +116,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._catch_up_interval = CATCH_UP_INTERVAL
         self._next_catch_up = clock()
         self._committed: QueueOffset | None = None
+        self._caught_up: QueueOffset | None = None
         self._planned: dict[int, int] | None = None
         self._next_report = self._next_age = clock()
         self._age: float | None = None
@@ -179,11 +180,11 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if all(end == here.partitions.get(partition, 0) for partition, end in ends.items()):
             self._idle_since = self._clock()
             self._report(here.partitions, bounds, ends)
+            if here.partitions != here.start:
+                # Spark reports a batch as committed with the next one, and the last of an AvailableNow run
+                # never. That it plans the next one from here says the same.
+                self._note_committed(here)
             self._catch_up_when_due(is_idle=True)
-            if self._target is not None and here.partitions != here.start:
-                # Spark does not report the last batch of an AvailableNow run as committed; that it
-                # plans the next one from here says the same.
-                self._catch_up(here)
             return start
         self._idle_since = None
         if is_recreated:
@@ -253,16 +254,24 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offset = QueueOffset.from_json(end)
         if not offset.is_of(self._info.id):
             return
-        self._committed = offset
+        self._note_committed(offset)
         self._catch_up_when_due()
 
+    def _note_committed(self, offset: QueueOffset) -> None:
+        if offset != self._caught_up:
+            self._committed = offset
+
     def _catch_up_when_due(self, *, is_idle: bool = False) -> None:
-        """Advance a lagging consumer: at once when the queue is idle, unless a sink already advances it."""
-        at_once = is_idle and self._catch_up_interval == CATCH_UP_INTERVAL
+        """Advance a lagging consumer: at once when the queue is idle, unless a sink already advances it.
+
+        At the end of an AvailableNow run it is the last chance.
+        """
+        is_last = self._target is not None
+        at_once = is_idle and (is_last or self._catch_up_interval == CATCH_UP_INTERVAL)
         if self._committed is None or not (at_once or self._clock() >= self._next_catch_up):
             return
         was_behind = self._catch_up(self._committed)
-        self._committed = None
+        self._caught_up, self._committed = self._committed, None
         self._catch_up_interval = (
             CATCH_UP_INTERVAL
             if was_behind
