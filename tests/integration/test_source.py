@@ -712,7 +712,7 @@ def test_missing_consumer_is_refused(queue, read):
         "no such consumer",
         lambda: read(queue, consumer_path=f"{queue.consumer}_missing"),
     )
-    assert "yt create queue_consumer" in text
+    assert "yt-exactly-once create-consumer" in text
 
 
 @pytest.mark.nightly

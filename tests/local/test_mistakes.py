@@ -98,7 +98,7 @@ MISTAKES = {
     ),
     "no consumer": (
         lambda proxy, _: load(proxy, consumer_path="//home/none"),
-        r"ConsumerNotFoundError: There is no such consumer .*yt create queue_consumer //home/none",
+        r"ConsumerNotFoundError: There is no such consumer .*create-consumer //home/none //home/queue",
     ),
     "a consumer that is not registered": (
         lambda proxy, _: load(proxy, consumer_path="//home/consumer"),

@@ -232,7 +232,7 @@ def require_registration(connection: Connection, consumer: str, queue: str) -> N
         ConsumerNotFoundError: no consumer at the path.
         ConsumerNotRegisteredError: it is not registered.
     """
-    _require_consumer(connection, consumer)
+    _require_consumer(connection, consumer, queue)
     with translated("read the registrations", consumer=consumer, queue=queue):
         for _ in range(_LOOKS):
             if connection.reader.list_queue_consumer_registrations(
@@ -264,19 +264,19 @@ def register_consumer(connection: Connection, queue: str, consumer: str, *, vita
         connection.reader.register_queue_consumer(queue, consumer, vital=vital)
 
 
-def _require_consumer(connection: Connection, consumer: str) -> None:
+def _require_consumer(connection: Connection, consumer: str, queue: str) -> None:
     with translated("find the consumer", consumer=consumer):
         if not connection.reader.exists(consumer):
             raise ConsumerNotFoundError(
                 "There is no such consumer",
-                remedy=f"Run: yt create queue_consumer {consumer}",
+                remedy=f"Run: yt-exactly-once create-consumer {consumer} {queue}",
                 consumer=consumer,
             )
         is_consumer = connection.reader.get(f"{consumer}/@").get("treat_as_queue_consumer", False)
     if not is_consumer:
         raise ConsumerNotFoundError(
             "This is not a queue consumer",
-            remedy="Pass a consumer that was created with: yt create queue_consumer PATH",
+            remedy=f"Make one at a free path: yt-exactly-once create-consumer PATH {queue}",
             consumer=consumer,
         )
 

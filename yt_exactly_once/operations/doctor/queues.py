@@ -37,7 +37,7 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
                 "consumer",
                 f"The queue {queue.path} is read without a consumer",
                 "Nobody sees how far the query is, and the queue cannot wait for it with trimming",
-                f"yt create queue_consumer {queue.path}_consumer, register it as vital, and pass it as "
+                f"yt-exactly-once create-consumer {queue.path}_consumer {queue.path}, and pass it as "
                 "consumer_path of the source",
             )
             continue
@@ -82,14 +82,13 @@ def _consumer(connection: Connection, queue: Queue, found: dict[str, Any]) -> It
     path = queue.consumer
     consumer = attributes_of(connection, path, (*ATTRIBUTES, "treat_as_queue_consumer"))
     why = "The query stops at its start"
-    create = f"yt create queue_consumer {path}"
+    create = f"yt-exactly-once create-consumer {path} {queue.path}"
     if consumer is None:
         yield problem("consumer", f"There is nothing at the consumer {path}", why, create)
         return
     if not consumer.get("treat_as_queue_consumer"):
-        yield problem(
-            "consumer", f"{path} is not a queue consumer", why, f"{create}, at a free path"
-        )
+        create = f"yt-exactly-once create-consumer PATH {queue.path}, with a free path"
+        yield problem("consumer", f"{path} is not a queue consumer", why, create)
         return
     if consumer["tablet_state"] != "mounted":
         yield problem(

@@ -110,11 +110,10 @@ class PreparedTarget:
                     f"The batch has {rows} rows for "
                     + (f"{tablets} tablets" if tablet is None else f"tablet {tablet}")
                     + f", and one transaction takes {self.rows_per_tablet} rows per tablet",
-                    remedy="Start the query with split_oversized=True, or spread the rows: add tablets (yt "
-                    "unmount-table, reshard-table, mount-table) if an ordered target has fewer than the "
-                    "query has Spark partitions, else use Target(..., placement='round_robin'). Spark's log "
-                    "fixes the rows of this batch; a lower max_rows_per_partition of the source helps later "
-                    "batches",
+                    remedy="Start the query with split_oversized=True. Or spread the rows of an ordered "
+                    "target: add tablets (yt unmount-table, reshard-table, mount-table) until it has one for "
+                    "each Spark partition, or use Target(..., placement='round_robin'). A lower "
+                    "max_rows_per_partition helps only later batches: Spark has logged the range of this one",
                     target=self.path,
                 )
 
