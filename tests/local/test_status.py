@@ -13,7 +13,7 @@ from yt_exactly_once import cli
 from yt_exactly_once.errors import ConflictError, LedgerError, TableNotFoundError
 from yt_exactly_once.operations import ledgers
 from yt_exactly_once.operations.ledgers import Use, find_ledgers, judge_entries, read_ledger
-from yt_exactly_once.operations.status import status
+from yt_exactly_once.operations.status import status, statuses
 
 
 @pytest.fixture
@@ -82,6 +82,20 @@ def test_trouble_of_a_queue_is_said_and_hides_nothing_else(pipeline, told, tmp):
     (found,) = status(pipeline.connection, [tmp])
     assert "recreated" in found.problems[0]
     assert "recreated" in told("status", tmp)[1]
+
+
+def test_consumer_that_somebody_moved_is_said(pipeline, tmp):
+    """Unless the query ran in the meantime, or a later query took the consumer over."""
+    pipeline.run(3)
+    pipeline.client.advance_queue_consumer(pipeline.consumer, pipeline.queue, 1, 3, 9)
+    (found,) = status(pipeline.connection, [tmp])
+    assert "is at row 9 of partition 1, and this query left it at 3" in found.problems[0]
+    pipeline.client.advance_queue_consumer(pipeline.consumer, pipeline.queue, 1, 9, 3)
+    read_before = read_ledger(pipeline.connection, pipeline.ledger)
+    pipeline.run(2)
+    assert [one.problems for one in statuses(pipeline.connection, read_before)] == [[]]
+    Pipeline(pipeline.cluster, tmp, query="query-2", at=list(pipeline.at)).run(1)
+    assert [one.problems for one in status(pipeline.connection, [tmp])] == [[], []]
 
 
 def test_ledgers_are_found_by_mark_by_path_and_beside_their_target(cluster, client, tmp):

@@ -225,14 +225,14 @@ def judge_entries(connection: Connection, ledger: str) -> list[Judged]:
 def _judged(row: LedgerRow, rows: Sequence[LedgerRow], *, target_exists: bool) -> Judged:
     if not target_exists:
         return Judged(row, Use.TARGET_GONE, f"there is no table {row.entry.target}")
-    later = next((other for other in rows if _supersedes(other.entry, row.entry)), None)
+    later = next((other for other in rows if supersedes(other.entry, row.entry)), None)
     if later is not None:
         why = f"query {later.entry.query_id} continues after it, with the same consumers"
         return Judged(row, Use.SUPERSEDED, why)
     return Judged(row, Use.IN_USE, "its checkpoint may start again")
 
 
-def _supersedes(later: LedgerEntry, entry: LedgerEntry) -> bool:
+def supersedes(later: LedgerEntry, entry: LedgerEntry) -> bool:
     """Return whether another query reads on where this one ended, on behalf of the same consumers."""
     if later.query_id == entry.query_id or later.target != entry.target:
         return False

@@ -6,7 +6,7 @@ so this works for a query that is stopped or broken too.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,7 +14,13 @@ import pyarrow as pa
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN, pulled_field
 from yt_exactly_once.errors import ExactlyOnceError
-from yt_exactly_once.operations.ledgers import LedgerRow, age_seconds, find_ledgers, read_ledger
+from yt_exactly_once.operations.ledgers import (
+    LedgerRow,
+    age_seconds,
+    find_ledgers,
+    read_ledger,
+    supersedes,
+)
 from yt_exactly_once.ytsaurus.browsing import attributes_of, now, registration, row_time
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 
@@ -201,11 +207,27 @@ def statuses(connection: Connection, rows: Sequence[LedgerRow]) -> list[QuerySta
         key = row.ledger, row.entry.query_id, row.entry.transaction_id
         groups.setdefault(key, []).append(row)
     moment = now(connection) if groups else 0.0
-    return [_query(connection, group, moment) for group in groups.values()]
+    entries = [row.entry for row in rows]
+    return [_query(connection, group, entries, moment) for group in groups.values()]
 
 
-def _query(connection: Connection, group: Sequence[LedgerRow], moment: float) -> QueryStatus:
+def _query(
+    connection: Connection,
+    group: Sequence[LedgerRow],
+    entries: Sequence[LedgerEntry],
+    moment: float,
+) -> QueryStatus:
     entry = group[0].entry
+    queues = [_queue(connection, source, parts, moment) for source, parts in entry.offsets.items()]
+    strays = [
+        _stray(queue, parts) for queue, parts in zip(queues, entry.offsets.values(), strict=True)
+    ]
+    # The query itself may have moved a consumer after its entry was read. A later query that took over the
+    # consumer may do so too.
+    if any(strays) and (
+        any(supersedes(other, entry) for other in entries) or not _is_newest(connection, group[0])
+    ):
+        strays = [""] * len(strays)
     return QueryStatus(
         query_id=entry.query_id,
         ledger=group[0].ledger,
@@ -219,9 +241,31 @@ def _query(connection: Connection, group: Sequence[LedgerRow], moment: float) ->
         transaction_id=entry.transaction_id,
         targets=tuple(_target(row.entry) for row in sorted(group, key=lambda r: r.entry.target)),
         queues=tuple(
-            _queue(connection, source, parts, moment) for source, parts in entry.offsets.items()
+            replace(queue, problem=queue.problem or stray)
+            for queue, stray in zip(queues, strays, strict=True)
         ),
     )
+
+
+def _is_newest(connection: Connection, row: LedgerRow) -> bool:
+    return any(
+        one.entry.transaction_id == row.entry.transaction_id
+        for one in read_ledger(connection, row.ledger)
+    )
+
+
+def _stray(queue: QueueStatus, parts: Mapping[int, PartitionOffset]) -> str:
+    """Say that a consumer is where the query did not leave it; empty if it is in its place."""
+    for part in queue.partitions:
+        place = parts.get(part.partition)
+        if place is None or part.consumer is None or place.left <= part.consumer <= place.end:
+            continue
+        left = str(place.end) if place.left == place.end else f"{place.left} to {place.end}"
+        return (
+            f"the consumer {queue.consumer} is at row {part.consumer} of partition {part.partition}, and "
+            f"this query left it at {left}: another query or a person moved it"
+        )
+    return ""
 
 
 def _target(entry: LedgerEntry) -> TargetStatus:
