@@ -25,9 +25,9 @@ FORMAT_NAME = "yt"
 class YtDataSource(DataSource):
     """Queues of YTsaurus, read as streams, and dynamic tables, written by streams.
 
-    Every row of the queue from the query's start on is read exactly once and in order within its
-    partition, and a replayed batch has the very rows it had. That ends where rows are trimmed before
-    they are read, which is an error. A batch is written as `TransactionalSink` does.
+    Every row of the queue is read exactly once, from the query's start on, and in order within its partition.
+    A replayed batch has the same rows. Rows that are trimmed before they are read are an error. A batch is
+    written as `TransactionalSink` does.
 
     Options: see `SourceOptions`, and `parse_writer_options`.
     """

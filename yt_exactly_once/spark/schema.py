@@ -159,8 +159,8 @@ def named_column(name: str) -> Column:
 def with_nullable_members(kind: DataType) -> DataType:
     """Return a type whose structs, at any depth, may have nulls for members.
 
-    Where a struct is null, Arrow has nulls in place of its members too, and PySpark's `toArrow` refuses
-    those of members that must not be null.
+    Where a struct is null, Arrow has nulls in place of its members too. PySpark's `toArrow` refuses such
+    nulls if a member must not be null.
     """
     if isinstance(kind, StructType):
         return StructType(

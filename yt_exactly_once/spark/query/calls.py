@@ -1,8 +1,8 @@
 """Which calls of sinks a run of a query has made: Spark runs every batch once, so a sink is called once.
 
-One registry serves the whole process. So it does not matter whether a function calls one sink object
-twice, two objects, copies, or a new one each time, nor from which threads. What must outlive the process
-goes into the notes of the query's checkpoint.
+One registry serves the whole process. So a function may call one sink object twice, copies of it, or a new
+one each time, from any thread: all calls are counted. The notes in the query's checkpoint keep what must
+outlive the process.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The offset log as files of a checkpoint, for a session that has no JVM to ask (Spark Connect).
 
-A start of a query unpickles its sinks in a process of its own, so the sinks of one process that read one
+Each start of a query unpickles its sinks in a process of its own. So all sinks of one process that read one
 checkpoint belong to one run.
 """
 

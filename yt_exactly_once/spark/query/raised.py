@@ -67,9 +67,9 @@ def exactly_once_error(exception: BaseException) -> ExactlyOnceError | None:
     """Return the error of this package that an exception carries, to branch on its class and its ids.
 
     For the `StreamingQueryException` of `awaitTermination` or `query.exception()`, and for any that was
-    raised from one of this package's. In the process of the driver it is the very error. An error of the
-    source, or of another process, is read from the text: its class and message are right, and the values of
-    `where` are strings.
+    raised from one of this package's. In the process of the driver it is the same object. An error of the
+    source, or of another process, is read from the text. Its class and message are then right, and the values
+    of `where` are strings.
 
     Args:
         exception: any exception.

@@ -129,9 +129,8 @@ class RowEncoder:
 def encode_frame(frame: DataFrame, encoder: RowEncoder, *, dyn_batch_size: int) -> None:
     """Evaluate a DataFrame, once, and give its rows to the encoder in the order of the Spark partitions.
 
-    Spark hands them over as Arrow, one result per partition, and they are encoded here: that takes
-    milliseconds, and the way into a Python task and back takes longer. Each batch is released once
-    encoded.
+    Spark hands them over as Arrow, one result per partition. They are encoded here, on the driver. That takes
+    milliseconds, less than the way into a Python task and back. Each batch is released once encoded.
 
     Args:
         frame: what the encoder was made for, placed by its placement.

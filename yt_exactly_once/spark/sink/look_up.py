@@ -46,10 +46,10 @@ class Found:
 
 
 def find(delivery: Delivery, mode: Mode, offset_log: OffsetLog) -> Found:
-    """Look a batch up unless the check inside the transaction is early enough.
+    """Look a batch up, unless the check inside the transaction is early enough.
 
-    Spark replays only the first batch of a run. A later one can be in the ledger only if another run has
-    got ahead, which the check inside the transaction finds, or if the sink is called again for it.
+    Spark replays only the first batch of a run. A later batch can be in the ledger for two reasons. Another
+    run has got ahead: the check inside the transaction finds that. Or the sink is called again for the batch.
     """
     if delivery.run.continues_with(delivery.batch) and not mode.looks_up_each_batch:
         delivery.run.agree(delivery.batch)

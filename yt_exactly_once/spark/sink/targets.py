@@ -1,7 +1,7 @@
 """A target made ready for a run: described, checked against the DataFrame, and its wire format chosen.
 
-Done once per run and DataFrame schema, before the first row, so that every mistake that can be known early
-is known before anything is written; and again when another table is found in its place.
+This is done once per run and DataFrame schema, before the first row. So a mistake that can be known early is
+known before anything is written. It is done again when another table is in the target's place.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Offsets of the source: what Spark keeps in its log, and how the next one is planned.
 
-An offset describes itself (cluster, queue, consumer, and the id of the queue's table, since a path may
-get another table) and carries both ends of the batch that it closes.
-The start is there because Spark does not log where the first batch of a query begins: it asks the source
-again on a replay, when the consumer may have moved on. Everything here is arithmetic; nothing talks to a
-cluster.
+An offset names its cluster, queue and consumer, and the id of the queue's table, since a path may get another
+table. It carries both ends of the batch that it closes. It needs the start because Spark does not log where
+the first batch of a query begins. On a replay Spark asks the source again, and the consumer may have moved
+since. Everything here is arithmetic: nothing sends a request.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reading one range of one queue partition: complete, in order, and in pieces of bounded size.
 
-A pull may return fewer rows than asked for and, when rows were trimmed, later ones. So every piece is
-checked row index by row index against what is still wanted; a gap is an error or, when asked for, a
-logged step. Nothing is read ahead and nothing is kept: memory does not grow with the range.
+A pull may return fewer rows than asked for and, when rows were trimmed, later ones. So the row indexes of
+every piece are compared with those that are still wanted. A gap is an error, or a logged step if the options
+allow it. Nothing is read ahead and nothing is kept, so memory does not grow with the range.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The stream reader: what Spark asks of a source, batch by batch.
 
-Spark's offset decides what is read; the consumer is read once, when a query has no offset yet, and advanced
-afterwards. Planning runs in one Python process per query, `read` in the
-tasks. A replayed batch is planned from its logged offset alone, so it has the very rows it had, and a
-sink that skips it needs none of them to exist any more.
+Spark's offset decides what is read. The consumer is read once, when a query has no offset yet, and advanced
+afterwards. Planning runs in one Python process per query, `read` in the tasks. A replayed batch is planned
+from its logged offset alone, so it has the same rows. If the sink skips it, its rows need not exist any more.
 """
 
 from __future__ import annotations
@@ -214,8 +213,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[QueueRange]:
         """Split a batch into one task per queue partition, which keeps the order of its rows.
 
-        The range is the one `end` carries: for the first batch of a query `start` is asked again on
-        every restart, and the consumer may have moved on since.
+        The range is the one in `end`. For the first batch of a query, Spark asks for `start` again on every
+        restart, and the consumer may have moved since.
 
         Raises:
             ConfigError: the checkpoint belongs to another queue, consumer or cluster.
@@ -245,8 +244,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """Advance the consumer to `end` where it lags; our sink has usually done that.
 
-        While there is always something to read, the consumer is read once a second, not once per batch, and
-        less often where a sink advances it.
+        While there is always something to read, the consumer is read at most once a second. Where a sink
+        advances it, it is read less often.
 
         Raises:
             OffsetConflictError: another client keeps moving the consumer, and it still lags.
@@ -463,8 +462,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class SelfLimitingReader(QueueStreamReader):
     """The reader for a Spark without admission control, which gives `latestOffset` neither start nor limit.
 
-    Spark hands over its newest logged offset after a restart, and both ends of each batch that it plans:
-    the position is where the last of them ended. The limits of the options hold. With the trigger
+    After a restart, Spark hands over its newest logged offset, and then both ends of each batch that it
+    plans. The position is where the last batch ended. The limits of the options hold. With the trigger
     AvailableNow such a Spark asks once, so the run is one batch.
     """
 

@@ -113,8 +113,8 @@ class Idempotent(TaskMode):
     ) -> list[TargetRows]:
         """Append through sessions.
 
-        Rows are numbered by their source when the DataFrame has the service columns and the query reads
-        one queue, and by batch id and position otherwise.
+        If the DataFrame has the service columns and the query reads one queue, the source numbers the rows.
+        Otherwise batch id and position do.
         """
         by_source = is_numbered_by_source(frame.columns, batch)
         pushed = set(target.plan.names) & set(frame.columns)

@@ -1,8 +1,8 @@
 """What runs inside Spark tasks that push: each row goes once through a queue-producer session.
 
 `PushTask` numbers its rows, and the session drops those it has seen. After a run that broke off,
-`RehearsalTask` first finds out whether the replay gives the rows that were pushed; only then is the
-DataFrame computed twice, and the first time no task asks the cluster for anything.
+`RehearsalTask` first finds out whether the replay gives the rows that were pushed. Only then the DataFrame is
+computed twice. The first time no task sends a request.
 """
 
 from __future__ import annotations
@@ -214,8 +214,8 @@ class _NumberedSession:
     def _require_later_numbers(self, state: SessionState, number: int) -> None:
         """Refuse rows that the session would drop although they were never written.
 
-        A batch begins after the numbers of the batches before it, unless they count the rows of another
-        queue: this one may hold columns of that name, from whoever filled it.
+        The numbers of a batch begin after those of earlier batches. If they do not, they count the rows of
+        another queue: somebody wrote columns of that name into this one.
         """
         if state.batch is not None and state.batch < self._batch.batch_id:
             raise NotOneToOneError(
