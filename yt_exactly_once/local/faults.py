@@ -147,8 +147,8 @@ class Faults:
     def plan(self) -> list[dict[str, Any]]:
         """Return every hit, in order, as a rule that hits the same request and no other.
 
-        Requests are counted from the moment that the rule was added: a program that sends its requests
-        in the same order meets the same faults again.
+        Requests are counted from the moment when the rule was added. So a program that sends its requests in
+        the same order meets the same faults again.
         """
         with self._store.read() as connection:
             rows = connection.execute("SELECT rule FROM fault_hits ORDER BY id").fetchall()

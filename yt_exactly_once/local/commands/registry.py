@@ -1,8 +1,8 @@
 """The command registry: what the embedded cluster can do, and the flags clients derive behaviour from.
 
-A handler is a plain function of a `Context`. It is registered under its wire name with the four
-facts of a command descriptor (`yt/yt/client/driver/driver.cpp`); the client picks HTTP verb, retries
-and proxy from them, so a wrong flag is a wrong behaviour.
+A handler is a plain function of a `Context`. It is registered under its wire name with the four facts of a
+command descriptor (`yt/yt/client/driver/driver.cpp`). The client derives the HTTP verb, the retries and the
+proxy from them, so a wrong flag changes its behaviour.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Names of nodes: any bytes, kept as text.
 
-A byte that is not part of UTF-8 becomes one character from the end of Unicode's last private plane; names
-that really have such characters are taken for bytes.
+A byte that is not part of UTF-8 becomes one character from the end of Unicode's last private plane. A name
+that really has such a character is taken for bytes.
 """
 
 from __future__ import annotations

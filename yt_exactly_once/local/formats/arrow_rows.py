@@ -1,7 +1,7 @@
 """Arrow as an input format: one complete IPC stream becomes rows, by the rules of the column types.
 
-The real proxy is lenient here and so is this module: unknown columns vanish, nanoseconds are cut, the
-scale of a decimal is not compared, zones are ignored. Rules: `yt/yt/library/formats/arrow_parser.cpp`.
+The real proxy is lenient here, and so is this module. It drops unknown columns, cuts nanoseconds, does not
+compare the scale of decimals, and ignores time zones. Rules: `yt/yt/library/formats/arrow_parser.cpp`.
 """
 
 from __future__ import annotations

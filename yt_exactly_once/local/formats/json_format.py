@@ -1,8 +1,8 @@
 """The JSON of YTsaurus: attributes, types and bytes expressed in plain JSON.
 
-A value with attributes becomes `{"$value": ..., "$attributes": ...}`, a key that starts with a dollar
-gets a second one, and with `encode_utf8` (the default) every character stands for one byte.
-Spellings: `yt/yt/core/json/config.h`.
+A value with attributes becomes `{"$value": ..., "$attributes": ...}`. A key that starts with a dollar gets a
+second dollar. With `encode_utf8`, the default, every character is one byte. Spellings:
+`yt/yt/core/json/config.h`.
 """
 
 from __future__ import annotations

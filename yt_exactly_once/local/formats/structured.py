@@ -1,8 +1,8 @@
 """Formats: their names and attributes, and how one structured value is read and written.
 
-Owns the choice of YSON or JSON for values; rows are the business of `row_formats`. Strings of a
-structured value are `str`, or `YsonStringProxy` where the bytes are no UTF-8; numbers, lists and maps
-are plain Python unless they carry attributes.
+It chooses YSON or JSON for values; `row_formats` does so for rows. Strings of a structured value are `str`,
+or `YsonStringProxy` if the bytes are not UTF-8. Numbers, lists and maps are plain Python unless they have
+attributes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Stored rows as binary YSON, written column by column.
 
-What every row has in common and numbers are laid out as a matrix of bytes, one line per row, of which each
-line uses a part; strings are joined in between. The bytes are those that `yson.dumps` writes.
+Numbers, and what all rows have in common, form a matrix of bytes with one line per row. Each row uses a part
+of its line. Strings are joined in between. The bytes are those that `yson.dumps` writes.
 """
 
 from __future__ import annotations

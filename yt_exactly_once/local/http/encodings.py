@@ -1,7 +1,7 @@
 """Content codings of HTTP bodies: what a request may carry and what an answer is sent with.
 
-Request bodies are decoded whole. A body labelled gzip or deflate may be a gzip or a zlib stream: the
-Python client sends zlib under the name gzip, and the real proxy detects both.
+Request bodies are decoded whole. A body labelled gzip or deflate may be a gzip or a zlib stream. The Python
+client sends zlib under the name gzip, and the real proxy detects both.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Computed key columns: the values that the cluster fills in itself.
 
-Owns their check, their values, and what a condition on their arguments says about the key: where it fixes
-what a column is computed from, the column is fixed. Ranges of an argument say nothing here, although the
-server follows some of them through division and modulo: such a query reads more than it has to.
+It checks them, computes their values, and derives key ranges from conditions on their arguments: if a
+condition fixes the arguments of a column, the column is fixed. A range of an argument has no effect here. The
+server follows some ranges through division and modulo, so here such a query reads more rows than needed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a query reads: the tablets that its key ranges meet and the columns it names, table by table.
 
-Owns the way from ranges to tablets and the ranges of joined tables. Whether a tablet can be read is for
-the caller to say; the keys of a join are looked up only when somebody asks for them.
+Owns the way from ranges to tablets and the ranges of joined tables. The caller checks whether a tablet can be
+read. The keys of a join are looked up only on demand.
 """
 
 from __future__ import annotations

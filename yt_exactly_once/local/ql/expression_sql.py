@@ -1,8 +1,8 @@
 """Bound expressions as SQL.
 
-Owns the translation of single expressions. SQLite's operators are used wherever they give the server's
-result on stored values; a Python function stands in where they do not: overflow, unsigned order, NaN,
-division, documents. Operands are repeated only when that costs nothing.
+It translates single expressions. SQLite's operators are used if they give the server's result on stored
+values. Otherwise a Python function is called: for overflow, unsigned order, NaN, division and documents.
+Operands are repeated only when that costs nothing.
 """
 
 from __future__ import annotations

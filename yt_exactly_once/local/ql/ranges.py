@@ -1,8 +1,8 @@
 """Key ranges that a condition implies, so that SQLite can seek instead of scan.
 
-Owns the inference. What it yields may be wider than the condition, never narrower: the condition itself
-is still checked on every row. A range is a pair of blobs in the key encoding of sorted tables, from the
-first one up to, not including, the second; positions in ordered tables are encoded the same way.
+The ranges may be wider than the condition, never narrower: the condition itself is still checked on every
+row. A range is a pair of blobs in the key encoding of sorted tables. It begins at the first blob and ends
+before the second. Positions in ordered tables are encoded in the same way.
 """
 
 from __future__ import annotations

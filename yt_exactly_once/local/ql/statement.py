@@ -1,7 +1,7 @@
 """A bound query as SQL statements.
 
-Owns the shape of the statements: sources with their key ranges, joins, groups as a subquery, the order of
-the table as the last order of everything. Expressions are `expression_sql`'s business.
+It builds the statements: sources with their key ranges, joins, and groups as a subquery. The last order is
+always that of the table. `expression_sql` writes the expressions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Types of the query language: the wire types of columns and what a literal may become.
 
-Owns type sets and their names. A type set is what inference works on: an expression has every type it
-could still be given, and the smallest one wins when nothing outside decides.
+It has type sets and their names. Inference works on type sets: the set of an expression has every type that
+is still possible. If nothing outside decides, the smallest type wins.
 """
 
 from __future__ import annotations

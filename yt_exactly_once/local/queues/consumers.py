@@ -1,7 +1,8 @@
 """Queues and their consumers: offsets and pulls.
 
-A queue is any ordered table, a partition its tablet; a consumer is a sorted table with one offset per
-partition, the index of the first unread row. Owns what those rows mean; registrations are elsewhere.
+A queue is any ordered table, and a partition is a tablet of it. A consumer is a sorted table with one offset
+per partition: the index of the first unread row. This module defines what those rows mean; registrations are
+elsewhere.
 """
 
 from __future__ import annotations

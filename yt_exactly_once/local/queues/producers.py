@@ -1,7 +1,7 @@
 """Queue producers: sessions, epochs and sequence numbers.
 
-A producer is a sorted table with one row per session. A push appends to the queue and moves the session
-in one transaction, so that a repeated push is skipped and an older epoch is fenced at the commit.
+A producer is a sorted table with one row per session. A push appends to the queue and moves the session in
+one transaction. So a repeated push is skipped, and an older epoch is fenced at the commit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rows of one request kept by columns, which is how they are checked and stored.
 
-Most requests carry rows that all have the same columns; making a map per row for them costs more than
-everything else that happens to the row. A column is a list, or an Arrow array where the request had one.
+In most requests all rows have the same columns. One map per row would cost more than everything else that
+happens to the row. A column is a list, or an Arrow array where the request had one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Values of composite types: lists, structs, tuples, variants, dicts and what nests in them.
 
-Owns the check of one value against its logical type and its normal form: structs and variants as
-maps or pairs by name, everything else as YSON has it. It never touches columns of simple types.
+It checks one value against its logical type, and brings it into its normal form. Structs and variants become
+maps or pairs by name; everything else stays as in YSON. It never touches columns of simple types.
 """
 
 from __future__ import annotations

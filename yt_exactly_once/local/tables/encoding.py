@@ -1,8 +1,8 @@
 """One column of input at a time: from what a client sent to what SQLite stores.
 
-Owns conversion and validation of values. What the real proxy refuses while it parses a request is
-raised at once; what it refuses only when the transaction commits is returned as an error for later.
-Plain columns take a fast path that looks at the set of Python types instead of at every value.
+It converts and checks values. If the real proxy refuses a value while it parses the request, this raises at
+once. If the proxy refuses it only when the transaction commits, this returns the error for later. Plain
+columns take a fast path: it looks at the set of Python types and not at every value.
 """
 
 from __future__ import annotations

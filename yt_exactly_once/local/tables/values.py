@@ -1,8 +1,8 @@
 """How one column's values lie in SQLite, and how they come back.
 
-Owns the encoding of valid values, column by column; it never checks them (`encoding` does). Signed
-integers stay integers, unsigned ones are kept in two's complement, booleans are 0 and 1, NaN is the
-text `nan` (SQLite would make it NULL), strings are blobs, composites are blobs of binary YSON.
+It encodes valid values, column by column; `encoding` checks them. Signed integers stay integers, unsigned
+integers are in two's complement, and booleans are 0 and 1. NaN is the text `nan`, because SQLite would make
+it NULL. Strings are blobs, and composites are blobs of binary YSON.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Columns of ordered tables as Arrow arrays: from what a client sent to what is stored, and back.
 
-Owns the stored type of every column: 64-bit integers and doubles, booleans, and bytes for everything
-else, composites as binary YSON. Arrays that need no look at single values are checked by vector; all
-others take the way of `encoding`, which finds the words for what is wrong.
+Owns the stored type of every column: 64-bit integers and doubles, booleans, and bytes for everything else,
+composites as binary YSON. Arrays are checked by vector if no single value must be looked at. `encoding`
+checks all others, and says what is wrong.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Rows of ordered tables on disk: blocks of consecutive rows, kept by columns.
 
-A commit appends one block per tablet, or several when it is large; a run of small blocks at the end of a
-tablet is replaced by one. A block is an Arrow record batch, compressed where that pays, beside what reads
-need to know without opening it. Which rows a client may see is not known here: trimmed rows stay in the
-first block until the whole block goes. Chunks that clients see are another thing, see `flushed`.
+A commit appends one block per tablet, or several blocks if it is large. Small blocks at the end of a tablet
+are replaced by one. A block is an Arrow record batch, compressed where that pays, beside what reads need to
+know without opening it. Which rows a client may see is not known here: trimmed rows stay in the first block
+until the whole block goes. Chunks that clients see are another thing, see `flushed`.
 """
 
 from __future__ import annotations

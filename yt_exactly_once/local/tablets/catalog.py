@@ -1,8 +1,8 @@
 """The catalog of dynamic tables: their layouts in the store, and the SQL tables of this package.
 
-It never changes rows. Layouts are cached per process under a version that every change of schema or state
-replaces, so a cached one is only used when the store, inside the same SQLite transaction, still names
-that version.
+It never changes rows. Each process caches layouts under their version. Every change of schema or state makes
+a new version. A cached layout is used only if the store still has its version, read in the same SQLite
+transaction.
 """
 
 from __future__ import annotations

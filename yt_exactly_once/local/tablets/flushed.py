@@ -1,9 +1,9 @@
 """What tablets have flushed: the chunks that a freeze or an unmount leaves, and when it was.
 
-Rows stay where they are. Only the bounds of chunks are kept here, because resharding and the counters
-of a table depend on them, and the moment up to which all rows are flushed. A chunk of an ordered tablet
-ends at a row index, one of a sorted tablet at the timestamp of its last write. Chunks are dropped whole,
-and only while their tablet is mounted.
+Rows stay where they are. Only the bounds of chunks are kept here, and the moment up to which all rows are
+flushed. Resharding and the counters of a table depend on them. A chunk of an ordered tablet ends at a row
+index, one of a sorted tablet at the timestamp of its last write. Chunks are dropped whole, and only while
+their tablet is mounted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a forced unmount loses: the rows that are not flushed.
 
-On a real cluster fresh rows live in a dynamic store, and a forced unmount drops that store. Here a row
-counts as flushed once its tablet was mounted, frozen or unmounted after it was written (`flushed`), or
-once it is older than the period of the automatic flush. It never changes the state of a tablet.
+On a real cluster fresh rows live in a dynamic store, and a forced unmount drops that store. Here a row counts
+as flushed in two cases. Its tablet was mounted, frozen or unmounted after it was written (`flushed`). Or it
+is older than the period of the automatic flush. It never changes the state of a tablet.
 """
 
 from __future__ import annotations

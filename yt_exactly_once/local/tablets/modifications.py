@@ -1,7 +1,7 @@
 """What a transaction has buffered: batches of encoded rows, each for one table and from one request.
 
-Owns the way from the rows of a request to a batch; everything that takes time (encoding, keys, weights)
-happens here, before the commit holds up the other writers. It never touches the store.
+It makes a batch of the rows of a request. Everything that takes time happens here: encoding, keys, weights.
+The commit, which holds up other writers, is then short. It never touches the store.
 """
 
 from __future__ import annotations

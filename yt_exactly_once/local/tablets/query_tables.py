@@ -1,7 +1,7 @@
 """Rows of ordered tables as SQL tables, for as long as a query over them runs.
 
-The query language reads SQL tables, and rows of ordered tables lie in blocks. What a query reads of them is
-put into temporary tables: the columns that it names, of the blocks that its ranges of tablets and rows meet.
+The query language reads SQL tables, and rows of ordered tables lie in blocks. What a query reads of them goes
+into temporary tables: the columns that it names, from the blocks in its ranges of tablets and rows.
 """
 
 from __future__ import annotations

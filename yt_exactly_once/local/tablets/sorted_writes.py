@@ -1,8 +1,8 @@
 """Writes to the SQL table of one sorted table, with the check that nobody else was faster.
 
-Where all locks are exclusive, one upsert does both: its condition lets a row through only when
-the last write to its locks is not newer than the start of the transaction, and the number of changed
-rows tells whether all passed. Other locks are looked up first, see `row_locks`.
+If all locks are exclusive, one upsert does both. Its condition lets a row through only if the last write to
+its locks is not newer than the start of the transaction. The number of changed rows shows whether all rows
+passed. Other locks are looked up first, see `row_locks`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """From syntax to typed expressions.
 
-Owns name resolution with aliases and groups, and type inference: an expression is first bound to the set
-of types it could have, and gets one type only when its surroundings have spoken (the server's expression
-builder version 1, `yt/yt/library/query/base/expr_builder_v1.cpp`).
+It resolves names, with aliases and groups, and infers types. An expression first gets the set of types that
+it could have. The expressions around it then decide for one type, as in the server's expression builder
+version 1 (`yt/yt/library/query/base/expr_builder_v1.cpp`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Evaluation of operators on constants before execution.
 
-Owns which operators are folded and to what; a folded constant keeps the freedom of a literal to become
-another numeric type, as on the server (`FoldConstants` in `expr_builder_base.cpp`).
+It decides which operators are folded, and to what. A folded constant may still become another numeric type,
+like a literal. The server does the same (`FoldConstants` in `expr_builder_base.cpp`).
 """
 
 from __future__ import annotations

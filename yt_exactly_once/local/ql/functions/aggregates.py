@@ -1,8 +1,8 @@
 """Aggregate functions: signatures, and the SQL that computes them.
 
-One entry per aggregate. Sums are split into halves of 32 bits so that SQLite's own `sum` cannot overflow;
-aggregates that depend on the order of rows get the position of the row and do not trust SQLite to keep
-the order inside a group.
+One entry per aggregate. Sums are split into halves of 32 bits, so SQLite's own `sum` cannot overflow.
+Aggregates that depend on the order of rows get the position of each row, because SQLite does not promise an
+order inside a group.
 """
 
 from __future__ import annotations

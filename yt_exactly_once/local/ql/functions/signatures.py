@@ -1,7 +1,7 @@
 """Signatures of functions and how the types of a call are inferred from them.
 
-Owns inference for calls: constraints are intersected with the types the arguments could have, then the
-chosen result type narrows them, and the smallest type that is left wins.
+It infers the types of calls. First it intersects the constraints with the types that the arguments could
+have. Then the chosen result type narrows them. The smallest type that is left wins.
 """
 
 from __future__ import annotations

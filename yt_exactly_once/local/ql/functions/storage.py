@@ -1,8 +1,7 @@
 """The form values have in SQLite, for functions that run inside it.
 
-Owns conversions between a stored value and the plain one a function works on: unsigned integers are kept
-in two's complement, booleans as 0 and 1, NaN as a text, `any` as binary YSON. The encodings themselves
-belong to `tables.values`.
+It converts between stored values and the plain values of functions. Unsigned integers are stored in two's
+complement, booleans as 0 and 1, NaN as a text, `any` as binary YSON. `tables.values` defines these encodings.
 """
 
 from __future__ import annotations

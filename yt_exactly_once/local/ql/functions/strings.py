@@ -1,7 +1,7 @@
 """Functions on strings: search, case, patterns, conversions to and from numbers.
 
-One entry per function. Regular expressions and LIKE run on Python's engine over UTF-8 where the text is
-UTF-8, and byte by byte otherwise; the server has RE2, whose rarer constructs differ.
+One entry per function. Regular expressions and LIKE use Python's engine: on characters if the text is UTF-8,
+on bytes otherwise. The server has RE2, whose rarer constructs differ.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Python functions inside SQLite: names, installation on demand, errors that keep their type.
 
-Owns the bridge. Whoever writes a call asks for its SQL name here, and the name is remembered with what it
-stands for: the function and the types of its arguments. SQLite itself says which function a connection
-lacks, so nothing has to be remembered per connection.
+A module that writes a call asks for its SQL name here. The name is remembered with its function and the types
+of the arguments. SQLite reports which function a connection lacks, so nothing is remembered per connection.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Syntax tree of a query, as written: names are not resolved and nothing has a type.
 
-Owns the node classes only. Where the language takes "a scalar or a tuple" a node holds a tuple of
-expressions; that it should have been a scalar is found out by whoever needs one.
+It has the node classes only. Where the language takes "a scalar or a tuple", a node holds a tuple of
+expressions. The code that needs a scalar checks that there is one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One connection of the bus: packets in, acknowledgements in their order, messages to the front.
 
-It owns the socket. A peer that stops in the middle of a packet, sends what is none, or does not read its
-answers loses the connection; one that is merely silent keeps it.
+It owns the socket. A peer loses the connection if it stops in the middle of a packet, sends something else,
+or does not read its answers. A silent peer keeps it.
 """
 
 from __future__ import annotations
