@@ -93,7 +93,13 @@ def test_kept_error_is_not_taken_for_another_one():
     ],
 )  # fmt: skip
 @pytest.mark.parametrize(
-    "tail", ["", "\n\nThe above exception was the direct cause of", "\n\tat org.apache.spark.x"]
+    "tail",
+    [
+        "",
+        "\n\nThe above exception was the direct cause of",
+        "\n\tat org.apache.spark.x",
+        "\n SQLSTATE: 38000",
+    ],
 )
 def test_text_of_another_process_is_read(error, tail):
     """Class, message, ids and remedy."""

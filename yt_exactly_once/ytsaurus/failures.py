@@ -300,10 +300,19 @@ def translated(action: str, **where: Any) -> Iterator[None]:
             REFUSED_TOKEN, action, "the proxy refused the token, or wants one and got none", where
         ) from error
     except TRANSPORT_ERRORS as error:
-        detail = f"no usable answer from the proxy ({type(error).__name__})"
+        detail = f"no usable answer from the proxy ({reason(error)})"
         raise _error(NO_ANSWER, action, detail, {"proxy": _address(error), **where}) from error
     except YtError as error:
         raise _error(find_failure(error), action, _deepest(error), where) from error
+
+
+def reason(error: BaseException) -> str:
+    """Return what the operating system says of a request without an answer, or the class of the error."""
+    text = str(error)
+    for known in ("Connection refused", "No route to host", "Network is unreachable", "reset"):
+        if known in text:
+            return known
+    return type(error).__name__
 
 
 _UNKNOWN_CELL = "Unknown cell"

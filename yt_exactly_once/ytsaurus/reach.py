@@ -15,7 +15,7 @@ from yt.packages.requests.utils import get_environ_proxies, select_proxy
 from yt.wrapper.http_helpers import get_proxy_address_url
 
 from yt_exactly_once.errors import AccessError, ClusterUnavailableError, ProxyNotFoundError
-from yt_exactly_once.ytsaurus.failures import REFUSED_TOKEN
+from yt_exactly_once.ytsaurus.failures import REFUSED_TOKEN, reason
 
 if TYPE_CHECKING:
     from yt.wrapper import YtClient
@@ -74,7 +74,7 @@ def require_proxy(client: YtClient) -> Address:
         return address
     except requests.exceptions.RequestException as error:
         raise ClusterUnavailableError(
-            f"The proxy does not answer ({_reason(error)})",
+            f"The proxy does not answer ({reason(error)})",
             remedy="Check the address of the proxy, and whether the cluster is healthy",
             **where,
         ) from error
@@ -130,12 +130,3 @@ def _lists_versions(answer: requests.Response) -> bool:
         return answer.status_code == _OK and "v4" in answer.json()
     except (ValueError, TypeError):
         return False
-
-
-def _reason(error: BaseException) -> str:
-    """Return what the operating system says, which lies deep."""
-    text = str(error)
-    for known in ("Connection refused", "No route to host", "Network is unreachable", "reset"):
-        if known in text:
-            return known
-    return type(error).__name__

@@ -21,6 +21,7 @@ _RUN = re.compile(r"runId = ([0-9a-f-]{36})")
 _NAMED = re.compile(r"\b(?:yt_exactly_once\.errors\.)?(\w+Error): ")
 _ENDS = re.compile(
     r"\n\n(?:The above exception|During handling)|\n\s*at |\n\s*JVM stacktrace|\n=== |\nTraceback |\n  File "
+    r"|\n? SQLSTATE: "
 )
 _PARTS = re.compile(r"(?P<what>.*) \[(?P<where>\w+=.*)\]\.(?: (?P<remedy>.*)\.)?", re.DOTALL)
 _BETWEEN = re.compile(r", (?=\w+=)")
