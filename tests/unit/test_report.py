@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 
 from yt_exactly_once.operations.history import Happening, History, Mark
@@ -79,6 +80,20 @@ def test_page_shows_verdict_time_line_lag_and_offsets():
         assert shown in page
     assert [mark.what for mark in history.marks][-1] is Happening.COMMITTED
     assert [one.rows for one in history.lags] == [7, 3, 3]
+
+
+def test_lines_and_ticks_differ():
+    """With more queries than colours, and in a watch of a few seconds."""
+    history = History(names={f"//t{number}": f"q{number}" for number in range(7)})
+    for at in (1.0, 6.0):
+        history.look([query(path=f"//t{number}") for number in range(7)], at=at)
+    page = checked(Page("Queries", history, 6.0).render())
+    assert (
+        len(set(re.findall(r'<polyline (class="\w+" stroke-dasharray="[^"]+") points="0,4', page)))
+        == 7
+    )
+    ticks = re.findall(r'text-anchor="middle">([^<]+)<', page)
+    assert len(set(ticks)) == len(ticks)
 
 
 def test_page_of_one_look_has_no_time_line():

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 _WIDTH, _LEFT, _RIGHT = 900, 120, 20
 _LANE, _LAG_HEIGHT = 46, 160
 _TICKS = 6
+_MINUTE = 60
+_COLOURS = 3
+_DASHES = ("none", "8 4", "2 3", "12 4 2 4")
+"""Of lines; with the colours they distinguish twelve queries."""
+
 _MOST_MARKS = 500
 """How many happenings the table at the end lists."""
 
@@ -53,7 +58,9 @@ svg .axis { stroke: var(--line); } .committed { fill: var(--a); } .replayed { fi
 line.killed { stroke: var(--red); stroke-width: 2; } text.killed { fill: var(--red); }
 .l0 { stroke: var(--a); } .l1 { stroke: var(--b); } .l2 { stroke: var(--c); }
 polyline { fill: none; stroke-width: 2; }
-.key { display: inline-block; width: .8rem; height: .8rem; margin: 0 .3rem 0 1rem; border-radius: 2px; }
+.entry { display: inline-block; margin-right: 1rem; white-space: nowrap; }
+.key { display: inline-block; width: .8rem; height: .8rem; margin-right: .3rem; border-radius: 2px; }
+svg.line { width: 36px; height: 8px; margin-right: .3rem; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid var(--line);
   white-space: nowrap; } th { color: var(--soft); font-weight: 500; } td.n, th.n { text-align: right; }
@@ -148,9 +155,16 @@ class _Scale:
             x = self.x(self.begin + passed)
             lines.append(
                 f'<line class="axis" x1="{x}" y1="0" x2="{x}" y2="{y}"/>'
-                f'<text x="{x}" y="{y + 16}" text-anchor="middle">{passed:.0f} s</text>'
+                f'<text x="{x}" y="{y + 16}" text-anchor="middle">{self._shown(passed)}</text>'
             )
         return "".join(lines)
+
+    def _shown(self, passed: float) -> str:
+        """Return a time since the begin, in a unit in which the ticks differ."""
+        span = self.end - self.begin
+        if span >= _TICKS * _MINUTE:
+            return f"{passed / _MINUTE:.{0 if span >= _TICKS * 2 * _MINUTE else 1}f} min"
+        return f"{passed:.{0 if span >= _TICKS * 2 else 1}f} s"
 
 
 def _moment(at: float) -> str:
@@ -180,7 +194,7 @@ def _time_line(marks: Sequence[Mark], scale: _Scale) -> list[str]:
     ordered = sorted(marks, key=lambda mark: mark.what is Happening.REPLAYED)
     drawn += [_drawn(mark, scale.x(mark.at), lanes, height) for mark in ordered]
     legend = "".join(
-        f'<span class="key" style="background: var(--{colour})"></span>{what}'
+        f'<span class="entry"><span class="key" style="background: var(--{colour})"></span>{what}</span>'
         for colour, what in (
             ("a", "batch committed"),
             ("amber", "batch replayed, found in the ledger, skipped"),
@@ -237,9 +251,13 @@ def _lag(lags: Sequence[Lag], scale: _Scale) -> list[str]:
             points += [f"{x},{last}"] if last is not None else []
             points.append(f"{x},{y}")
             last = y
-        drawn.append(f'<polyline class="l{number % 3}" points="{" ".join(points)}"/>')
-        colour = "abc"[number % 3]
-        keys.append(f'<span class="key" style="background: var(--{colour})"></span>{escape(name)}')
+        dashes = _DASHES[number // _COLOURS % len(_DASHES)]
+        look = f'class="l{number % _COLOURS}" stroke-dasharray="{dashes}"'
+        drawn.append(f'<polyline {look} points="{" ".join(points)}"/>')
+        keys.append(
+            '<span class="entry"><svg class="line" viewBox="0 0 36 8">'
+            f'<polyline {look} points="0,4 36,4"/></svg>{escape(name)}</span>'
+        )
     label = "Rows of the queue that are not committed, over time"
     chart = _figure("".join(drawn), _LAG_HEIGHT + 24, label, "".join(keys))
     return ["<h2>Lag: rows that are not committed</h2>", chart]

@@ -263,7 +263,8 @@ def _stray(queue: QueueStatus, parts: Mapping[int, PartitionOffset]) -> str:
         left = str(place.end) if place.left == place.end else f"{place.left} to {place.end}"
         return (
             f"the consumer {queue.consumer} is at row {part.consumer} of partition {part.partition}, and "
-            f"this query left it at {left}: another query or a person moved it"
+            f"this query left it at {left}: another query or a person moved it. Give each query its own "
+            "consumer"
         )
     return ""
 
@@ -348,12 +349,21 @@ def _problem(
     is_registered: bool,
 ) -> str:
     if queue_id and table_id != queue_id:
-        return "the queue was removed and recreated since the last batch"
+        return (
+            "the queue was removed and recreated since the last batch. The query stops with DataLossError, "
+            "unless it has fail_on_data_loss=false"
+        )
     lost = sum(part.lost_rows for part in found)
     if lost:
-        return f"{lost} rows were trimmed before the query committed them"
+        return (
+            f"{lost} rows were trimmed before the query committed them. It stops with DataLossError, unless "
+            "it has fail_on_data_loss=false"
+        )
     if known.consumer and not is_registered:
-        return f"the consumer {known.consumer} is not registered"
+        return (
+            f"the consumer {known.consumer} is not registered. Run: yt register-queue-consumer {known.path} "
+            f"{known.consumer} --vital"
+        )
     return ""
 
 
