@@ -61,8 +61,14 @@ def test_life_of_a_query_is_told(heard):
             "java.io.IOException",
             "java.io.IOException: No space",
         ),
+        (
+            "java.io.IOException: no webhdfs://host:1/SECRET/home/q/offsets/1\n at x",
+            None,
+            "java.io.IOException",
+            "java.io.IOException: no webhdfs://host:1/.../home/q/offsets/1",
+        ),
     ],
-    ids=["ours", "of Spark", "without a class"],
+    ids=["ours", "of Spark", "without a class", "with a secret"],
 )
 def test_error_that_ends_a_query_is_named(heard, exception, error_class, reason, error):
     ended = of(exception=exception, errorClassOnException=error_class)

@@ -28,6 +28,14 @@ def test_listener_that_raises_is_logged_once_and_called_again():
     assert (failure["of"], failure["error"]) == ("batch.started", "ValueError('on purpose')")
 
 
+def test_failed_batch_shows_no_secret_of_a_gateway():
+    """Java's errors quote the location of the checkpoint, and the request."""
+    with capture_logs() as logs, pytest.raises(OSError, match="SECRET"), reported(emitter()):
+        raise OSError("webhdfs://h:1/SECRET/q: http://h:1/webhdfs/v1/SECRET?op=OPEN")
+    (failed,) = [log for log in logs if log["event"] == Event.BATCH_FAILED]
+    assert failed["error"] == "webhdfs://h:1/.../q: http://h:1/webhdfs/v1/...?op=OPEN"
+
+
 def test_listener_guard_off_is_noticed(monkeypatch):
     """The metrics hook stops the pipeline."""
     switch_off("listener_guard", monkeypatch.setattr)

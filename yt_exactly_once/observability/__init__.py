@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from yt_exactly_once.config import without_secrets
 from yt_exactly_once.observability import channel
 from yt_exactly_once.observability.events import Event
 from yt_exactly_once.observability.logs import LOGGER_NAME, write
@@ -137,5 +138,6 @@ def reported(emit: Emitter) -> Iterator[None]:
         emit(Event.BATCH_STARTED)
         yield
     except Exception as error:
-        emit(Event.BATCH_FAILED, reason=type(error).__name__, error=str(error))
+        text = without_secrets(str(error))
+        emit(Event.BATCH_FAILED, reason=type(error).__name__, error=text)
         raise

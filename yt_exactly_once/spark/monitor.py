@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from yt_exactly_once.config import without_secrets
 from yt_exactly_once.observability import Event, channel, emitter, publish
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class QueryWatcher(StreamingQueryListener):
 
 def _reason(event: QueryTerminatedEvent) -> dict[str, str]:
     """Return the class and the text of the error that ended a query: ours if there is one."""
-    text = str(event.exception)
+    text = without_secrets(str(event.exception))
     ours = _OUR_ERROR.search(text)
     if ours is not None:
         return {"reason": ours[1], "error": ours[2]}
