@@ -103,6 +103,18 @@ class Queue:
             queue.append(rows, partition)
         return queue
 
+    @classmethod
+    def found(cls, client: YtClient, folder: str, name: str = "queue") -> Queue:
+        """Return one that `create` has made before, with the rows that were put in."""
+        path = f"{folder}/{name}"
+        width = int(client.get(f"{path}/@tablet_count"))
+        infos = client.get_tablet_infos(path, list(range(width)))["tablets"]
+        rows = [
+            [known_row(index * width + part) for index in range(int(info["total_row_count"]))]
+            for part, info in enumerate(infos)
+        ]
+        return cls(client, path, f"{path}_consumer", rows)
+
     def add_consumer(self, path: str) -> str:
         """Create one more consumer and register it."""
         self.client.create("queue_consumer", path)

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import json
 import secrets
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -16,10 +17,14 @@ from tests.checkpoints.campaign import run
 def main() -> int:
     """Run a campaign; return 1 when a promise was broken."""
     parser = argparse.ArgumentParser(prog="tests.checkpoints", description=__doc__)
-    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--kills", type=int, default=100, help="with those of an earlier run")
     parser.add_argument("--seed", type=int, help="default: a new one, which is printed")
-    parser.add_argument("--folder", type=Path, help="for all files, kept; default: a temporary one")
+    parser.add_argument(
+        "--folder", type=Path, help="for all files, kept; a campaign that was ended goes on there"
+    )
     options = parser.parse_args()
+    # All processes that it has started end with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
     print(f"seed {seed}", flush=True)
     with tempfile.TemporaryDirectory() as temporary:

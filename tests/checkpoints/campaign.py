@@ -1,12 +1,16 @@
-"""One campaign: kill at random, look at the logs of the checkpoints after each kill, compare in the end."""
+"""One campaign: kill at random, look at the logs of the checkpoints after each kill, compare in the end.
+
+What it has found is in its folder after each kill, so that a campaign that was ended may go on there.
+"""
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Self
 
 from tests.checkpoints.driver import STORES
 from tests.checkpoints.judge import batches, damages, wrong_states
@@ -23,6 +27,7 @@ _WEIGHTS = {"driver": 1, "gateway": 4, "proxy": 4}
 _LONGEST_LIFE_SECONDS = 2.0
 _LONGEST_ABSENCE_SECONDS = 1.0
 _NEWEST = 3
+_RESULT = "result.json"
 
 
 @dataclass
@@ -45,23 +50,37 @@ class Result:
     seconds: float = 0.0
     violations: list[str] = field(default_factory=list)
 
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Return what a campaign in a folder has found so far."""
+        path = folder / _RESULT
+        return cls(**json.loads(path.read_text())) if path.exists() else cls()
+
+    def save(self, folder: Path) -> None:
+        """Leave it for a campaign that goes on."""
+        path = folder / _RESULT
+        fresh = path.with_suffix(".new")
+        fresh.write_text(json.dumps(asdict(self), indent=2))
+        fresh.replace(path)
+
 
 def run(folder: Path, kills: int, seed: int, *, say: Any = print) -> Result:
-    """Run one campaign.
+    """Run one campaign, or go on with the one that is in the folder.
 
     Args:
         folder: for all files; must be there.
-        kills: how many.
-        seed: of victims and moments.
+        kills: how many, those of an earlier run in the folder included.
+        seed: of victims and moments; a campaign that goes on has others.
         say: gets a line per kill.
     """
-    chance = random.Random(seed)
-    result = Result()
+    result = Result.load(folder)
+    done = sum(result.kills.values())
+    chance = random.Random(f"{seed}-{done}")
     with open_stage(folder) as stage, ExitStack() as lives:
         driver = lives.enter_context(stage.driver())
         driver.await_batches()
-        started = time.monotonic()
-        for number in range(kills):
+        started = time.monotonic() - result.seconds
+        for number in range(done, kills):
             stage.feed()
             driver.listen(chance.uniform(0.0, _LONGEST_LIFE_SECONDS))
             victim = chance.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
@@ -75,9 +94,9 @@ def run(folder: Path, kills: int, seed: int, *, say: Any = print) -> Result:
             else:
                 _kill(stage, driver, victim, chance)
             result.violations += damages(stage, newest=_NEWEST)
-            say(
-                f"{number + 1}: {victim} after {time.monotonic() - started:.0f} s, {driver.batches}"
-            )
+            result.seconds = round(time.monotonic() - started, 1)
+            result.save(folder)
+            say(f"{number + 1}: {victim} after {result.seconds:.0f} s, {driver.batches}")
         result.violations += stage.await_results(driver)
         result.violations += wrong_states(stage, driver)
         lives.close()
@@ -86,6 +105,7 @@ def run(folder: Path, kills: int, seed: int, *, say: Any = print) -> Result:
         result.batches = {name: batches(stage, name) for name in STORES}
         result.rows = len(stage.queue.all_rows())
         result.seconds = round(time.monotonic() - started, 1)
+    result.save(folder)
     return result
 
 

@@ -221,22 +221,26 @@ class Stage:
 
 @contextmanager
 def open_stage(folder: Path) -> Iterator[Stage]:
-    """Start cluster and gateway, and fill the queue; the folder must be there."""
+    """Start cluster and gateway, and fill the queue, or find what an earlier stage has left in the folder."""
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(LocalCluster(folder / "cluster", proxies=2))
         client, proxy = cluster.client(), cluster.proxy_urls[0]
-        queue = Queue.filled(client, FOLDER, _ROWS_PER_ROUND)
+        consumers = {name: f"{FOLDER}/{name}_consumer" for name in STORES}
+        targets = {name: f"{FOLDER}/{name}_target" for name in STORES}
+        if client.exists(FOLDER):
+            queue = Queue.found(client, FOLDER)
+        else:
+            queue = Queue.filled(client, FOLDER, _ROWS_PER_ROUND)
+            for name in STORES:
+                queue.add_consumer(consumers[name])
+                QUERIES[name].create_target(client, targets[name], is_sorted=_IS_SORTED[name])
         gateway = stack.enter_context(Gateway(folder, proxy))
         plan = {
             "proxy": proxy,
             "location": f"{gateway.location}/checkpoint",
             "queue": queue.path,
-            "consumers": {name: queue.add_consumer(f"{FOLDER}/{name}_consumer") for name in STORES},
-            "targets": {
-                name: QUERIES[name].create_target(
-                    client, f"{FOLDER}/{name}_target", is_sorted=_IS_SORTED[name]
-                )
-                for name in STORES
-            },
+            "consumers": consumers,
+            "targets": targets,
         }
-        yield Stage(folder, cluster, gateway, queue, plan)
+        drivers = sum(1 for _ in folder.glob("driver-*"))
+        yield Stage(folder, cluster, gateway, queue, plan, drivers)

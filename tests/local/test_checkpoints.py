@@ -172,6 +172,25 @@ def test_client_that_dies_while_it_replaces_a_file_leaves_the_old_one(hadoop):
     assert hadoop.open("state/3.delta").status == 404
 
 
+def test_queries_share_one_gateway(store, tmp):
+    """They write and replace files of the same names at the same time, and each finds its own."""
+
+    def run(name):
+        query = Hadoop(store.url(f"{tmp}/{name}"))
+        for content in (b"old", name.encode()):
+            written = scratch("state/1.delta")
+            query.create(written, content)
+            query.look(written)
+            query.delete("state/1.delta", recursive="false")
+            assert query.rename(written, "state/1.delta").status == 200
+        return query.list("state").listed, query.open("state/1.delta").body.decode()
+
+    names = ["first", "second", "third", "fourth"]
+    with ThreadPoolExecutor(len(names)) as queries:
+        found = list(queries.map(run, names))
+    assert found == [({"1.delta": ("FILE", len(name))}, name) for name in names]
+
+
 def test_large_file_goes_in_pieces_and_leaves_nothing_when_one_fails(
     hadoop, faulty, monkeypatch, tmp
 ):
