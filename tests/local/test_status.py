@@ -51,6 +51,8 @@ def test_status_shows_batch_totals_and_lag(pipeline, told, tmp):
         "total_rows": 14,
         "batches": 2,
         "counted_from_start": True,
+        "rejected": 0,
+        "total_rejected": 0,
     }
     (queue,) = found["queues"]
     assert (queue["registered"], queue["vital"], queue["auto_trim"]) == (True, True, False)

@@ -29,7 +29,7 @@ def steps(monkeypatch):
         monkeypatch.setattr(idempotent, name, lambda *_, name=name: done.append(name))
     monkeypatch.setattr(idempotent, "row_hash", lambda *_: None)
     monkeypatch.setattr(Idempotent, "for_tasks", lambda _, frame, *__: (frame, None))
-    monkeypatch.setattr(Idempotent, "reports", lambda _, job: done.append(job))
+    monkeypatch.setattr(Idempotent, "reports", lambda _, job: done.append(job) or [])
     monkeypatch.setattr(Idempotent, "written", lambda *_: [])
     return done
 

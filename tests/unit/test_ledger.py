@@ -9,8 +9,10 @@ from yt_exactly_once.commit.ledger import (
     LEDGER_SCHEMA,
     CommitLedger,
     LedgerEntry,
+    RowDigest,
     Tally,
     Verdict,
+    Written,
     judge,
     offsets_of,
     require_one_sink,
@@ -290,31 +292,92 @@ def test_entry_of_this_run_that_the_sink_did_not_write_is_of_another_sink():
 
 
 def test_tallies_count_the_parts_of_a_batch_and_every_batch():
-    """Each target has its own; a batch in several parts is one batch."""
+    """Each target has its own; a batch in several parts is one batch; rejected rows are apart."""
     ledger = CommitLedger("//l", "query", ["//a", "//b"])
-    first = ledger.tallies(None, batch(0, (0, 5)), {"//a": 3, "//rejected": 9})
-    assert first == {"//a": Tally(3, 3, 1, from_start=True), "//b": Tally(0, 0, 1, from_start=True)}
+    first = ledger.tallies(None, batch(0, (0, 5)), {"//a": Written(3, 2)})
+    assert first == {
+        "//a": Tally(3, 3, 1, from_start=True, rejected=2, total_rejected=2),
+        "//b": Tally(0, 0, 1, from_start=True),
+    }
     before = replace(entry(batch(0, (0, 5))), tallies=first)
-    assert ledger.tallies(before, batch(0, (0, 5)), {"//a": 2})["//a"] == Tally(
-        5, 5, 1, from_start=True
+    assert before.batch_rows == 5
+    assert ledger.tallies(before, batch(0, (0, 5)), {"//a": Written(2, 1)})["//a"] == Tally(
+        5, 5, 1, from_start=True, rejected=3, total_rejected=3
     )
-    assert ledger.tallies(before, batch(1, (5, 6)), {"//a": 2})["//a"] == Tally(
-        2, 5, 2, from_start=True
+    assert ledger.tallies(before, batch(1, (5, 6)), {"//a": Written(2)})["//a"] == Tally(
+        2, 5, 2, from_start=True, rejected=0, total_rejected=2
     )
 
 
 def test_tally_that_begins_in_the_middle_says_so():
     """The entry before it is of an older version."""
     ledger = CommitLedger("//l", "query", ["//t"])
-    tallies = ledger.tallies(entry(batch(7, (0, 5))), batch(8, (5, 6)), {"//t": 1})
+    before = entry(batch(7, (0, 5)))
+    tallies = ledger.tallies(before, batch(8, (5, 6)), {"//t": Written(1)})
     assert tallies == {"//t": Tally(1, 1, 1, from_start=False)}
+    assert before.batch_rows == 5
+
+
+MOST = 2**64 - 1
+
+
+def digest_after(*parts):
+    """Return the digest of `//t` after parts of batches, each as the batch and what is written."""
+    ledger, before = CommitLedger("//l", "query", ["//t"]), None
+    for number, written in parts:
+        now = batch(number, (number, number + 1))
+        given = {} if written is None else {"//t": written}
+        before = replace(entry(now), tallies=ledger.tallies(before, now, given))
+    assert before is not None
+    return before.tallies["//t"].digest
+
+
+@pytest.mark.parametrize(
+    ("parts", "digest"),
+    [
+        ([(0, Written(2, digest=MOST)), (1, Written(1, digest=3))], (3, 2, True)),
+        ([(0, Written(2, digest=5)), (0, Written(1, digest=3))], (8, 8, True)),
+        ([(0, Written(2, digest=5)), (0, None)], (5, 5, True)),
+        ([(0, Written(2, digest=5)), (1, Written(1)), (2, Written(1, digest=3))], (3, 3, False)),
+        ([(0, Written(2)), (1, Written(1, digest=3))], (3, 3, False)),
+        ([(0, Written(2, digest=5)), (1, Written(1, digest=3, replaces=True))], (3, 3, False)),
+    ],
+    ids=["batches", "parts", "part-without-rows", "switched-off", "switched-on", "replacing"],
+)
+def test_digests_add_up_and_say_whether_they_cover_every_batch(parts, digest):
+    """Of the last batch, of all batches, and whether all of them have one."""
+    found = digest_after(*parts)
+    assert (found.batch, found.total, found.from_start) == digest
+
+
+def test_digest_is_dropped_when_the_target_no_longer_keeps_it():
+    """A total without some batches would be wrong."""
+    assert digest_after((0, Written(2, digest=5)), (1, Written(1))) is None
+
+
+def test_digest_of_another_version_of_the_hash_is_no_digest():
+    """It cannot be compared. The rest of the tally can be read."""
+    digest = RowDigest(1, MOST, from_start=True, replaces=False)
+    told = Tally(1, 1, 1, from_start=True, digest=digest).to_told()
+    assert Tally.from_told(told).digest == digest
+    told["digest"]["version"] = 0
+    assert Tally.from_told(told) == Tally(1, 1, 1, from_start=True)
 
 
 def test_statistics_survive_the_row_of_each_target_and_an_older_version_reads_it():
     """They are in a column that every ledger has, in an item that older versions leave out."""
-    tallies = {"//a": Tally(1, 2, 3, from_start=True), "//b": Tally(4, 5, 6, from_start=False)}
+    digest = RowDigest(7, MOST, from_start=True, replaces=False)
+    tallies = {
+        "//a": Tally(1, 2, 3, from_start=True, digest=digest),
+        "//b": Tally(4, 5, 6, from_start=False, rejected=2, total_rejected=7),
+    }
     written = replace(
-        entry(batch(3, (0, 5))), target="//a", mode="idempotent", attempts=2, tallies=tallies
+        entry(batch(3, (0, 5))),
+        target="//a",
+        mode="idempotent",
+        attempts=2,
+        row_count=1,
+        tallies=tallies,
     )
     table = {}
 
@@ -329,3 +392,4 @@ def test_statistics_survive_the_row_of_each_target_and_an_older_version_reads_it
     ledger.record(Table(), written)
     assert ledger.read(Table()) == written
     assert ["others" in known for known in table["//b"]["offsets"]] == [False, True]
+    assert [table[target]["row_count"] for target in ("//a", "//b")] == [1, 4]

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.commit.parts import TargetRows, digest_of, split, whole
+from yt_exactly_once.commit.ledger import Written
+from yt_exactly_once.commit.parts import TargetRows, digest_of, digest_of_rows, split, whole
 
 
 def rows(lanes, *, lane_is_tablet=True):
@@ -34,6 +35,32 @@ def test_batch_that_fits_has_one_part_without_digest():
 
 def test_bytes_of_a_target_are_those_of_its_payloads():
     assert rows([[40, 60], [100]]).byte_count == len("0/00/11/0")
+
+
+def test_bytes_that_tasks_have_sent_are_bytes_of_the_target():
+    assert TargetRows("//t", (), "yson", 3, sent_bytes=7).byte_count == 7
+
+
+def test_parts_tell_the_ledger_what_they_write_into_each_target():
+    """Rejected rows are those of the target that could not take them, and each part has its digest."""
+    target = digested([7, 2**64 - 1, 5])
+    dead = TargetRows("//dead", [[Payload(2, b"x")]], "yson", 2, rejected_by="//t")
+    first, second, third = split([target, dead], 10)
+    assert first.written() == {"//t": Written(10, 2, 7)}
+    assert second.written() == {"//t": Written(10, 0, 2**64 - 1)}
+    assert third.written() == {"//t": Written(10, 0, 5)}
+    (alone,) = whole([target])
+    assert alone.written() == {"//t": Written(30, 0, 11)}
+    (both,) = whole([TargetRows("//u", (), "yson", 0, rejected_by="//t"), rows([[1]])])
+    assert both.written() == {"//t": Written(1)}
+    (rejected,) = whole([dead])
+    assert rejected.written() == {"//t": Written(0, 2)}
+
+
+def digested(digests):
+    lanes = [[Payload(10, b"x", digest=digest) for digest in digests]]
+    total = digest_of_rows(lanes)
+    return TargetRows("//t", lanes, "yson", 10 * len(digests), lane_is_tablet=True, digest=total)
 
 
 def test_every_tablet_has_a_budget_of_its_own():

@@ -1,6 +1,7 @@
 """A task that pushes, attempt by attempt, against one producer session in memory and without Spark."""
 
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 
 import pyarrow as pa
@@ -8,14 +9,14 @@ import pytest
 from yt import yson
 
 from tests.model.tasks import prepared_target, task_context
-from yt_exactly_once import RetryPolicy
+from yt_exactly_once import RetryPolicy, Target
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.errors import FencedError, NotOneToOneError
 from yt_exactly_once.spark.sink.modes.push import PushTask
 from yt_exactly_once.spark.sink.modes.row_digest import ROW_HASH_COLUMN
 from yt_exactly_once.spark.sink.modes.sessions import POSITION_BITS, Numbering
-from yt_exactly_once.spark.sink.modes.tasks import TaskSettings
+from yt_exactly_once.spark.sink.modes.tasks import ChunkReport, TaskSettings
 
 NAMES = ("key", "query", "place", "row", *SOURCE_COLUMNS, ROW_HASH_COLUMN)
 ONCE = RetryPolicy(attempts=1, first_wait=timedelta(milliseconds=1))
@@ -56,20 +57,39 @@ def cluster():
     return Cluster()
 
 
-def push(
-    cluster, rows, *, batch=7, run="run", by_source=False, partition=2, attempt=0, numbers=None
-):
+def push(cluster, rows, **options):
     """Run one attempt of a task, two rows per request; return how many rows each report has."""
+    return [
+        told["row_count"]
+        for report in reports(cluster, rows, **options)
+        for told in report.to_pylist()
+    ]
+
+
+def reports(
+    cluster,
+    rows,
+    *,
+    batch=7,
+    run="run",
+    by_source=False,
+    partition=2,
+    attempt=0,
+    numbers=None,
+    digest=False,
+):
+    """Run one attempt of a task; return its reports."""
     source = SourceRange("cluster", "//queue", None, (), "id")
     numbering = Numbering(MicroBatch("query", batch, run, (source,)), by_source=by_source, seed=0)
     target = prepared_target("//t", is_sorted=False)
+    target = replace(target, options=Target("//t", digest=digest))
     task = PushTask(TaskSettings(NAMES, target, cluster, 2, ONCE), numbering, "//producer")
     zeros = [0] * len(rows)
     values = rows, zeros, zeros, rows, zeros, numbers or rows, rows
     arrays = [pa.array(column, pa.int64()) for column in values]
     frame = pa.RecordBatch.from_arrays(arrays, [f"c{place}" for place in range(len(NAMES))])
     with task_context(partition, attempt):
-        return [told["row_count"] for report in task([frame]) for told in report.to_pylist()]
+        return list(task([frame]))
 
 
 @pytest.mark.parametrize("by_source", [True, False])
@@ -78,6 +98,18 @@ def test_repeated_attempt_adds_what_is_missing(cluster, by_source):
     push(cluster, [1, 2], by_source=by_source)
     assert push(cluster, [1, 2, 3], by_source=by_source, attempt=1) == [2, 1]
     assert cluster.rows == [1, 2, 3]
+
+
+def test_repeated_attempt_reports_the_digest_of_all_rows_and_the_bytes_that_it_sends(cluster):
+    """The ledger must account for the rows that the attempt before has pushed; only these cost bytes."""
+    whole = ChunkReport.of_all(reports(Cluster(), [1, 2, 3], digest=True))
+    reports(cluster, [1, 2], digest=True)
+    found = ChunkReport.of_all(reports(cluster, [1, 2, 3], attempt=1, digest=True))
+    assert (found.digest, found.row_count) == (whole.digest, 3)
+    assert whole.digest != 0
+    assert 0 < found.byte_count < whole.byte_count
+    plain = ChunkReport.of_all(reports(Cluster(), [1, 2, 3]))
+    assert plain == replace(whole, digest=0)
 
 
 @pytest.mark.parametrize("by_source", [True, False])

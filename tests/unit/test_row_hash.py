@@ -8,12 +8,17 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from yt_exactly_once.codec.row_hash import row_hashes
+from yt_exactly_once.codec.row_hash import HASH_VERSION, added, joined, row_hashes
+from yt_exactly_once.codec.schema import TableSchema, table_schema_for
 
 
-def hashes(values, kind):
+def hashes(values, kind, logical=None):
+    """Hash values as those of a column that a table created for them would have."""
+    field = pa.field("a", kind)
+    described = table_schema_for(pa.schema([field])) if logical is None else [logical]
+    columns = TableSchema.from_yt(described).columns
     batch = pa.RecordBatch.from_arrays([pa.array(values, kind)], names=["a"])
-    return row_hashes(batch, ["a"]).tolist()
+    return row_hashes(batch, columns).tolist()
 
 
 @pytest.mark.parametrize(
@@ -23,12 +28,17 @@ def hashes(values, kind):
         (pa.uint64(), [0, 1, 2**64 - 1, None]),
         (pa.float64(), [0.0, 1.5, -1.5, None]),
         (pa.bool_(), [True, False, None]),
-        (pa.string(), ["", "a", "b", "ab", None, "\0"]),
+        (
+            pa.string(),
+            ["", "a", "b", "ab", None, "\0", "\0\0", "12345678", "123456789", "87654321"],
+        ),
+        (pa.string(), ["x" * length for length in (7, 8, 9, 511, 512, 513, 2000, 2001)]),
         (pa.binary(), [b"", b"\0", b"\xff", None]),
         (pa.date32(), [0, 1, None]),
         (pa.timestamp("us", tz="UTC"), [datetime(2020, 1, 1, tzinfo=UTC), None]),
         (pa.duration("us"), [timedelta(0), timedelta(seconds=1), None]),
-        (pa.decimal128(9, 2), [Decimal("1.00"), Decimal("1.10"), None]),
+        (pa.decimal128(9, 2), [Decimal("1.00"), Decimal("1.10"), Decimal("-1.00"), None]),
+        (pa.decimal256(60, 0), [Decimal(10**50), Decimal(1), Decimal(-1), None]),
         (pa.list_(pa.int64()), [[], [1], [None], [1, 2], None]),
         (pa.struct([("x", pa.int64())]), [{"x": 1}, {"x": None}, None]),
     ],
@@ -41,9 +51,60 @@ def test_different_values_have_different_hashes(kind, values):
     assert hashes(list(reversed(values)), kind) == list(reversed(found))
 
 
+INTEGERS = TableSchema.from_yt(
+    [{"name": name, "type_v3": {"type_name": "optional", "item": "int64"}} for name in "ab"]
+).columns
+
+
 def test_values_do_not_move_between_columns_unnoticed():
-    """The place of a value counts."""
+    """The column of a value counts, the order of the columns does not, and a null is as no column."""
     batch = pa.RecordBatch.from_pydict({"a": [1, None, 2], "b": [None, 1, 2]})
-    first, second, third = row_hashes(batch, ["a", "b"])
+    first, second, third = row_hashes(batch, INTEGERS)
     assert len({first, second, third}) == 3
-    assert row_hashes(batch, ["b", "a"])[0] == second
+    turned = batch.select(["b", "a"])
+    assert row_hashes(turned, INTEGERS[::-1]).tolist() == [first, second, third]
+    assert row_hashes(batch.select(["a"]), INTEGERS)[0] == first
+
+
+def test_values_do_not_move_between_rows_unnoticed():
+    """Two rows that swap a value have another digest."""
+    one = pa.RecordBatch.from_pydict({"a": [1, 2], "b": [3, 4]})
+    other = pa.RecordBatch.from_pydict({"a": [1, 2], "b": [4, 3]})
+    assert added(0, row_hashes(one, INTEGERS)) != added(0, row_hashes(other, INTEGERS))
+
+
+@pytest.mark.parametrize("rows", [3, 40_000])
+def test_digest_depends_on_nothing_but_the_rows(rows):
+    """Neither on their order nor on how they are cut."""
+    texts = [None if number % 7 == 0 else "é" * (number % 40) for number in range(rows)]
+    columns = TableSchema.from_yt([INTEGER, TEXT]).columns
+    batch = pa.RecordBatch.from_pydict({"a": list(range(rows)), "s": texts})
+    whole = added(0, row_hashes(batch, columns))
+    parts = [batch.slice(0, 1), batch.slice(1, 1), batch.slice(2)]
+    assert joined(*(added(0, row_hashes(part, columns)) for part in parts)) == whole
+    turned = batch.take(pa.array(range(rows - 1, -1, -1)))
+    assert added(0, row_hashes(turned, columns)) == whole
+    assert row_hashes(batch.slice(2), columns).tolist() == row_hashes(batch, columns)[2:].tolist()
+
+
+INTEGER = {"name": "a", "type_v3": "int64"}
+TEXT = {"name": "s", "type_v3": {"type_name": "optional", "item": "utf8"}}
+
+
+def test_hashes_are_those_that_ledgers_keep():
+    """Who changes them must change `HASH_VERSION`."""
+    kinds = ["int64", "double", "bool", "string", {"type_name": "list", "item": "int8"}]
+    kinds.append({"type_name": "decimal", "precision": 9, "scale": 2})
+    columns = TableSchema.from_yt(
+        [{"name": f"c{place}", "type_v3": kind} for place, kind in enumerate(kinds)]
+    ).columns
+    arrays = [
+        pa.array([-3]),
+        pa.array([-0.0]),
+        pa.array([True]),
+        pa.array(["longer than one word"]),
+        pa.array([[1, 2]], pa.list_(pa.int8())),
+        pa.array([Decimal("1.25")], pa.decimal128(9, 2)),
+    ]
+    batch = pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
+    assert (HASH_VERSION, row_hashes(batch, columns).tolist()) == (1, [2202362020298042756])

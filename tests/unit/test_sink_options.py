@@ -45,6 +45,8 @@ def test_possible_options_are_accepted(options):
     ({"write": "replace", "aggregate": True}, "exclude each other"),
     ({"delete_marker": "gone", "aggregate": True}, "exclude each other"),
     ({"write": "replace", "split_oversized": True}, "exclude each other"),
+    *(({"digest": True, **option}, "digest and .* exclude each other")
+      for option in ({"update_columns": True}, {"delete_marker": "gone"}, {"aggregate": True})),
     ({"mode": "sometimes"}, "Unknown mode 'sometimes'"),
     ({"connections": 0}, "connections"),
     ({"rows_per_tablet_limit": 0}, "rows_per_tablet_limit"),

@@ -40,7 +40,9 @@ def list_entries(paths: tuple[str, ...], cluster: ClusterOptions, *, as_json: bo
     if as_json:
         print_json([row.to_json() for row in rows])
         return
-    shown = table("query", "target", "batch>", "rows>", "total>", "mode", "age>", "ledger")
+    shown = table(
+        "query", "target", "batch>", "rows>", "total>", "rejected>", "mode", "age>", "ledger"
+    )
     for row in rows:
         shown.add_row(*_cells(row), row.ledger)
     console().print(shown)
@@ -57,6 +59,7 @@ def _cells(row: LedgerRow) -> list[str]:
         str(row.entry.batch_id),
         str(known["rows"]),
         "?" if total is None else f"{total}{'' if known['counted_from_start'] else '+'}",
+        "?" if known["total_rejected"] is None else str(known["total_rejected"]),
         row.entry.mode or "?",
         seconds(age_seconds(row.entry)),
     ]
@@ -92,9 +95,15 @@ def show(path: str, query: str | None, cluster: ClusterOptions, *, as_json: bool
 
 def _show(row: LedgerRow) -> None:
     known = row.to_json()
+    digest = known.pop("digest")
     for name, value in known.items():
         if name != "sources":
             click.echo(f"{name + ':':20}{'?' if value is None else value}")
+    if digest is None:
+        click.echo(f"{'digest:':20}none")
+    else:
+        since = "" if digest["from_start"] else ", not of all batches"
+        click.echo(f"{'digest:':20}{digest['total']}{since}; of the last batch {digest['batch']}")
     for source in known["sources"]:
         click.echo(f"{'queue:':20}{source['queue']} ({source['cluster']})")
         click.echo(f"{'consumer:':20}{source['consumer'] or 'none'}")

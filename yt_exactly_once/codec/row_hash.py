@@ -1,57 +1,170 @@
-"""Hashes of rows by their values, to compare two tables without keeping their rows.
+"""Hashes of rows by what their table stores, and sums of them: digests of many rows in any order.
 
-Two rows with equal values in columns of equal types have equal hashes, wherever they were read from. The
-hashes of different rows differ, but for accidents of 64 bits; an adversary could make them equal.
+A row has one hash, whether it is hashed before it is written or after it was read, and in whichever order its
+columns come. A null adds nothing, so a column that is added to the table later changes no hash. The hashes of
+different rows differ, but for accidents of 64 bits; an adversary could make them equal. Ledgers keep digests:
+who changes how a hash is computed must change `HASH_VERSION`.
 """
 
 from __future__ import annotations
 
+import hashlib
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from yt_exactly_once.codec.buffers import scalar, to_numpy
+from yt_exactly_once.codec.types import plain_scalar_of
+from yt_exactly_once.codec.yson_parts import ENTITY
+from yt_exactly_once.codec.yson_writer import Shape, fragments
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     import numpy.typing as npt
 
+    from yt_exactly_once.codec.schema import ColumnSchema
+
     Hashes = npt.NDArray[np.uint64]
 
-_NULL = np.uint64(0x9E3779B97F4A7C15)
-_FACTOR = np.uint64(0xBF58476D1CE4E5B9)
-_SHIFT = np.uint64(31)
+HASH_VERSION = 1
+"""Of the hashes; digests of another version cannot be compared."""
+
+_BITS = 64
+_WORD = 8
+_LONG = 512
+"""What a value has beyond so many bytes is hashed by a library, value by value."""
+_BLOCK = 16_384
+"""Rows that are hashed at a time, so that what is in work stays in the processor's cache."""
+
+# Constants of the finalizer of SplitMix64.
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_ROUNDS = (
+    (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),
+    (np.uint64(27), np.uint64(0x94D049BB133111EB)),
+)
+_LAST_SHIFT = np.uint64(31)
+_MASKS = np.array([(1 << 8 * count) - 1 for count in range(_WORD + 1)], np.uint64)
+"""By the number of bytes that a word has left."""
 
 
-def row_hashes(batch: pa.RecordBatch, names: Sequence[str]) -> Hashes:
-    """Return one hash per row, over some columns in this order."""
-    found = np.zeros(batch.num_rows, dtype=np.uint64)
-    for name in names:
-        found = (found ^ (found >> _SHIFT)) * _FACTOR + _column(batch.column(name))
-    mixed: Hashes = (found ^ (found >> _SHIFT)) * _FACTOR
-    return mixed
+def row_hashes(batch: pa.RecordBatch, columns: Iterable[ColumnSchema]) -> Hashes:
+    """Return one hash per row, over some columns in any order; a column that the batch lacks is null.
+
+    Values must be such that their columns can take them: they are written, or were read.
+    """
+    known = [column for column in columns if column.name in batch.schema.names]
+    found = np.zeros(batch.num_rows, np.uint64)
+    for start in range(0, batch.num_rows, _BLOCK):
+        for column in known:
+            array = batch.column(column.name).slice(start, _BLOCK)
+            _add_column(found[start : start + _BLOCK], array, column)
+    return _mix(found)
 
 
-def _column(array: pa.Array) -> Hashes:
-    nulls = np.asarray(array.is_null())
-    hashes: Hashes = pd.util.hash_array(_values(array), categorize=False)
-    return np.where(nulls, _NULL, hashes)
+def added(digest: int, hashes: Hashes) -> int:
+    """Return the digest of more rows."""
+    return joined(digest, int(hashes.sum(dtype=np.uint64)))
 
 
-def _values(array: pa.Array) -> npt.NDArray[Any]:
-    """Return values that pandas can hash; those of nulls do not matter."""
-    kind = array.type
-    if pa.types.is_boolean(kind):
-        return np.asarray(array.cast(pa.uint8()).fill_null(0))
-    if pa.types.is_temporal(kind):
-        wide = kind.bit_width > np.iinfo(np.int32).bits
-        array, kind = array.cast(pa.int64() if wide else pa.int32()), pa.int64()
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return np.asarray(array.fill_null(0))
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return np.asarray(
-            array.cast(pa.large_binary()).fill_null(b"").to_numpy(zero_copy_only=False)
+def joined(*digests: int) -> int:
+    """Return the digest of all rows of some digests."""
+    return sum(digests) % (1 << _BITS)
+
+
+def _add_column(found: Hashes, array: pa.Array, column: ColumnSchema) -> None:
+    plain = _plain(array, column)
+    if plain.null_count == len(plain):
+        return
+    if pa.types.is_large_binary(plain.type):
+        hashes = _of_bytes(plain, _key(column.name))
+    else:
+        first, *more = _words(plain)
+        hashes = _mix(first + _key(column.name))
+        for words in more:
+            hashes = _mix(hashes + words)
+    if plain.null_count:
+        hashes[np.asarray(plain.is_null())] = 0
+    found += hashes
+
+
+@lru_cache(maxsize=1024)
+def _key(name: str) -> np.uint64:
+    return np.uint64(_of_library(name.encode()))
+
+
+def _plain(array: pa.Array, column: ColumnSchema) -> pa.Array:
+    """Return values as the table stores them; composite values as YSON."""
+    known = plain_scalar_of(column.type)
+    if known is None:
+        encoded = fragments(array, column.type, Shape.NAMED)
+        return pc.if_else(pc.equal(encoded, ENTITY), scalar(None, encoded.type), encoded)
+    if known.is_nothing or pa.types.is_null(array.type):
+        return pa.nulls(len(array))
+    if pa.types.is_binary(known.plain):
+        return array.cast(pa.large_binary())
+    return known.to_plain(array)
+
+
+def _words(plain: pa.Array) -> list[Hashes]:
+    """Return values of a fixed width as numbers of 64 bits; those of nulls do not matter."""
+    kind = plain.type
+    if pa.types.is_decimal(kind):
+        width = kind.byte_width
+        raw = np.frombuffer(
+            plain.buffers()[1], "<u8", len(plain) * width // _WORD, plain.offset * width
         )
-    texts = [repr(value) for value in array.to_pylist()]
-    return np.array(texts, dtype=object)
+        return list(raw.reshape(len(plain), -1).T)
+    if pa.types.is_boolean(kind):
+        plain = plain.cast(pa.uint8())
+    if plain.null_count:
+        plain = pc.fill_null(plain, scalar(0, plain.type))
+    values: Any = to_numpy(plain)
+    if pa.types.is_floating(kind):
+        values = values.astype(np.float64)
+        # One zero and one NaN, as the cluster compares keys.
+        return [np.where(np.isnan(values), np.nan, values + 0.0).view(np.uint64)]
+    return [values.astype(np.int64).view(np.uint64)]
+
+
+def _of_bytes(array: pa.Array, key: np.uint64) -> Hashes:
+    """Hash byte strings, word by word over all of them."""
+    bounds = np.frombuffer(array.buffers()[1], np.int64, len(array) + 1, array.offset * _WORD)
+    starts, lengths = bounds[:-1] - bounds[0], np.diff(bounds)
+    # Reading a word may pass the end.
+    data = np.zeros(int(bounds[-1] - bounds[0]) + _WORD, np.uint8)
+    if len(data) > _WORD:
+        data[:-_WORD] = np.frombuffer(
+            array.buffers()[2], np.uint8, len(data) - _WORD, int(bounds[0])
+        )
+    anywhere = np.ndarray(len(data) - _WORD + 1, "<u8", data, strides=(1,))
+    hashes = lengths.view(np.uint64) * _STEP + key
+    shortest, longest = int(lengths.min()), int(lengths.max())
+    rows: Any = slice(None)
+    for place in range(0, min(max(longest, 1), _LONG), _WORD):
+        if place >= max(shortest, 1):
+            rows = np.flatnonzero(lengths > place)
+        values = anywhere[starts[rows] + place]
+        if shortest < place + _WORD:
+            values &= _MASKS[np.minimum(lengths[rows] - place, _WORD)]
+        hashes[rows] = _mix(hashes[rows] + values)
+    for row in np.flatnonzero(lengths > _LONG).tolist():
+        rest = data[starts[row] + _LONG : starts[row] + lengths[row]]
+        hashes[row] ^= np.uint64(_of_library(rest.tobytes()))
+    return hashes
+
+
+def _of_library(value: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(value, digest_size=_BITS // 8).digest(), "little")
+
+
+def _mix(values: Hashes) -> Hashes:
+    """Mix numbers of 64 bits in place; different ones stay different."""
+    for shift, factor in _ROUNDS:
+        values ^= values >> shift
+        values *= factor
+    values ^= values >> _LAST_SHIFT
+    return values

@@ -23,11 +23,13 @@ class Payload(NamedTuple):
         row_count: rows in it.
         data: the bytes.
         deletes: whether it deletes the keys in it, which are YSON, or writes rows.
+        digest: of the rows, where the ledger keeps one.
     """
 
     row_count: int
     data: bytes
     deletes: bool = False
+    digest: int = 0
 
 
 class Reader(Protocol):

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
+from yt_exactly_once.codec.row_hash import HASH_VERSION, joined
 from yt_exactly_once.errors import (
     FencedError,
     LedgerDivergedError,
@@ -79,6 +80,56 @@ Offsets = dict[tuple[str, str, str, str], dict[int, PartitionOffset]]
 
 
 @dataclass(frozen=True)
+class RowDigest:
+    """Digests of the rows that a query has written into one target: sums of the hashes of rows.
+
+    A sum does not depend on the order of the rows. It changes with every row that is lost, repeated or
+    changed.
+
+    Attributes:
+        batch: of the last batch.
+        total: of all batches that have a digest.
+        from_start: whether these are all batches of the query, written in one way.
+        replaces: whether the rows of the last batch are all that the table holds (`write="replace"`).
+    """
+
+    batch: int
+    total: int
+    from_start: bool
+    replaces: bool
+
+    @classmethod
+    def from_told(cls, told: Mapping[str, Any]) -> Self | None:
+        """Read what an entry says; nothing if another version of this package hashes rows otherwise."""
+        if told["version"] != HASH_VERSION:
+            return None
+        batch, total = int(told["batch"], 16), int(told["total"], 16)
+        return cls(batch, total, told["from_start"], told["replaces"])
+
+    def to_told(self) -> dict[str, Any]:
+        """Return what an entry says."""
+        texts = {"batch": f"{self.batch:016x}", "total": f"{self.total:016x}"}
+        return {**asdict(self), **texts, "version": HASH_VERSION}
+
+
+@dataclass(frozen=True)
+class Written:
+    """What one part of a batch writes into one target.
+
+    Attributes:
+        rows: written or deleted.
+        rejected: rows that the target cannot take.
+        digest: of the rows; `None` if none is kept.
+        replaces: see `RowDigest`.
+    """
+
+    rows: int = 0
+    rejected: int = 0
+    digest: int | None = None
+    replaces: bool = False
+
+
+@dataclass(frozen=True)
 class Tally:
     """What a query has written into one target; for people and tools, the protocol never looks at it.
 
@@ -88,12 +139,64 @@ class Tally:
         batches: number of counted batches.
         from_start: whether every batch of the query is counted. Entries of older versions have no tally,
             and counting then began in the middle.
+        rejected: rows of the last batch that the target cannot take; they are not among `rows`.
+        total_rejected: the same for all counted batches.
+        digest: of the rows; `None` unless the target is given `digest=True`.
     """
 
     rows: int
     total_rows: int
     batches: int
     from_start: bool
+    rejected: int = 0
+    total_rejected: int = 0
+    digest: RowDigest | None = None
+
+    @classmethod
+    def from_told(cls, told: Mapping[str, Any]) -> Self:
+        """Read what an entry says."""
+        digest = told.get("digest")
+        return cls(**{**told, "digest": RowDigest.from_told(digest) if digest else None})
+
+    def to_told(self) -> dict[str, Any]:
+        """Return what an entry says."""
+        told = asdict(replace(self, digest=None))
+        if self.digest is None:
+            del told["digest"]
+            return told
+        return {**told, "digest": self.digest.to_told()}
+
+    def after(self, written: Written, *, is_same: bool) -> Tally:
+        """Return the tally after one more part.
+
+        Args:
+            written: by the part.
+            is_same: whether it is a part of the batch that was counted last.
+        """
+        return Tally(
+            rows=written.rows + (self.rows if is_same else 0),
+            total_rows=self.total_rows + written.rows,
+            batches=self.batches + (not is_same),
+            from_start=self.from_start,
+            rejected=written.rejected + (self.rejected if is_same else 0),
+            total_rejected=self.total_rejected + written.rejected,
+            digest=self._digest_after(written, is_same=is_same),
+        )
+
+    def _digest_after(self, written: Written, *, is_same: bool) -> RowDigest | None:
+        old = self.digest
+        if written.digest is None:
+            # A later part of a batch need not write into every target.
+            return old if is_same and not written.rows else None
+        if old is None or old.replaces != written.replaces:
+            is_whole = self.from_start and not self.batches
+            return RowDigest(written.digest, written.digest, is_whole, written.replaces)
+        return RowDigest(
+            batch=joined(written.digest, old.batch if is_same else 0),
+            total=joined(old.total, written.digest),
+            from_start=old.from_start,
+            replaces=written.replaces,
+        )
 
 
 @dataclass(frozen=True)
@@ -111,7 +214,8 @@ class LedgerEntry:
         part_count: how many parts the batch has; 1 unless it was split.
         digests: of the committed parts of a split batch.
         others: `MicroBatch.others` of the batch; empty in entries that do not know it.
-        row_count: rows written by the part.
+        row_count: rows of the batch in this target, those that it cannot take left out. Entries of older
+            versions count the rows of all targets, and rejected ones too.
         committed_at: UTC time by the driver's clock, ISO 8601; for people, never compared.
         mode: write mode of the batch; empty in entries that do not know it.
         attempts: how many attempts the part took; 0 in entries that do not know it.
@@ -138,6 +242,13 @@ class LedgerEntry:
     def is_complete(self) -> bool:
         """Whether the whole batch is committed."""
         return self.part == self.part_count
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows of the batch in all targets whose tallies are known, rejected ones included."""
+        if not self.tallies:
+            return self.row_count
+        return sum(tally.rows + tally.rejected for tally in self.tallies.values())
 
     def offset(self, source: SourceRange, partition: int) -> PartitionOffset | None:
         """Return where the batch left a partition, if it knew it."""
@@ -175,7 +286,7 @@ class LedgerEntry:
                 others=str(told.get(_OTHERS, "")),
                 mode=str(told.get("mode", "")),
                 attempts=int(told.get("attempts", 0)),
-                tallies={row["target"]: Tally(**tally)} if tally else {},
+                tallies={row["target"]: Tally.from_told(tally)} if tally else {},
             )
         except (KeyError, TypeError, ValueError) as error:
             raise LedgerError(
@@ -188,6 +299,7 @@ class LedgerEntry:
 
     def to_row(self) -> Row:
         """Return the row to write."""
+        tally = self.tallies.get(self.target)
         return {
             "query_id": self.query_id,
             "target": self.target,
@@ -195,7 +307,7 @@ class LedgerEntry:
             "run_id": self.run_id,
             "transaction_id": self.transaction_id,
             "offsets": [*_offsets_to(self.offsets), *self._told()],
-            "row_count": self.row_count,
+            "row_count": tally.rows if tally else self.row_count,
             "committed_at": self.committed_at,
             "part": self.part,
             "part_count": self.part_count,
@@ -207,7 +319,7 @@ class LedgerEntry:
         tally = self.tallies.get(self.target)
         told: dict[str, Any] = {"mode": self.mode, "attempts": self.attempts} if self.mode else {}
         if tally:
-            told["tally"] = asdict(tally)
+            told["tally"] = tally.to_told()
         return [{_OTHERS: self.others, **told}] if self.others or told else []
 
 
@@ -292,27 +404,21 @@ class CommitLedger:
         transaction.insert(self.path, rows)
 
     def tallies(
-        self, before: LedgerEntry | None, batch: MicroBatch, rows: Mapping[str, int]
+        self, before: LedgerEntry | None, batch: MicroBatch, written: Mapping[str, Written]
     ) -> dict[str, Tally]:
         """Return the tallies after one more part.
 
         Args:
             before: the entry that will be replaced.
             batch: the batch of the part.
-            rows: of the part, by path.
+            written: by the part, by path of the target.
         """
         is_same = before is not None and before.batch_id == batch.batch_id
         tallies = {}
         for target in self.targets:
             old = before.tallies.get(target) if before else Tally(0, 0, 0, from_start=True)
             old = old or Tally(0, 0, 0, from_start=False)
-            count = rows.get(target, 0)
-            tallies[target] = Tally(
-                rows=count + (old.rows if is_same else 0),
-                total_rows=old.total_rows + count,
-                batches=old.batches + (not is_same),
-                from_start=old.from_start,
-            )
+            tallies[target] = old.after(written.get(target, Written()), is_same=is_same)
         return tallies
 
 

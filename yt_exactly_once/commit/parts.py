@@ -10,6 +10,9 @@ import hashlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from yt_exactly_once.codec.row_hash import joined
+from yt_exactly_once.commit.ledger import Written
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -30,6 +33,9 @@ class TargetRows:
         aggregate: combine aggregating columns with what is there.
         lane_is_tablet: every lane goes to a tablet of its own; otherwise keys choose the tablets.
         complete: set when the table must hold nothing but these rows.
+        digest: of the rows; `None` where the ledger keeps none.
+        rejected_by: the target that could not take these rows; empty for rows of a target.
+        sent_bytes: bytes that the tasks have sent.
     """
 
     path: str
@@ -40,11 +46,14 @@ class TargetRows:
     aggregate: bool = False
     lane_is_tablet: bool = False
     complete: CompleteResult | None = None
+    digest: int | None = None
+    rejected_by: str = ""
+    sent_bytes: int = 0
 
     @property
     def byte_count(self) -> int:
-        """Bytes of the payloads; 0 when the tasks wrote the rows."""
-        return sum(len(payload.data) for lane in self.lanes for payload in lane)
+        """Bytes of the encoded rows, in the payloads or sent by the tasks."""
+        return self.sent_bytes + sum(len(payload.data) for lane in self.lanes for payload in lane)
 
 
 @dataclass(frozen=True)
@@ -72,6 +81,22 @@ class Part:
     def is_last(self) -> bool:
         """Whether the batch is complete with it."""
         return self.number == self.count
+
+    def written(self) -> dict[str, Written]:
+        """Return what it writes into each target, for the ledger."""
+        rows = {target.path: target for target in self.targets if not target.rejected_by}
+        rejected = {
+            target.rejected_by: target.row_count for target in self.targets if target.rejected_by
+        }
+        found = {path: Written(rejected=count) for path, count in rejected.items()}
+        for path, target in rows.items():
+            found[path] = Written(
+                rows=target.row_count,
+                rejected=rejected.get(path, 0),
+                digest=target.digest,
+                replaces=target.complete is not None,
+            )
+        return found
 
 
 def whole(targets: Sequence[TargetRows]) -> list[Part]:
@@ -110,7 +135,17 @@ def _cut(target: TargetRows, limit: int) -> list[TargetRows]:
             used += payload.row_count
     if len(pieces) == 1:
         return [target]
-    return [replace(target, lanes=lanes, row_count=_rows(lanes)) for lanes in pieces]
+    return [_piece(target, lanes) for lanes in pieces]
+
+
+def _piece(target: TargetRows, lanes: Sequence[Sequence[Payload]]) -> TargetRows:
+    digest = None if target.digest is None else digest_of_rows(lanes)
+    return replace(target, lanes=lanes, row_count=_rows(lanes), digest=digest)
+
+
+def digest_of_rows(lanes: Sequence[Sequence[Payload]]) -> int:
+    """Return the digest of the rows of payloads, which does not depend on their order."""
+    return joined(*(payload.digest for lane in lanes for payload in lane))
 
 
 def _rows(lanes: Sequence[Sequence[Payload]]) -> int:

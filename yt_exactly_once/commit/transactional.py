@@ -258,9 +258,6 @@ class BatchCommit:
         part: Part,
         number: int,
     ) -> Call:
-        rows: dict[str, int] = {}
-        for target in part.targets:
-            rows[target.path] = rows.get(target.path, 0) + target.row_count
         entry = LedgerEntry(
             query_id=batch.query_id,
             target=self._ledger.targets[0],
@@ -276,7 +273,7 @@ class BatchCommit:
             others=batch.others,
             mode=self._mode,
             attempts=number,
-            tallies=self._ledger.tallies(before, batch, rows),
+            tallies=self._ledger.tallies(before, batch, part.written()),
         )
         return partial(self._ledger.record, entry=entry)
 

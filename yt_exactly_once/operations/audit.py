@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from yt_exactly_once.codec.schema import ColumnSchema
     from yt_exactly_once.operations.ledgers import LedgerRow
     from yt_exactly_once.ytsaurus.client import Connection
     from yt_exactly_once.ytsaurus.tables import TableInfo
@@ -324,6 +325,10 @@ class _Comparison:
             if name not in own and not name.startswith("$") and types[1].get(name) == kind
         ]
 
+    def _hashed(self, names: Sequence[str]) -> list[ColumnSchema]:
+        columns = TableSchema.from_yt(self._info.schema).columns
+        return [column for column in columns if column.name in names]
+
     def _mark(self, partitions: Numbers, rows: Numbers, hashes: Hashes) -> None:
         self._rows += len(rows)
         known = np.zeros(len(rows), dtype=bool)
@@ -342,7 +347,7 @@ class _Comparison:
         schema = _fields(self._info, [*own, *compared])
         for batch in self._ranges(self._info, schema):
             partitions, rows = (_integers(batch.column(name)) for name in own)
-            yield partitions, rows, row_hashes(batch, compared)
+            yield partitions, rows, row_hashes(batch, self._hashed(compared))
 
     def _ranges(self, info: TableInfo, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         if info.is_sorted:
@@ -408,7 +413,7 @@ class _Comparison:
                 if schema is not None:
                     batch = self._read(queue, _placed(schema), one, begin, last)
                     rows = _integers(batch.column("$row_index")) - marks.start
-                    np.add.at(sums, rows // BUCKET, row_hashes(batch, compared))
+                    np.add.at(sums, rows // BUCKET, row_hashes(batch, self._hashed(compared)))
                 done += last - begin
                 self._progress(self._queue, done, total)
             differ = np.flatnonzero(sums != marks.sums)
@@ -428,7 +433,10 @@ class _Comparison:
             first = marks.start + bucket * BUCKET
             last = min(first + BUCKET, marks.end)
             batch = self._read(queue, _placed(_fields(queue, compared)), one, first, last)
-            rows, hashes = _integers(batch.column("$row_index")), row_hashes(batch, compared)
+            rows, hashes = (
+                _integers(batch.column("$row_index")),
+                row_hashes(batch, self._hashed(compared)),
+            )
             there |= {(one, int(row)): int(value) for row, value in zip(rows, hashes, strict=True)}
         changed: dict[int, list[int]] = {}
         for partitions, rows, hashes in self._target_rows(compared):

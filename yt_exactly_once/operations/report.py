@@ -282,12 +282,23 @@ def _queries(queries: Sequence[QueryStatus]) -> list[str]:
             seconds(one.age_seconds),
             str(target.rows),
             "?" if target.total_rows is None else str(target.total_rows),
+            "?" if target.total_rejected is None else str(target.total_rejected),
             "?" if one.attempts is None else str(one.attempts),
         ]
         for one in queries
         for target in one.targets
     ]
-    names = ("query", "target", "mode", "batch>", "age>", "rows>", "total>", "attempts>")
+    names = (
+        "query",
+        "target",
+        "mode",
+        "batch>",
+        "age>",
+        "rows>",
+        "total>",
+        "rejected>",
+        "attempts>",
+    )
     problems = [
         f'<p class="problem">{escape(one.query_id[:8])}: {escape(problem)}</p>'
         for one in queries

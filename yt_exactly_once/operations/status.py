@@ -111,6 +111,9 @@ class TargetStatus:
         total_rows: rows of all counted batches; `None` if nothing was counted.
         batches: how many batches are counted.
         counted_from_start: whether they are all batches of the query.
+        rejected: rows of the last batch that the target cannot take, which are not among `rows`; `None` if
+            nothing was counted.
+        total_rejected: the same for all counted batches.
     """
 
     path: str
@@ -118,6 +121,8 @@ class TargetStatus:
     total_rows: int | None
     batches: int | None
     counted_from_start: bool
+    rejected: int | None = None
+    total_rejected: int | None = None
 
 
 @dataclass(frozen=True)
@@ -273,7 +278,15 @@ def _target(entry: LedgerEntry) -> TargetStatus:
     tally = entry.tallies.get(entry.target)
     if tally is None:
         return TargetStatus(entry.target, entry.row_count, None, None, counted_from_start=False)
-    return TargetStatus(entry.target, tally.rows, tally.total_rows, tally.batches, tally.from_start)
+    return TargetStatus(
+        path=entry.target,
+        rows=tally.rows,
+        total_rows=tally.total_rows,
+        batches=tally.batches,
+        counted_from_start=tally.from_start,
+        rejected=tally.rejected,
+        total_rejected=tally.total_rejected,
+    )
 
 
 def _queue(

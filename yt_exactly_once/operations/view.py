@@ -58,7 +58,8 @@ def rendered(queries: Sequence[QueryStatus], *, partitions: bool) -> Group:
 
 
 def _queries(queries: Sequence[QueryStatus]) -> Table:
-    shown = table("query", "target", "mode", "batch>", "age>", "rows>", "total>", "attempts>")
+    names = ("query", "target", "mode", "batch>", "age>", "rows>", "total>", "rejected>")
+    shown = table(*names, "attempts>")
     for one in queries:
         for target in one.targets:
             total = "?"
@@ -72,6 +73,7 @@ def _queries(queries: Sequence[QueryStatus]) -> Table:
                 seconds(one.age_seconds),
                 str(target.rows),
                 total,
+                "?" if target.total_rejected is None else str(target.total_rejected),
                 "?" if one.attempts is None else str(one.attempts),
             )
     return shown

@@ -79,7 +79,7 @@ class Metric(Enum):
         "yt_exactly_once.io.written",
         Kind.COUNTER,
         "By",
-        "Encoded rows of committed batches; only in transactional mode",
+        "Encoded rows of committed batches, without what was sent again",
         _SINK,
     )
     ATTEMPTS = _Metric(

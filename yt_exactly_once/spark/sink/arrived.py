@@ -71,7 +71,7 @@ class TaskMessage(WriterCommitMessage):
         task: which one.
         row_count: rows that it got.
         rows: its rows as an Arrow stream, where the commit is to write them.
-        key_hashes: of the keys that it wrote.
+        reports: what it has written, see `ChunkReport`.
         begun: sessions that had rows of the batch before, where the commit is to push the rest.
         skipped: whether it left its rows out, since the batch was found in the ledger.
     """
@@ -79,7 +79,7 @@ class TaskMessage(WriterCommitMessage):
     task: TaskIdentity
     row_count: int
     rows: bytes = field(default=b"", repr=False)
-    key_hashes: bytes = field(default=b"", repr=False)
+    reports: Sequence[pa.RecordBatch] = field(default=(), repr=False)
     begun: dict[str, SessionState] = field(default_factory=dict)
     skipped: bool = False
 

@@ -17,6 +17,7 @@ import pyspark.sql.functions as sf
 from yt_exactly_once.codec.changes import changes
 from yt_exactly_once.codec.rejects import Rejects, find_faults, without
 from yt_exactly_once.codec.reserved import RESERVED_PREFIX
+from yt_exactly_once.codec.row_hash import added, row_hashes
 from yt_exactly_once.codec.rows import WireFormat, encode, joined, row_fragments
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.errors import EncodingError
@@ -52,6 +53,7 @@ class RowEncoder:
         delete_marker: a column that is true where the row's key is to be deleted; may be empty.
         collect_keys: whether the driver must know the keys.
         rejects: where rows go that cannot be written; without it they are an error.
+        digests: whether payloads carry a digest of their rows.
         lanes: payloads that write or delete, by tablet or Spark partition.
         rows_by_tablet: how many rows are in them; of `None`, those whose keys choose the tablet.
         keys: the keys of all rows, by Spark partition, where the driver must know them.
@@ -64,6 +66,7 @@ class RowEncoder:
     delete_marker: str = ""
     collect_keys: bool = False
     rejects: Rejects | None = None
+    digests: bool = False
     lanes: dict[int, list[Payload]] = field(default_factory=lambda: defaultdict(list))
     rows_by_tablet: dict[int | None, int] = field(default_factory=lambda: defaultdict(int))
     keys: dict[int, list[pa.LargeBinaryArray]] = field(default_factory=lambda: defaultdict(list))
@@ -109,16 +112,19 @@ class RowEncoder:
         if is_mixed:
             placed = [(self.placement.tablets(rows, rows.column(PARTITION_COLUMN)), rows)]
         payloads = [
-            (tablet, encode(part, self.plan, self.wire, tablet_index=tablet), part.num_rows)
-            for tablet, part in placed
-            if part.num_rows
+            (tablet, self._payload(part, tablet)) for tablet, part in placed if part.num_rows
         ]
         if keys is not None:
             self.keys[partition].append(keys)
         if deleted is not None and len(deleted):
             self._keep(partition, None, Payload(len(deleted), joined(deleted), deletes=True))
-        for tablet, data, row_count in payloads:
-            self._keep(partition, tablet, Payload(row_count, data))
+        for tablet, payload in payloads:
+            self._keep(partition, tablet, payload)
+
+    def _payload(self, rows: pa.RecordBatch, tablet: Any) -> Payload:
+        data = encode(rows, self.plan, self.wire, tablet_index=tablet)
+        digest = added(0, row_hashes(rows, self.plan.columns)) if self.digests else 0
+        return Payload(rows.num_rows, data, digest=digest)
 
     def _keep(self, partition: int, tablet: Any, payload: Payload) -> None:
         alone = tablet if isinstance(tablet, int) else None

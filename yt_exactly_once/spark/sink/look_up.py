@@ -118,7 +118,7 @@ def look_up(delivery: Delivery, mode: Mode, offset_log: OffsetLog) -> Found:
     delivery.emit(Event.LEDGER_READ, verdict=verdict.value)
     return Found(
         is_replay=verdict is Verdict.REPLAY and not call.has_sent(entry),
-        rows=entry.row_count if entry else 0,
+        rows=entry.batch_rows if entry else 0,
         resumed=entry if verdict is Verdict.PARTIAL else None,
     )
 

@@ -82,6 +82,7 @@ class PreparedTarget:
             delete_marker=self.options.delete_marker or "",
             collect_keys=self.options.replaces or self.options.unique_keys,
             rejects=rejects,
+            digests=self.options.digest,
         )
 
     @property

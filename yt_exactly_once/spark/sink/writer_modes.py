@@ -25,6 +25,7 @@ from yt_exactly_once.spark.sink.modes.row_digest import ROW_HASH_COLUMN, seed_of
 from yt_exactly_once.spark.sink.modes.sessions import Numbering, is_numbered_by_source
 from yt_exactly_once.spark.sink.modes.tasks import (
     KEY_HASH_COLUMNS,
+    ChunkReport,
     InsertTask,
     TaskSettings,
     require_unique,
@@ -82,15 +83,9 @@ class WriterTask:
             return TaskMessage(task, count, content, begun=self.begun)
         if self.push is not None:
             numbering = replace(self.push.numbering, batch=replace(self.batch, run_id=task.run_id))
-            reports = replace(self.push, numbering=numbering)(rows)
-            return TaskMessage(task, _row_count(reports))
+            return _reported(task, replace(self.push, numbering=numbering)(rows))
         assert self.insert is not None, "one of the three"
-        written = [report.to_pylist()[0] for report in self.insert(rows)]
-        return TaskMessage(
-            task,
-            sum(report["row_count"] for report in written),
-            key_hashes=b"".join(report["key_hashes"] or b"" for report in written),
-        )
+        return _reported(task, self.insert(rows))
 
     def _prepared(
         self, batches: Iterable[pa.RecordBatch], partition: int
@@ -207,7 +202,7 @@ class WriterAtLeastOnce(WriterMode, AtLeastOnce):
         begun: Sessions,  # noqa: ARG002
     ) -> list[TargetRows]:
         """See `Mode.write`: the tasks have written."""
-        return self.written(target, _counts(frame.messages))
+        return self.written(target, _written_by_tasks(frame))
 
 
 class WriterIdempotent(WriterMode, Idempotent):
@@ -237,16 +232,16 @@ class WriterIdempotent(WriterMode, Idempotent):
     ) -> list[TargetRows]:
         """See `Mode.write`: the tasks have written, unless the batch was begun before."""
         arrived: ArrivedRows = frame
+        if any(message.begun for message in arrived.messages):
+            return self.written(target, self._push_arrived(arrived, batch, target))
+        report = _written_by_tasks(arrived)
         if target.is_sorted:
-            hashed = unpack_hashes(message.key_hashes for message in arrived.messages)
-            require_unique(hashed, target.path)
-        elif any(message.begun for message in arrived.messages):
-            self._push_arrived(arrived, batch, target)
-        return self.written(target, _counts(arrived.messages))
+            require_unique(unpack_hashes(report.key_hashes), target.path)
+        return self.written(target, report)
 
     def _push_arrived(
         self, arrived: ArrivedRows, batch: MicroBatch, target: PreparedTarget
-    ) -> None:
+    ) -> ChunkReport:
         """Compare all rows with those that were pushed before, and push the rest from here."""
         begun = arrived.messages[0].begun
         push = self._push_task(arrived, batch, target)
@@ -261,9 +256,11 @@ class WriterIdempotent(WriterMode, Idempotent):
             for row in report.to_pylist()
         ]
         require_same_rows(found, begun, push.numbering, target.path)
-        for message in arrived.messages:
-            for _ in push.push(_in_order(message, names), message.task.partition):
-                pass
+        return ChunkReport.of_all(
+            report
+            for message in arrived.messages
+            for report in push.push(_in_order(message, names), message.task.partition)
+        )
 
     def _push_task(
         self, arrived: ArrivedRows, batch: MicroBatch, target: PreparedTarget
@@ -299,12 +296,14 @@ def _in_order(message: TaskMessage, names: Sequence[str]) -> Iterator[pa.RecordB
     return (batch.select(list(names)) for batch in message.batches())
 
 
-def _counts(messages: Iterable[TaskMessage]) -> list[dict[str, Any]]:
-    return [{"row_count": message.row_count} for message in messages]
+def _reported(task: TaskIdentity, reports: Iterable[pa.RecordBatch]) -> TaskMessage:
+    """Return the message of a task that writes by itself, when it has written."""
+    written = tuple(reports)
+    return TaskMessage(task, ChunkReport.of_all(written).row_count, reports=written)
 
 
-def _row_count(reports: Iterable[pa.RecordBatch]) -> int:
-    return sum(report.to_pylist()[0]["row_count"] for report in reports)
+def _written_by_tasks(arrived: ArrivedRows) -> ChunkReport:
+    return ChunkReport.of_all(report for message in arrived.messages for report in message.reports)
 
 
 WRITER_MODES: dict[str, Any] = {

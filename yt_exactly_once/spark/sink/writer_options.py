@@ -179,6 +179,7 @@ _TARGET: dict[str, Callable[[str, str], Any]] = {
     "delete_marker": _text,
     "aggregate": _boolean,
     "placement": _placement,
+    "digest": _boolean,
 }
 
 _SINK: dict[str, Callable[[str, str], Any]] = {

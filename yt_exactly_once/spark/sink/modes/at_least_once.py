@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.sink.modes.tasks import REPORT_SCHEMA, InsertTask, TaskMode
+from yt_exactly_once.spark.sink.modes.tasks import (
+    REPORT_SCHEMA,
+    ChunkReport,
+    InsertTask,
+    TaskMode,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,4 +45,5 @@ class AtLeastOnce(TaskMode):
         """See `Mode.write`."""
         plain, settings = self.for_tasks(frame, target)
         task = InsertTask(settings, update=target.options.update_columns, unique_keys=False)
-        return self.written(target, self.reports(plain.mapInArrow(task, REPORT_SCHEMA)))
+        reports = self.reports(plain.mapInArrow(task, REPORT_SCHEMA))
+        return self.written(target, ChunkReport.of_all(reports))

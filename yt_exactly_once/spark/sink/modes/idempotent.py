@@ -29,6 +29,7 @@ from yt_exactly_once.spark.sink.modes.sessions import (
 from yt_exactly_once.spark.sink.modes.tasks import (
     KEY_HASH_COLUMNS,
     REPORT_SCHEMA,
+    ChunkReport,
     InsertTask,
     TaskMode,
     require_unique,
@@ -104,9 +105,9 @@ class Idempotent(TaskMode):
         frame = frame.withColumns({wide: sf.xxhash64(*hashed), narrow: sf.hash(*hashed)})
         plain, settings = self.for_tasks(frame, target, *KEY_HASH_COLUMNS)
         task = InsertTask(settings, update=target.options.update_columns, unique_keys=True)
-        reports = self.reports(plain.mapInArrow(task, REPORT_SCHEMA))
-        require_unique(unpack_hashes(row["key_hashes"] for row in reports), target.path)
-        return self.written(target, reports)
+        report = ChunkReport.of_all(self.reports(plain.mapInArrow(task, REPORT_SCHEMA)))
+        require_unique(unpack_hashes(report.key_hashes), target.path)
+        return self.written(target, report)
 
     def _push(
         self, frame: DataFrame, batch: MicroBatch, target: PreparedTarget, begun: Sessions
@@ -128,5 +129,6 @@ class Idempotent(TaskMode):
         if begun:
             last = {name: state.sequence_number for name, state in begun.items()}
             rehearsal = plain.mapInArrow(RehearsalTask(settings, numbering, last), REHEARSAL_SCHEMA)
-            require_same_rows(self.reports(rehearsal), begun, numbering, target.path)
-        return self.written(target, self.reports(job))
+            found = [row for batch in self.reports(rehearsal) for row in batch.to_pylist()]
+            require_same_rows(found, begun, numbering, target.path)
+        return self.written(target, ChunkReport.of_all(self.reports(job)))

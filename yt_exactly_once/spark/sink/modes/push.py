@@ -27,7 +27,7 @@ from yt_exactly_once.spark.sink.modes.sessions import (
     position_session,
     session_prefix,
 )
-from yt_exactly_once.spark.sink.modes.tasks import partition_id, report
+from yt_exactly_once.spark.sink.modes.tasks import ChunkReport, partition_id
 from yt_exactly_once.ytsaurus.rows import ProducerSession
 
 if TYPE_CHECKING:
@@ -74,11 +74,11 @@ class PushTask:
     producer: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Push all rows of the task; yield one report per chunk."""
+        """Push all rows of the task; yield reports."""
         yield from self.push(batches, partition_id())
 
     def push(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
-        """Push the rows of one Spark partition; yield one report per chunk."""
+        """Push the rows of one Spark partition; yield one report per chunk and session."""
         sessions: dict[str, _NumberedSession] = {}
         for parts in self.numbering.numbered(self.settings.chunks(batches), partition):
             for part in parts:
@@ -86,8 +86,8 @@ class PushTask:
                     sessions[part.session] = _NumberedSession(
                         self, part.session, part.home, partition
                     )
-                sessions[part.session].push(part)
-            yield report(sum(len(part.numbers) for part in parts))
+                sent = sessions[part.session].push(part)
+                yield ChunkReport.of_chunk(self.settings, part.rows, sent).to_arrow()
         if not (sessions or self.numbering.by_source) and _is_repeated():
             # The attempt before this one may have had rows.
             name = position_session(partition)
@@ -111,15 +111,18 @@ class _NumberedSession:
         self._session: ProducerSession | None = None
         self._last_seen = -1
         self._digest = 0
+        self._sent_bytes = 0
 
     def open(self) -> None:
         """Take the session over."""
         run_attempts(lambda _: self._open(), self._task.settings.retry, self._emit)
 
-    def push(self, part: NumberedRows) -> None:
+    def push(self, part: NumberedRows) -> int:
+        """Push rows, and return how many bytes they took; a repeated request does not count."""
         numbers = part.numbers
+        self._sent_bytes = 0
         if len(numbers) == 0:
-            return
+            return 0
         if numbers[0] <= self._last_seen or (np.diff(numbers) <= 0).any():
             raise NotOneToOneError(
                 "Rows do not come in the order of their source, each once",
@@ -137,6 +140,7 @@ class _NumberedSession:
             self._session = None
             self._push(part)
         self._digest = added(self._digest, part.parts)
+        return self._sent_bytes
 
     def close(self) -> None:
         """Refuse a session that has rows of this batch which the task did not give."""
@@ -170,6 +174,7 @@ class _NumberedSession:
             tablet_index=tablets,
             sequence_numbers=pa.array(numbers[skip:]),
         )
+        self._sent_bytes = max(self._sent_bytes, len(payload))
         self._session = session.push(
             connection,
             payload,

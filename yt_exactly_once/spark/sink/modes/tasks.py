@@ -6,8 +6,8 @@ there twice (at-least-once), or relies on keys to overwrite them with themselves
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +15,9 @@ from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, LongType, StructType
 
 from yt_exactly_once.codec.reserved import RESERVED_PREFIX
+from yt_exactly_once.codec.row_hash import added, joined, row_hashes
 from yt_exactly_once.codec.rows import encode
-from yt_exactly_once.codec.schema import SOURCE_COLUMNS
+from yt_exactly_once.codec.schema import SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN
 from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.errors import ConfigError, NotOneToOneError
 from yt_exactly_once.observability import emitter
@@ -28,7 +29,7 @@ from yt_exactly_once.spark.versions import arrow_batches
 from yt_exactly_once.ytsaurus.rows import insert_payload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame
 
@@ -36,13 +37,78 @@ if TYPE_CHECKING:
     from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.client import Connection
 
-REPORT_SCHEMA = StructType().add("row_count", LongType()).add("key_hashes", BinaryType())
-"""What a task reports to the driver, one row per chunk it wrote."""
+REPORT_SCHEMA = (
+    StructType()
+    .add("row_count", LongType())
+    .add("byte_count", LongType())
+    .add("digest", BinaryType())
+    .add("key_hashes", BinaryType())
+)
+"""What a task reports to the driver, one row per chunk it wrote: see `ChunkReport`."""
 
 KEY_HASH_COLUMNS = (f"{RESERVED_PREFIX}key_hash_64", f"{RESERVED_PREFIX}key_hash_32")
 """Two hashes of a row's key, 96 bits together, which the driver adds to the DataFrame."""
 
-_REPORT = pa.schema([("row_count", pa.int64()), ("key_hashes", pa.binary())])
+_REPORT = pa.schema(
+    [
+        ("row_count", pa.int64()),
+        ("byte_count", pa.int64()),
+        ("digest", pa.binary()),
+        ("key_hashes", pa.binary()),
+    ]
+)
+_DIGEST_BYTES = 8
+
+
+@dataclass(frozen=True)
+class ChunkReport:
+    """What a task tells of a chunk, or of several.
+
+    Attributes:
+        row_count: rows that are written.
+        byte_count: bytes that were sent for them.
+        digest: of the rows; 0 unless the target keeps digests.
+        key_hashes: of the keys; empty unless keys must be unique.
+    """
+
+    row_count: int = 0
+    byte_count: int = 0
+    digest: int = 0
+    key_hashes: bytes = field(default=b"", repr=False)
+
+    @classmethod
+    def of_chunk(
+        cls,
+        settings: TaskSettings,
+        rows: pa.RecordBatch,
+        byte_count: int,
+        hashes: np.ndarray[Any, Any] | None = None,
+    ) -> Self:
+        """Report a chunk that is written."""
+        target = settings.target
+        digest = added(0, row_hashes(rows, target.plan.columns)) if target.options.digest else 0
+        return cls(rows.num_rows, byte_count, digest, b"" if hashes is None else hashes.tobytes())
+
+    @classmethod
+    def of_all(cls, reports: Iterable[pa.RecordBatch]) -> Self:
+        """Add up what tasks have reported."""
+        told = [row for batch in reports for row in batch.to_pylist()]
+        return cls(
+            sum(row["row_count"] for row in told),
+            sum(row["byte_count"] for row in told),
+            joined(*(int.from_bytes(row["digest"], "little") for row in told)),
+            b"".join(row["key_hashes"] for row in told),
+        )
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """Return it as tasks hand it to Spark."""
+        row = {
+            "row_count": self.row_count,
+            "byte_count": self.byte_count,
+            "digest": self.digest.to_bytes(_DIGEST_BYTES, "little"),
+            "key_hashes": self.key_hashes,
+        }
+        return pa.RecordBatch.from_pylist([row], schema=_REPORT)
 
 
 @dataclass(frozen=True)
@@ -113,7 +179,13 @@ class TaskMode(Mode):
             target: where to write.
             more: columns that the tasks need beside those of the table.
         """
-        wanted = {*target.plan.names, *SOURCE_COLUMNS, TABLET_COLUMN, *more}
+        wanted = {
+            *target.plan.names,
+            *SOURCE_COLUMNS,
+            SOURCE_QUEUE_COLUMN,
+            TABLET_COLUMN,
+            *more,
+        }
         names = frame.columns
         plain = [f"c{place}" for place in range(len(names))]
         kept = [alias for alias, name in zip(plain, names, strict=True) if name in wanted]
@@ -128,17 +200,21 @@ class TaskMode(Mode):
         # Every step costs Spark an analysis of its own.
         return (renamed if len(kept) == len(plain) else renamed.select(*kept)), settings
 
-    def reports(self, job: DataFrame) -> list[dict[str, Any]]:
+    def reports(self, job: DataFrame) -> list[pa.RecordBatch]:
         """Run the tasks, and return what they report."""
-        return [row for batch in arrow_batches(job) for row in batch.to_pylist()]
+        return list(arrow_batches(job))
 
-    def written(
-        self, target: PreparedTarget, reports: Sequence[dict[str, Any]]
-    ) -> list[TargetRows]:
-        """Return how many rows the tasks have written."""
-        count = sum(int(report["row_count"]) for report in reports)
-        wire = target.wire.value
-        return [TargetRows(path=target.path, lanes=(), wire=wire, row_count=count)]
+    def written(self, target: PreparedTarget, report: ChunkReport) -> list[TargetRows]:
+        """Return what the tasks have written."""
+        rows = TargetRows(
+            path=target.path,
+            lanes=(),
+            wire=target.wire.value,
+            row_count=report.row_count,
+            digest=report.digest if target.options.digest else None,
+            sent_bytes=report.byte_count,
+        )
+        return [rows]
 
 
 @dataclass(frozen=True)
@@ -176,7 +252,7 @@ class InsertTask:
                 )
 
             run_attempts(insert, settings.retry, emit)
-            yield report(chunk.num_rows, hashes)
+            yield ChunkReport.of_chunk(settings, chunk, len(payload), hashes).to_arrow()
 
 
 def key_hashes(chunk: pa.RecordBatch) -> np.ndarray[Any, Any]:
@@ -203,9 +279,9 @@ def require_unique(hashes: np.ndarray[Any, Any], target: str) -> None:
         )
 
 
-def unpack_hashes(packed: Iterable[bytes]) -> np.ndarray[Any, Any]:
-    """Return what tasks reported as one array."""
-    return np.frombuffer(b"".join(packed), dtype=[("wide", "<i8"), ("narrow", "<i4")])
+def unpack_hashes(packed: bytes) -> np.ndarray[Any, Any]:
+    """Return what tasks reported as an array."""
+    return np.frombuffer(packed, dtype=[("wide", "<i8"), ("narrow", "<i4")])
 
 
 def partition_id() -> int:
@@ -213,11 +289,3 @@ def partition_id() -> int:
     context = TaskContext.get()
     assert context is not None, "runs inside a Spark task"
     return context.partitionId()
-
-
-def report(row_count: int, hashes: np.ndarray[Any, Any] | None = None) -> pa.RecordBatch:
-    """Return the report of a task about one chunk."""
-    packed = None if hashes is None else hashes.tobytes()
-    return pa.RecordBatch.from_arrays(
-        [pa.array([row_count], pa.int64()), pa.array([packed], pa.binary())], schema=_REPORT
-    )

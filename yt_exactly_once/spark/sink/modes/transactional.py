@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.rows import WireFormat
-from yt_exactly_once.commit.parts import TargetRows
+from yt_exactly_once.commit.parts import TargetRows, digest_of_rows
 from yt_exactly_once.errors import AmbiguousOrderError, ConfigError, DuplicateKeyError
 from yt_exactly_once.spark.sink.encode import encode_frame
 from yt_exactly_once.spark.sink.modes.mode import Mode
@@ -93,15 +93,17 @@ class Transactional(Mode):
         if target.options.unique_keys:
             _require_unique(encoder.keys.values(), target.path)
         keys = _distinct_keys(encoder.keys.values(), target.path)
+        lanes = [encoder.lanes[lane] for lane in sorted(encoder.lanes)]
         rows = TargetRows(
             path=target.path,
-            lanes=[encoder.lanes[lane] for lane in sorted(encoder.lanes)],
+            lanes=lanes,
             wire=target.wire.value,
             row_count=sum(encoder.rows_by_tablet.values()),
             update=target.options.update_columns,
             aggregate=target.options.aggregate,
             lane_is_tablet=not target.is_sorted,
             complete=target.complete(keys) if target.options.replaces else None,
+            digest=digest_of_rows(lanes) if encoder.digests else None,
         )
         if rejects is None or not encoder.rejected:
             return [rows]
@@ -111,6 +113,7 @@ class Transactional(Mode):
             wire=WireFormat.YSON.value,
             row_count=sum(payload.row_count for payload in encoder.rejected),
             lane_is_tablet=True,
+            rejected_by=target.path,
         )
         return [rows, rejected]
 
