@@ -143,6 +143,10 @@ class DataLossError(ExactlyOnceError):
     """Rows that the query must read are gone: they were trimmed, or the queue was recreated."""
 
 
+class UnprovableError(ExactlyOnceError):
+    """An audit can prove nothing about the target in the way that was asked for."""
+
+
 # Retried: the attempt had no effect.
 
 

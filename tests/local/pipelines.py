@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from yt.yson import dumps
 
+from yt_exactly_once.codec.row_hash import added, row_hashes
+from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.ledger import LEDGER_MARK, LEDGER_SCHEMA, LEDGER_VERSION, CommitLedger
@@ -18,8 +21,11 @@ from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import ensure_table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from yt.wrapper import YtClient
 
+    from yt_exactly_once.commit.complete import CompleteResult
     from yt_exactly_once.local import LocalCluster
 
 PARTITIONS = 2
@@ -46,6 +52,9 @@ class Pipeline:
         marked: whether the ledger carries its mark, as older ones do not.
         queue_name: name of the queue.
         target_name: name of the target.
+        target_schema: its columns.
+        digest: whether the ledger keeps digests of rows.
+        mode: write mode, as the ledger tells it.
         at: end of the last batch, per partition.
         batch: number of the next batch.
     """
@@ -56,6 +65,9 @@ class Pipeline:
     marked: bool = True
     queue_name: str = "queue"
     target_name: str = "target"
+    target_schema: Sequence[dict[str, Any]] = tuple(TARGET_SCHEMA)
+    digest: bool = False
+    mode: str = "transactional"
     at: list[int] = field(default_factory=lambda: [0] * PARTITIONS)
     batch: int = 0
 
@@ -71,7 +83,7 @@ class Pipeline:
         mark = {LEDGER_MARK: LEDGER_VERSION} if self.marked else {}
         for path, schema, attributes in (
             (self.queue, QUEUE_SCHEMA, {"tablet_count": PARTITIONS}),
-            (self.target, TARGET_SCHEMA, {}),
+            (self.target, self.target_schema, {}),
             (self.ledger, LEDGER_SCHEMA, mark),
         ):
             ensure_table(self.connection, path, schema, attributes)
@@ -93,31 +105,78 @@ class Pipeline:
             self.client.insert_rows(self.queue, values)
 
     def run(self, rows: int, written: list[dict[str, Any]] | None = None) -> None:
-        """Commit the next batch, of some rows of every partition."""
+        """Commit the next batch, of some rows of every partition.
+
+        Args:
+            rows: how many.
+            written: what really gets into the target, in the place of the rows that the ledger counts.
+        """
+        source, copied = self.next(rows)
+        self.commit([source], copied, written)
+
+    def next(self, rows: int) -> tuple[SourceRange, list[dict[str, Any]]]:
+        """Return the next rows of every partition, as a range and as rows of the target."""
         ranges = tuple(
             PartitionRange(part, start, start + rows) for part, start in enumerate(self.at)
         )
+        self.at = [one.end for one in ranges]
         queue_id = self.client.get(f"{self.queue}/@id")
         name = self.client.get("//sys/@cluster_name")
-        source = SourceRange(name, self.queue, self.consumer, ranges, queue_id)
         copied = [
             {"part": one.partition, "row": index, "value": index * 10 + one.partition}
             for one in ranges
             for index in range(one.start, one.end)
         ]
-        payload = Payload(len(copied), b"".join(dumps(row) + b";" for row in written or copied))
+        return SourceRange(name, self.queue, self.consumer, ranges, queue_id), copied
+
+    def commit(
+        self,
+        sources: Sequence[SourceRange],
+        counted: Sequence[dict[str, Any]],
+        written: Sequence[dict[str, Any]] | None = None,
+        *,
+        targets: Sequence[str] = (),
+        complete: CompleteResult | None = None,
+    ) -> None:
+        """Commit the next batch.
+
+        Args:
+            sources: of the batch.
+            counted: rows that the ledger counts.
+            written: rows that really get into the target; default: the same.
+            targets: where they go, all of them to each; default: the target.
+            complete: see `TargetRows`.
+        """
+        paths = [*targets] or [self.target]
         commit = BatchCommit(
             self.connection,
-            CommitLedger(self.ledger, self.query, [self.target]),
+            CommitLedger(self.ledger, self.query, sorted(paths)),
             policy=RetryPolicy(attempts=1),
             emit=lambda _event, **_fields: None,
             transaction_timeout=timedelta(seconds=30),
             lanes=1,
             advance_consumer=True,
-            mode="transactional",
+            mode=self.mode,
         )
-        given = TargetRows(self.target, [[payload]], "yson", payload.row_count)
-        batch = MicroBatch(self.query, self.batch, "run-1", (source,))
-        commit.commit(batch, whole([given]))
-        self.at = [one.end for one in ranges]
+        real = counted if written is None else written
+        payload = Payload(len(counted), b"".join(dumps(row) + b";" for row in real))
+        given = [
+            TargetRows(
+                path,
+                [[payload]],
+                "yson",
+                len(counted),
+                complete=complete,
+                digest=self.digest_of(counted) if self.digest else None,
+            )
+            for path in paths
+        ]
+        batch = MicroBatch(self.query, self.batch, "run-1", tuple(sources))
+        commit.commit(batch, whole(given))
         self.batch += 1
+
+    def digest_of(self, rows: Sequence[dict[str, Any]]) -> int:
+        """Return the digest of rows of the target, as a sink has it from Spark."""
+        table = TableSchema.from_yt(self.target_schema)
+        batch = pa.RecordBatch.from_pylist([*rows], schema=arrow_schema_of(table))
+        return added(0, row_hashes(batch, table.columns))

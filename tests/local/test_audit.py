@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 import pytest
 
 from tests.local.pipelines import TARGET_SCHEMA, Pipeline
 from yt_exactly_once import cli
-from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.operations import audit as module
-from yt_exactly_once.operations.audit import Columns, audit
+from yt_exactly_once.codec.rows import row_fragments
+from yt_exactly_once.codec.schema import TableSchema, check_frame
+from yt_exactly_once.commit.complete import CompleteResult
+from yt_exactly_once.errors import ConfigError, LedgerError, UnprovableError
+from yt_exactly_once.operations.audit import by_digest, by_source
+from yt_exactly_once.operations.audit.found import By, Columns
+from yt_exactly_once.operations.audit.run import audit
+from yt_exactly_once.ytsaurus.queues import RemoteQueue
 
 COLUMNS = Columns("part", "row")
 
@@ -25,7 +31,7 @@ def written(end):
 
 @pytest.fixture(params=["ordered", pytest.param("sorted", marks=pytest.mark.further)])
 def pipeline(request, cluster, client, tmp, monkeypatch):
-    monkeypatch.setattr(module, "BUCKET", 8)
+    monkeypatch.setattr(by_source, "BUCKET", 8)
     made = Pipeline(cluster, tmp)
     if request.param == "sorted":
         keys = ["value", "row"]
@@ -92,6 +98,217 @@ def test_values_are_compared_as_far_as_the_queue_has_them(pipeline):
     assert [part.compared_from for part in found.partitions] == [16, 0]
 
 
+QUEUE_COLUMN = {"name": "queue", "type": "string"}
+
+
+@pytest.mark.further
+def test_rows_of_several_queues_are_told_apart_by_the_column_with_the_queue(
+    cluster, tmp, monkeypatch
+):
+    """Rows of two queues have the same partition and index."""
+    monkeypatch.setattr(by_source, "BUCKET", 8)
+    schema = [*TARGET_SCHEMA, QUEUE_COLUMN]
+    one = Pipeline(cluster, tmp, target_schema=schema, digest=True).create()
+    two = Pipeline(cluster, tmp, target_schema=schema, queue_name="other").create()
+    one.client.register_queue_consumer(two.queue, one.consumer, vital=True)
+    sources, rows = [], []
+    for made, count in ((one, 9), (two, 20)):
+        made.feed(20)
+        source, copied = made.next(count)
+        sources.append(source)
+        rows += [{**copy, "queue": made.queue} for copy in copied]
+    wrong = [dict(copy) for copy in rows]
+    lost = wrong.pop(4)
+    wrong[-1]["value"] = 3
+    wrong.append(wrong[-5])
+    one.commit(sources, rows, wrong)
+    columns = Columns("part", "row", "queue")
+    found = audit(one.connection, one.target, columns=columns, rows_per_read=7)
+    assert found.queues == (two.queue, one.queue)
+    assert [
+        (part.queue, part.partition, part.lost, part.repeated, part.changed)
+        for part in found.partitions
+    ] == [
+        (two.queue, 0, 0, 0, 0),
+        (two.queue, 1, 0, 1, 1),
+        (one.queue, 0, 1, 0, 0),
+        (one.queue, 1, 0, 0, 0),
+    ]
+    assert found.partitions[2].examples["lost"] == (lost["row"],)
+    assert not found.unknown
+    with pytest.raises(ConfigError, match="read 2 queues"):
+        audit(one.connection, one.target, columns=COLUMNS)
+    assert not audit(one.connection, one.target).exact
+
+
+def digested(cluster, tmp, **options):
+    made = Pipeline(cluster, tmp, digest=True, **options).create()
+    made.feed(40)
+    return made
+
+
+def by_its_digest(pipeline, **options):
+    return audit(pipeline.connection, pipeline.target, by=By.DIGEST, rows_per_read=7, **options)
+
+
+@pytest.fixture
+def no_pause(monkeypatch):
+    monkeypatch.setattr(by_digest, "PAUSE_SECONDS", 0)
+
+
+def test_digest_of_a_good_target_is_that_of_the_ledger(cluster, tmp):
+    """Over batches; a column that is added later, and rows in another order change nothing."""
+    pipeline = digested(cluster, tmp)
+    pipeline.run(10)
+    source, rows = pipeline.next(10)
+    pipeline.commit([source], rows, rows[::-1])
+    seen = []
+    found = by_its_digest(pipeline, progress=lambda *told: seen.append(told))
+    assert found.exact
+    assert (found.rows, found.expected_rows, found.modes) == (40, 40, ("transactional",))
+    assert found.digest == found.expected_digest != ""
+    assert seen[-1] == (pipeline.target, 40, 40)
+    # It is the default where there is nothing better.
+    assert audit(pipeline.connection, pipeline.target).by is By.DIGEST
+    assert audit(pipeline.connection, pipeline.target, compare=False).by is By.COUNT
+
+
+@pytest.mark.usefixtures("no_pause")
+@pytest.mark.parametrize(
+    ("fault", "rows"),
+    [
+        (lambda rows: [*rows[1:], {**rows[0], "value": 7}], 20),
+        (lambda rows: [*rows[1:], rows[3]], 20),
+        pytest.param(lambda rows: rows[1:], 19, marks=pytest.mark.further),
+        pytest.param(lambda rows: [*rows, rows[3]], 21, marks=pytest.mark.further),
+        pytest.param(lambda rows: [*rows[2:], *[rows[3]] * 2], 20, marks=pytest.mark.nightly),
+        pytest.param(
+            lambda rows: [*rows[1:], {**rows[0], "value": None}], 20, marks=pytest.mark.nightly
+        ),
+    ],
+    ids=["changed", "lost-and-doubled", "lost", "doubled", "lost-and-trebled", "null"],
+)
+def test_digest_shows_one_row_that_is_lost_doubled_or_changed(cluster, tmp, fault, rows):
+    """Also where the number of rows is right."""
+    pipeline = digested(cluster, tmp)
+    source, copied = pipeline.next(10)
+    pipeline.commit([source], copied, fault(copied))
+    found = by_its_digest(pipeline)
+    assert (found.rows, found.exact) == (rows, False)
+    assert found.digest != found.expected_digest
+
+
+@pytest.mark.further
+def test_sorted_target_is_proven_while_no_row_replaces_another(cluster, tmp):
+    """Then rows that are gone cannot be told from rows that were replaced."""
+    schema = [{**TARGET_SCHEMA[1], "sort_order": "ascending"}, *TARGET_SCHEMA[::2]]
+    pipeline = digested(cluster, tmp, target_schema=schema)
+    source, rows = pipeline.next(10)
+    rows = [{**row, "row": number} for number, row in enumerate(rows)]
+    pipeline.commit([source], rows)
+    assert by_its_digest(pipeline).exact
+    pipeline.client.insert_rows(pipeline.target, [{**rows[3], "value": 1}])
+    assert not by_its_digest(pipeline).exact
+    pipeline.client.insert_rows(pipeline.target, [rows[3], {**rows[3], "row": 77}])
+    assert by_its_digest(pipeline).rows == 21
+    pipeline.client.delete_rows(pipeline.target, [{"row": 77}, {"row": 3}])
+    with pytest.raises(UnprovableError, match="19 rows, and 20 were written"):
+        by_its_digest(pipeline)
+    with pytest.raises(UnprovableError, match="later rows replace earlier ones"):
+        audit(pipeline.connection, pipeline.target, by=By.COUNT)
+
+
+@pytest.mark.further
+def test_target_whose_rows_are_replaced_has_the_digest_of_the_last_batch(cluster, tmp):
+    """It holds nothing else."""
+    schema = [{**TARGET_SCHEMA[1], "sort_order": "ascending"}, *TARGET_SCHEMA[::2]]
+    pipeline = digested(cluster, tmp, target_schema=schema)
+    keys = check_frame(
+        pa.schema([(one["name"], pa.int64()) for one in schema]),
+        TableSchema.from_yt(schema),
+        target=pipeline.target,
+        sorted=True,
+    ).keys
+    for count in (9, 4):
+        source, rows = pipeline.next(count)
+        rows = rows[:count]
+        given = pa.RecordBatch.from_pylist([{"row": row["row"]} for row in rows])
+        complete = CompleteResult(keys, row_fragments(given, keys), 100)
+        pipeline.commit([source], rows, complete=complete)
+        assert by_its_digest(pipeline).rows == count
+    assert by_its_digest(pipeline).exact
+    pipeline.client.insert_rows(pipeline.target, [{**rows[0], "value": 1}])
+    assert not by_its_digest(pipeline).exact
+
+
+@pytest.mark.further
+@pytest.mark.usefixtures("no_pause")
+def test_what_a_digest_cannot_prove_is_refused(cluster, tmp):
+    """With the reason, and with what is possible instead."""
+    pipeline = digested(cluster, tmp)
+    pipeline.digest = False
+    pipeline.run(3)
+    with pytest.raises(UnprovableError, match="has no digest"):
+        by_its_digest(pipeline)
+    assert audit(pipeline.connection, pipeline.target).by is By.COUNT
+    pipeline.digest = True
+    pipeline.run(3)
+    with pytest.raises(UnprovableError, match="does not cover the first rows") as caught:
+        by_its_digest(pipeline)
+    assert "--by count" in caught.value.remedy
+    assert audit(pipeline.connection, pipeline.target, by=By.COUNT).exact
+    trimmed = digested(cluster, f"{tmp}/trimmed")
+    trimmed.run(3)
+    trimmed.client.trim_rows(trimmed.target, 0, 2)
+    with pytest.raises(UnprovableError, match="2 rows of the target were trimmed"):
+        by_its_digest(trimmed)
+    with pytest.raises(ConfigError, match="for an audit by source"):
+        by_its_digest(trimmed, columns=COLUMNS)
+
+
+@pytest.mark.further
+def test_commits_during_the_audit_are_not_judged(cluster, tmp, monkeypatch):
+    """The ledger and the target are looked at until they agree. A sorted target must stay as it is."""
+    pipeline = digested(cluster, tmp)
+    pipeline.run(1)
+    real, commits = RemoteQueue.state, iter([1, 1, 0])
+
+    def state(queue):
+        if queue.path == pipeline.target and next(commits, 1):
+            pipeline.run(1)
+        return real(queue)
+
+    monkeypatch.setattr(by_digest, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(RemoteQueue, "state", state)
+    found = by_its_digest(pipeline)
+    assert (found.exact, found.rows) == (True, 6)
+    with pytest.raises(UnprovableError, match="between 10 looks"):
+        by_its_digest(pipeline)
+
+
+def test_every_target_of_a_sink_is_found_in_its_ledger(cluster, tmp, capsys):
+    """The ledger has the name of the first one; the command takes several."""
+    pipeline = digested(cluster, tmp)
+    other = Pipeline(cluster, tmp, target_name="zoo").create()
+    pipeline.client.remove(other.ledger)
+    source, rows = pipeline.next(4)
+    pipeline.commit([source], rows, targets=[pipeline.target, other.target])
+    command = ["audit", pipeline.target, other.target, "--proxy", cluster.proxy_urls[0]]
+    assert cli.main(command) == 0
+    said = capsys.readouterr().out
+    assert said.count("digest of the target") == 2
+    pipeline.client.insert_rows(other.target, [row(0, 1)])
+    assert cli.main([*command, "--by", "digest", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert [one["exact"] for one in told["targets"]] == [True, False]
+    assert not told["exact"]
+    with pytest.raises(LedgerError, match="No ledger in the folder"):
+        audit(pipeline.connection, pipeline.queue)
+    with pytest.raises(LedgerError, match="The ledger has no entry"):
+        audit(pipeline.connection, pipeline.queue, ledger=pipeline.ledger)
+
+
+@pytest.mark.usefixtures("no_pause")
 def test_target_without_sources_is_counted(cluster, tmp, capsys):
     """The command says what was compared, and what its exit code means."""
     pipeline = Pipeline(cluster, tmp).create()
@@ -103,6 +320,11 @@ def test_target_without_sources_is_counted(cluster, tmp, capsys):
     pipeline.client.insert_rows(pipeline.target, [row(0, 1)])
     assert cli.main([*command, "--json"]) == 1
     assert not json.loads(capsys.readouterr().out)["exact"]
+    other = Pipeline(cluster, f"{tmp}/pushed", mode="idempotent").create()
+    other.feed(1)
+    other.run(1, written=written(2))
+    assert cli.main(["audit", other.target, *command[2:]]) == 1
+    assert "In this mode rows are in the target before" in capsys.readouterr().out
     columns = ["--partition-column", "part", "--row-column", "row"]
     assert cli.main([*command, *columns]) == 1
     said = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""`audit`: the proof that a target has every row once."""
+"""`audit`: the proof that targets have every row once."""
 
 from __future__ import annotations
 
@@ -13,29 +13,45 @@ from yt_exactly_once.cli.output import console, print_json
 from yt_exactly_once.operations.view import table
 
 if TYPE_CHECKING:
-    from yt_exactly_once.operations.audit import Audit
+    from yt_exactly_once.operations.audit.found import Audit
+
+_BY = ("source", "digest", "count")
 
 
 @click.command("audit")
-@click.argument("target")
+@click.argument("targets", nargs=-1, required=True)
+@click.option(
+    "--by",
+    type=click.Choice(_BY),
+    help="What to compare with.  [default: the first that the target and its ledger allow]",
+)
 @click.option("--partition-column", metavar="NAME", help="Column with the partition of the queue.")
 @click.option(
     "--row-column", metavar="NAME", help="Column with the index of the row in its partition."
 )
-@click.option("--ledger", metavar="PATH", help="The ledger.  [default: the one beside the target]")
+@click.option(
+    "--queue-column",
+    metavar="NAME",
+    help="Column with the path of the queue, if the query reads several.",
+)
+@click.option(
+    "--ledger",
+    metavar="PATH",
+    help="The ledger.  [default: the one beside the target, or another one in its folder]",
+)
 @click.option(
     "--start",
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
     show_default=True,
-    help="First row of every partition that the query has read.",
+    help="By source: first row of every partition that the query has read.",
 )
 @click.option(
     "--values/--no-values",
     default=True,
     show_default=True,
-    help="Whether to compare the columns that queue and target have in common.",
+    help="Whether to compare values too: the columns that queue and target have in common, or the digest.",
 )
 @click.option(
     "--rows-per-read",
@@ -48,9 +64,11 @@ if TYPE_CHECKING:
 @cluster_options
 @json_option
 def command(
-    target: str,
+    targets: tuple[str, ...],
+    by: str | None,
     partition_column: str | None,
     row_column: str | None,
+    queue_column: str | None,
     ledger: str | None,
     start: int,
     rows_per_read: int,
@@ -59,39 +77,56 @@ def command(
     values: bool,
     as_json: bool,
 ) -> ExitCode:
-    """Prove that TARGET has every committed row of its queue once, with its values.
+    """Prove that TARGETS have every committed row once, with its values.
 
-    Needs two columns of the target that say where a row came from. By default they are the service columns
-    of the source, which include_service_columns=true gives. Without such columns, rows of an ordered
-    target are counted and compared with the ledger.
+    By source: each row of the queues must be in the target once. This needs two columns of the target that
+    say where a row came from, and a third one if the query reads several queues. By default they are the
+    service columns of the source (include_service_columns=true, include_queue_path=true). It fits
+    one-to-one queries. Columns are compared if queue and target have them with the same name and type, as
+    far as the queue still has the rows.
 
-    For one-to-one queries over one queue. Columns are compared if queue and target have them with the same
-    name and type, as far as the queue still has the rows. A running query does not disturb: what it
-    commits after the start is not judged. The exit code is 1 if a row is lost, repeated, changed or of
-    unknown origin.
+    By digest: the rows of the target must have the digest that the ledger keeps of all written rows. This
+    needs Target(..., digest=True) from the first batch on. It fits any query and any number of queues. On a
+    sorted target it needs that every key was written once, or write='replace'.
+
+    By count: only the numbers of rows are compared, of an ordered target.
+
+    A running query does not disturb: what it commits after the start is not judged. A sorted target that is
+    audited by digest must not be written meanwhile. The exit code is 1 if a row is lost, repeated, changed
+    or of unknown origin.
     """
     if (partition_column is None) != (row_column is None):
         raise click.UsageError("Give both --partition-column and --row-column, or none")
-    from yt_exactly_once.operations.audit import Columns, audit  # noqa: PLC0415 - slow client
+    if queue_column is not None and partition_column is None:
+        raise click.UsageError("--queue-column needs --partition-column and --row-column")
+    from yt_exactly_once.operations.audit.found import By, Columns  # noqa: PLC0415 - slow client
+    from yt_exactly_once.operations.audit.run import audit  # noqa: PLC0415
 
     columns = None
     if partition_column is not None and row_column is not None:
-        columns = Columns(partition_column, row_column)
-    found = audit(
-        cluster.connect(),
-        target,
-        columns=columns,
-        ledger=ledger,
-        start=start,
-        compare=values,
-        rows_per_read=rows_per_read,
-        progress=_progress,
-    )
+        columns = Columns(partition_column, row_column, queue_column)
+    connection = cluster.connect()
+    found = [
+        audit(
+            connection,
+            target,
+            by=None if by is None else By(by),
+            columns=columns,
+            ledger=ledger,
+            start=start,
+            compare=values,
+            rows_per_read=rows_per_read,
+            progress=_progress,
+        )
+        for target in targets
+    ]
+    exact = all(one.exact for one in found)
     if as_json:
-        print_json(found.to_json())
+        print_json({"exact": exact, "targets": [one.to_json() for one in found]})
     else:
-        _print(found)
-    return ExitCode.OK if found.exact else ExitCode.FAULT_FOUND
+        for one in found:
+            _print(one)
+    return ExitCode.OK if exact else ExitCode.FAULT_FOUND
 
 
 def _progress(what: str, done: int, total: int) -> None:
@@ -102,39 +137,55 @@ def _progress(what: str, done: int, total: int) -> None:
 
 
 def _print(found: Audit) -> None:
-    if found.partitions:
-        shown = table(
-            "partition>",
-            "rows>",
-            "lost>",
-            "repeated>",
-            "changed>",
-            "values compared from>",
-            "examples",
-        )
-        for part in found.partitions:
-            examples = "; ".join(
-                f"{name} {', '.join(map(str, rows))}"
-                for name, rows in part.examples.items()
-                if rows
-            )
-            shown.add_row(
-                str(part.partition),
-                f"{part.start} to {part.end}",
-                str(part.lost),
-                str(part.repeated),
-                f"{part.changed}{'+' if part.unclear_ranges else ''}",
-                str(part.compared_from),
-                examples,
-            )
-        console().print(shown)
-        click.echo(f"rows of the target: {found.rows}")
-        click.echo(f"committed since the start of the audit, not judged: {found.newer}")
-        click.echo(f"of unknown origin: {found.unknown}")
-        click.echo(f"compared columns: {', '.join(found.compared) or 'none'}")
+    click.echo(f"target: {found.target}, written in mode {', '.join(found.modes) or '?'}")
+    if found.expected_rows is None:
+        _print_sources(found)
     else:
-        click.echo(
-            f"rows of the target: {found.rows}, the ledger accounts for {found.expected_rows}"
-        )
-        click.echo("Only counts are compared: the target does not say where its rows come from.")
+        _print_totals(found, found.expected_rows)
     click.echo("exact" if found.exact else "NOT exact")
+
+
+def _print_sources(found: Audit) -> None:
+    several = len(found.queues) > 1
+    shown = table(
+        *["queue"] * several,
+        "partition>",
+        "rows>",
+        "lost>",
+        "repeated>",
+        "changed>",
+        "values compared from>",
+        "examples",
+    )
+    for part in found.partitions:
+        examples = "; ".join(
+            f"{name} {', '.join(map(str, rows))}" for name, rows in part.examples.items() if rows
+        )
+        shown.add_row(
+            *[part.queue] * several,
+            str(part.partition),
+            f"{part.start} to {part.end}",
+            str(part.lost),
+            str(part.repeated),
+            f"{part.changed}{'+' if part.unclear_ranges else ''}",
+            str(part.compared_from),
+            examples,
+        )
+    console().print(shown)
+    click.echo(f"rows of the target: {found.rows}")
+    click.echo(f"committed since the start of the audit, not judged: {found.newer}")
+    click.echo(f"of unknown origin: {found.unknown}")
+    click.echo(f"compared columns: {', '.join(found.compared) or 'none'}")
+
+
+def _print_totals(found: Audit, expected: int) -> None:
+    click.echo(f"rows of the target: {found.rows}, the ledger accounts for {expected}")
+    if found.expected_digest:
+        click.echo(f"digest of the target: {found.digest}, of the ledger {found.expected_digest}")
+    else:
+        click.echo("Only counts are compared: the target does not say where its rows come from.")
+    if found.rows > expected and set(found.modes) - {"transactional"}:
+        click.echo(
+            "In this mode rows are in the target before their batch is in the ledger. Let the query finish "
+            "its batch. In mode at-least-once rows may also be there twice."
+        )

@@ -6,6 +6,7 @@ created gets it at the next start of its query; until then it is found by its pa
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -13,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.commit.ledger import LEDGER_MARK, LEDGER_SCHEMA, LedgerEntry
 from yt_exactly_once.config import check_path
-from yt_exactly_once.errors import ConfigError, ConflictError, LedgerError, TableNotFoundError
+from yt_exactly_once.errors import (
+    ConfigError,
+    ConflictError,
+    LedgerError,
+    TableError,
+    TableNotFoundError,
+)
 from yt_exactly_once.ytsaurus.browsing import all_rows, attributes_of, children
 from yt_exactly_once.ytsaurus.tables import describe_table, require_columns
 
@@ -182,6 +189,45 @@ def read_ledger(connection: Connection, path: str) -> list[LedgerRow]:
     describe_table(connection, path).require_mounted()
     rows = [LedgerRow(path, LedgerEntry.from_row(row)) for row in all_rows(connection, path)]
     return sorted(rows, key=lambda row: row.entry.committed_at, reverse=True)
+
+
+def entries_of(connection: Connection, target: str, ledger: str | None = None) -> list[LedgerRow]:
+    """Return the entries of a target.
+
+    Args:
+        connection: the cluster.
+        target: path of the target.
+        ledger: path of the ledger; default: the one beside the target. If there is none, or it has no entry
+            of the target, the other ledgers in its folder: that of a sink with several targets is named
+            after the first one in alphabetical order.
+
+    Raises:
+        LedgerError: no ledger, or no entry of the target.
+    """
+    for path in [ledger] if ledger else _ledgers_near(connection, target):
+        rows = [row for row in read_ledger(connection, path) if row.entry.target == target]
+        if rows:
+            return rows
+    raise LedgerError(
+        "The ledger has no entry of this target"
+        if ledger
+        else "No ledger in the folder of this target has an entry of it",
+        remedy="Check the path of the target, and pass the path that the sink has as ledger_path",
+        target=target,
+        ledger=ledger,
+    )
+
+
+def _ledgers_near(connection: Connection, target: str) -> Iterator[str]:
+    beside = target + LEDGER_SUFFIX
+    with suppress(LedgerError, TableError):
+        _require_ledger(connection, beside)
+        yield beside
+    folder = target.rpartition("/")[0]
+    for child in children(connection, folder, [LEDGER_MARK]):
+        path = f"{folder}/{_escaped(child['name'])}"
+        if LEDGER_MARK in child and path != beside:
+            yield path
 
 
 class Use(StrEnum):

@@ -1,0 +1,255 @@
+"""The comparison of a target with what the ledger keeps of its rows: their number, and their digest.
+
+It needs no column that says where a row came from, and no queue. What it finds it cannot place: a digest says
+that rows differ, not which.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.codec.row_hash import added, joined, row_hashes
+from yt_exactly_once.codec.schema import TableSchema
+from yt_exactly_once.errors import UnprovableError
+from yt_exactly_once.operations.audit.found import Audit, By
+from yt_exactly_once.operations.audit.ranges import fields_of
+from yt_exactly_once.ytsaurus.queues import RemoteQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import pyarrow as pa
+
+    from yt_exactly_once.commit.ledger import RowDigest, Tally
+    from yt_exactly_once.operations.audit.ranges import RangeReader
+    from yt_exactly_once.operations.ledgers import LedgerRow
+    from yt_exactly_once.ytsaurus.queues import PartitionBounds
+    from yt_exactly_once.ytsaurus.tables import TableInfo
+
+    Entries = Sequence[LedgerRow]
+
+LOOKS = 10
+"""How often the ledger and the target are looked at together, until they agree."""
+
+PAUSE_SECONDS = 0.5
+"""Between two looks."""
+
+_STOP = "Stop the query, or audit while it has nothing to do"
+
+
+def keeps_digests(entries: Entries) -> bool:
+    """Return whether every query keeps a digest of the rows that it writes."""
+    return all(tally is not None and tally.digest is not None for tally in _tallies(entries))
+
+
+def compared_by_digest(
+    reader: RangeReader, info: TableInfo, entries: Entries, look: Callable[[], Entries]
+) -> Audit:
+    """Compare the rows of a target with the digests of its ledger entries.
+
+    Args:
+        reader: reads the target.
+        info: of the target.
+        entries: of the target.
+        look: reads them again.
+
+    Raises:
+        UnprovableError: digests say nothing about this target, or not while its query runs.
+    """
+    digests = _digests(info, entries)
+    if any(digest.replaces for digest in digests):
+        return _replaced(reader, info, entries, look)
+    if not all(digest.from_start for digest in digests):
+        raise UnprovableError(
+            "The digest does not cover the first rows of this target: it was switched on later, or off for "
+            "some batches",
+            remedy="Count the rows: --by count. To compare values, write a new target with digest=True from "
+            "its first batch, or keep the source of each row in it (include_service_columns=true)",
+            target=info.path,
+        )
+    if info.is_sorted:
+        return _upserted(reader, info, entries, look)
+    entries, bounds = _settled(reader, info, look)
+    _require_all(info, bounds)
+    schema = _schema(info)
+    found = _digest(info, reader.tablets(info, schema, bounds))
+    return _audit(info, entries, *found, By.DIGEST)
+
+
+def compared_by_count(
+    reader: RangeReader, info: TableInfo, entries: Entries, look: Callable[[], Entries]
+) -> Audit:
+    """Compare the number of rows of an ordered target with that of its ledger entries.
+
+    Raises:
+        UnprovableError: the target is sorted, or the entries do not count every batch.
+    """
+    if info.is_sorted:
+        raise UnprovableError(
+            "The number of rows proves nothing: the target is sorted, and later rows replace earlier ones",
+            remedy="Name the columns with the partition and the index of the row in the queue "
+            "(include_service_columns=true of the source gives them), or write with digest=True",
+            target=info.path,
+        )
+    if not all(tally is not None and tally.from_start for tally in _tallies(entries)):
+        raise UnprovableError(
+            "The ledger was begun by an older version, which did not count rows",
+            remedy="Name the columns with the partition and the index of the row in the queue "
+            "(include_service_columns=true of the source gives them)",
+            target=info.path,
+        )
+    entries, bounds = _settled(reader, info, look)
+    return _audit(info, entries, sum(bound.upper for bound in bounds), 0, By.COUNT)
+
+
+def _upserted(
+    reader: RangeReader, info: TableInfo, entries: Entries, look: Callable[[], Entries]
+) -> Audit:
+    """Compare a sorted target; it proves something only if no row has replaced another."""
+    found = _read_sorted(reader, info, entries, look)
+    audit = _audit(info, entries, *found, By.DIGEST)
+    assert audit.expected_rows is not None
+    if audit.rows < audit.expected_rows:
+        raise UnprovableError(
+            f"The target has {audit.rows} rows, and {audit.expected_rows} were written: later rows have "
+            "replaced earlier ones, or rows are lost. A digest of all written rows cannot tell which",
+            remedy="Keep the source of each row in the target (include_service_columns=true). Only a sorted "
+            "target where every key is written once, or one with write='replace', can be audited by digest",
+            target=info.path,
+        )
+    return audit
+
+
+def _replaced(
+    reader: RangeReader, info: TableInfo, entries: Entries, look: Callable[[], Entries]
+) -> Audit:
+    """Compare a target that holds the rows of the last batch and no others."""
+    if len(entries) > 1:
+        raise UnprovableError(
+            f"{len(entries)} queries have written this target, and one replaces all of its rows",
+            remedy="Remove the entries of queries that are gone: yt-exactly-once ledger prune",
+            target=info.path,
+        )
+    rows, digest = _read_sorted(reader, info, entries, look)
+    ((tally,), (kept,)) = _tallies(entries), _digests(info, entries)
+    assert tally is not None
+    return _result(info, entries, By.DIGEST, (rows, digest), (tally.rows, kept.batch))
+
+
+def _read_sorted(
+    reader: RangeReader, info: TableInfo, entries: Entries, look: Callable[[], Entries]
+) -> tuple[int, int]:
+    found = _digest(info, reader.keys(info, _schema(info), _total(entries)))
+    if _version(look()) != _version(entries):
+        raise UnprovableError(
+            "The query has written while the sorted target was read",
+            remedy=_STOP,
+            target=info.path,
+        )
+    return found
+
+
+def _settled(
+    reader: RangeReader, info: TableInfo, look: Callable[[], Entries]
+) -> tuple[Entries, list[PartitionBounds]]:
+    """Return entries, and the bounds of the tablets that hold their rows and no others.
+
+    The ledger and the target are read one after the other, and a query may commit in between. Where both
+    stay as they are and still do not agree, they are returned so: rows are lost, repeated or of others.
+
+    Raises:
+        UnprovableError: the query writes at every look.
+    """
+    queue, before = RemoteQueue(reader.connection, info.path), None
+    for count in range(LOOKS):
+        entries, bounds = look(), queue.state().partitions
+        now = _version(entries), tuple(bound.upper for bound in bounds)
+        if _total(entries) == sum(bound.upper for bound in bounds) or now == before:
+            return entries, bounds
+        before = now
+        if count + 1 < LOOKS:
+            time.sleep(PAUSE_SECONDS)
+    raise UnprovableError(
+        f"The query has written between {LOOKS} looks at the ledger and the target",
+        remedy=_STOP,
+        target=info.path,
+    )
+
+
+def _require_all(info: TableInfo, bounds: Sequence[PartitionBounds]) -> None:
+    trimmed = sum(bound.lower for bound in bounds)
+    if trimmed:
+        raise UnprovableError(
+            f"{trimmed} rows of the target were trimmed, and the digest covers them too",
+            remedy="Audit before rows are trimmed, or compare only the number of rows: --by count",
+            target=info.path,
+        )
+
+
+def _digest(info: TableInfo, batches: Iterable[pa.RecordBatch]) -> tuple[int, int]:
+    """Return the number of rows and their digest."""
+    columns = TableSchema.from_yt(info.schema).writable_columns
+    rows = digest = 0
+    for batch in batches:
+        rows += batch.num_rows
+        digest = added(digest, row_hashes(batch, columns))
+    return rows, digest
+
+
+def _schema(info: TableInfo) -> pa.Schema:
+    columns = TableSchema.from_yt(info.schema).writable_columns
+    return fields_of(info, [column.name for column in columns])
+
+
+def _digests(info: TableInfo, entries: Entries) -> list[RowDigest]:
+    found = [tally.digest if tally else None for tally in _tallies(entries)]
+    known = [digest for digest in found if digest is not None]
+    if len(known) < len(found):
+        raise UnprovableError(
+            "The ledger has no digest of the rows of this target",
+            remedy="Give the sink Target(..., digest=True) from the first batch on",
+            target=info.path,
+        )
+    return known
+
+
+def _tallies(entries: Entries) -> list[Tally | None]:
+    return [row.entry.tallies.get(row.entry.target) for row in entries]
+
+
+def _total(entries: Entries) -> int:
+    return sum(tally.total_rows for tally in _tallies(entries) if tally is not None)
+
+
+def _version(entries: Entries) -> set[tuple[str, str]]:
+    return {(row.entry.query_id, row.entry.transaction_id) for row in entries}
+
+
+def _audit(info: TableInfo, entries: Entries, rows: int, digest: int, by: By) -> Audit:
+    expected = 0
+    if by is By.DIGEST:
+        expected = joined(*(kept.total for kept in _digests(info, entries)))
+    return _result(info, entries, by, (rows, digest), (_total(entries), expected))
+
+
+def _result(
+    info: TableInfo, entries: Entries, by: By, found: tuple[int, int], expected: tuple[int, int]
+) -> Audit:
+    texts = [f"{digest:016x}" if by is By.DIGEST else "" for _, digest in (found, expected)]
+    return Audit(
+        target=info.path,
+        by=by,
+        queries=tuple(row.entry.query_id for row in entries),
+        modes=modes_of(entries),
+        rows=found[0],
+        compared=tuple(_schema(info).names) if by is By.DIGEST else (),
+        expected_rows=expected[0],
+        digest=texts[0],
+        expected_digest=texts[1],
+    )
+
+
+def modes_of(entries: Entries) -> tuple[str, ...]:
+    """Return the write modes of entries, as far as they know them."""
+    return tuple(sorted({row.entry.mode for row in entries if row.entry.mode}))

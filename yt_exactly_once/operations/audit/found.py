@@ -1,0 +1,118 @@
+"""What an audit compares, and what it has found."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.codec.schema import SOURCE_ROW_COLUMN, SOURCE_TABLET_COLUMN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class By(StrEnum):
+    """What a target is compared with."""
+
+    SOURCE = "source"
+    """With its queues, row by row: columns of the target say where each row came from."""
+
+    DIGEST = "digest"
+    """With the digest of all written rows that the ledger keeps."""
+
+    COUNT = "count"
+    """With the number of rows in the ledger, which hides changed rows, and a lost beside a repeated one."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where a target keeps the source of its rows.
+
+    Attributes:
+        partition: column with the partition of the queue.
+        row: column with the index of the row in that partition.
+        queue: column with the path of the queue; not needed if the queries have read only one.
+    """
+
+    partition: str = SOURCE_TABLET_COLUMN
+    row: str = SOURCE_ROW_COLUMN
+    queue: str | None = None
+
+
+@dataclass(frozen=True)
+class PartitionAudit:
+    """What was found in one partition of a queue.
+
+    Attributes:
+        queue: path of the queue.
+        partition: index of the partition.
+        start: first row that must be there.
+        end: first row that need not be there.
+        lost: rows that are not there.
+        repeated: copies of rows beyond the first.
+        changed: rows with another value than in the queue.
+        compared_from: from which row on values were compared; the queue has trimmed earlier ones.
+        unclear_ranges: ranges of `BUCKET` rows that differ, beyond those that were looked into row by row.
+        examples: some of the lost, repeated and changed rows.
+    """
+
+    queue: str
+    partition: int
+    start: int
+    end: int
+    lost: int
+    repeated: int
+    changed: int
+    compared_from: int
+    unclear_ranges: int
+    examples: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit found.
+
+    Attributes:
+        target: path of the target.
+        by: what it was compared with.
+        queries: queries that have written, as ledger entries say.
+        modes: their write modes, as far as the entries know them.
+        rows: rows of the target that were looked at.
+        queues: paths of the queues; empty unless rows were compared with them.
+        newer: rows beyond the last commit that was known at the start; a query was running.
+        unknown: rows whose source is not in a queue, or before the start.
+        compared: columns whose values were compared.
+        partitions: by queue and partition; empty unless rows were compared with the queues.
+        expected_rows: rows that the ledger accounts for; `None` if rows were compared with the queues.
+        digest: of the rows of the target; empty unless compared.
+        expected_digest: of the rows that the ledger accounts for; empty unless compared.
+    """
+
+    target: str
+    by: By
+    queries: tuple[str, ...]
+    modes: tuple[str, ...]
+    rows: int
+    queues: tuple[str, ...] = ()
+    newer: int = 0
+    unknown: int = 0
+    compared: tuple[str, ...] = ()
+    partitions: tuple[PartitionAudit, ...] = field(default=())
+    expected_rows: int | None = None
+    digest: str = ""
+    expected_digest: str = ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing is lost, repeated, changed or unknown."""
+        if self.by is not By.SOURCE:
+            return self.rows == self.expected_rows and self.digest == self.expected_digest
+        return not self.unknown and not any(
+            part.lost or part.repeated or part.changed or part.unclear_ranges
+            for part in self.partitions
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything, for programs."""
+        return {**asdict(self), "exact": self.exact}

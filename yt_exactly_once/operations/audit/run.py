@@ -1,0 +1,104 @@
+"""The audit of one target: which comparison fits it, and the comparison.
+
+Memory does not grow with the size of rows: it is one bit per row of the queue, and the rows of one range.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.codec.schema import (
+    SOURCE_QUEUE_COLUMN,
+    SOURCE_ROW_COLUMN,
+    SOURCE_TABLET_COLUMN,
+)
+from yt_exactly_once.config import check_path, check_positive
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.operations.audit.by_digest import (
+    compared_by_count,
+    compared_by_digest,
+    keeps_digests,
+)
+from yt_exactly_once.operations.audit.by_source import Comparison
+from yt_exactly_once.operations.audit.found import By, Columns
+from yt_exactly_once.operations.audit.ranges import ROWS_PER_READ, RangeReader
+from yt_exactly_once.operations.ledgers import entries_of
+from yt_exactly_once.ytsaurus.tables import describe_table
+
+if TYPE_CHECKING:
+    from yt_exactly_once.operations.audit.found import Audit
+    from yt_exactly_once.operations.audit.ranges import Progress
+    from yt_exactly_once.ytsaurus.client import Connection
+    from yt_exactly_once.ytsaurus.tables import TableInfo
+
+
+def audit(
+    connection: Connection,
+    target: str,
+    *,
+    by: By | None = None,
+    columns: Columns | None = None,
+    ledger: str | None = None,
+    start: int = 0,
+    compare: bool = True,
+    rows_per_read: int = ROWS_PER_READ,
+    progress: Progress = lambda _what, _done, _total: None,
+) -> Audit:
+    """Prove that a target has every committed row exactly once.
+
+    The query may run meanwhile: what it commits after the start of the audit is not judged. Only a sorted
+    target that is compared by digest must not be written while it is read.
+
+    Args:
+        connection: the cluster.
+        target: path of the target.
+        by: what to compare it with; default: with its queues if it has the source of its rows, else by digest
+            if the ledger keeps one, else by count.
+        columns: where the target has the source of its rows; default: the service columns of the source.
+        ledger: path of the ledger; default: the one beside the target, or another one in its folder.
+        start: first row of every partition that the queries have read; by source only.
+        compare: whether values are compared too, and not only which rows are there.
+        rows_per_read: size of a range that is read with one request.
+        progress: called with what is read, and how many of how many rows are done.
+
+    Raises:
+        ConfigError: an argument is impossible, or contradicts the target.
+        UnprovableError: nothing can be proven about this target in this way.
+        LedgerError: there is no ledger, or no entry of the target.
+    """
+    check_path(target, "target")
+    check_positive(rows_per_read, "rows_per_read")
+    info = describe_table(connection, target)
+    info.require_mounted()
+    look = partial(entries_of, connection, target, ledger)
+    entries = look()
+    reader = RangeReader(connection, rows_per_read, progress)
+    names = {column["name"] for column in info.schema}
+    if by is None and (columns or {SOURCE_TABLET_COLUMN, SOURCE_ROW_COLUMN} <= names):
+        by = By.SOURCE
+    if by is By.SOURCE:
+        chosen = columns or Columns(
+            queue=SOURCE_QUEUE_COLUMN if SOURCE_QUEUE_COLUMN in names else None
+        )
+        _require_columns(info, names, chosen)
+        return Comparison(reader, info, entries, chosen, start).run(compare=compare)
+    if columns:
+        raise ConfigError(
+            "Columns with the source of each row are for an audit by source",
+            remedy="Leave them out",
+        )
+    if by is By.DIGEST or (by is None and compare and keeps_digests(entries)):
+        return compared_by_digest(reader, info, entries, look)
+    return compared_by_count(reader, info, entries, look)
+
+
+def _require_columns(info: TableInfo, names: set[str], chosen: Columns) -> None:
+    wanted = [chosen.partition, chosen.row, *([chosen.queue] if chosen.queue else [])]
+    missing = [name for name in wanted if name not in names]
+    if missing:
+        raise ConfigError(
+            f"The target has no column {', '.join(missing)}",
+            remedy="Name the columns with the partition and the index of the row in the queue",
+            target=info.path,
+        )
