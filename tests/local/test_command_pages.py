@@ -14,7 +14,7 @@ from yt_exactly_once.local import LocalCluster
 
 @pytest.fixture
 def shop(monkeypatch):
-    """A query that copies orders, and one before it whose checkpoint was replaced."""
+    """A query that copies orders, one before it whose checkpoint was replaced, and one with digests."""
     with LocalCluster() as cluster:
         first = Pipeline(cluster, "//home/shop", queue_name="orders", target_name="result").create()
         first.feed(20)
@@ -28,6 +28,9 @@ def shop(monkeypatch):
             at=list(first.at),
         )
         later.run(4)
+        digested = Pipeline(cluster, "//home/log", target_name="events", digest=True).create()
+        digested.feed(3)
+        digested.run(3)
         monkeypatch.setenv("YT_PROXY", cluster.proxy_urls[0])
         yield later
 

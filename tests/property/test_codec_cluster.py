@@ -12,6 +12,7 @@ import yt.yson
 from hypothesis import HealthCheck, given, settings
 
 from tests.property.random_tables import batch_of, drawn, side_by_side, tables, types
+from yt_exactly_once.codec.row_hash import row_hashes
 from yt_exactly_once.codec.rows import ROW_INDEX, TABLET_INDEX, WireFormat, decode, encode
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, check_frame
 from yt_exactly_once.codec.types import arrow_obstacle
@@ -80,6 +81,8 @@ def assert_kept(connection, table):
         found = decode(payload, frame)
         found.validate(full=True)
         assert encode(found, plan, WireFormat.YSON) == sent
+        hashes = [row_hashes(each, plan.columns).tolist() for each in (batch, found)]
+        assert hashes[0] == hashes[1]
 
 
 @settings(

@@ -51,6 +51,41 @@ def test_different_values_have_different_hashes(kind, values):
     assert hashes(list(reversed(values)), kind) == list(reversed(found))
 
 
+@pytest.mark.parametrize(
+    ("logical", "given", "read"),
+    [
+        ("string", pa.array(["é", None]), pa.array(["é".encode(), None])),
+        ("utf8", pa.array(["é"], pa.large_string()), pa.array(["é"])),
+        ("int64", pa.array([-5], pa.int8()), pa.array([-5])),
+        ("uint64", pa.array([5], pa.int32()), pa.array([Decimal(5)], pa.decimal128(20, 0))),
+        ("double", pa.array([-0.0, float("nan")], pa.float32()), pa.array([0.0, float("nan")])),
+        (
+            "datetime",
+            pa.array([5], pa.timestamp("s", "UTC")),
+            pa.array([5 * 10**6], pa.timestamp("us", "UTC")),
+        ),
+        ("yson", pa.array(["a"]), pa.array([b"\x01\x02a"])),
+        ("yson", pa.array([b" {a = 1} "]), pa.array([b"{\x01\x02a=\x02\x02}"])),
+        ("yson", pa.array([b"#", None]), pa.array([None, None], pa.binary())),
+    ],
+    ids=[
+        *("text as bytes", "large text", "integers", "decimals", "floats", "instants"),
+        *("plain any", "textual any", "null any"),
+    ],
+)
+def test_rows_have_the_same_hash_before_they_are_written_and_after_they_were_read(
+    logical, given, read
+):
+    """The table decides what a value is, not the DataFrame."""
+    described = {"name": "a", "type_v3": {"type_name": "optional", "item": logical}}
+    columns = TableSchema.from_yt([described]).columns
+    written, found = (
+        row_hashes(pa.RecordBatch.from_arrays([each], names=["a"]), columns).tolist()
+        for each in (given, read)
+    )
+    assert written == found
+
+
 INTEGERS = TableSchema.from_yt(
     [{"name": name, "type_v3": {"type_name": "optional", "item": "int64"}} for name in "ab"]
 ).columns
