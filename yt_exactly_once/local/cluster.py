@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import IO
 
-_REQUIRED = ("google.protobuf", "httptools", "lark", "uvicorn")
+_REQUIRED = ("anycrc", "google.protobuf", "httptools", "lark", "uvicorn")
 
 
 class LocalCluster:

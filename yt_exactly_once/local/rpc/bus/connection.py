@@ -27,9 +27,6 @@ _LOGGER = logging.getLogger(__name__)
 _STALL_SECONDS = 30.0
 """How long a peer may be silent in the middle of a packet."""
 
-_IN_THREAD_BYTES = 1 << 18
-"""Bodies from this size on are checked on a worker thread: their checksums take a while."""
-
 
 class Server(Protocol):
     """What serves the requests."""
@@ -99,10 +96,7 @@ class Connection:
                 head, await self._exactly(head.variable_bytes) or bytes(8)
             )
             body = await self._exactly(sum(size or 0 for size in sizes))
-            if len(body) < _IN_THREAD_BYTES:
-                parts = packets.split(body, sizes, checksums)
-            else:
-                parts = await asyncio.to_thread(packets.split, body, sizes, checksums)
+            parts = packets.split(body, sizes, checksums)
             if head.kind == packets.ACK:
                 continue
             if head.flags & packets.WANTS_ACK:

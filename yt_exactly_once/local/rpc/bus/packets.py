@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from yt_exactly_once.local.rpc.bus.checksums import crc64
+from anycrc import CRC
 
 Parts = list[bytes | None]
 
@@ -27,6 +27,11 @@ HEAD_BYTES = _FIXED.size
 _UNSUMMED = 8
 _NULL_SIZE = 0xFFFFFFFF
 _PART_BYTES = 12
+
+checksum_of = CRC(
+    width=64, poly=0xE543279765927881, init=0, refin=False, refout=False, xorout=0
+).calc
+"""Compute the checksum of some bytes: a 64-bit CRC, most significant bit first, that starts at zero."""
 
 
 class BadPacketError(Exception):
@@ -122,5 +127,5 @@ def message(packet_id: bytes, parts: Parts, *, flags: int = 0) -> list[bytes]:
 
 
 def _verify(data: bytes, checksum: int, what: str) -> None:
-    if checksum and crc64(data) != checksum:
+    if checksum and checksum_of(data) != checksum:
         raise BadPacketError(f"Checksum mismatch in the {what} of a packet")

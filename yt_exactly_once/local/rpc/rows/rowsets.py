@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from yt import yson
 
 from yt_exactly_once.local.errors import Code, YtError
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 _FEW_ROWS = 32
 """Up to so many rows a loop is as fast as numpy."""
+
+_SHORT = 64
+"""Bytes of a string, on average, up to which gathering its bytes is faster than cutting it out."""
 
 _MISSING_ROW = (1 << 64) - 1
 _AGGREGATE = 1
@@ -90,7 +95,7 @@ def _uniform(data: bytes, words: Words, count: int, names: Sequence[str]) -> Row
     starts = _row_starts(words, count, values)
     if starts is None or (words[starts] != values).any():
         return None
-    columns: dict[str, list[Any]] = {}
+    columns: dict[str, Any] = {}
     aggregated = False
     at = starts + 1
     for _ in range(values):
@@ -187,41 +192,52 @@ def _sizes(headers: Words) -> Words:
     return np.where(is_text, padded, (kind != kinds.NULL).astype(np.uint64)) + np.uint64(1)
 
 
-def _column(data: bytes, words: Words, at: Words, kind: int, headers: Words) -> list[Any]:
+def _column(data: bytes, words: Words, at: Words, kind: int, headers: Words) -> Any:
     """Return the values of a column; `at` is where they lie behind their headers."""
     if kind == kinds.NULL:
         return [None] * len(at)
     is_null = _kinds(headers) == kinds.NULL
-    lengths = headers >> np.uint64(32)
-    if kind in kinds.STRING_LIKE:
-        begins = at * _WORD
-        ends = begins + lengths.astype(np.int64)
-        values: list[Any] = [
-            data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
-        ]
-        if kind != kinds.STRING:
-            values = [
-                None if null else load_any(value)
-                for value, null in zip(values, is_null.tolist(), strict=True)
-            ]
-    else:
-        raw = words[np.minimum(at, len(words) - 1)]
-        values = _scalars(kind, raw)
-    if is_null.any():
-        return [
-            None if null else value for value, null in zip(values, is_null.tolist(), strict=True)
-        ]
-    return values
+    if kind not in kinds.STRING_LIKE:
+        return _scalars(kind, words[np.minimum(at, len(words) - 1)], is_null)
+    begins = at * _WORD
+    lengths = np.where(is_null, 0, headers >> np.uint64(32)).astype(np.int64)
+    if kind == kinds.STRING and lengths.sum() <= len(at) * _SHORT:
+        return _short_strings(data, begins, lengths, is_null)
+    load = bytes if kind == kinds.STRING else load_any
+    return [
+        None if null else load(data[begin:end])
+        for begin, end, null in zip(
+            begins.tolist(), (begins + lengths).tolist(), is_null.tolist(), strict=True
+        )
+    ]
 
 
-def _scalars(kind: int, raw: Words) -> list[Any]:
+def _short_strings(data: bytes, begins: Words, lengths: Words, is_null: Words) -> Any:
+    """Gather strings byte by byte, which pays while the positions of all bytes are few."""
+    offsets = np.append(0, np.cumsum(lengths))
+    positions = np.arange(offsets[-1]) + np.repeat(begins - offsets[:-1], lengths)
+    gathered = np.frombuffer(data, np.uint8)[positions]
+    strings = pa.Array.from_buffers(
+        pa.binary(),
+        len(lengths),
+        [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(gathered)],
+    )
+    return pc.if_else(pa.array(is_null), None, strings) if is_null.any() else strings
+
+
+def _scalars(kind: int, raw: Words, is_null: Words) -> Any:
+    mask = is_null if is_null.any() else None
     if kind == kinds.INT64:
-        return list(raw.view("<i8").tolist())
+        return pa.array(raw.view("<i8"), mask=mask)
     if kind == kinds.DOUBLE:
-        return list(raw.view("<f8").tolist())
+        return pa.array(raw.view("<f8"), mask=mask, from_pandas=False)
     if kind == kinds.BOOLEAN:
-        return list(((raw & np.uint64(0xFF)) != 0).tolist())
-    return list(map(PlainUint64, raw.tolist()))
+        return pa.array((raw & np.uint64(0xFF)) != 0, mask=mask)
+    # An array would not tell them from signed numbers, where they go into columns of another type.
+    return [
+        None if null else PlainUint64(value)
+        for value, null in zip(raw.tolist(), is_null.tolist(), strict=True)
+    ]
 
 
 def load_any(raw: bytes) -> Any:
