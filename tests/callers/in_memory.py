@@ -29,7 +29,12 @@ from tests.model.continuations import no_waiting
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.commit.notes import MemoryNotes
 from yt_exactly_once.spark.query.calls import Place
-from yt_exactly_once.spark.query.offset_log import digest_of_others, may_have_read, source_ranges
+from yt_exactly_once.spark.query.offset_log import (
+    digest_of_others,
+    may_have_read,
+    shares_tasks,
+    source_ranges,
+)
 from yt_exactly_once.ytsaurus import client as client_module
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
@@ -283,6 +288,7 @@ class Log:
             sources=source_ranges(now, before),
             output_mode="append",
             others=digest_of_others(now, before),
+            shares_tasks=shares_tasks(now),
         )
 
     def ranges(self, batch: MicroBatch, number: int) -> tuple[SourceRange, ...]:  # noqa: ARG002 - the interface

@@ -116,6 +116,14 @@ def test_checkpoint_files_tell_the_same_as_the_running_query(tmp_path):
     assert batch.sources[0].partitions == (PartitionRange(0, 5, 8),)
     first = told(CheckpointFiles(tmp_path.as_uri()), 0)
     assert first.sources[0].partitions == (PartitionRange(0, 3, 5),)
+    assert not any((batch.shares_tasks, first.shares_tasks))
+
+
+def test_batch_says_that_its_tasks_read_several_partitions(tmp_path):
+    """As the offset of any of its queues says."""
+    shared = json.loads(offset("//r", [5, 3])) | {"shared": [[0, 1]]}
+    write_checkpoint(tmp_path, [[offset("//q", [5]), json.dumps(shared)]])
+    assert told(CheckpointFiles(str(tmp_path)), 0).shares_tasks
 
 
 def test_call_without_a_jvm_counts_as_made_on_the_thread_of_the_query(tmp_path):

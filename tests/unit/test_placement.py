@@ -77,6 +77,14 @@ def test_spark_partition_decides_by_default(tablet_count, tablet):
     assert each is None if tablet is None else each.to_pylist() == [tablet, tablet]
 
 
+def test_spark_partitions_begin_at_another_tablet_in_each_short_batch():
+    """Otherwise batches of one Spark partition would all go to tablet 0."""
+    placement = Placement(3, turn=7)
+    assert [placement.tablets(placed([]), partition) for partition in range(3)] == [1, 2, 0]
+    each = placement.tablets(placed([0, 0]), pa.array([1, 2], pa.int32()))
+    assert each.to_pylist() == [2, 0]
+
+
 @pytest.mark.parametrize("tablets", [[0, 1], []])
 def test_tablets_that_are_there_are_taken_as_they_are(tablets):
     """The last one is one less than the count."""

@@ -1,11 +1,19 @@
 """Offsets of the source: their JSON, where a query begins, and what is out of reach."""
 
 import json
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from yt_exactly_once.errors import ConfigError, DataLossError
-from yt_exactly_once.spark.source.offsets import QueueOffset, check_reachable, first_positions
+from yt_exactly_once.spark.source.offsets import (
+    QueueOffset,
+    check_reachable,
+    first_positions,
+    shared_tasks,
+)
 from yt_exactly_once.spark.source.options import StartingPoint
 from yt_exactly_once.ytsaurus.queues import PartitionBounds
 
@@ -36,7 +44,7 @@ def test_offset_describes_itself_and_both_ends_of_its_batch():
 
 def test_offset_survives_the_log():
     """What comes back from Spark's log is what went in."""
-    written = offset({0: 12, 10: 1, 2: 5}, start={0: 1, 2: 5, 10: 0})
+    written = replace(offset({0: 12, 10: 1, 2: 5}, start={0: 1, 2: 5, 10: 0}), shared=((0, 10),))
     assert QueueOffset.from_json(json.loads(json.dumps(written.to_json()))) == written
 
 
@@ -56,13 +64,36 @@ def test_equal_offsets_give_equal_text():
     assert json.dumps(one.to_json()) == json.dumps(other.to_json())
 
 
+@given(
+    lengths=st.lists(st.integers(1, 12), max_size=12),
+    max_rows=st.integers(0, 30),
+    logged=st.lists(st.lists(st.integers(0, 14), min_size=1)),
+)
+def test_every_range_is_in_one_task_and_in_order(lengths, max_rows, logged):
+    """Whatever shares a task, and whatever the log says that does."""
+    batch = offset(dict(enumerate(lengths)), start={})
+    shared = shared_tasks(batch.ranges(), max_rows)
+    tasks = replace(batch, shared=shared).tasks()
+    assert [wanted for task in tasks for wanted in task] == batch.ranges()
+    assert (
+        tuple(tuple(wanted.partition for wanted in task) for task in tasks if len(task) > 1)
+        == shared
+    )
+    rows = [sum(wanted.end for wanted in task) for task in tasks]
+    assert all(len(task) == 1 or total <= max_rows for task, total in zip(tasks, rows, strict=True))
+    assert all(left + task[0].end > max_rows for left, task in zip(rows, tasks[1:], strict=False))
+    odd = QueueOffset.from_json({**batch.to_json(), "shared": logged}).tasks()
+    assert sorted(wanted for task in odd for wanted in task) == batch.ranges()
+
+
 @pytest.mark.parametrize(
-    "foreign", [{}, {"id": 3}, {"partitions": [1]}, {"cluster": None, "queue": 1}]
+    "foreign", [{}, {"id": 3}, {"partitions": [1]}, {"cluster": None, "queue": 1}, {"shared": [0]}]
 )
 def test_offset_of_another_source_is_refused(foreign):
     """A checkpoint of another query must not be misread."""
+    whole = offset({0: 12}).to_json() if "shared" in foreign else {}
     with pytest.raises(ConfigError, match="did not write"):
-        QueueOffset.from_json(foreign)
+        QueueOffset.from_json(whole | foreign)
 
 
 def test_advanced_offset_starts_where_the_last_one_ended():

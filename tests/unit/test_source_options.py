@@ -94,7 +94,9 @@ def test_committed_start_without_a_consumer_is_refused():
     assert caught.value.where["option"] == "starting_offsets"
 
 
-@pytest.mark.parametrize("name", ["max_rows_per_partition", "max_bytes_per_partition"])
+@pytest.mark.parametrize(
+    "name", ["max_rows_per_partition", "max_bytes_per_partition", "shared_task_rows"]
+)
 @pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", "", "1e3", "²"])
 def test_limit_that_is_no_positive_number_is_refused(name, value):
     """The error names the option and what it takes."""

@@ -1,8 +1,10 @@
 """The stream reader against a queue in memory: planning, limits, replay, reshard and commit."""
 
+import json
 import pickle
 import time
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
@@ -17,9 +19,11 @@ from yt_exactly_once.errors import (
     SchemaMismatchError,
 )
 from yt_exactly_once.observability import Event, channel, listen
+from yt_exactly_once.spark.source import reader as source_reader
 from yt_exactly_once.spark.source.options import SourceOptions, StartingPoint
 from yt_exactly_once.spark.source.reader import (
     IDLE_INTERVAL,
+    WEIGHT_INTERVAL,
     QueueStreamReader,
     SelfLimitingReader,
 )
@@ -106,8 +110,8 @@ def reader(queue, clock=None, kind=QueueStreamReader, **options):
         queue,
         "local",
         queue.info,
-        # Every row weighs 10.
-        SimpleNamespace(weight=lambda rows: (rows[0] + 1) * 10),
+        # Every row weighs 10, and takes one byte of a pull.
+        SimpleNamespace(weight=lambda rows: (rows[0] + 1) * 10, decode=lambda rows: (rows, None)),
         clock=clock,
         sleep=clock.sleep,
     )
@@ -117,8 +121,12 @@ def ends(offset):
     return {int(key): value for key, value in offset["partitions"].items()}
 
 
-def ranges(parts):
-    return [(part.partition, part.start, part.end) for part in parts]
+def ranges(tasks):
+    return [wanted for task in tasks for wanted in task.ranges]
+
+
+def partitions(tasks):
+    return [[wanted.partition for wanted in task.ranges] for task in tasks]
 
 
 def everything(source, start):
@@ -130,7 +138,7 @@ def by_default(source, start):
 
 
 def test_new_query_begins_where_the_consumer_is():
-    """And takes what is there, in one task per partition."""
+    """And takes what is there."""
     queue = FakeQueue(10, 5, stored={0: 4})
     source = reader(queue)
     start = source.initialOffset()
@@ -169,6 +177,66 @@ def test_replayed_batch_is_planned_from_spark_offsets_alone():
     second = everything(source, first)
     queue.uppers, queue.lowers, queue.stored = [30], [20], {0: 3}
     assert ranges(reader(queue).partitions(first, second)) == [(0, 10, 20)]
+
+
+def test_short_ranges_share_a_task():
+    """Up to a number of rows together; a long range has a task of its own."""
+    source = reader(FakeQueue(4, 3, 3, 30, 1, 0, 2), shared_task_rows=10)
+    start = source.initialOffset()
+    tasks = source.partitions(start, everything(source, start))
+    assert partitions(tasks) == [[0, 1, 2], [3], [4, 6]]
+
+
+def test_heavy_rows_do_not_share_a_task(monkeypatch):
+    """A task that shares takes no more bytes than one pull."""
+    monkeypatch.setattr(source_reader, "BYTES_PER_PULL", 7)
+    source = reader(FakeQueue(4, 3, 3))
+    start = source.initialOffset()
+    assert partitions(source.partitions(start, everything(source, start))) == [[0, 1], [2]]
+
+
+def test_rows_of_unknown_weight_do_not_share_a_task():
+    """A queue that does not answer costs the batch nothing but that."""
+    queue = FakeQueue(4, 3)
+    queue.pull = Mock(side_effect=ClusterUnavailableError("down"))
+    source = reader(queue)
+    start = source.initialOffset()
+    assert partitions(source.partitions(start, everything(source, start))) == [[0], [1]]
+
+
+def test_weight_of_rows_is_looked_at_now_and_then():
+    """Each look is a request."""
+    queue, clock = FakeQueue(4, 3), Clock()
+    queue.pull = Mock(side_effect=queue.pull)
+    source = reader(queue, clock)
+    end = source.initialOffset()
+    for batch in range(3):
+        queue.uppers = [upper + 1 for upper in queue.uppers]
+        end = everything(source, end)
+        assert queue.pull.call_count == 1 + batch // 2
+        clock.sleep(WEIGHT_INTERVAL / 2)
+
+
+def test_replay_has_the_tasks_it_had():
+    """By position, idempotent mode numbers rows by them; options and weights may have changed since."""
+    queue = FakeQueue(4, 3, 3)
+    source = reader(queue, shared_task_rows=7)
+    start = source.initialOffset()
+    end = json.loads(json.dumps(everything(source, start)))
+    planned = partitions(source.partitions(start, end))
+    assert planned == [[0, 1], [2]]
+    for rows in (1, 1000):
+        assert partitions(reader(queue, shared_task_rows=rows).partitions(start, end)) == planned
+
+
+def test_offset_of_a_version_without_shared_tasks_has_a_task_for_each_partition():
+    """So that an upgrade in the middle of a batch changes no task."""
+    queue = FakeQueue(4, 3)
+    source = reader(queue)
+    start = source.initialOffset()
+    end = everything(source, start)
+    assert end.pop("shared") == [[0, 1]]
+    assert partitions(source.partitions(start, end)) == [[0], [1]]
 
 
 def test_offset_that_does_not_move_is_returned_as_it_is():
@@ -617,7 +685,7 @@ def test_every_batch_says_how_far_the_query_is_behind(looks):
     queue, clock = FakeQueue(25, 3), Clock()
     pulls, pull = [], queue.pull
     queue.pull = lambda *asked: pulls.append(asked[:2]) or pull(*asked)
-    source = aged(queue, clock, max_rows_per_partition=10)
+    source = aged(queue, clock, max_rows_per_partition=10, shared_task_rows=1)
     start = source.initialOffset()
     for _ in range(3):
         start = by_default(source, start)

@@ -63,6 +63,7 @@ class MicroBatch:
         output_mode: `append`, `update` or `complete`; empty where it cannot be known.
         others: a digest of what the batch reads from sources that are no queues; empty without any.
         reads_again: whether Spark computes the rows again even if the sink skips the replay.
+        shares_tasks: whether one Spark task reads several queue partitions.
     """
 
     query_id: str
@@ -73,6 +74,7 @@ class MicroBatch:
     output_mode: str = ""
     others: str = ""
     reads_again: bool = False
+    shares_tasks: bool = False
 
     @property
     def needs_its_rows(self) -> bool:

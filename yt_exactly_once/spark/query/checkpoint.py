@@ -15,7 +15,12 @@ from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.query.calls import Place
 from yt_exactly_once.spark.query.notes import FolderNotes
-from yt_exactly_once.spark.query.offset_log import digest_of_others, may_have_read, source_ranges
+from yt_exactly_once.spark.query.offset_log import (
+    digest_of_others,
+    may_have_read,
+    shares_tasks,
+    source_ranges,
+)
 from yt_exactly_once.spark.storage import open_storage, shown
 
 if TYPE_CHECKING:
@@ -82,6 +87,7 @@ class CheckpointFiles:
             sources=source_ranges(now, before),
             stateful=self._files.exists("state"),
             others=digest_of_others(now, before),
+            shares_tasks=shares_tasks(now),
         )
 
     def ranges(self, batch: MicroBatch, number: int) -> tuple[SourceRange, ...]:  # noqa: ARG002 - one interface

@@ -105,6 +105,15 @@ def source_ranges(now: Sequence[str], before: Sequence[str]) -> tuple[SourceRang
     return tuple(ranges)
 
 
+def shares_tasks(now: Sequence[str]) -> bool:
+    """Return whether a Spark task of a batch reads several queue partitions.
+
+    Args:
+        now: offsets of the batch, one JSON text per source.
+    """
+    return any(offset.get("shared") for offset in _queue_offsets(now))
+
+
 def digest_of_others(now: Sequence[str], before: Sequence[str]) -> str:
     """Return a digest of where a batch begins and ends in the sources that are no queues.
 

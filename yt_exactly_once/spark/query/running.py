@@ -10,7 +10,12 @@ from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.query.calls import Place
 from yt_exactly_once.spark.query.notes import HadoopNotes
-from yt_exactly_once.spark.query.offset_log import digest_of_others, may_have_read, source_ranges
+from yt_exactly_once.spark.query.offset_log import (
+    digest_of_others,
+    may_have_read,
+    shares_tasks,
+    source_ranges,
+)
 from yt_exactly_once.spark.versions import STATE_STORE_WRITER
 
 if TYPE_CHECKING:
@@ -145,6 +150,7 @@ class RunningQuery:
             stateful=run.stateful,
             output_mode=run.output_mode,
             others=digest_of_others(now, before),
+            shares_tasks=shares_tasks(now),
         )
 
     def has_ended(self, place: Place) -> bool:

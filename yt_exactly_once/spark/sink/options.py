@@ -86,7 +86,8 @@ class Target:
             Without it, the last of the rows in one Spark partition counts, and of rows in several Spark
             partitions any. Idempotent mode always refuses such a batch.
         placement: which tablet of an ordered table takes a row. `partition` (default): Spark partition i goes
-            to tablet i modulo the number of tablets. The order of a queue partition holds within a batch
+            to tablet i modulo the number of tablets. Where a task reads several queue partitions, it goes to
+            tablet i plus the number of the batch. The order of a queue partition holds within a batch
             only, since its rows may be in another Spark partition in the next batch.
             `preserve`: a row goes to the tablet it had in the queue. This needs the source's service columns
             in the DataFrame and as many tablets as the queue has; the order of a queue partition holds over

@@ -42,10 +42,12 @@ class Placement:
     Attributes:
         tablet_count: tablets of an ordered target; `None` for a sorted one, where keys decide.
         rule: one of `PLACEMENTS`, or the columns whose hash decides.
+        turn: tablet of Spark partition 0, modulo their number, where the Spark partition decides.
     """
 
     tablet_count: int | None
     rule: str | tuple[str, ...] = BY_PARTITION
+    turn: int = 0
 
     def require_columns(self, names: Sequence[str], target: str) -> None:
         """Check that the DataFrame has what the rule needs.
@@ -115,8 +117,9 @@ class Placement:
             return None
         if self.rule == BY_PARTITION:
             if isinstance(partition, int):
-                return partition % self.tablet_count
-            return pa.array(partition.to_numpy() % self.tablet_count, pa.int64())
+                return (partition + self.turn) % self.tablet_count
+            turned = (partition.to_numpy() + self.turn) % self.tablet_count
+            return pa.array(turned, pa.int64())
         tablets = rows.column(TABLET_COLUMN)
         if rows.num_rows == 0:
             return tablets

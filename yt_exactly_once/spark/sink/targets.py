@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.codec.rejects import Rejects
     from yt_exactly_once.codec.schema import WritePlan
+    from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.spark.sink.options import Target
     from yt_exactly_once.ytsaurus.client import Connection
 
@@ -84,6 +85,16 @@ class PreparedTarget:
             rejects=rejects,
             digests=self.options.digest,
         )
+
+    def of_batch(self, batch: MicroBatch) -> PreparedTarget:
+        """Return the target as the rows of a batch are placed in it, where their Spark partition decides.
+
+        Short batches have a few Spark partitions, or one. In each, another tablet comes first: otherwise the
+        first tablets would get all rows.
+        """
+        if not batch.shares_tasks:
+            return self
+        return replace(self, placement=replace(self.placement, turn=batch.batch_id))
 
     @property
     def room(self) -> int:

@@ -190,7 +190,7 @@ class WriterAtLeastOnce(WriterMode, AtLeastOnce):
         begun: Sessions,  # noqa: ARG002 - the contract
     ) -> WriterTask:
         """See `WriterMode.task`."""
-        settings = _settings(self, arrived, target)
+        settings = _settings(self, arrived, target.of_batch(batch))
         insert = InsertTask(settings, update=target.options.update_columns, unique_keys=False)
         return WriterTask(batch, tuple(arrived.columns), target, sends=False, insert=insert)
 

@@ -3,13 +3,14 @@
 An offset names its cluster, queue and consumer, and the id of the queue's table, since a path may get another
 table. It carries both ends of the batch that it closes. It needs the start because Spark does not log where
 the first batch of a query begins. On a replay Spark asks the source again, and the consumer may have moved
-since. Everything here is arithmetic: nothing sends a request.
+since. It also carries which ranges share a Spark task, so a replay has the same tasks. Everything here is
+arithmetic: nothing sends a request.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from yt_exactly_once.errors import ConfigError, DataLossError
 from yt_exactly_once.spark.source.options import StartingPoint
@@ -24,8 +25,25 @@ NEW_QUERY = "Start a new query with a new checkpoint location"
 BEGIN_AGAIN = f"{NEW_QUERY}, with its consumer, if it has one, moved to the first row to be read"
 """A new query begins at the consumer's offset: rows before that are passed over."""
 
+SHARED = "shared"
+"""Key of an offset whose batch has Spark tasks that read several queue partitions."""
+
 _TOLERANCE = 0.05
 _PROBES = 40
+
+
+class QueueRange(NamedTuple):
+    """Rows of one queue partition.
+
+    Attributes:
+        partition: index of the queue partition.
+        start: first row.
+        end: first row that does not belong to it.
+    """
+
+    partition: int
+    start: int
+    end: int
 
 
 @dataclass(frozen=True)
@@ -39,6 +57,8 @@ class QueueOffset:
         partitions: first unread row of every queue partition.
         start: first row of the batch that ends here, of every queue partition.
         queue_id: object id of the queue; empty in offsets of a version that did not write it.
+        shared: queue partitions that are read by one Spark task in the batch that ends here, for each such
+            task; all others have a task of their own.
     """
 
     cluster: str
@@ -47,6 +67,7 @@ class QueueOffset:
     partitions: dict[int, int]
     start: dict[int, int]
     queue_id: str
+    shared: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
     def from_json(cls, offset: Mapping[str, Any]) -> Self:
@@ -63,6 +84,7 @@ class QueueOffset:
                 partitions=_by_partition(offset["partitions"]),
                 start=_by_partition(offset["start"]),
                 queue_id=str(offset.get("queue_id", "")),
+                shared=tuple(tuple(map(int, group)) for group in offset.get(SHARED, ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(
@@ -72,6 +94,7 @@ class QueueOffset:
 
     def to_json(self) -> dict[str, Any]:
         """Return the offset for Spark's log; equal offsets give equal text."""
+        shared = {SHARED: [list(group) for group in self.shared]} if self.shared else {}
         return {
             "cluster": self.cluster,
             "queue": self.queue,
@@ -79,24 +102,33 @@ class QueueOffset:
             "consumer": self.consumer,
             "partitions": {str(key): self.partitions[key] for key in sorted(self.partitions)},
             "start": {str(key): self.start[key] for key in sorted(self.start)},
+            **shared,
         }
 
     def advanced(self, partitions: dict[int, int], queue_id: str) -> Self:
         """Return the offset that closes the batch from here to `partitions`."""
         start = {partition: self.partitions.get(partition, 0) for partition in partitions}
-        return replace(self, partitions=partitions, start=start, queue_id=queue_id)
+        return replace(self, partitions=partitions, start=start, queue_id=queue_id, shared=())
 
     def is_of(self, queue_id: str) -> bool:
         """Return whether this is a position in that very queue; offsets without an id count as such."""
         return self.queue_id in ("", queue_id)
 
-    def ranges(self) -> list[tuple[int, int, int]]:
-        """Return partition, first row and end of everything in the batch that ends here."""
+    def ranges(self) -> list[QueueRange]:
+        """Return everything in the batch that ends here, in the order of the partitions."""
         return [
-            (partition, self.start.get(partition, 0), end)
+            QueueRange(partition, self.start.get(partition, 0), end)
             for partition, end in sorted(self.partitions.items())
             if end > self.start.get(partition, 0)
         ]
+
+    def tasks(self) -> list[list[QueueRange]]:
+        """Return the same by Spark task: each range once, in the order of the partitions."""
+        first = {partition: group[0] for group in self.shared for partition in group}
+        tasks: dict[int, list[QueueRange]] = {}
+        for wanted in self.ranges():
+            tasks.setdefault(first.get(wanted.partition, wanted.partition), []).append(wanted)
+        return list(tasks.values())
 
     def require_same_source(self, cluster: str, queue: str, consumer: str | None) -> None:
         """Check that a logged offset belongs to the source as it is configured now.
@@ -236,6 +268,26 @@ def end_within(weight_until: Callable[[int], int], start: int, end: int, max_byt
         else:
             high, high_weight = place, weight
     return low + 1
+
+
+def shared_tasks(ranges: Sequence[QueueRange], max_rows: int) -> tuple[tuple[int, ...], ...]:
+    """Return which queue partitions share a Spark task: neighbours, as many as `max_rows` allow together.
+
+    A Spark task costs tens of milliseconds, which short ranges do not outweigh.
+
+    Args:
+        ranges: of a batch, in the order of the partitions.
+        max_rows: most rows of such a task.
+    """
+    groups: list[list[int]] = []
+    rows = max_rows
+    for partition, start, end in ranges:
+        rows += end - start
+        if rows > max_rows:
+            groups.append([])
+            rows = end - start
+        groups[-1].append(partition)
+    return tuple(tuple(group) for group in groups if len(group) > 1)
 
 
 def recreated(queue: str, consumer: str | None, remedy: str) -> DataLossError:

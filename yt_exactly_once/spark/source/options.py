@@ -49,6 +49,8 @@ class SourceOptions:
         max_rows_per_partition: rows of one batch from one queue partition, at most.
         max_bytes_per_partition: the approximate limit of the data weight of one batch from one queue
             partition. At least one row is read, even a heavier one.
+        shared_task_rows: a Spark task reads several queue partitions that have at most so many rows together
+            in a batch, and at most 16 MiB. `1` gives each queue partition a task of its own.
         include_service_columns: add the coordinates of a row in front of its columns:
             `__spyt_streaming_src_tablet_index` and `__spyt_streaming_src_row_index`.
         include_queue_path: add `__spyt_streaming_src_queue_path`, which distinguishes the rows of several
@@ -69,6 +71,7 @@ class SourceOptions:
     starting_offsets: StartingPoint | dict[int, int]
     max_rows_per_partition: int | None = None
     max_bytes_per_partition: int | None = None
+    shared_task_rows: int = 10_000
     include_service_columns: bool = False
     include_queue_path: bool = False
     include_timestamp: bool = False
@@ -242,7 +245,8 @@ def _positive(given: Mapping[str, str], name: str, default: int | None) -> int |
     if not (text.isascii() and text.isdigit() and int(text) > 0):
         raise ConfigError(
             f"{name}={value!r} is not a positive whole number",
-            remedy="Give a number of 1 or more, or leave the option out for no limit",
+            remedy="Give a number of 1 or more, or leave the option out for "
+            + ("no limit" if default is None else f"the default of {default}"),
             option=name,
         )
     return int(text)
@@ -261,6 +265,7 @@ def _boolean(given: Mapping[str, str], name: str, default: bool) -> bool:
 
 
 _READ: dict[Any, Callable[[Mapping[str, str], str, Any], Any]] = {
+    "int": _positive,
     "int | None": _positive,
     "bool": _boolean,
 }

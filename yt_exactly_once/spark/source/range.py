@@ -1,16 +1,19 @@
-"""Reading one range of one queue partition: complete, in order, and in pieces of bounded size.
+"""Reading ranges of queue partitions: complete, in order, and in pieces of bounded size.
 
 A pull may return fewer rows than asked for and, when rows were trimmed, later ones. So the row indexes of
 every piece are compared with those that are still wanted. A gap is an error, or a logged step if the options
-allow it. Nothing is read ahead and nothing is kept, so memory does not grow with the range.
+allow it. One pull is ahead of the rows that Spark takes, or a few of different short ranges. No more is kept,
+so memory does not grow with the range.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
@@ -22,11 +25,13 @@ from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.source.offsets import BEGIN_AGAIN, trimmed_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Executor, Future
 
     from pyarrow import RecordBatch
 
     from yt_exactly_once.observability import Emitter
+    from yt_exactly_once.spark.source.offsets import QueueRange
     from yt_exactly_once.ytsaurus.queues import RemoteQueue
 
 ROWS_PER_PULL = 10_000
@@ -41,20 +46,26 @@ PATIENCE = RetryPolicy(
 """How long rows that are committed may take to become visible, and a tablet to be back."""
 
 
-class QueueRange(InputPartition):
-    """The rows of one queue partition that one task reads.
+SIDE_BY_SIDE = 4
+"""Pulls that one Python worker has in flight, at most."""
+
+
+class QueueTask(InputPartition):
+    """What one Spark task reads.
 
     Attributes:
-        partition: index of the queue partition.
-        start: first row.
-        end: first row that does not belong to it.
+        ranges: of different queue partitions, in their order.
     """
 
-    def __init__(self, partition: int, start: int, end: int) -> None:
-        super().__init__((partition, start, end))
-        self.partition = partition
-        self.start = start
-        self.end = end
+    def __init__(self, ranges: Sequence[QueueRange]) -> None:
+        super().__init__(tuple(ranges))
+        self.ranges = tuple(ranges)
+
+
+@cache
+def _pool() -> Executor:
+    """Return the threads of this process that pull; each keeps its connection from batch to batch."""
+    return ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="yt-pull")
 
 
 @dataclass(frozen=True)
@@ -68,6 +79,7 @@ class RangeReader:
         fail_on_data_loss: whether trimmed rows are an error or a logged step.
         policy: how long missing rows are waited for.
         sleep: waits that many seconds.
+        pool: runs pulls that are ahead; by default the threads of this process.
     """
 
     queue: RemoteQueue
@@ -76,43 +88,58 @@ class RangeReader:
     fail_on_data_loss: bool = True
     policy: RetryPolicy = PATIENCE
     sleep: Callable[[float], None] = time.sleep
+    pool: Callable[[], Executor] = _pool
 
-    def read(self, wanted: QueueRange) -> Iterator[RecordBatch]:
-        """Yield the rows of a range, in order, each exactly once.
+    def read(self, ranges: Sequence[QueueRange]) -> Iterator[RecordBatch]:
+        """Yield the rows of ranges, one range after the other, in order, each exactly once.
 
         Raises:
             DataLossError: rows were trimmed, or the queue is not the one that was planned.
             RetriesExhaustedError: rows that must be there did not become visible in time.
         """
+        if len(ranges) == 1:
+            # Most short ranges are one pull, which needs no thread.
+            yield from self._read(_Pulls(self.queue, ranges[0], self.pool))
+            return
+        waiting, begun = deque(ranges), deque[_Pulls]()
+        while waiting or begun:
+            while waiting and len(begun) < SIDE_BY_SIDE:
+                begun.append(_Pulls(self.queue, waiting.popleft(), self.pool))
+                begun[-1].begin(begun[-1].wanted.start)
+            yield from self._read(begun.popleft())
+
+    def _read(self, pulls: _Pulls) -> Iterator[RecordBatch]:
+        wanted = pulls.wanted
         position = wanted.start
         while position < wanted.end:
             first, count, rows = run_attempts(
-                partial(self._pull, wanted, position), self.policy, self.emit, sleep=self.sleep
+                partial(self._pull, pulls, position), self.policy, self.emit, sleep=self.sleep
             )
             if first > position:
                 self._step_over(wanted.partition, position, min(first, wanted.end))
+            position = first + count
+            pulls.begin(position)
             kept = min(count, wanted.end - first)
             if rows is not None and kept > 0:
                 yield rows if kept == count else rows.slice(0, kept)
-            position = first + count
 
     def _pull(
-        self, wanted: QueueRange, position: int, _attempt: int
+        self, pulls: _Pulls, position: int, _attempt: int
     ) -> tuple[int, int, RecordBatch | None]:
         """Return the first row index there is from `position` on, a number of rows, and the rows."""
-        max_rows = min(ROWS_PER_PULL, wanted.end - position)
-        payload = self.queue.pull(wanted.partition, position, max_rows, BYTES_PER_PULL)
+        payload = pulls.take(position)
         indexes, rows = self.decode(payload)
         if not indexes:
-            return self._first_available(wanted, position), 0, None
+            return self._first_available(pulls.wanted, position), 0, None
         first = indexes[0]
         if first < position or indexes != list(range(first, first + len(indexes))):
             raise DataLossError(
-                f"Rows from {position} on were requested in partition {wanted.partition}. The "
+                f"Rows from {position} on were requested in partition {pulls.wanted.partition}. The "
                 f"answer of {len(indexes)} rows from {first} to {indexes[-1]} has gaps or repeats",
                 remedy="The cluster breaks the order of the queue; do not continue before it is repaired",
                 queue=self.queue.path,
             )
+        pulls.answered(len(indexes), len(payload))
         return first, len(indexes), rows
 
     def _first_available(self, wanted: QueueRange, position: int) -> int:
@@ -147,3 +174,56 @@ class RangeReader:
             end=end,
             rows=end - start,
         )
+
+
+class _Pulls:
+    """The pulls of one range: the one whose rows are wanted now, and the one after it.
+
+    Args:
+        queue: where.
+        wanted: the range.
+        pool: runs the pull that is ahead.
+    """
+
+    def __init__(
+        self, queue: RemoteQueue, wanted: QueueRange, pool: Callable[[], Executor]
+    ) -> None:
+        self.wanted = wanted
+        self._queue = queue
+        self._pool = pool
+        self._rows = ROWS_PER_PULL
+        self._is_steady = False
+        self._place = wanted.start
+        self._ahead: Future[bytes] | None = None
+
+    def begin(self, position: int) -> None:
+        """Begin the pull from a row on, unless it has begun or nothing is wanted there."""
+        if position >= self.wanted.end or (self._ahead is not None and self._place == position):
+            return
+        if self._ahead is not None:
+            self._ahead.cancel()
+        self._place = position
+        self._ahead = self._pool().submit(self._pull, position)
+
+    def take(self, position: int) -> bytes:
+        """Return what the pull from a row on has returned; begin the next one, where it is known."""
+        if self._ahead is not None and self._place == position:
+            ahead, self._ahead = self._ahead, None
+            payload = ahead.result()
+        else:
+            payload = self._pull(position)
+        if self._is_steady:
+            # It runs while this one is decoded.
+            self.begin(position + self._rows)
+        return payload
+
+    def answered(self, rows: int, size: int) -> None:
+        """Learn how many rows the next pull is likely to return."""
+        self._is_steady = True
+        # Heavy rows come in fewer than asked for, and the row after them is to be pulled next.
+        is_heavy = 2 * size >= BYTES_PER_PULL
+        self._rows = min(self._rows, rows) if is_heavy else ROWS_PER_PULL
+
+    def _pull(self, position: int) -> bytes:
+        most = min(self._rows, self.wanted.end - position)
+        return self._queue.pull(self.wanted.partition, position, most, BYTES_PER_PULL)

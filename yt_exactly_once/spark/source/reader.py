@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,9 +31,10 @@ from yt_exactly_once.spark.source.offsets import (
     end_within,
     first_positions,
     recreated,
+    shared_tasks,
 )
 from yt_exactly_once.spark.source.options import StartingPoint
-from yt_exactly_once.spark.source.range import BYTES_PER_PULL, PATIENCE, QueueRange, RangeReader
+from yt_exactly_once.spark.source.range import BYTES_PER_PULL, PATIENCE, QueueTask, RangeReader
 from yt_exactly_once.spark.versions import (
     ReadAllAvailable,
     ReadLimit,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
     from yt_exactly_once.observability import Emitter
+    from yt_exactly_once.spark.source.offsets import QueueRange
     from yt_exactly_once.spark.source.options import SourceOptions
     from yt_exactly_once.spark.source.rows import RowFormat
     from yt_exactly_once.ytsaurus.queues import PartitionBounds, RemoteQueue
@@ -72,6 +75,12 @@ REPORT_INTERVAL = 5.0
 
 AGE_INTERVAL = 10.0
 """Seconds between two looks at the age of the oldest unread row: each costs a pull of one row."""
+
+WEIGHT_INTERVAL = 60.0
+"""Seconds between two looks at how heavy rows are: each costs a pull of a few rows."""
+
+_SAMPLE_ROWS = 100
+_SAMPLE_BYTES = 2**20
 
 _MOVES = 5
 """Attempts to advance a consumer that another client advances at the same time."""
@@ -117,8 +126,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._committed: QueueOffset | None = None
         self._caught_up: QueueOffset | None = None
         self._planned: dict[int, int] | None = None
-        self._next_report = self._next_age = clock()
+        self._next_report = self._next_age = self._next_weight = clock()
         self._age: float | None = None
+        self._row_bytes: float | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where a query without a checkpoint begins; decided once per run.
@@ -189,7 +199,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if is_recreated:
             self._begin_again(self._logged(start), here)
         self._report(here.partitions, bounds, ends)
-        return here.advanced(ends, self._info.id).to_json()
+        planned = here.advanced(ends, self._info.id)
+        return replace(planned, shared=self._shared(planned.ranges())).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Return where the queue ended when it was last looked at, for the query's progress.
@@ -210,11 +221,12 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             },
         }
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[QueueRange]:
-        """Split a batch into one task per queue partition, which keeps the order of its rows.
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[QueueTask]:
+        """Split a batch into tasks: of one queue partition, or of several with few rows.
 
-        The range is the one in `end`. For the first batch of a query, Spark asks for `start` again on every
-        restart, and the consumer may have moved since.
+        A task keeps the order of each queue partition. `end` has which partitions share a task, so a replay has
+        the same tasks. It has the ranges too. For the first batch of a query, Spark asks for `start` again on
+        every restart, and the consumer may have moved since.
 
         Raises:
             ConfigError: the checkpoint belongs to another queue, consumer or cluster.
@@ -229,17 +241,17 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._require_loss_is_allowed()
             return []
         self._require_unchanged()
-        return [QueueRange(partition, first, last) for partition, first, last in logged.ranges()]
+        return [QueueTask(ranges) for ranges in logged.tasks()]
 
-    def read(self, partition: QueueRange) -> Iterator[RecordBatch]:  # type: ignore[override]
-        """Yield the rows of one range, in order, each once; see `RangeReader.read`."""
+    def read(self, partition: QueueTask) -> Iterator[RecordBatch]:  # type: ignore[override]
+        """Yield the rows of a task, in order, each once; see `RangeReader.read`."""
         reader = RangeReader(
             queue=self._queue,
             decode=self._rows.decode,
             emit=self._emit,
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
-        return reader.read(partition)
+        return reader.read(partition.ranges)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Advance the consumer to `end` where it lags; our sink has usually done that.
@@ -386,6 +398,31 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
         return max(end, position)
 
+    def _shared(self, ranges: Sequence[QueueRange]) -> tuple[tuple[int, ...], ...]:
+        """Return which partitions share a task; none where it is not known how heavy their rows are."""
+        shared = shared_tasks(ranges, self._options.shared_task_rows)
+        if not shared:
+            return ()
+        row_bytes = self._look_at_weight(max(ranges, key=lambda wanted: wanted.end - wanted.start))
+        if row_bytes is None:
+            return ()
+        return shared_tasks(
+            ranges, min(self._options.shared_task_rows, int(BYTES_PER_PULL / row_bytes))
+        )
+
+    def _look_at_weight(self, sample: QueueRange) -> float | None:
+        """Return how many bytes of a pull a row takes, on average; `None` if it is not known."""
+        if self._row_bytes is None or self._clock() >= self._next_weight:
+            self._next_weight = self._clock() + WEIGHT_INTERVAL
+            # No retries: a batch does not depend on it.
+            with suppress(ExactlyOnceError):
+                payload = self._queue.pull(
+                    sample.partition, sample.start, _SAMPLE_ROWS, _SAMPLE_BYTES
+                )
+                indexes, _ = self._rows.decode(payload)
+                self._row_bytes = len(payload) / len(indexes) if indexes else None
+        return self._row_bytes
+
     def _weight_until(self, partition: int, row: int) -> int:
         """Return the cumulative weight stored in a row, waiting for a row that is late."""
 
@@ -474,7 +511,7 @@ class SelfLimitingReader(QueueStreamReader):
         start = self.initialOffset() if self._position is None else self._position
         return self._next_offset(start, limited=True)
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[QueueRange]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[QueueTask]:
         """Split a batch into tasks; see `QueueStreamReader.partitions`."""
         self._position = end
         return super().partitions(start, end)

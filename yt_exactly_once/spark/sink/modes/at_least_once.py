@@ -38,12 +38,12 @@ class AtLeastOnce(TaskMode):
     def write(
         self,
         frame: DataFrame,
-        batch: MicroBatch,  # noqa: ARG002 - the contract
+        batch: MicroBatch,
         target: PreparedTarget,
-        begun: Sessions,  # noqa: ARG002
+        begun: Sessions,  # noqa: ARG002 - the contract
     ) -> list[TargetRows]:
         """See `Mode.write`."""
-        plain, settings = self.for_tasks(frame, target)
+        plain, settings = self.for_tasks(frame, target.of_batch(batch))
         task = InsertTask(settings, update=target.options.update_columns, unique_keys=False)
         reports = self.reports(plain.mapInArrow(task, REPORT_SCHEMA))
         return self.written(target, ChunkReport.of_all(reports))

@@ -121,7 +121,8 @@ class Idempotent(TaskMode):
         pushed = set(target.plan.names) & set(frame.columns)
         numbering = Numbering(batch, by_source, seed_of(pushed))
         frame = frame.withColumns({ROW_HASH_COLUMN: row_hash(frame.schema, pushed)})
-        plain, settings = self.for_tasks(frame, target, ROW_HASH_COLUMN)
+        placed = target if by_source else target.of_batch(batch)
+        plain, settings = self.for_tasks(frame, placed, ROW_HASH_COLUMN)
         task = PushTask(settings, numbering, self.options.producer)
         job = plain.mapInArrow(task, REPORT_SCHEMA)
         if not by_source:

@@ -83,7 +83,7 @@ class Transactional(Mode):
         rejects = None
         if self.options.dead_letter_path is not None:
             rejects = Rejects(self.options.dead_letter_path, batch.query_id, batch.batch_id)
-        return target.encoder(rejects)
+        return target.of_batch(batch).encoder(rejects)
 
     def encoded(self, encoder: RowEncoder, target: PreparedTarget) -> list[TargetRows]:
         """Return what an encoder has collected; see `write`."""
