@@ -29,7 +29,7 @@ CREATE_SESSION = "create_queue_producer_session"
 START = "start_transaction"
 LOOKUP = "lookup_rows"
 PULL = "pull_queue_consumer"
-BOUNDS = "get_tablet_infos"
+BOUNDS = "execute_batch"
 
 READS = (LOOKUP, PULL, BOUNDS)
 

@@ -591,7 +591,7 @@ def test_proxy_that_is_busy_for_a_while_costs_no_row(queue, read, tmp_path, clus
     """Neither planning nor reading gives up at the first refusal."""
     ids = queue.append(50)
     cluster.inject(command="pull_queue_consumer", action="unavailable", count=3)
-    cluster.inject(command="get_tablet_infos", action="unavailable", count=2)
+    cluster.inject(command="execute_batch", action="unavailable", count=2)
     try:
         assert run(read(queue), tmp_path).ids == ids
     finally:

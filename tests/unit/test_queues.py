@@ -1,6 +1,7 @@
 """What refusals of a queue mean."""
 
 import pickle
+from contextlib import nullcontext
 
 import pytest
 from yt.common import YtError
@@ -33,7 +34,7 @@ def refuse_pulls(monkeypatch, message):
 
         pull_queue_consumer = pull_queue
 
-    monkeypatch.setattr(Connection, "reader", Reader())
+    monkeypatch.setattr(Connection, "pinning", lambda _: nullcontext(Reader()))
 
 
 NOT_REGISTERED = f'Consumer "{CONSUMER}" is not registered for queue "{QUEUE}"'

@@ -49,8 +49,8 @@ class FakeQueue:
         first = max(offset, self.lower)
         return list(range(first, min(first + min(step, max_rows), self.upper)))
 
-    def state(self):
-        return QueueState("1-2-3-4", [PartitionBounds(self.lower, self.upper)] * self.count)
+    def state(self, _expected):
+        return QueueState("1-2-3-4", [PartitionBounds(self.lower, self.upper)] * self.count, [])
 
 
 class Log:

@@ -23,6 +23,7 @@ from yt_exactly_once.spark.source import reader as source_reader
 from yt_exactly_once.spark.source.options import SourceOptions, StartingPoint
 from yt_exactly_once.spark.source.reader import (
     IDLE_INTERVAL,
+    LOOK_INTERVAL,
     WEIGHT_INTERVAL,
     QueueStreamReader,
     SelfLimitingReader,
@@ -59,13 +60,10 @@ class FakeQueue:
         self.info = table()
         self.looks = 0
 
-    def state(self):
+    def state(self, _expected):
         self.looks += 1
         bounds = [PartitionBounds(*pair) for pair in zip(self.lowers, self.uppers, strict=True)]
-        return QueueState(self.info.id, bounds)
-
-    def describe(self):
-        return self.info
+        return QueueState(self.info.id, bounds, self.info.schema)
 
     def stored_offsets(self, _cluster, _partitions):
         return dict(self.stored)
@@ -413,22 +411,39 @@ def test_checkpoint_of_another_queue_is_refused():
 )
 def test_schema_that_changes_under_the_query_is_an_error(schema, change):
     """Rows would be read with columns the plan does not have."""
-    queue = FakeQueue(10)
-    source = reader(queue)
+    queue, clock = FakeQueue(10), Clock()
+    source = reader(queue, clock)
     start = source.initialOffset()
     end = everything(source, start)
     queue.info = table(schema)
+    clock.sleep(LOOK_INTERVAL)
     with pytest.raises(SchemaMismatchError, match=rf"{change}.*Load the queue again"):
         source.partitions(start, end)
 
 
-def test_recreated_queue_under_the_query_is_a_loss():
-    """Even when it has more rows than the old one."""
+def test_batch_that_was_just_planned_costs_one_look():
+    """Its columns and its bounds come with one request; a replay is looked at too."""
     queue = FakeQueue(10)
     source = reader(queue)
     start = source.initialOffset()
+    queue.looks = 0
+    end = everything(source, start)
+    source.partitions(start, end)
+    assert queue.looks == 1
+    after = reader(queue)
+    queue.info = table(())
+    with pytest.raises(SchemaMismatchError):
+        after.partitions(start, end)
+
+
+def test_recreated_queue_under_the_query_is_a_loss():
+    """Even when it has more rows than the old one."""
+    queue, clock = FakeQueue(10), Clock()
+    source = reader(queue, clock)
+    start = source.initialOffset()
     end = everything(source, start)
     queue.info = ANOTHER
+    clock.sleep(LOOK_INTERVAL)
     for call in (lambda: source.partitions(start, end), lambda: everything(source, end)):
         with pytest.raises(DataLossError, match="recreated"):
             call()

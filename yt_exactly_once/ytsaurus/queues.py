@@ -10,10 +10,11 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from yt.common import YtError
 from yt.wrapper import YsonFormat
+from yt.wrapper.errors import create_response_error
 
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
@@ -23,7 +24,7 @@ from yt_exactly_once.errors import (
     TableNotMountedError,
 )
 from yt_exactly_once.ytsaurus.failures import TRANSPORT_ERRORS, translated
-from yt_exactly_once.ytsaurus.tables import TableInfo, describe_table
+from yt_exactly_once.ytsaurus.tables import TableInfo, columns_of, describe_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -57,10 +58,12 @@ class QueueState:
     Attributes:
         id: object id of the table; another one when the queue was recreated.
         partitions: bounds of every partition.
+        schema: its columns, as `TableInfo` has them.
     """
 
     id: str
     partitions: list[PartitionBounds]
+    schema: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -118,18 +121,33 @@ class RemoteQueue:
         with translated("read the cluster's name"):
             return str(self.connection.reader.get("//sys/@cluster_name"))
 
-    def state(self) -> QueueState:
-        """Return the queue's id, and the bounds of its partitions as the tablets report them."""
+    def state(self, expected: int = 1) -> QueueState:
+        """Return the queue's id and columns, and the bounds of its partitions as the tablets report them.
+
+        Args:
+            expected: how many partitions it probably has; another number costs a second request.
+        """
         with translated("read the queue's bounds", queue=self.path):
             client = self.connection.reader
-            found = client.get(self.path, attributes=["id", "tablet_count"]).attributes
-            tablets = list(range(int(found["tablet_count"])))
-            infos = client.get_tablet_infos(self.path, tablets)["tablets"]
+            attributes = ["id", "schema", "tablet_count"]
+            indexes = list(range(expected))
+            table, tablets = client.execute_batch(
+                [
+                    _request("get", path=self.path, attributes=attributes, return_only_value=True),
+                    _request("get_tablet_infos", path=self.path, tablet_indexes=indexes),
+                ]
+            )["results"]
+            found = _output(table).attributes
+            count = int(found["tablet_count"])
+            if count == expected:
+                infos = _output(tablets)["tablets"]
+            else:
+                infos = client.get_tablet_infos(self.path, list(range(count)))["tablets"]
         bounds = [
             PartitionBounds(int(info["trimmed_row_count"]), int(info["total_row_count"]))
             for info in infos
         ]
-        return QueueState(str(found["id"]), bounds)
+        return QueueState(str(found["id"]), bounds, columns_of(found))
 
     def stored_offsets(self, cluster: str, partitions: Collection[int]) -> dict[int, int]:
         """Return the consumer's offsets with one request; a partition that was never moved is absent.
@@ -150,7 +168,7 @@ class RemoteQueue:
     def pull(
         self, partition: int, offset: int, max_rows: int, max_bytes: int | None = None
     ) -> bytes:
-        """Return rows from an offset on, as a binary YSON list fragment.
+        """Return rows from an offset on, as a binary YSON list fragment, with one request and no retries.
 
         The answer may be shorter than asked for. It starts later than `offset` when rows were trimmed.
         `$tablet_index` and `$row_index` are part of every row.
@@ -170,9 +188,9 @@ class RemoteQueue:
         where = {"queue": self.path, "consumer": self.consumer}
         with (
             self._registration_may_lag(),
+            self.connection.pinning() as client,
             translated("pull rows", **where, partition=partition, offset=offset),
         ):
-            client = self.connection.reader
             if self.consumer is None:
                 answer = client.pull_queue(self.path, offset, partition, **options)
             else:
@@ -279,6 +297,21 @@ def _require_consumer(connection: Connection, consumer: str, queue: str) -> None
             remedy=f"Make one at a free path: yt-exactly-once create-consumer PATH {queue}",
             consumer=consumer,
         )
+
+
+def _request(command: str, **parameters: Any) -> dict[str, Any]:
+    return {"command": command, "parameters": parameters}
+
+
+def _output(part: dict[str, Any]) -> Any:
+    """Return what a part of a batch of requests returned.
+
+    Raises:
+        YtError: it failed.
+    """
+    if "error" in part:
+        raise create_response_error(part["error"])
+    return part["output"]
 
 
 def _is_at(error: YtError, offset: int) -> bool:

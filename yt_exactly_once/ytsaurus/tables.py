@@ -99,7 +99,7 @@ def describe_table(connection: Connection, path: str) -> TableInfo:
         is_sorted=bool(attributes["sorted"]),
         tablet_count=int(attributes["tablet_count"]),
         tablet_state=str(attributes["tablet_state"]),
-        schema=_columns(attributes),
+        schema=columns_of(attributes),
     )
 
 
@@ -112,10 +112,11 @@ def table_identity(connection: Connection, path: str) -> tuple[str, list[dict[st
     """
     with translated("look at the table", path=path):
         found = connection.reader.get(path, attributes=["id", "schema"]).attributes
-    return str(found["id"]), _columns(found)
+    return str(found["id"]), columns_of(found)
 
 
-def _columns(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
+def columns_of(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the columns among the attributes of a table."""
     # An object that is not a table may have no schema.
     return [dict(column) for column in attributes.get("schema", ())]
 

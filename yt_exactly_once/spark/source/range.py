@@ -144,7 +144,7 @@ class RangeReader:
 
     def _first_available(self, wanted: QueueRange, position: int) -> int:
         """Distinguish trimmed rows from late ones, when a pull returned nothing."""
-        bounds = self.queue.state().partitions
+        bounds = self.queue.state(wanted.partition + 1).partitions
         upper = bounds[wanted.partition].upper if wanted.partition < len(bounds) else 0
         if upper < wanted.end:
             raise DataLossError(

@@ -52,13 +52,19 @@ if TYPE_CHECKING:
     from yt_exactly_once.spark.source.offsets import QueueRange
     from yt_exactly_once.spark.source.options import SourceOptions
     from yt_exactly_once.spark.source.rows import RowFormat
-    from yt_exactly_once.ytsaurus.queues import PartitionBounds, RemoteQueue
+    from yt_exactly_once.ytsaurus.queues import PartitionBounds, QueueState, RemoteQueue
     from yt_exactly_once.ytsaurus.tables import TableInfo
 
 T = TypeVar("T")
 
 IDLE_INTERVAL = 0.1
 """Seconds between two looks at a queue that had nothing new; Spark itself asks every 10 ms."""
+
+LOOK_INTERVAL = 1.0
+"""Seconds after which a batch that was planned is not read before the queue was looked at again.
+
+Usually Spark takes less time to log the batch.
+"""
 
 CATCH_UP_INTERVAL = 1.0
 """Seconds between two looks at the consumer while batches follow each other without a pause.
@@ -120,6 +126,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: dict[str, Any] | None = None
         self._target: list[int] | None = None
         self._bounds: list[PartitionBounds] | None = None
+        self._seen: QueueState | None = None
+        self._seen_at = clock()
         self._idle_since: float | None = None
         self._catch_up_interval = CATCH_UP_INTERVAL
         self._next_catch_up = clock()
@@ -342,8 +350,10 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             DataLossError: another queue has taken its place since.
         """
-        state = self._patiently(self._queue.state)
+        expected = self._info.tablet_count if self._seen is None else len(self._seen.partitions)
+        state = self._patiently(partial(self._queue.state, expected))
         self._require_same_queue(state.id)
+        self._seen, self._seen_at = state, self._clock()
         return state.partitions
 
     def _at_the_beginning(self, bounds: Sequence[PartitionBounds]) -> QueueOffset:
@@ -446,12 +456,13 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._patiently(partial(self._queue.stored_offsets, self._cluster, partitions))
 
     def _require_unchanged(self) -> None:
-        now = self._patiently(self._queue.describe)
-        self._require_same_queue(now.id)
-        if now.schema != self._info.schema:
+        if self._seen is None or self._clock() >= self._seen_at + LOOK_INTERVAL:
+            self._look()
+        assert self._seen is not None
+        if self._seen.schema != self._info.schema:
             raise SchemaMismatchError(
                 "The queue's schema changed under the running query: "
-                + _describe_change(self._info.schema, now.schema),
+                + _describe_change(self._info.schema, self._seen.schema),
                 remedy="Load the queue again (spark.readStream ... load) and start the query; the batch is "
                 "read with the new schema",
                 queue=self._queue.path,
