@@ -11,8 +11,6 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
-import structlog
-
 from yt_exactly_once.observability.events import level_of
 
 if TYPE_CHECKING:
@@ -48,7 +46,9 @@ def write(event: Event, fields: Mapping[str, Any]) -> None:
     # A processor or handler of the application may raise, and logging must not stop a pipeline.
     with suppress(Exception):
         level = level_of(event, fields)
-        if structlog.is_configured():
+        # Whoever configures structlog imports it. A Python worker of Spark does without, and starts sooner.
+        structlog = sys.modules.get("structlog")
+        if structlog is not None and structlog.is_configured():
             getattr(structlog.get_logger(LOGGER_NAME), level)(event.value, **fields)
             return
         logger, number = (

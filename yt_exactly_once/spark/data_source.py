@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NoReturn
 from pyspark.sql.datasource import DataSource
 
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.sink.stream_writer import stream_writer
 from yt_exactly_once.spark.source.opening import OpenedQueue
 
 if TYPE_CHECKING:
@@ -76,6 +75,8 @@ class YtDataSource(DataSource):
         overwrite: bool,
     ) -> StreamWriter:
         """Return what writes the batch that Spark runs; see `stream_writer`."""
+        from yt_exactly_once.spark.sink.stream_writer import stream_writer  # noqa: PLC0415 - readers start sooner
+
         return stream_writer(self.options, schema, complete=overwrite)
 
     def _open(self) -> OpenedQueue:
