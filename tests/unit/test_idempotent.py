@@ -43,7 +43,11 @@ def test_rows_are_inspected_as_far_as_their_numbers_need_it(monkeypatch, steps, 
     mode.options = SimpleNamespace(producer="//producer")
     plan = SimpleNamespace(names=("id",))
     target = SimpleNamespace(plan=plan, path="//t", is_sorted=False)
+    turned = []
+    target.of_batch = lambda batch: turned.append(batch) or target
     assert mode.write(Frame(), MicroBatch("query", 0, "run"), target, begun) == []
     inspected = [] if by_source else ["require_straight"]
     rehearsed = ["RehearsalTask", "require_same_rows"] if begun else []
     assert steps == [*inspected, *rehearsed, "PushTask"]
+    # Rows that carry their source go where their queue partition says, in all batches.
+    assert bool(turned) is not by_source
