@@ -232,9 +232,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[QueueTask]:
         """Split a batch into tasks: of one queue partition, or of several with few rows.
 
-        A task keeps the order of each queue partition. `end` has which partitions share a task, so a replay has
-        the same tasks. It has the ranges too. For the first batch of a query, Spark asks for `start` again on
-        every restart, and the consumer may have moved since.
+        A task keeps the order of each queue partition. `end` has which partitions share a task, so a replay
+        has the same tasks. It has the ranges too. For the first batch of a query, Spark asks for `start`
+        again on every restart, and the consumer may have moved since.
 
         Raises:
             ConfigError: the checkpoint belongs to another queue, consumer or cluster.
