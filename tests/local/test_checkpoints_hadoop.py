@@ -8,10 +8,13 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from tests.local.relay import SWITCH, relay
 from yt_exactly_once.checkpoints import checkpoints
+from yt_exactly_once.checkpoints.store import SPARK_SETTINGS
 from yt_exactly_once.spark.java import require_java
 
 _PROGRAM = Path(__file__).parent / "hadoop" / "Checkpoint.java"
+_BROKEN_OFF = _PROGRAM.with_name("BrokenOff.java")
 _JARS = Path(pyspark.__file__).parent / "jars" / "*"
 
 
@@ -40,3 +43,32 @@ def test_client_of_spark_writes_replaces_lists_and_reads(cluster, tmp):
         "org.apache.hadoop.security.AccessControlException",
         "deleted true",
     ], done.stderr
+
+
+@pytest.mark.nightly
+def test_client_of_spark_repeats_every_call_but_the_data_of_a_file(cluster, tmp):
+    """A gateway that dies before a call, before its answer or within it: the page says what fails then."""
+    require_java()
+    settings = [
+        f"{name.removeprefix('spark.hadoop.')}={SPARK_SETTINGS[name]}" for name in SPARK_SETTINGS
+    ]
+    with checkpoints(proxy=cluster.proxy_urls[0]) as store, relay(store.address) as address:
+        location = store.url(f"{tmp}/q").replace(store.address, address)
+        done = subprocess.run(
+            [
+                *("java", "-cp", str(_JARS), str(_BROKEN_OFF)),
+                *(location, f"http://{address}{SWITCH}", *settings),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=250,
+            check=False,
+        )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 24, done.stderr
+    # The answer that sends the client on has no body, and is a part of writing the data.
+    assert [line for line in lines if not line.endswith(" done")] == [
+        "before DATA java.net.SocketException",
+        "after DATA java.net.SocketException",
+        "within CREATE java.net.SocketException",
+    ]
