@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from yt_exactly_once import register_source
 from yt_exactly_once.errors import ConfigError
@@ -49,6 +50,17 @@ def test_name_that_is_no_name_is_refused():
     """Spark would look for a class."""
     with pytest.raises(ConfigError, match="letters, digits"):
         register_source(session(), name="tech.ytsaurus.yt")
+
+
+def test_name_that_spark_refuses_is_an_error_with_another_name():
+    """A session without a JVM cannot look for the name before."""
+
+    def refuse(_source):
+        raise AnalysisException("FOUND_MULTIPLE_DATA_SOURCES")
+
+    spark = SimpleNamespace(dataSource=SimpleNamespace(register=refuse))
+    with pytest.raises(ConfigError, match=r"a format yt already.*name='yt_exactly_once'"):
+        register_source(spark)
 
 
 def test_old_spark_is_refused_with_a_way_out(monkeypatch):
