@@ -57,12 +57,12 @@ def test_small_demo_is_exact_after_its_kills_and_its_directory_can_be_served(
     monkeypatch.setattr(verify, "ROWS_PER_READ", 100)
     # The demo is long so that people can watch it; each life needs only batches for its kill.
     monkeypatch.setattr(schedule, "FEWEST_BATCHES", 1)
-    kept, numbers = tmp_path / "kept", tmp_path / "numbers.json"
+    kept = tmp_path / "kept"
     arguments = ["--rows", str(_ROWS), "--kills", str(_KILLS), "--seed", "11"]
-    code = cli.main(["demo", *arguments, "--data-dir", str(kept), "--json", str(numbers)])
+    code = cli.main(["demo", *arguments, "--data-dir", str(kept), "--json"])
     output = capfd.readouterr()
     assert code == 0, output.err
-    assert json.loads(numbers.read_text()) | {"seconds": 0} == {
+    assert json.loads(output.out) | {"seconds": 0} == {
         "rows_in": _ROWS,
         "rows_out": _ROWS,
         "lost": 0,
@@ -70,9 +70,10 @@ def test_small_demo_is_exact_after_its_kills_and_its_directory_can_be_served(
         "wrong": 0,
         "kills": _KILLS,
         "seconds": 0,
+        "exact": True,
     }
-    assert "Exactly once" in output.out
-    assert f"yt-exactly-once local --data-dir {kept}" in output.out
+    assert "Exactly once" in output.err
+    assert f"yt-exactly-once local --data-dir {kept}" in output.err
 
     server, proxies, example = serve(kept)
     clients = [YtClient(proxy=url, config={"enable_token": False}) for url in proxies]
@@ -92,7 +93,7 @@ def test_small_demo_is_exact_after_its_kills_and_its_directory_can_be_served(
 
 
 @pytest.mark.timeout(300)
-def test_failing_queries_end_the_demo_with_their_own_error(monkeypatch, tmp_path, capfd):
+def test_failing_queries_end_the_demo_with_their_own_error(monkeypatch, capfd):
     """A failure that is not a kill of ours is shown, and leaves no process behind."""
     started = []
 
@@ -110,12 +111,11 @@ def test_failing_queries_end_the_demo_with_their_own_error(monkeypatch, tmp_path
 
     monkeypatch.setattr("yt_exactly_once.demo.runner.Child", Watched)
     monkeypatch.setattr(data, "create_tables", create_tables_without_consumers)
-    numbers = tmp_path / "numbers.json"
-    assert cli.main(["demo", "--rows", "200", "--kills", "1", "--json", str(numbers)]) == 2
-    error = capfd.readouterr().err
+    assert cli.main(["demo", "--rows", "200", "--kills", "1", "--json"]) == 2
+    printed, error = capfd.readouterr()
     assert "The queries failed" in error
     assert "ConsumerNotRegisteredError" in error
-    assert not numbers.exists()
+    assert not printed
     assert [child.session_members(pid) for pid in started] == [[]]
 
 

@@ -30,7 +30,7 @@ def _printed(show):
 
 
 def test_numbers_for_machines_have_the_promised_names():
-    """The file that --json writes."""
+    """What --json prints."""
     damaged = replace(
         _RESULT,
         flights=replace(_GOOD, found=99, lost=2, duplicated=1, wrong=3),
@@ -44,6 +44,7 @@ def test_numbers_for_machines_have_the_promised_names():
         "wrong": 7,
         "kills": 5,
         "seconds": 61.3,
+        "exact": False,
     }
 
 

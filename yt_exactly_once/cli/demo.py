@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 
@@ -10,8 +9,8 @@ import click
 
 from yt_exactly_once.cli.exit_codes import ExitCode
 from yt_exactly_once.cli.extras import require_extra
-from yt_exactly_once.cli.options import BACKENDS
-from yt_exactly_once.cli.output import require_folder
+from yt_exactly_once.cli.options import BACKENDS, json_option
+from yt_exactly_once.cli.output import print_json, require_folder
 from yt_exactly_once.cli.signals import ended_by_sigterm
 from yt_exactly_once.config import WriteMode
 
@@ -51,13 +50,7 @@ _LARGEST_SEED = 2**31
     metavar="FILE",
     help="Write an HTML page with a time line.  [default with --watch: demo.html]",
 )
-@click.option(
-    "--json",
-    "numbers",
-    type=click.Path(path_type=Path),
-    metavar="PATH",
-    help="Write the numbers to a file.",
-)
+@json_option
 def command(
     rows: int | None,
     kills: int,
@@ -66,24 +59,27 @@ def command(
     mode: str,
     backend: str,
     report: Path | None,
-    numbers: Path | None,
     *,
     watch: bool,
+    as_json: bool,
 ) -> ExitCode:
     """Stream real flights, kill the driver at random moments, and check every row.
 
     Loads the flights that left New York in 2013 into a queue of an embedded cluster. Runs two streaming
     queries over them and kills the driver with SIGKILL at random moments. Then compares every row of the
     results with an independent computation. The exit code is 0 only if no row is lost, duplicated or
-    wrong.
+    wrong. With --json the progress goes to standard error.
     """
+    if watch and as_json:
+        raise click.UsageError("--watch and --json exclude each other")
     require_extra("demo")
+    from rich.console import Console  # noqa: PLC0415 - only commands that print need it
+
     from yt_exactly_once.demo.runner import DemoOptions, run_demo  # noqa: PLC0415 - the extra
     from yt_exactly_once.demo.watch import WatchingDisplay  # noqa: PLC0415
 
     if watch and report is None:
         report = Path("demo.html")
-    require_folder(numbers, "--json")
     require_folder(report, "--report")
     if seed is None:
         seed = random.randrange(_LARGEST_SEED)  # noqa: S311 - not for secrets
@@ -95,7 +91,8 @@ def command(
         backend=backend,
         data_dir=data_dir,
     )
-    display = WatchingDisplay(is_live=watch)
+    console = Console(stderr=True, highlight=False) if as_json else None
+    display = WatchingDisplay(console, is_live=watch)
     with ended_by_sigterm():
         result = run_demo(wanted, display)
     display.summary(result)
@@ -103,10 +100,10 @@ def command(
         page = display.page(result, f"{mode}, seed {seed}")
         report.write_text(page, encoding="utf-8")
         display.say(f"Report: {report}")
-    if numbers is not None:
-        numbers.write_text(json.dumps(result.to_json()) + "\n")
     if data_dir is not None:
         display.say(
             f"Kept in {data_dir}; serve it with: yt-exactly-once local --data-dir {data_dir}"
         )
+    if as_json:
+        print_json(result.to_json())
     return ExitCode.OK if result.exact else ExitCode.FAULT_FOUND

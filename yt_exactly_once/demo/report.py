@@ -50,7 +50,7 @@ class Result:
             self.flights.exact and self.statistics.exact and self.consumed == self.flights.expected
         )
 
-    def to_json(self) -> dict[str, int | float]:
+    def to_json(self) -> dict[str, int | float | bool]:
         """Return the numbers, those of the two tables together where there are two."""
         both = (self.flights, self.statistics)
         return {
@@ -61,6 +61,7 @@ class Result:
             "wrong": sum(outcome.wrong for outcome in both),
             "kills": self.kills,
             "seconds": round(self.seconds, 1),
+            "exact": self.exact,
         }
 
 
