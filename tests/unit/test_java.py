@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from pyspark import SparkContext
 
+from yt_exactly_once import TransactionalSink
 from yt_exactly_once.errors import JavaNotFoundError
 from yt_exactly_once.spark.java import require_java
 
@@ -45,6 +47,24 @@ def test_no_java_is_an_error_with_a_remedy():
     """The error says what to install."""
     with pytest.raises(JavaNotFoundError, match="Install Java 17 or newer"):
         require_java()
+
+
+def test_sink_on_a_machine_without_java_says_so_at_once(monkeypatch):
+    """Spark's own error would come later, and say that its gateway has exited."""
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    for variable in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
+        monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(JavaNotFoundError, match="No Java runtime was found"):
+        TransactionalSink("//t", proxy="localhost:1")
+
+
+@pytest.mark.parametrize("variable", ["SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", ""])
+def test_sink_needs_no_java_where_a_session_runs_or_is_remote(monkeypatch, variable):
+    """It is the server's, or it has started already."""
+    monkeypatch.setattr(SparkContext, "_gateway", None if variable else object())
+    if variable:
+        monkeypatch.setenv(variable, "1")
+    TransactionalSink("//t", proxy="localhost:1")
 
 
 def test_java_home_without_java_is_an_error_even_with_java_on_path(monkeypatch, tmp_path):

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from yt_exactly_once.errors import JavaNotFoundError
@@ -18,6 +19,9 @@ OLDEST_JAVA = 17
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _PATIENCE_SECONDS = 60
+_REMOTE = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
+"""Set where the session is one of Spark Connect."""
+
 _REMEDY = (
     f"Install Java {OLDEST_JAVA} or newer, for instance the package openjdk-17-jre-headless, and set "
     "JAVA_HOME to it or put its java on PATH"
@@ -38,6 +42,25 @@ def require_java() -> None:
             remedy=_REMEDY,
             path=java,
         )
+
+
+def require_startable() -> None:
+    """Return when this process has a JVM, can start one, or needs none (Spark Connect).
+
+    Unlike `require_java` it starts nothing, so it does not know the release.
+
+    Raises:
+        JavaNotFoundError: there is none.
+    """
+    # Not imported: in a process without PySpark no JVM runs, and tools without Spark use this module.
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    has_jvm = getattr(context, "_gateway", None) is not None
+    if not (has_jvm or any(os.environ.get(variable) for variable in _REMOTE)):
+        try:
+            _find()
+        except JavaNotFoundError as error:
+            error.remedy += ". With Spark Connect, create the session before the sink"
+            raise
 
 
 def _find() -> str:

@@ -21,6 +21,7 @@ from yt_exactly_once.errors import (
 from yt_exactly_once.observability import Clock, Event, GuardedListener, emitter, reported
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.executors import unfit_python_named
+from yt_exactly_once.spark.java import require_startable
 from yt_exactly_once.spark.query.calls import PROCESS_CALLS
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
 from yt_exactly_once.spark.query.jobs import described
@@ -80,6 +81,7 @@ class TransactionalSink:
 
     Raises:
         ConfigError: an option is missing, unknown or impossible.
+        JavaNotFoundError: no session runs in this process, and there is no Java to start one with.
     """
 
     last_error: ExactlyOnceError | None
@@ -89,6 +91,7 @@ class TransactionalSink:
     @takes(SinkOptions)
     def __init__(self, *target: Any, **options: Any) -> None:
         require_known(list(options))
+        require_startable()
         self.options = SinkOptions(*target, **options)
         location = self.options.checkpoint_location
         self._offset_log = RunningQuery(CheckpointFiles(location) if location else None)
