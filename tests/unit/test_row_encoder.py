@@ -2,15 +2,18 @@
 
 import itertools
 import json
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 import yt.yson
 
+from yt_exactly_once import TransactionalSink
 from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.reserved import RESERVED_PREFIX, is_reserved, require_no_reserved
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import (
+    SOURCE_QUEUE_COLUMN,
     SOURCE_ROW_COLUMN,
     SOURCE_TABLET_COLUMN,
     TableSchema,
@@ -103,6 +106,43 @@ def test_row_of_a_tablet_that_is_not_there_is_refused(tablet, shown):
         encoder.add(given, 0)
     assert not encoder.lanes
     assert not encoder.rejected
+
+
+@pytest.mark.parametrize("wire", list(WireFormat))
+@pytest.mark.parametrize("changes", CHANGES, ids=["rows", "marker", "keys"])
+def test_null_in_a_key_names_the_row_by_its_source(changes, wire):
+    """Its queue, partition and index, also where keys are encoded apart from the rows."""
+    encoder = RowEncoder(planned(keyed=True), wire, Placement(None), **changes)
+    rows_given = chunk([1, 2, 3])
+    given = rows_given.set_column(0, "id", pa.array([1, None, 3], pa.int64()))
+    given = given.append_column(SOURCE_ROW_COLUMN, pa.array([70, 71, 72]))
+    given = given.append_column(SOURCE_QUEUE_COLUMN, pa.array(["//queue"] * 3))
+    with pytest.raises(EncodingError, match=r"column id.*it is null") as caught:
+        encoder.add(given, 0)
+    named = {"source_queue": "//queue", "source_partition": 1, "source_row": 71}
+    assert named.items() <= caught.value.where.items()
+
+
+@pytest.mark.parametrize("mode", ["at-least-once", "idempotent"])
+def test_tasks_get_the_columns_that_name_a_row(mode):
+    """Beside those of the table; the others stay behind."""
+
+    class Frame:
+        columns = ("other", "id", SOURCE_QUEUE_COLUMN, SOURCE_TABLET_COLUMN, SOURCE_ROW_COLUMN)
+        taken = ()
+
+        def toDF(self, *_names):  # noqa: N802 - Spark's name
+            return self
+
+        def select(self, *names):
+            self.taken = names
+            return self
+
+    sink = TransactionalSink("//t", proxy="localhost:1", mode=mode, dyn_batch_size=1)
+    target = SimpleNamespace(plan=planned(keyed=True))
+    frame, settings = sink._mode.for_tasks(Frame(), target)
+    assert settings.names == Frame.columns[1:]
+    assert frame.taken == ("c1", "c2", "c3", "c4")
 
 
 def test_service_columns_of_another_kind_say_nothing_about_a_rejected_row():
