@@ -263,7 +263,7 @@ def remove(view: View, path: YPath, *, recursive: bool, force: bool) -> None:
 
     Args:
         view: the change belongs to its transaction.
-        path: `/*` at its end stands for all children, `/@*` for all user attributes.
+        path: `/*` at its end means all children, `/@*` for all user attributes.
         recursive: whether a map with children may go.
         force: whether a path that leads nowhere is fine.
 

@@ -139,7 +139,7 @@ def _scan(data: bytes) -> None:
 
 
 def _plain(text: bytes) -> bytes:
-    """Return what a string of text YSON stands for."""
+    """Return the value of a string of text YSON."""
     if text[:1] != b'"':
         return text
     return bytes(yson.loads(text, encoding=None)) if b"\\" in text else text[1:-1]

@@ -64,7 +64,7 @@ class Conversions:
     """Switches of the input format, see `TTypeConversionConfig`.
 
     Attributes:
-        integral: int64 and uint64 stand in for each other when the value fits.
+        integral: int64 and uint64 replace each other if the value fits.
         integral_to_double: integers are taken by double columns.
         all_to_string: numbers and booleans are taken by string columns.
         string_to_all: strings are parsed by the other columns.

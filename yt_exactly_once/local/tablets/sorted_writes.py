@@ -203,7 +203,7 @@ def _pieces(columns: Sequence[list[Any]]) -> Iterator[tuple[int, Iterator[list[A
     """Yield rows for statements that take many, since a statement costs as much as a row.
 
     Args:
-        columns: values of the rows, of which there is one at least.
+        columns: values of the rows, at least one.
 
     Yields:
         How many rows a statement takes, and the parameters of one statement after the other.

@@ -29,7 +29,7 @@ class OffsetLog(Protocol):
     """Identifies micro-batches."""
 
     def locate(self, frame: DataFrame, batch_id: int) -> Place:
-        """Return which batch of which run Spark is running.
+        """Return the batch that Spark is running, and its run.
 
         Args:
             frame: given to the sink.

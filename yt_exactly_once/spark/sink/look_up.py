@@ -37,7 +37,7 @@ class Found:
     Attributes:
         is_replay: whether an earlier run has committed the batch.
         rows: how many rows of a replay the ledger entry records.
-        resumed: the ledger entry of a batch of which some parts are committed.
+        resumed: the ledger entry of a batch, if some of its parts are committed.
     """
 
     is_replay: bool = False

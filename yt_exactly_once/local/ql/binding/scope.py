@@ -151,7 +151,7 @@ class Scope:
         self.sources.append(source)
 
     def resolve(self, reference: Reference) -> Column | None:
-        """Find the column a name stands for.
+        """Find the column that a name means.
 
         Raises:
             YtError: several tables have it and it is not shared between them.

@@ -43,7 +43,7 @@ def expressions_text(expressions: Expressions) -> str:
 
 @singledispatch
 def expression_text(expression: Expression) -> str:
-    """Print an expression; aliases stand for themselves."""
+    """Print an expression; an alias is printed as itself."""
     raise TypeError(f"{type(expression).__name__} has no text")
 
 

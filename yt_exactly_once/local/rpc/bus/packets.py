@@ -1,4 +1,4 @@
-"""Packets of the bus: the frames that messages and acknowledgements travel in.
+"""Packets of the bus: they carry messages and acknowledgements.
 
 Owns framing, limits and checksums. A message is a list of parts; a part may be null, which is not the
 same as empty. Checksums of zero mean that the sender computed none; answers carry none.

@@ -59,5 +59,5 @@ def fill_descriptor(descriptor: Any, columns: Iterable[Column], *, versioned: bo
 
 
 def names(descriptor: Any) -> list[str]:
-    """Return the names that the ids of a rowset stand for; bytes that are no text stay visible."""
+    """Return the names of the ids of a rowset; bytes that are no text stay visible."""
     return [entry.name.decode(errors="surrogateescape") for entry in descriptor.name_table_entries]
