@@ -1,7 +1,7 @@
 """The demo from end to end: cluster, data, the child and its deaths, the check.
 
-It is the parent process. It restarts the child after each kill. If the child ends in another way, the
-demo has failed.
+It is the parent process. It restarts the child after each kill, and if Spark on a busy machine gives up on a
+Python process. If the child ends in another way, the demo has failed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from yt_exactly_once.spark.java import require_java
 from yt_exactly_once.ytsaurus.client import check_backend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from yt.wrapper import YtClient
 
@@ -55,6 +55,12 @@ if TYPE_CHECKING:
 PROXIES = 2
 SILENCE_SECONDS = 300.0
 """A child that tells nothing for so long is taken for stuck."""
+
+_STARTS = 4
+"""How often in a row a driver may end because its machine is too busy."""
+
+_NO_WORKER = "Python worker failed to connect back"
+"""What Spark says when a Python process took more than ten seconds to start. No setting makes it longer."""
 
 _CHILD = "yt_exactly_once.demo.queries"
 _LOADING = "flights into the queue"
@@ -127,6 +133,10 @@ def run_demo(options: DemoOptions, display: Display) -> Result:
         return _check(client, options.rows, supervision, began)
 
 
+class _BusyMachineError(Exception):
+    """Spark gave up on a Python process that did not start in time."""
+
+
 class Supervision:
     """The lives of the child, one after the other.
 
@@ -164,13 +174,27 @@ class Supervision:
         for query in QUERIES:
             self._display.begin(_task(query.name), self._total_batches)
         for moment in deaths:
-            with self._child() as child:
-                self._kill_in_time(child, Countdown(moment))
+            self._live(self._kill_in_time, moment)
             self.kills += 1
             done = ", ".join(f"{name} {count}" for name, count in self._done.items())
             self._display.killed(self.kills, f"{moment.kind.what} (batches done: {done})")
-        with self._child() as child:
-            self._await_end(child)
+        self._live(self._await_end)
+
+    def _live(self, life: Callable[..., None], *arguments: Any) -> None:
+        """Start a child and let it live; start it again if the machine was too busy for it."""
+        for start in range(1, _STARTS + 1):
+            with self._child() as child:
+                try:
+                    life(child, *arguments)
+                except _BusyMachineError as error:
+                    if start == _STARTS:
+                        raise child.failure("The queries failed", str(error)) from None
+                    self._display.say(
+                        "Spark gave up on a Python process after ten seconds: this machine is busy. "
+                        "The driver starts again"
+                    )
+                else:
+                    return
 
     def _child(self) -> Child:
         def argument(report: int) -> str:
@@ -185,7 +209,8 @@ class Supervision:
 
         return Child(_CHILD, argument, self._files.log)
 
-    def _kill_in_time(self, child: Child, countdown: Countdown) -> None:
+    def _kill_in_time(self, child: Child, moment: Moment) -> None:
+        countdown = Countdown(moment)
         while not countdown.is_over(time.monotonic()):
             patience = SILENCE_SECONDS
             if countdown.due is not None:
@@ -224,9 +249,12 @@ class Supervision:
 
         Raises:
             ChildFailedError: it reports a failure.
+            _BusyMachineError: of a kind that a new start may repair.
         """
         self._display.noticed(event)
         if event[EVENT] == QUERY_FAILED:
+            if _NO_WORKER in event[ERROR]:
+                raise _BusyMachineError(event[ERROR])
             raise child.failure("The queries failed", event[ERROR])
         if event[EVENT] == SESSION_READY:
             self._display.say("Spark is up, the queries run")
