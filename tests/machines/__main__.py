@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import secrets
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -21,6 +22,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="default: a new one, which is printed")
     parser.add_argument("--folder", type=Path, help="for all files, kept; default: a temporary one")
     options = parser.parse_args()
+    # All processes that it has started end with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
     print(f"seed {seed}", flush=True)
     with tempfile.TemporaryDirectory() as temporary:

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.flows import QUERIES, differences
 from tests.machines.history import History, read_history
 from tests.machines.stage import BATCH_ROWS, FLOWS, Stage, open_stage
 from yt_exactly_once.child import ChildFailedError
@@ -24,6 +23,7 @@ _PATIENCE_SECONDS = 300.0
 _LOOK_SECONDS = 0.5
 _PAUSE_SECONDS = (0.3, 3.0)
 _LOSS_SECONDS = 1.5
+_IDLE_SECONDS = 60.0
 _ROWS = BATCH_ROWS
 _EXECUTORS_AT_MOST = 4
 
@@ -150,27 +150,24 @@ class _Campaign:
         self._stage.machines.lose_shuffle_files(_LOSS_SECONDS)
         return read_history(self._stage.history).stages_run_again > before
 
+    def _await_release(self) -> None:
+        """Give dynamic allocation the time to find executors without work."""
+        deadline = time.monotonic() + _IDLE_SECONDS
+        while time.monotonic() < deadline:
+            if read_history(self._stage.history).executors_released:
+                return
+            self.listen(_LOOK_SECONDS)
+
     def finish(self) -> Result:
         """Wait until the targets hold what they must, end the driver, and compare what is left."""
         try:
-            self.await_true(lambda: not self._wrong(), "target that is complete")
+            self.await_true(lambda: not self._stage.wrong(), "target that is complete")
         except ChildFailedError:
-            self.result.violations = self._wrong()
+            self.result.violations = self._stage.wrong()
+        self._await_release()
         # What a task writes in the end is seen too.
         self._stage.driver.kill()
-        self.result.violations = self.result.violations or self._wrong()
+        self.result.violations = self.result.violations or self._stage.wrong()
         self.result.rows = len(self._stage.queue.all_rows())
         self.result.history = read_history(self._stage.history)
         return self.result
-
-    def _wrong(self) -> list[str]:
-        """Return what differs from what must be there."""
-        stage = self._stage
-        wrong = []
-        for name, flow in FLOWS.items():
-            query = QUERIES[flow.query]
-            must = query.must_hold(stage.queue, BATCH_ROWS, is_sorted=flow.is_sorted)
-            differs = differences(query.found(stage.client, stage.targets[name]), must)
-            if differs:
-                wrong.append(f"{name}: {differs}")
-        return wrong

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from tests.crash.harness.child import Report
 from tests.flows import QUERIES, read_queue
+from tests.machines.environment import ENVIRONMENT
 from tests.machines.standalone import ON_WORKER
 from tests.nursery import open_nursery
 from yt_exactly_once import TransactionalSink, register_source
@@ -34,8 +35,11 @@ def main() -> None:
     plan = json.loads(sys.argv[1])
     # Before the first thread, as it forks.
     scratch = Path(plan["scratch"])
-    driver_python = open_nursery(scratch, plan["report"])
-    python = driver_python
+    python = driver_python = open_nursery(scratch, plan["report"])
+    if plan["is_packed"]:
+        # Relative, so that it is the unpacked archive on executors. The driver has one too.
+        os.chdir(scratch)
+        python = Path(ENVIRONMENT, "bin", "python")
     if plan["executor_python"]:
         # One path, as Spark starts the same one everywhere, and another Python on executors.
         python = scratch / "python"

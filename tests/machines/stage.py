@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tests.class_archive import SHORT_LIVED
-from tests.flows import QUERIES, Queue
+from tests.flows import QUERIES, Queue, differences
+from tests.machines.environment import ENVIRONMENT
 from tests.machines.standalone import Standalone
 from yt_exactly_once.checkpoints import checkpoints
 from yt_exactly_once.checkpoints.store import SPARK_SETTINGS
@@ -103,21 +104,35 @@ class Stage:
     driver: Child
     history: Path
 
+    def wrong(self) -> list[str]:
+        """Return what the targets have and must not have, or the other way round."""
+        wrong = []
+        for name, flow in FLOWS.items():
+            query = QUERIES[flow.query]
+            must = query.must_hold(self.queue, BATCH_ROWS, is_sorted=flow.is_sorted)
+            differs = differences(query.found(self.client, self.targets[name]), must)
+            if differs:
+                wrong.append(f"{name}: {differs}")
+        return wrong
+
 
 @contextmanager
-def open_stage(folder: Path, *, executor_python: Path | None = None) -> Iterator[Stage]:
+def open_stage(
+    folder: Path, *, executor_python: Path | None = None, archive: Path | None = None
+) -> Iterator[Stage]:
     """Start everything, with an empty queue; end it with the block.
 
     Args:
         folder: for all files; must be there.
         executor_python: interpreter of the executors; by default the driver's.
+        archive: packed environment that is all that executors have; by default they have the driver's.
     """
     history = folder / "history"
     history.mkdir()
     with (
         LocalCluster(folder / "cluster", proxies=2) as cluster,
         checkpoints(proxy=cluster.proxy_urls[0]) as store,
-        Standalone(folder) as machines,
+        Standalone(folder, bare=archive is not None) as machines,
     ):
         client = cluster.client()
         queue = Queue.create(client, _FOLDER)
@@ -132,11 +147,13 @@ def open_stage(folder: Path, *, executor_python: Path | None = None) -> Iterator
                 **_SETTINGS,
                 # No attempt finds a package that is not there.
                 **({"spark.task.maxFailures": "1"} if executor_python else {}),
+                **({"spark.archives": f"{archive}#{ENVIRONMENT}"} if archive else {}),
                 "spark.master": machines.url,
                 "spark.eventLog.dir": history.as_uri(),
             },
             "scratch": str(folder),
             "executor_python": None if executor_python is None else str(executor_python),
+            "is_packed": archive is not None,
             "proxy": cluster.proxy_urls[0],
             "queue": queue.path,
             "batch_rows": BATCH_ROWS,

@@ -41,12 +41,14 @@ class Standalone:
     Args:
         folder: for logs and the files of the workers.
         workers: how many.
+        bare: do not tell them where this process finds its packages.
     """
 
-    def __init__(self, folder: Path, workers: int = 2) -> None:
+    def __init__(self, folder: Path, workers: int = 2, *, bare: bool = False) -> None:
         self._folder = folder
         self._files = folder / "files"
         self._count = workers
+        self._bare = bare
         with (
             socket.create_server(("127.0.0.1", 0)) as one,
             socket.create_server(("127.0.0.1", 0)) as two,
@@ -119,6 +121,8 @@ class Standalone:
         environment["SPARK_DAEMON_JAVA_OPTS"] = SHORT_LIVED
         environment["SPARK_MASTER_OPTS"] = "-Dspark.deploy.maxExecutorRetries=-1"
         environment[ON_WORKER] = "1"
+        if self._bare:
+            environment.pop("PYTHONPATH", None)
         environment["SPARK_LOCAL_DIRS"] = str(self._files)
         with (self._folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(

@@ -5,6 +5,7 @@ import venv
 
 import pytest
 
+from tests.machines.environment import pack
 from tests.machines.stage import FLOWS, open_stage
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.nightly]
@@ -32,3 +33,18 @@ def test_a_package_that_the_executors_lack_is_named(tmp_path):
                 named.add(event["flow"])
         for target in stage.targets.values():
             assert not list(stage.client.select_rows(f"* from [{target}]"))
+
+
+@pytest.mark.timeout(900)
+def test_packed_environment_is_all_that_executors_need(tmp_path):
+    """Shipped by `spark.archives`, with workers that find no package elsewhere: every mode is exact."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    with open_stage(tmp_path, archive=pack(tmp_path)) as stage:
+        for part in range(len(stage.queue.rows)):
+            stage.queue.append(10, part)
+        error = ""
+        while wrong := stage.wrong():
+            assert time.monotonic() < deadline, (wrong, error)
+            event = stage.driver.next_event(1)
+            # A busy machine may be too slow to start a Python at first.
+            error = event["error"] if event and event["event"] == "failed" else error
