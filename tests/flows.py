@@ -187,11 +187,8 @@ def read_queue(
     )
     if consumer:
         reader = reader.option("consumer_path", consumer)
-    limit = options.get("max_rows_per_partition")
-    if limit:
-        # Ranges as long as the limit have tasks of their own; shorter ones share some.
-        options.setdefault("shared_task_rows", 3 * limit // 2)
-    for name, value in options.items():
+    # Most tests have few rows, and want a Spark task for each queue partition nevertheless.
+    for name, value in {"shared_task_rows": 1, **options}.items():
         reader = reader.option(name, value)
     return reader.load(queue)
 

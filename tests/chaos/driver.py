@@ -132,6 +132,8 @@ class Queries:
             query.queue,
             query.consumer,
             max_rows_per_partition=task.rows_per_partition,
+            # Ranges as long as the limit have tasks of their own; shorter ones share some.
+            shared_task_rows=3 * task.rows_per_partition // 2,
             backend=self._backend,
         )
         rows = rows.mapInArrow(Trouble(task.trouble), rows.schema)

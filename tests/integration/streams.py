@@ -86,6 +86,7 @@ class Stream:
         query: kind of the query.
         is_sorted: kind of the target.
         rows_per_partition: rows of a batch from each queue partition.
+        shared_task_rows: see `SourceOptions`.
         consumer: moved by the query; empty to read without one.
         options: of the sink, in every run.
         change: done to the source's frame before the query's own work.
@@ -100,6 +101,7 @@ class Stream:
     query: Query = STATELESS
     is_sorted: bool = False
     rows_per_partition: int = 1_000
+    shared_task_rows: int = 1
     consumer: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     change: Callable[[DataFrame], DataFrame] = lambda frame: frame
@@ -123,6 +125,7 @@ class Stream:
             self.queue.path,
             self.consumer or None,
             max_rows_per_partition=self.rows_per_partition,
+            shared_task_rows=self.shared_task_rows,
             backend=self.backend,
         )
         return self.query.build(self.change(rows))

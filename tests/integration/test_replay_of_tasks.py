@@ -6,6 +6,7 @@ the batch in another form.
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -118,6 +119,40 @@ def test_replay_that_differs_is_refused_until_the_old_code_is_back(stream, begun
     run(flow, begun)
     assert flow.found() == pushed
     assert flow.entry().ends[flow.queue.path] == flow.queue.ends()
+
+
+@pytest.mark.parametrize("is_logged", first_of([True, False]))
+def test_tasks_that_share_queue_partitions_come_again(stream, is_logged):
+    """Spark's log has them, so positions hold whatever the options say; without it a replay is refused."""
+    flow = stream(rows=100)
+    flow.shared_task_rows = 200
+    pushed = begin(flow, as_read)
+    tasks = {row["tablet"] for row in tablets_of(flow)}
+    assert len(tasks) == 2
+    flow.shared_task_rows = 1
+    if not is_logged:
+        forget_shared_tasks(flow)
+        with pytest.raises(StreamingQueryException, match=r"NotOneToOneError.*pushed before"):
+            run(flow, as_read)
+        return
+    run(flow, as_read)
+    assert flow.found() == pushed
+    assert flow.entry().ends[flow.queue.path] == flow.queue.ends()
+
+
+def tablets_of(flow):
+    """Return the tablet of every row in the target."""
+    return list(flow.client.select_rows(f"[$tablet_index] as tablet from [{flow.target}]"))
+
+
+def forget_shared_tasks(flow):
+    """Make Spark's log as an older version of this package has written it."""
+    log = flow.checkpoint / "offsets" / "0"
+    *head, offset = log.read_text().splitlines()
+    older = json.loads(offset)
+    assert older.pop("shared") == [[0, 1]]
+    log.write_text("\n".join([*head, json.dumps(older)]))
+    (log.parent / ".0.crc").unlink()
 
 
 @pytest.mark.nightly

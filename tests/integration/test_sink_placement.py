@@ -62,6 +62,21 @@ def test_one_spark_partition_goes_to_one_tablet_by_default(flow):
     assert set(by_tablet(flow)) == {0}
 
 
+@pytest.mark.further
+@pytest.mark.parametrize("mode", first_of(["transactional", "at-least-once"]))
+def test_batches_of_one_spark_partition_take_turns(stream, mode):
+    """Where queue partitions share a task; otherwise the first tablet would get all rows."""
+    flow = stream(rows=60, rows_per_partition=20)
+    flow.shared_task_rows = 60
+    flow.build = flow.frame
+    run(flow, mode=mode)
+    found = by_tablet(flow)
+    once = {0: 60, 1: 60, 2: 60}
+    assert {tablet: len(rows) for tablet, rows in found.items()} == once
+    for rows in found.values():
+        assert_in_order(rows)
+
+
 @pytest.mark.parametrize("mode", first_of(MODES))
 def test_rows_keep_the_tablet_they_had_in_the_queue(flow, mode):
     """And the order: the target is a copy of the queue."""
