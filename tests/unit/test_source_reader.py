@@ -587,7 +587,7 @@ def test_consumer_that_the_sink_moves_is_looked_at_less_and_less():
         queue.stored = {0: end["partitions"]["0"]}
         source.commit(end)
         assert everything(source, end) is end
-    assert looks == [0, 2, 6, 14, 30, 60, 90, 120]
+    assert looks == [0, 1, 3, 7, 15, 31, 61, 91, 121]
     assert queue.moves == []
 
 
@@ -595,15 +595,31 @@ def test_consumer_that_the_sink_leaves_is_looked_at_often_again():
     """From the next look on, and whenever everything was read."""
     queue, clock = FakeQueue(10), Clock()
     source = reader(queue, clock)
-    end = everything(source, source.initialOffset())
-    queue.stored = {0: 10}
-    source.commit(end)
-    for upper, second in ((20, 1.0), (30, 2.0), (40, 2.5)):
+    end = source.initialOffset()
+    for upper, second in ((10, 0.0), (20, 1.0)):
+        queue.uppers, clock.now, queue.stored = [upper], 100.0 + second, {0: upper}
+        end = everything(source, end)
+        source.commit(end)
+    for upper, second in ((30, 2.0), (40, 3.0), (50, 3.5)):
         queue.uppers, clock.now = [upper], 100.0 + second
         end = everything(source, end)
         source.commit(end)
         assert everything(source, end) is end
-    assert queue.moves == [(0, 10, 30), (0, 30, 40)]
+    assert queue.moves == [(0, 20, 40), (0, 40, 50)]
+
+
+def test_consumer_is_moved_in_a_run_whatever_the_run_before_has_left():
+    """Spark first reports the last batch of the run before, whose end the consumer already has."""
+    queue, clock = FakeQueue(10), Clock()
+    before = reader(queue, clock)
+    end = everything(before, before.initialOffset())
+    queue.uppers, queue.stored = [20], {0: 10}
+    source = reader(queue, clock)
+    last = everything(source, end)
+    source.commit(end)
+    assert queue.moves == []
+    assert everything(source, last) is last
+    assert queue.moves == [(0, 10, 20)]
 
 
 def test_commit_leaves_a_consumer_that_is_there_or_ahead():

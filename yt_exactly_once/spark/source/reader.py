@@ -289,11 +289,13 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         at_once = is_idle and (is_last or self._catch_up_interval == CATCH_UP_INTERVAL)
         if self._committed is None or not (at_once or self._clock() >= self._next_catch_up):
             return
+        # The first look of a run may be at a batch of the run before, and tells nothing of this run's sink.
+        is_first = self._caught_up is None
         was_behind = self._catch_up(self._committed)
         self._caught_up, self._committed = self._committed, None
         self._catch_up_interval = (
             CATCH_UP_INTERVAL
-            if was_behind
+            if was_behind or is_first
             else min(2 * self._catch_up_interval, LONGEST_CATCH_UP_INTERVAL)
         )
         self._next_catch_up = self._clock() + self._catch_up_interval
