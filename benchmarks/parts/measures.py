@@ -70,6 +70,8 @@ class Measures:
                 size = len(sample.payload(wire))
                 encode = {f"{sample.shape.name} as {wire}": partial(sample.payload, wire)}
                 yield from self._timed("encode", encode, ROWS, size)
+            digest = {f"digest of {sample.shape.name}": sample.digest}
+            yield from self._timed("encode", digest, ROWS, sample.batch.nbytes)
 
     def _cluster_inserts(self) -> Iterator[Timing]:
         formats = {WireFormat.ARROW: ArrowFormat(), WireFormat.YSON: YsonFormat()}

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from yt_exactly_once.codec.row_hash import added, row_hashes
 from yt_exactly_once.codec.rows import WireFormat, encode
 from yt_exactly_once.codec.schema import TableSchema, WritePlan, arrow_schema_of, check_frame
 
@@ -56,6 +57,10 @@ class Sample:
     def payload(self, wire: WireFormat, tablet: int | None = 0) -> bytes:
         """Return the rows as the body of a request; a sorted table takes no tablet."""
         return encode(self.batch, self.plan, wire, tablet_index=tablet)
+
+    def digest(self) -> int:
+        """Return the digest of the rows, as the ledger keeps it on request."""
+        return added(0, row_hashes(self.batch, self.plan.columns))
 
 
 def _column(kind: Any, numbers: np.ndarray[Any, Any], width: int) -> pa.Array:

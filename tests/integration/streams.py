@@ -11,8 +11,11 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from tests.flows import STATELESS, Query, Queue, differences, ledger_entries, read_queue
-from yt_exactly_once import RetryPolicy, Target, TransactionalSink
+from yt_exactly_once import ClusterConfig, RetryPolicy, Target, TransactionalSink
+from yt_exactly_once.operations.audit.found import By
+from yt_exactly_once.operations.audit.run import audit
 from yt_exactly_once.spark.versions import HAS_ADMISSION_CONTROL
+from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,6 +114,11 @@ class Stream:
     def client(self) -> YtClient:
         """A plain client."""
         return self.queue.client
+
+    @property
+    def connection(self) -> Connection:
+        """What operations need."""
+        return Connection(ClusterConfig(proxy=self.cluster.proxy_urls[0]))
 
     @property
     def ledger(self) -> str:
@@ -224,6 +232,14 @@ class Stream:
         assert self.entry().ends[self.queue.path] == self.queue.ends()
         if self.consumer:
             assert self.queue.stored(self.consumer) == self.queue.ends()
+        if "digest" in self.options:
+            self.assert_proven()
+
+    def assert_proven(self) -> None:
+        """The target has the rows of the digest that the ledger keeps."""
+        found = audit(self.connection, self.target, by=By.DIGEST)
+        assert found.rows
+        assert found.exact
 
     def assert_untouched(self) -> None:
         """Nothing was written, recorded or moved."""

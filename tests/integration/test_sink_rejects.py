@@ -10,6 +10,7 @@ from tests.flows import STATELESS, columns, create_table, differences, passed_on
 from tests.integration.streams import Heard, finish
 from tests.tiers import first_of
 from yt_exactly_once import Event, TransactionalSink
+from yt_exactly_once.operations.ledgers import read_ledger
 
 COMMIT = "commit_transaction"
 
@@ -81,14 +82,20 @@ def test_bad_rows_go_to_the_reject_table_once(flow, faults, options):
     faults.inject("lose_answer", COMMIT, after=1)
     faults.inject("lose_request", COMMIT, after=3)
     heard = Heard()
-    run(flow, flow.sink(heard, dead_letter_path=flow.rejects, **options))
+    options = {"dead_letter_path": flow.rejects, "digest": True, **options}
+    run(flow, flow.sink(heard, **options))
     assert_rejected(flow)
     told = [fields["rows"] for fields in heard.of(Event.ROWS_REJECTED)]
     assert sum(told) == len(rejected(flow)) == 42
     flow.forget_last_batch()
     flow.queue.append(200)
-    run(flow, flow.sink(dead_letter_path=flow.rejects, **options))
+    run(flow, flow.sink(**options))
     assert_rejected(flow)
+    # The ledger counts them apart, and its digest has the rows of the target alone.
+    flow.assert_proven()
+    (entry,) = read_ledger(flow.connection, flow.ledger)
+    told = entry.to_json()
+    assert (told["total_rejected"], told["total_rows"]) == (len(rejected(flow)), len(flow.found()))
 
 
 def test_batch_with_bad_rows_fails_unless_they_are_rejected(flow):

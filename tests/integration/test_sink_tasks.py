@@ -106,7 +106,7 @@ def test_producer_session_taken_over_in_the_middle_of_a_push_costs_one_retry(str
 
         return frame.mapInArrow(check, frame.schema)
 
-    flow = stream(partitions=1, rows=1_000, change=at_first)
+    flow = stream(partitions=1, rows=1_000, change=at_first, options={"digest": True})
     flow.run(mode="idempotent")
     flow.queue.append(1_000)
     producer = f"{flow.target}_producer"

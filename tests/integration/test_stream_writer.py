@@ -27,11 +27,12 @@ NUMBERED = replace(
 def test_replay_is_skipped_in_every_mode(stream, mode):
     """Spark computes the batch again; the ledger has it."""
     flow = stream(NUMBERED, rows=1_500)
-    flow.write(mode=mode)
+    flow.write(mode=mode, digest=True)
     assert flow.wrong() == ""
     flow.forget_last_batch()
-    flow.write(mode=mode)
+    flow.write(mode=mode, digest=True)
     assert flow.wrong() == ""
+    flow.assert_proven()
     assert flow.entry().ends[flow.queue.path] == flow.queue.ends()
 
 
@@ -51,7 +52,7 @@ def test_stateful_query_moves_between_the_format_and_the_function(stream, is_sor
 
 def test_batch_that_was_pushed_and_not_recorded_is_finished(stream, faults):
     """Rows that sessions have are compared before anything else of the batch is pushed."""
-    flow = stream(NUMBERED, rows=1_500)
+    flow = stream(NUMBERED, rows=1_500, options={"digest": True})
     faults.inject("error", "commit_transaction", code=307, message="Refused", count=None)
     with pytest.raises(StreamingQueryException):
         flow.write(mode="idempotent")
@@ -64,14 +65,16 @@ def test_batch_that_was_pushed_and_not_recorded_is_finished(stream, faults):
     flow.change = lambda frame: frame
     flow.write(mode="idempotent")
     assert flow.wrong() == ""
+    flow.assert_proven()
 
 
 def test_complete_result_is_replaced(stream):
     """Spark says that the output mode is complete."""
     complete = replace(AGGREGATION, output_mode="complete")
     flow = stream(complete, rows=1_500, is_sorted=True)
-    flow.write(write="replace")
+    flow.write(write="replace", digest=True)
     assert flow.wrong() == ""
+    flow.assert_proven()
 
 
 def test_output_mode_update_is_refused(stream):

@@ -10,7 +10,13 @@ import pytest
 
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.commit.ledger import CommitLedger, LedgerEntry, offsets_of
+from yt_exactly_once.commit.ledger import (
+    CommitLedger,
+    LedgerEntry,
+    RowDigest,
+    Tally,
+    offsets_of,
+)
 from yt_exactly_once.commit.parts import TargetRows, digest_of, split, whole
 from yt_exactly_once.commit.transactional import BatchCommit, Committed
 from yt_exactly_once.config import RetryPolicy
@@ -324,6 +330,27 @@ def test_the_rows_of_a_failed_call_are_remembered():
 
 
 PARTS = split([ROWS], 2)
+
+
+@pytest.mark.parametrize(
+    ("fails", "applied"),
+    [
+        ([], True),
+        ([("commit", ConflictError("told"))], False),
+        ([("commit", CommitOutcomeUnknownError("told"))], True),
+        ([("commit", CommitOutcomeUnknownError("told"))], False),
+        ([("insert", ClusterUnavailableError("told"))], True),
+    ],
+    ids=["committed", "conflict", "lost-answer", "lost-commit", "lost-write"],
+)
+def test_digest_counts_a_batch_once_whatever_its_attempts(fails, applied):
+    """It is added to what the ledger holds, in the transaction of the batch."""
+    rows = replace(ROWS, digest=9)
+    tally = Tally(1, 1, 1, from_start=True, digest=RowDigest(4, 4, from_start=True, replaces=False))
+    cluster = Cluster(*fails, entry=replace(BEFORE, tallies={"//t": tally}), applied=applied)
+    committer(cluster).commit(batch(), whole([rows]))
+    found = cluster.entry.tallies["//t"].digest
+    assert found == RowDigest(9, 13, from_start=True, replaces=False)
 
 
 def test_parts_are_committed_in_turn_and_the_consumer_moves_with_the_last():
