@@ -18,10 +18,11 @@ import pytest
 
 from yt_exactly_once.checkpoints import checkpoints, gateway_at
 from yt_exactly_once.checkpoints import webhdfs as front
-from yt_exactly_once.config import RetryPolicy
+from yt_exactly_once.config import ClusterConfig, RetryPolicy
 from yt_exactly_once.errors import AccessError, ConfigError, RetriesExhaustedError
 from yt_exactly_once.spark.storage import open_storage
 from yt_exactly_once.ytsaurus import files
+from yt_exactly_once.ytsaurus.client import Connection
 
 SECRET = "0123456789abcdef"
 
@@ -334,9 +335,14 @@ def test_wrong_cluster_and_wrong_token_fail_before_spark_starts(monkeypatch, tmp
             pass
 
 
-def test_process_without_a_jvm_reads_and_writes_the_same_files(store, tmp, hadoop):
+@pytest.mark.parametrize("by_gateway", [True, False])
+def test_process_without_a_jvm_reads_and_writes_the_same_files(
+    store, cluster, tmp, hadoop, by_gateway
+):
     """The sink reads the offset log and keeps its notes where Spark keeps its files."""
-    folder = open_storage(store.url(f"{tmp}/q"))
+    connection = Connection(ClusterConfig.resolve(cluster.proxy_urls[0], None))
+    location = store.url(f"{tmp}/q") if by_gateway else f"yt:///{tmp[2:]}/q"
+    folder = open_storage(location, connection)
     assert folder.names("offsets") == []
     assert not folder.exists("state")
     hadoop.create("offsets/0", "v1\ngröße".encode())
@@ -397,3 +403,19 @@ def test_command_keeps_its_secret_between_starts(cluster, tmp, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "chmod 600" in done.stderr
+
+
+def test_roots_let_spark_find_locations_without_address_and_secret(store, tmp):
+    """Hadoop mounts them under yt:, as jobs for SPYT have it; without roots nothing changes."""
+
+    class Builder(dict):
+        def config(self, name, value):
+            return Builder(self | {name: value})
+
+    assert not any(".yt." in name or "viewfs" in name for name in store.configure(Builder()))
+    settings = store.configure(Builder(), tmp)
+    mount = f"spark.hadoop.fs.viewfs.mounttable.default.link./{tmp[2:]}"
+    assert settings[mount] == store.url(tmp)
+    assert settings["spark.hadoop.fs.yt.impl"].endswith("ViewFileSystemOverloadScheme")
+    with pytest.raises(ConfigError, match="not a Cypress path"):
+        store.configure(Builder(), "home/app")

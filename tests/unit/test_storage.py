@@ -5,12 +5,14 @@ import traceback
 import pytest
 from pyarrow import fs
 
+from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles, WriterFiles
 from yt_exactly_once.spark.sink.arrived import ArrivedRows
 from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.storage import ArrowFolder, Folder, open_storage
 from yt_exactly_once.spark.webhdfs import WebHdfsFolder
+from yt_exactly_once.ytsaurus.client import Connection
 
 
 @pytest.mark.parametrize("kind", ["disk", "arrow"])
@@ -32,6 +34,13 @@ def test_file_system_that_pyarrow_does_not_read_is_named(location):
     """Before anything is read."""
     with pytest.raises(ConfigError, match=r"cannot be read without a JVM.*foreachBatch"):
         open_storage(location)
+
+
+def test_cypress_path_with_two_slashes_is_refused_with_three():
+    """What would be a host is the first name of the path."""
+    connection = Connection(ClusterConfig.resolve("localhost:80", None))
+    with pytest.raises(ConfigError, match="Write three slashes: yt:///home/app"):
+        open_storage("yt://home/app", connection)
 
 
 @pytest.mark.parametrize(

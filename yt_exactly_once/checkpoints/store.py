@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,6 +13,7 @@ from yt_exactly_once.checkpoints.webhdfs import WebHdfs
 from yt_exactly_once.config import ClusterConfig, RetryPolicy, Secret
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.observability import emitter
+from yt_exactly_once.spark.storage import CYPRESS_SCHEME
 from yt_exactly_once.spark.webhdfs import SCHEME, WebHdfsFolder
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.files import CypressFiles
@@ -35,20 +37,44 @@ SPARK_SETTINGS = {
 }
 """With these, Spark's client waits while a gateway restarts, and does not fail the query at once."""
 
+_FILE_SYSTEM_OF_YT = f"spark.hadoop.fs.{CYPRESS_SCHEME}.impl"
+_VIEW = "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme"
+_MOUNT_TABLE = "spark.hadoop.fs.viewfs.mounttable.default"
 
-class _Reached:
+
+class _Reached(ABC):
     """A gateway under an address."""
 
     def __init__(self, address: str) -> None:
         self.address = address
 
-    def configure(self, builder: B) -> B:
-        """Set on a `SparkSession.builder` that Spark's client waits while the gateway restarts."""
+    @abstractmethod
+    def url(self, path: str) -> str:
+        """Return the `checkpointLocation` of a checkpoint at a Cypress path."""
+
+    def configure(self, builder: B, *roots: str) -> B:
+        """Set on a `SparkSession.builder` that Spark's client waits while the gateway restarts.
+
+        Args:
+            builder: of the session.
+            *roots: folders in Cypress for checkpoints. Below them `checkpointLocation` may also be
+                `yt:///…`, the path without address and secret, as jobs for SPYT have it.
+
+        Raises:
+            ExactlyOnceError: see `url`, which is asked for each root.
+        """
         configured: Any = builder
-        for name, value in SPARK_SETTINGS.items():
+        for name, value in (SPARK_SETTINGS | self._mounts(roots)).items():
             configured = configured.config(name, value)
         result: B = configured
         return result
+
+    def _mounts(self, roots: Sequence[str]) -> dict[str, str]:
+        """Return the settings by which Hadoop takes `yt:///…` to the gateway."""
+        if not roots:
+            return {}
+        mounts = {f"{_MOUNT_TABLE}.link./{root[2:]}": self.url(root) for root in roots}
+        return {_FILE_SYSTEM_OF_YT: _VIEW, **mounts}
 
     def __repr__(self) -> str:
         """Show no secret."""

@@ -1,20 +1,31 @@
 """Small files of a checkpoint, read and written without a JVM: on a disk, HDFS, S3 or YTsaurus.
 
-What PyArrow reaches, and the gateway for checkpoints on YTsaurus. Another file system is refused by
-name, before anything is read.
+What PyArrow reaches, the gateway for checkpoints on YTsaurus, and Cypress itself for locations that only
+Spark sends through the gateway. Another file system is refused by name, before anything is read.
 """
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from pyarrow import fs
 
-from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.errors import ConfigError, TableNotFoundError
+from yt_exactly_once.observability import emitter
 from yt_exactly_once.spark.webhdfs import SCHEME, WebHdfsFolder
+from yt_exactly_once.ytsaurus.files import PIECE, CypressFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from yt_exactly_once.ytsaurus.client import Connection
+
+CYPRESS_SCHEME = "yt"
+"""Of a location that names its Cypress path alone: `yt:///home/app/checkpoint`."""
 
 _REMOTE = {"hdfs": "hdfs", "viewfs": "viewfs", "s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs"}
 """Schemes of Hadoop, and what PyArrow calls them."""
@@ -109,6 +120,46 @@ class ArrowFolder:
         return f"{self._root}/{name}"
 
 
+class CypressFolder:
+    """A checkpoint in Cypress.
+
+    Args:
+        files: of the cluster.
+        root: names on the way to the checkpoint.
+    """
+
+    def __init__(self, files: CypressFiles, root: Sequence[str]) -> None:
+        self._files = files
+        self._root = root
+
+    def read(self, name: str) -> str:
+        """See `Storage.read`."""
+        try:
+            # Spark's logs and our notes are far smaller than that.
+            return self._files.read(self._parts(name), 0, PIECE).decode()
+        except TableNotFoundError as error:
+            raise FileNotFoundError(name) from error
+
+    def exists(self, name: str) -> bool:
+        """See `Storage.exists`."""
+        return self._files.describe(self._parts(name)) is not None
+
+    def names(self, folder: str) -> list[str]:
+        """See `Storage.names`."""
+        try:
+            return [node.name for node in self._files.children(self._parts(folder))]
+        except TableNotFoundError:
+            return []
+
+    def write(self, name: str, content: bytes) -> None:
+        """See `Storage.write`."""
+        parts = self._parts(name)
+        self._files.write(parts, BytesIO(content), len(content), scratch=False, replace=True)
+
+    def _parts(self, name: str) -> list[str]:
+        return [*self._root, *name.split("/")]
+
+
 def shown(location: str) -> str:
     """Return a `checkpointLocation` for an error: without the secret of a gateway, or a password."""
     parts = urlsplit(location)
@@ -122,11 +173,12 @@ def shown(location: str) -> str:
     return f"{parts.scheme}:{'//' if parts.netloc else ''}{address}{slash}{path}"
 
 
-def open_storage(location: str) -> Storage:
+def open_storage(location: str, connection: Connection | None = None) -> Storage:
     """Return the files at a `checkpointLocation`.
 
     Args:
-        location: a path, a `file:` URL, a URL of HDFS or S3, or one of `Checkpoints.url`.
+        location: a path, a `file:` URL, a URL of HDFS or S3, one of `Checkpoints.url`, or `yt:///…`.
+        connection: of the cluster that `yt:///…` means; without one it cannot be read.
 
     Raises:
         ConfigError: the file system is another one, PyArrow cannot open it here, or the address is none.
@@ -136,6 +188,15 @@ def open_storage(location: str) -> Storage:
         return Folder(Path(url2pathname(parts.path) if parts.scheme else location))
     if parts.scheme == SCHEME:
         return WebHdfsFolder(location)
+    if parts.scheme == CYPRESS_SCHEME and connection is not None:
+        if parts.netloc:
+            raise ConfigError(
+                f"The location of the checkpoint has a host: {parts.netloc.rpartition('@')[2]}",
+                remedy=f"Write three slashes: yt:///{parts.netloc.rpartition('@')[2]}{parts.path}",
+                path=shown(location),
+            )
+        names = [name for name in parts.path.split("/") if name]
+        return CypressFolder(CypressFiles(connection, emitter()), names)
     if parts.scheme not in _REMOTE:
         raise ConfigError(
             f"A checkpoint on {parts.scheme} cannot be read without a JVM",

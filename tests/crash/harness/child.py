@@ -162,7 +162,7 @@ def main(arguments: list[str]) -> int:
     # Before the first thread, as it forks.
     interpreter = str(open_nursery(scratch, plan.report))
     os.environ |= {"PYSPARK_PYTHON": interpreter, "PYSPARK_DRIVER_PYTHON": interpreter}
-    _die_with_the_parent()
+    die_with_the_parent()
     report = Report(plan.report)
     if plan.off:
         switch_off(plan.off)
@@ -274,7 +274,7 @@ def _start(
             return running
 
 
-def _die_with_the_parent() -> None:
+def die_with_the_parent() -> None:
     """End this process group when the parent is gone, which closes our standard input."""
 
     def watch() -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from yt_exactly_once.commit.batch import SourceRange
+    from yt_exactly_once.ytsaurus.client import Connection
 
 _VERSION = "v1"
 """Of the offset log: how it begins."""
@@ -43,19 +44,21 @@ class CheckpointFiles:
 
     Args:
         location: the `checkpointLocation` of the query; see `open_storage`.
+        connection: of the cluster of the query's targets, where a location `yt:///…` is.
 
     Raises:
         ConfigError: the location is on a file system that this process cannot read.
     """
 
-    def __init__(self, location: str) -> None:
+    def __init__(self, location: str, connection: Connection | None = None) -> None:
         self._location = location
-        self._files = open_storage(location)
+        self._connection = connection
+        self._files = open_storage(location, connection)
         self._run_id = _connect_runs.setdefault(location, (str(uuid.uuid4()), False))[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel without the id: every start of the query unpickles its sinks, and is another run."""
-        return _checkpoint_files_of_a_run, (self._location,)
+        return _checkpoint_files_of_a_run, (self._location, self._connection)
 
     def locate(self, frame: DataFrame, batch_id: int) -> Place:  # noqa: ARG002 - one interface
         """See `OffsetLog.locate`.
@@ -137,7 +140,7 @@ class WriterFiles(CheckpointFiles):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel as the path."""
-        return WriterFiles, (self._location,)
+        return WriterFiles, (self._location, self._connection)
 
     def newest(self) -> int:
         """Return the number of the batch that Spark runs: it logs a batch before it runs it.
@@ -188,8 +191,8 @@ class WriterFiles(CheckpointFiles):
         return False
 
 
-def _checkpoint_files_of_a_run(location: str) -> CheckpointFiles:
+def _checkpoint_files_of_a_run(location: str, connection: Connection | None) -> CheckpointFiles:
     """Return the files for a run that begins; all sinks that are unpickled for it share its id."""
     if _connect_runs.get(location, ("", False))[1]:
         del _connect_runs[location]
-    return CheckpointFiles(location)
+    return CheckpointFiles(location, connection)

@@ -48,8 +48,8 @@ class WriterSink(TransactionalSink):
 
     def __init__(self, options: WriterOptions) -> None:
         self.options = options.sink
-        self._files = self._offset_log = WriterFiles(options.checkpoint)
         self._open()
+        self._files = self._offset_log = WriterFiles(options.checkpoint, self._connection)
         self._mode.check()
         self._planned: tuple[str, int] | None = None
 

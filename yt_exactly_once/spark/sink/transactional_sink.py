@@ -93,9 +93,11 @@ class TransactionalSink:
         require_known(list(options))
         require_startable()
         self.options = SinkOptions(*target, **options)
-        location = self.options.checkpoint_location
-        self._offset_log = RunningQuery(CheckpointFiles(location) if location else None)
         self._open()
+        location = self.options.checkpoint_location
+        self._offset_log = RunningQuery(
+            CheckpointFiles(location, self._connection) if location else None
+        )
         self._mode.check()
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
