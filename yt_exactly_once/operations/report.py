@@ -58,7 +58,7 @@ svg .axis { stroke: var(--line); } .committed { fill: var(--a); } .replayed { fi
 line.killed { stroke: var(--red); stroke-width: 2; } text.killed { fill: var(--red); }
 .l0 { stroke: var(--a); } .l1 { stroke: var(--b); } .l2 { stroke: var(--c); }
 polyline { fill: none; stroke-width: 2; }
-.entry { display: inline-block; margin-right: 1rem; white-space: nowrap; }
+.entry { display: inline-block; margin-right: 1rem; }
 .key { display: inline-block; width: .8rem; height: .8rem; margin-right: .3rem; border-radius: 2px; }
 svg.line { width: 36px; height: 8px; margin-right: .3rem; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
