@@ -110,7 +110,8 @@ class WriterSink(TransactionalSink):
             clock = Clock()
             rows = self._compute(delivery)  # 3
             clock.lap("compute")
-            self._write(delivery, rows, planned.found.resumed, clock)
+            committer = self._committer(delivery)
+            self._write(delivery, committer, rows, planned.found.resumed, clock)
 
     def _skip(self, delivery: Delivery, found: Found) -> None:
         """Let a replay pass; Spark has computed it, and so has its state."""
