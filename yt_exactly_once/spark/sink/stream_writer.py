@@ -22,6 +22,7 @@ from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 from yt_exactly_once.spark.sink.writer_modes import WRITER_MODES, WriterMode
 from yt_exactly_once.spark.sink.writer_options import parse_writer_options
 from yt_exactly_once.spark.versions import ArrowStreamWriter
+from yt_exactly_once.spark.worker import spare_modules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -178,6 +179,7 @@ class StreamWriter(ArrowStreamWriter):
         Raises:
             ExactlyOnceError: a row cannot be written, or the task is of another batch.
         """
+        spare_modules()
         task = TaskIdentity.of_this_task()
         _require_planned(self._task.batch, task.batch_id, task.query_id)
         return self._task.run(iterator, task)

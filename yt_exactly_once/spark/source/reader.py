@@ -42,6 +42,7 @@ from yt_exactly_once.spark.versions import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
+from yt_exactly_once.spark.worker import spare_modules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -253,6 +254,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: QueueTask) -> Iterator[RecordBatch]:  # type: ignore[override]
         """Yield the rows of a task, in order, each once; see `RangeReader.read`."""
+        spare_modules()
         reader = RangeReader(
             queue=self._queue,
             decode=self._rows.decode,

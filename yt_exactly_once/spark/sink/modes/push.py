@@ -28,6 +28,7 @@ from yt_exactly_once.spark.sink.modes.sessions import (
     session_prefix,
 )
 from yt_exactly_once.spark.sink.modes.tasks import ChunkReport, partition_id
+from yt_exactly_once.spark.worker import spare_modules
 from yt_exactly_once.ytsaurus.rows import ProducerSession
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class PushTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Push all rows of the task; yield reports."""
+        spare_modules()
         yield from self.push(batches, partition_id())
 
     def push(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:

@@ -26,6 +26,7 @@ from yt_exactly_once.spark.sink.encode import chunks
 from yt_exactly_once.spark.sink.modes.mode import Mode
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
 from yt_exactly_once.spark.versions import arrow_batches
+from yt_exactly_once.spark.worker import spare_modules
 from yt_exactly_once.ytsaurus.rows import insert_payload
 
 if TYPE_CHECKING:
@@ -233,6 +234,7 @@ class InsertTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write all rows of the task; yield one report per chunk."""
+        spare_modules()
         settings, target = self.settings, self.settings.target
         partition, emit = partition_id(), emitter(target=target.path)
         for chunk in settings.chunks(batches):

@@ -1,0 +1,64 @@
+"""What the tasks of all modes do for the Python worker that they run in."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+from yt_exactly_once.spark.sink import stream_writer
+from yt_exactly_once.spark.sink.modes import push, tasks
+from yt_exactly_once.spark.sink.modes.push import PushTask
+from yt_exactly_once.spark.sink.modes.tasks import InsertTask
+from yt_exactly_once.spark.sink.stream_writer import StreamWriter
+from yt_exactly_once.spark.source import reader
+from yt_exactly_once.spark.source.reader import QueueStreamReader
+from yt_exactly_once.spark.worker import spare_modules
+
+
+class Ring:
+    """Garbage that only the collector finds."""
+
+    def __init__(self):
+        self.self = self
+
+
+def test_modules_are_spared_and_garbage_of_tasks_is_not():
+    """A worker would look at every module after each task; a later call must not keep garbage."""
+    spare_modules.cache_clear()
+    try:
+        spare_modules()
+        assert gc.get_freeze_count() > 10_000
+        ring = weakref.ref(Ring())
+        spare_modules()
+        gc.collect()
+        assert ring() is None
+    finally:
+        gc.unfreeze()
+        spare_modules.cache_clear()
+
+
+class CalledError(Exception):
+    """Ends a task where it begins."""
+
+
+@pytest.mark.parametrize(
+    ("module", "run"),
+    [
+        (tasks, lambda: next(InsertTask(None, update=False, unique_keys=False)([]))),
+        (push, lambda: next(PushTask(None, None, "")([]))),
+        (stream_writer, lambda: StreamWriter(None).write(iter(()))),
+        (reader, lambda: QueueStreamReader.read(None, None)),
+    ],
+    ids=["insert", "push", "format", "read"],
+)
+def test_every_task_spares_the_modules_first(module, run, monkeypatch):
+    """Whatever it runs into afterwards."""
+
+    def called():
+        raise CalledError
+
+    monkeypatch.setattr(module, "spare_modules", called)
+    with pytest.raises(CalledError):
+        run()
