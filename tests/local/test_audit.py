@@ -286,6 +286,7 @@ def test_commits_during_the_audit_are_not_judged(cluster, tmp, monkeypatch):
         by_its_digest(pipeline)
 
 
+@pytest.mark.further
 def test_every_target_of_a_sink_is_found_in_its_ledger(cluster, tmp, capsys):
     """The ledger has the name of the first one; the command takes several."""
     pipeline = digested(cluster, tmp)

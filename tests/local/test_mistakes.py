@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import http.server
+import os
 import re
 import sys
 import threading
 import time
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql.types import LongType, StringType, StructType
 
 from yt_exactly_once import Target, TransactionalSink
@@ -35,7 +38,17 @@ def load(proxy, **options):
     OpenedQueue.open({"path": "//home/queue", "proxy": proxy, **options})
 
 
+def without_java(proxy):
+    found = {"PATH": "/nonexistent", "JAVA_HOME": ""}
+    with mock.patch.dict(os.environ, found), mock.patch.object(SparkContext, "_gateway", None):
+        check(proxy)
+
+
 MISTAKES = {
+    "no Java on the machine": (
+        lambda proxy, _: without_java(proxy),
+        r"JavaNotFoundError: No Java runtime was found\. Install Java 17 or newer",
+    ),
     "misspelt mode": (
         lambda proxy, _: check(proxy, mode="transactionl"),
         r"ConfigError: Unknown mode 'transactionl'\. Did you mean transactional\?",

@@ -1,0 +1,52 @@
+"""A task that inserts, without Spark: what it sends, and what it reports for the ledger and the metrics."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pyarrow as pa
+import pytest
+
+from tests.model.tasks import COLUMNS, prepared_target, task_context
+from yt_exactly_once import RetryPolicy, Target
+from yt_exactly_once.codec.row_hash import added, row_hashes
+from yt_exactly_once.errors import ClusterUnavailableError
+from yt_exactly_once.spark.sink.modes import tasks
+from yt_exactly_once.spark.sink.modes.at_least_once import AtLeastOnce
+from yt_exactly_once.spark.sink.modes.tasks import ChunkReport, InsertTask, TaskSettings
+
+ROWS = pa.RecordBatch.from_pydict({name: [1, 2, 3] for name in COLUMNS})
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """Bodies of requests; the first one has no answer."""
+    bodies = []
+
+    def insert(_connection, _path, payload, _wire, **_options):
+        bodies.append(payload)
+        if len(bodies) == 1:
+            raise ClusterUnavailableError("told")
+
+    monkeypatch.setattr(tasks, "insert_payload", insert)
+    return bodies
+
+
+@pytest.mark.parametrize("digest", [True, False])
+def test_task_reports_rows_bytes_and_digest_of_what_it_has_written(sent, digest):
+    """A request that is repeated counts once, and so do its rows; the ledger gets their sum."""
+    plain = prepared_target("//t", is_sorted=False)
+    target = replace(plain, options=Target("//t", digest=digest))
+    patient = RetryPolicy(attempts=2, first_wait=timedelta(0), max_wait=timedelta(0))
+    settings = TaskSettings(COLUMNS, target, None, 2, patient)
+    task = InsertTask(settings, update=False, unique_keys=False)
+    with task_context(0):
+        report = ChunkReport.of_all(task([ROWS]))
+    assert [len(sent), report.row_count] == [3, 3]
+    assert report.byte_count == len(sent[1]) + len(sent[2])
+    expected = added(0, row_hashes(ROWS, target.plan.columns)) if digest else 0
+    assert report.digest == expected
+    (written,) = object.__new__(AtLeastOnce).written(target, report)
+    assert written.digest == (expected if digest else None)
+    assert written.byte_count == report.byte_count
