@@ -156,8 +156,8 @@ def no_pause(monkeypatch):
     monkeypatch.setattr(by_digest, "PAUSE_SECONDS", 0)
 
 
-def test_digest_of_a_good_target_is_that_of_the_ledger(cluster, tmp):
-    """Over batches; a column that is added later, and rows in another order change nothing."""
+def test_digest_of_a_good_target_is_that_of_the_ledger(cluster, tmp, capsys):
+    """Over batches, and whatever order its rows have; `ledger show` prints it too."""
     pipeline = digested(cluster, tmp)
     pipeline.run(10)
     source, rows = pipeline.next(10)
@@ -171,6 +171,8 @@ def test_digest_of_a_good_target_is_that_of_the_ledger(cluster, tmp):
     # It is the default where there is nothing better.
     assert audit(pipeline.connection, pipeline.target).by is By.DIGEST
     assert audit(pipeline.connection, pipeline.target, compare=False).by is By.COUNT
+    assert cli.main(["ledger", "show", pipeline.target, "--proxy", cluster.proxy_urls[0]]) == 0
+    assert f"{found.digest}; of the last batch " in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("no_pause")

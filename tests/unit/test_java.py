@@ -52,13 +52,15 @@ def test_no_java_is_an_error_with_a_remedy():
 def test_sink_on_a_machine_without_java_says_so_at_once(monkeypatch):
     """Spark's own error would come later, and say that its gateway has exited."""
     monkeypatch.setattr(SparkContext, "_gateway", None)
-    for variable in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
+    for variable in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "PYSPARK_GATEWAY_PORT"):
         monkeypatch.delenv(variable, raising=False)
     with pytest.raises(JavaNotFoundError, match="No Java runtime was found"):
         TransactionalSink("//t", proxy="localhost:1")
 
 
-@pytest.mark.parametrize("variable", ["SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", ""])
+@pytest.mark.parametrize(
+    "variable", ["SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "PYSPARK_GATEWAY_PORT", ""]
+)
 def test_sink_needs_no_java_where_a_session_runs_or_is_remote(monkeypatch, variable):
     """It is the server's, or it has started already."""
     monkeypatch.setattr(SparkContext, "_gateway", None if variable else object())

@@ -19,8 +19,8 @@ OLDEST_JAVA = 17
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _PATIENCE_SECONDS = 60
-_REMOTE = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
-"""Set where the session is one of Spark Connect."""
+_STARTED = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "PYSPARK_GATEWAY_PORT")
+"""Set where the session is one of Spark Connect, or where spark-submit has started this process."""
 
 _REMEDY = (
     f"Install Java {OLDEST_JAVA} or newer, for instance the package openjdk-17-jre-headless, and set "
@@ -55,7 +55,7 @@ def require_startable() -> None:
     # Not imported: in a process without PySpark no JVM runs, and tools without Spark use this module.
     context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     has_jvm = getattr(context, "_gateway", None) is not None
-    if not (has_jvm or any(os.environ.get(variable) for variable in _REMOTE)):
+    if not (has_jvm or any(os.environ.get(variable) for variable in _STARTED)):
         try:
             _find()
         except JavaNotFoundError as error:
