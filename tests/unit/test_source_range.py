@@ -21,7 +21,9 @@ from yt_exactly_once.ytsaurus.queues import PartitionBounds, QueueState
 
 
 class Rows(list):
-    """Stands for a record batch: the row indexes themselves."""
+    """Stands for a record batch: the row indexes themselves, and for a pull of one partition."""
+
+    partition = 0
 
     def slice(self, start, length):
         return Rows(self[start : start + length])
@@ -39,8 +41,13 @@ class FakeQueue:
         self.count = partitions
         self.asked = []
 
-    def pull(self, _partition, offset, max_rows, _max_bytes):
+    def pull(self, partition, offset, max_rows, _max_bytes):
         self.asked.append((offset, max_rows))
+        rows = Rows(self._rows(offset, max_rows))
+        rows.partition = partition
+        return rows
+
+    def _rows(self, offset, max_rows):
         step = self.script.pop(0) if self.script else max_rows
         if isinstance(step, Exception):
             raise step
@@ -75,13 +82,19 @@ class AtOnce:
         return future
 
 
+def decoded(*pulls):
+    """Return what `RowFormat.decode` does."""
+    rows = Rows(row for pull in pulls for row in pull)
+    return [pull.partition for pull in pulls for _ in pull], list(rows), rows
+
+
 def reader(queue, **options):
     log = Log()
     waits = []
     options = {"policy": RetryPolicy(attempts=4), "pool": AtOnce} | options
     made = RangeReader(
         queue,
-        decode=lambda payload: (list(payload), Rows(payload)),
+        decode=decoded,
         emit=log,
         sleep=waits.append,
         **options,
@@ -132,7 +145,7 @@ def test_pull_ahead_runs_while_rows_are_decoded(monkeypatch):
 
     def decode(payload):
         begun.append(len(queue.asked))
-        return list(payload), Rows(payload)
+        return decoded(payload)
 
     list(RangeReader(queue, decode, Log(), pool=AtOnce).read([QueueRange(0, 0, 30)]))
     assert begun == [1, 3, 4, 5, 5]
@@ -157,15 +170,50 @@ def test_error_of_a_pull_ahead_is_met_where_its_rows_are_wanted():
     assert [event for event, _ in log.events] == [Event.RETRY_SCHEDULED]
 
 
-def test_short_ranges_are_pulled_side_by_side():
-    """Four at a time, and their rows come range by range."""
+def short_ranges(count):
+    return [QueueRange(partition, 10 * partition, 10 * partition + 2) for partition in range(count)]
+
+
+SHORT = [10 * partition + row for partition in range(6) for row in range(2)]
+
+
+def test_short_ranges_come_as_one_batch():
+    """Each pull is decoded with the others, and Spark gets one batch of rows."""
     queue = FakeQueue(upper=100)
-    wanted = [QueueRange(partition, 10 * partition, 10 * partition + 2) for partition in range(6)]
-    pieces = reader(queue)[0].read(wanted)
-    assert next(pieces) == [0, 1]
-    assert [offset for offset, _ in queue.asked] == [0, 10, 20, 30]
-    assert flat(pieces) == [10, 11, 20, 21, 30, 31, 40, 41, 50, 51]
+    assert list(reader(queue)[0].read(short_ranges(6))) == [SHORT]
     assert len(queue.asked) == 6
+
+
+def test_heavy_short_ranges_come_in_more_batches(monkeypatch):
+    """The answers that wait for each other are as heavy as one pull, and four are in flight."""
+    monkeypatch.setattr(source_range, "BYTES_PER_PULL", 3)
+    queue = FakeQueue(upper=100)
+    pieces = reader(queue)[0].read(short_ranges(6))
+    assert next(pieces) == SHORT[:4]
+    assert len(queue.asked) == 5
+    assert list(pieces) == [SHORT[4:8], SHORT[8:]]
+
+
+@pytest.mark.parametrize(
+    "trouble", [0, 1, [31], [30, 32], [30, 31, 32], ClusterUnavailableError("down")], ids=str
+)
+def test_short_ranges_with_a_gap_are_read_one_by_one(trouble):
+    """Late rows, a failed pull and an answer beyond the range are treated as in a long range."""
+    queue = FakeQueue(upper=100, partitions=6, script=[2, 2, 2, trouble, 2])
+    made, log, _ = reader(queue)
+    if trouble in ([31], [30, 32]):
+        with pytest.raises(DataLossError, match=r"partition 3|Rows 30 to 30"):
+            flat(made.read(short_ranges(6)))
+        return
+    assert flat(made.read(short_ranges(6))) == SHORT
+    assert all(event is Event.RETRY_SCHEDULED for event, _ in log.events)
+
+
+def test_rows_of_another_partition_are_not_taken_for_a_short_range():
+    """Although the indexes of all answers together are those that are wanted."""
+    queue = FakeQueue(upper=100, script=[[0], [1, 0, 1]])
+    with pytest.raises(DataLossError, match="gaps or repeats"):
+        flat(reader(queue)[0].read([QueueRange(0, 0, 2), QueueRange(1, 0, 2)]))
 
 
 def test_answer_beyond_the_range_is_cut():

@@ -109,7 +109,9 @@ def reader(queue, clock=None, kind=QueueStreamReader, **options):
         "local",
         queue.info,
         # Every row weighs 10, and takes one byte of a pull.
-        SimpleNamespace(weight=lambda rows: (rows[0] + 1) * 10, decode=lambda rows: (rows, None)),
+        SimpleNamespace(
+            weight=lambda rows: (rows[0] + 1) * 10, decode=lambda rows: (None, rows, None)
+        ),
         clock=clock,
         sleep=clock.sleep,
     )

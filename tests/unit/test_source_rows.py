@@ -64,15 +64,24 @@ def row(index, tablet=0, **values):
 
 def test_rows_come_with_their_indexes_and_without_service_columns():
     """The indexes are for the reader, not for the query."""
-    indexes, rows = row_format().decode(pulled(row(5, id=1, name="a"), row(6, id=2, name=None)))
+    _, indexes, rows = row_format().decode(pulled(row(5, id=1, name="a"), row(6, id=2, name=None)))
     assert indexes == [5, 6]
     assert rows.to_pylist() == [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
 
 
 def test_empty_pull_has_no_rows():
     """And no indexes."""
-    indexes, rows = row_format().decode(b"")
+    _, indexes, rows = row_format().decode(b"")
     assert (indexes, rows.num_rows) == ([], 0)
+
+
+@pytest.mark.parametrize("end", [b"", b";"])
+def test_pulls_are_decoded_together(end):
+    """In their order, whether a fragment ends with a semicolon or not; one may be empty."""
+    parts = [pulled(row(5, tablet=n, id=n, name="a")).rstrip(b";") + end for n in (2, 0)]
+    partitions, indexes, rows = row_format().decode(parts[0], b"", parts[1])
+    assert (partitions, indexes) == ([2, 0], [5, 5])
+    assert rows.column("id").to_pylist() == [2, 0]
 
 
 def test_service_columns_come_first():
@@ -80,7 +89,7 @@ def test_service_columns_come_first():
     made = row_format(include_service_columns=True)
     assert made.spark_schema.names == [TABLET, ROW, "id", "name"]
     assert {made.spark_schema[name].dataType for name in (TABLET, ROW)} == {LongType()}
-    _, rows = made.decode(pulled(row(5, tablet=3, id=1, name="a")))
+    _, _, rows = made.decode(pulled(row(5, tablet=3, id=1, name="a")))
     assert rows.to_pylist() == [{"id": 1, "name": "a", TABLET: 3, ROW: 5}]
 
 
@@ -93,7 +102,7 @@ def test_every_type_is_decoded_into_what_spark_was_told(include_service_columns,
         include_service_columns=include_service_columns,
         binary_strings=binary_strings,
     )
-    _, rows = made.decode(b"")
+    _, _, rows = made.decode(b"")
     assert rows.schema.equals(to_arrow_schema(made.spark_schema, timezone="UTC"))
 
 
@@ -137,7 +146,7 @@ def test_queue_path_tells_the_rows_of_several_queues_apart():
     made = row_format(include_service_columns=True, include_queue_path=True)
     assert made.spark_schema.names == [TABLET, ROW, QUEUE, "id", "name"]
     assert made.spark_schema[QUEUE].dataType == StringType()
-    _, rows = made.decode(pulled(row(5, id=1, name="a"), row(6, id=2, name="b")))
+    _, _, rows = made.decode(pulled(row(5, id=1, name="a"), row(6, id=2, name="b")))
     assert rows.column(QUEUE).to_pylist() == ["//home/app/queue"] * 2
 
 
@@ -147,7 +156,9 @@ def test_timestamp_is_when_the_row_was_committed():
     assert made.spark_schema.names == [STAMP, "id", "name", "$timestamp"]
     assert made.spark_schema[STAMP].dataType == TimestampType()
     stamp = (1_700_000_000 << 30) + 17
-    _, rows = made.decode(pulled(row(5, id=1, name="a", **{"$timestamp": yson.YsonUint64(stamp)})))
+    _, _, rows = made.decode(
+        pulled(row(5, id=1, name="a", **{"$timestamp": yson.YsonUint64(stamp)}))
+    )
     assert rows.schema.equals(to_arrow_schema(made.spark_schema, timezone="UTC"))
     (found,) = rows.to_pylist()
     assert found[STAMP] == dt.datetime.fromtimestamp(1_700_000_000, dt.UTC)
@@ -163,7 +174,7 @@ def test_timestamp_needs_the_column_of_the_queue():
 def test_queue_may_hold_service_columns_of_its_own():
     """It was written by a query that kept them: they are columns like others."""
     columns = [{"name": TABLET, "type_v3": "int64"}, {"name": ROW, "type_v3": "int64"}]
-    indexes, rows = row_format(columns).decode(pulled(row(5, tablet=2, **{TABLET: 7, ROW: 70})))
+    _, indexes, rows = row_format(columns).decode(pulled(row(5, tablet=2, **{TABLET: 7, ROW: 70})))
     assert (indexes, rows.to_pylist()) == ([5], [{TABLET: 7, ROW: 70}])
     with pytest.raises(ConfigError, match=f"adds the column {TABLET}, and the queue has one"):
         row_format(columns, include_service_columns=True)
@@ -172,4 +183,4 @@ def test_queue_may_hold_service_columns_of_its_own():
 def test_format_travels_to_tasks():
     """Spark pickles it with the reader."""
     made = pickle.loads(pickle.dumps(row_format()))
-    assert made.decode(pulled(row(5, id=1, name="a")))[0] == [5]
+    assert made.decode(pulled(row(5, id=1, name="a")))[1] == [5]

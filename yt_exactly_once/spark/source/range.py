@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache, partial
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from yt_exactly_once.config import RetryPolicy
-from yt_exactly_once.errors import ClusterUnavailableError, DataLossError
+from yt_exactly_once.errors import ClusterUnavailableError, DataLossError, ExactlyOnceError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.source.offsets import BEGIN_AGAIN, trimmed_rows
@@ -74,7 +75,7 @@ class RangeReader:
 
     Attributes:
         queue: where.
-        decode: turns what a pull returned into row indexes and rows.
+        decode: turns what pulls returned into partitions and indexes of rows, and the rows.
         emit: takes events.
         fail_on_data_loss: whether trimmed rows are an error or a logged step.
         policy: how long missing rows are waited for.
@@ -83,7 +84,7 @@ class RangeReader:
     """
 
     queue: RemoteQueue
-    decode: Callable[[bytes], tuple[list[int], RecordBatch]]
+    decode: Callable[..., tuple[list[int], list[int], RecordBatch]]
     emit: Emitter
     fail_on_data_loss: bool = True
     policy: RetryPolicy = PATIENCE
@@ -101,12 +102,48 @@ class RangeReader:
             # Most short ranges are one pull, which needs no thread.
             yield from self._read(_Pulls(self.queue, ranges[0], self.pool))
             return
+        together: list[_Pulls] = []
+        size = 0
+        for pulls in self._begun(ranges):
+            together.append(pulls)
+            size += pulls.wait()
+            if size >= BYTES_PER_PULL:
+                yield from self._read_together(together)
+                together, size = [], 0
+        if together:
+            yield from self._read_together(together)
+
+    def _begun(self, ranges: Sequence[QueueRange]) -> Iterator[_Pulls]:
+        """Yield the pulls of each range; those of the next few ranges are in flight."""
         waiting, begun = deque(ranges), deque[_Pulls]()
         while waiting or begun:
             while waiting and len(begun) < SIDE_BY_SIDE:
                 begun.append(_Pulls(self.queue, waiting.popleft(), self.pool))
                 begun[-1].begin(begun[-1].wanted.start)
-            yield from self._read(begun.popleft())
+            yield begun.popleft()
+
+    def _read_together(self, together: Sequence[_Pulls]) -> Iterator[RecordBatch]:
+        """Yield ranges as one batch if the first pull of each has returned all its rows."""
+        rows = self._whole(together)
+        if rows is not None:
+            yield rows
+            return
+        for pulls in together:
+            yield from self._read(pulls)
+
+    def _whole(self, together: Sequence[_Pulls]) -> RecordBatch | None:
+        # What went wrong is met again, and treated, where the ranges are read one by one.
+        with suppress(ExactlyOnceError):
+            partitions, indexes, rows = self.decode(*(pulls.first() for pulls in together))
+            wanted = [pulls.wanted for pulls in together]
+            if len(indexes) != sum(each.end - each.start for each in wanted):
+                return None
+            places = [
+                (each.partition, row) for each in wanted for row in range(each.start, each.end)
+            ]
+            if list(zip(partitions, indexes, strict=True)) == places:
+                return rows
+        return None
 
     def _read(self, pulls: _Pulls) -> Iterator[RecordBatch]:
         wanted = pulls.wanted
@@ -128,7 +165,7 @@ class RangeReader:
     ) -> tuple[int, int, RecordBatch | None]:
         """Return the first row index there is from `position` on, a number of rows, and the rows."""
         payload = pulls.take(position)
-        indexes, rows = self.decode(payload)
+        _, indexes, rows = self.decode(payload)
         if not indexes:
             return self._first_available(pulls.wanted, position), 0, None
         first = indexes[0]
@@ -204,6 +241,16 @@ class _Pulls:
             self._ahead.cancel()
         self._place = position
         self._ahead = self._pool().submit(self._pull, position)
+
+    def wait(self) -> int:
+        """Wait for the pull that has begun; return how many bytes it has returned."""
+        assert self._ahead is not None
+        return 0 if self._ahead.exception() else len(self._ahead.result())
+
+    def first(self) -> bytes:
+        """Return what the pull that has begun has returned; `take` returns it again."""
+        assert self._ahead is not None
+        return self._ahead.result()
 
     def take(self, position: int) -> bytes:
         """Return what the pull from a row on has returned; begin the next one, where it is known."""

@@ -433,7 +433,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 payload = self._queue.pull(
                     sample.partition, sample.start, _SAMPLE_ROWS, _SAMPLE_BYTES
                 )
-                indexes, _ = self._rows.decode(payload)
+                _, indexes, _ = self._rows.decode(payload)
                 self._row_bytes = len(payload) / len(indexes) if indexes else None
         return self._row_bytes
 

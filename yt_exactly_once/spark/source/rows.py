@@ -77,13 +77,17 @@ class RowFormat:
         )
         self.spark_schema: StructType = spark_schema_of(self._given)
 
-    def decode(self, payload: bytes) -> tuple[list[int], pa.RecordBatch]:
-        """Return the row indexes of a pull, and its rows as Spark expects them."""
-        rows = decode(payload, self._pulled)
+    def decode(self, *payloads: bytes) -> tuple[list[int], list[int], pa.RecordBatch]:
+        """Return the partitions and indexes of the rows of pulls, and the rows as Spark expects them.
+
+        Short pulls are decoded together: each time costs about a millisecond, however few rows there are.
+        """
+        rows = decode(_joined(payloads), self._pulled)
+        partitions: list[int] = rows.column(SOURCE_COLUMNS.index(SOURCE_TABLET_COLUMN)).to_pylist()
         indexes: list[int] = rows.column(SOURCE_COLUMNS.index(SOURCE_ROW_COLUMN)).to_pylist()
         service = [self._service_column(name, rows) for name in self._service]
         columns = [*service, *rows.columns[self._own]]
-        return indexes, pa.RecordBatch.from_arrays(columns, schema=self._given)
+        return partitions, indexes, pa.RecordBatch.from_arrays(columns, schema=self._given)
 
     def weight(self, payload: bytes) -> int | None:
         """Return the cumulative data weight in the first row of a pull; `None` without rows."""
@@ -117,6 +121,13 @@ class RowFormat:
         if name == SOURCE_TIMESTAMP_COLUMN:
             return _instants(rows.column(rows.num_columns - 1))
         return rows.column(SOURCE_COLUMNS.index(name))
+
+
+def _joined(payloads: tuple[bytes, ...]) -> bytes:
+    """Return fragments of YSON as one: a semicolon must be between two rows, and may be after the last."""
+    if len(payloads) == 1:
+        return payloads[0]
+    return b"".join(part if part.endswith(b";") else part + b";" for part in payloads if part)
 
 
 def _service_columns(own: list[str], options: SourceOptions) -> list[str]:
