@@ -33,6 +33,7 @@ def hashes(values, kind, logical=None):
             ["", "a", "b", "ab", None, "\0", "\0\0", "12345678", "123456789", "87654321"],
         ),
         (pa.string(), ["x" * length for length in (7, 8, 9, 511, 512, 513, 2000, 2001)]),
+        (pa.string(), ["x" * 600 + end for end in "abc"]),
         (pa.binary(), [b"", b"\0", b"\xff", None]),
         (pa.date32(), [0, 1, None]),
         (pa.timestamp("us", tz="UTC"), [datetime(2020, 1, 1, tzinfo=UTC), None]),
@@ -99,6 +100,10 @@ def test_values_do_not_move_between_columns_unnoticed():
     turned = batch.select(["b", "a"])
     assert row_hashes(turned, INTEGERS[::-1]).tolist() == [first, second, third]
     assert row_hashes(batch.select(["a"]), INTEGERS)[0] == first
+    lists = TableSchema.from_yt(table_schema_for(pa.schema([("l", pa.list_(pa.int64()))]))).columns
+    given = pa.RecordBatch.from_pydict({"l": pa.array([None, []], pa.list_(pa.int64()))})
+    nothing = row_hashes(given.select([]), lists)
+    assert [found == nothing[0] for found in row_hashes(given, lists)] == [True, False]
 
 
 def test_values_do_not_move_between_rows_unnoticed():
@@ -112,8 +117,9 @@ def test_values_do_not_move_between_rows_unnoticed():
 def test_digest_depends_on_nothing_but_the_rows(rows):
     """Neither on their order nor on how they are cut."""
     texts = [None if number % 7 == 0 else "é" * (number % 40) for number in range(rows)]
-    columns = TableSchema.from_yt([INTEGER, TEXT]).columns
-    batch = pa.RecordBatch.from_pydict({"a": list(range(rows)), "s": texts})
+    columns = TableSchema.from_yt([INTEGER, TEXT, DECIMAL]).columns
+    amounts = pa.array([Decimal(number) for number in range(rows)], pa.decimal128(9, 0))
+    batch = pa.RecordBatch.from_pydict({"a": list(range(rows)), "s": texts, "d": amounts})
     whole = added(0, row_hashes(batch, columns))
     parts = [batch.slice(0, 1), batch.slice(1, 1), batch.slice(2)]
     assert joined(*(added(0, row_hashes(part, columns)) for part in parts)) == whole
@@ -122,7 +128,14 @@ def test_digest_depends_on_nothing_but_the_rows(rows):
     assert row_hashes(batch.slice(2), columns).tolist() == row_hashes(batch, columns)[2:].tolist()
 
 
+def test_digests_are_sums_of_64_bits():
+    """Whatever they are the sums of."""
+    assert joined(2**64 - 1, 2**40, 2) == 2**40 + 1
+    assert joined() == 0
+
+
 INTEGER = {"name": "a", "type_v3": "int64"}
+DECIMAL = {"name": "d", "type_v3": {"type_name": "decimal", "precision": 9, "scale": 0}}
 TEXT = {"name": "s", "type_v3": {"type_name": "optional", "item": "utf8"}}
 
 
@@ -137,9 +150,9 @@ def test_hashes_are_those_that_ledgers_keep():
         pa.array([-3]),
         pa.array([-0.0]),
         pa.array([True]),
-        pa.array(["longer than one word"]),
+        pa.array(["longer than one word" * 99]),
         pa.array([[1, 2]], pa.list_(pa.int8())),
         pa.array([Decimal("1.25")], pa.decimal128(9, 2)),
     ]
     batch = pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
-    assert (HASH_VERSION, row_hashes(batch, columns).tolist()) == (1, [2202362020298042756])
+    assert (HASH_VERSION, row_hashes(batch, columns).tolist()) == (1, [14496840375447655289])
