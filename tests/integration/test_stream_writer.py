@@ -23,7 +23,9 @@ NUMBERED = replace(
 """Rows carry their source, so that idempotent mode can number them."""
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "mode", [MODES[0], *(pytest.param(mode, marks=pytest.mark.further) for mode in MODES[1:])]
+)
 def test_replay_is_skipped_in_every_mode(stream, mode):
     """Spark computes the batch again; the ledger has it."""
     flow = stream(NUMBERED, rows=1_500)
@@ -50,6 +52,7 @@ def test_stateful_query_moves_between_the_format_and_the_function(stream, is_sor
         assert flow.entry().ends[flow.queue.path] == flow.queue.ends()
 
 
+@pytest.mark.further
 def test_batch_that_was_pushed_and_not_recorded_is_finished(stream, faults):
     """Rows that sessions have are compared before anything else of the batch is pushed."""
     flow = stream(NUMBERED, rows=1_500, options={"digest": True})

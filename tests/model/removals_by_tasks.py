@@ -93,9 +93,9 @@ def _sole_writer(put: Put) -> None:
 def _source_order(put: Put) -> None:
     pushed = push._NumberedSession.push
 
-    def forgetful(self: Any, *arguments: Any) -> None:
+    def forgetful(self: Any, *arguments: Any) -> int:
         self._last_seen = -1
-        pushed(self, *arguments)
+        return pushed(self, *arguments)
 
     put(push._NumberedSession, "push", forgetful)
 

@@ -389,6 +389,9 @@ LONG = (
     "two checkpoints, one consumer",
     "idempotent",
     "idempotent, commit log lost",
+    "idempotent, newer servers",
+    "idempotent, then more tasks",
+    "idempotent, two tasks",
 )
 """Scenarios that take long, and wait for the further tests."""
 

@@ -67,6 +67,7 @@ def test_at_least_once_writes_a_row_twice_after_a_failure(monkeypatch: pytest.Mo
     assert "a row has its effect twice" in str(Explorer(named("at-least-once")).explore().violation)
 
 
+@pytest.mark.further
 def test_the_newest_run_survives_a_late_commit_that_lets_its_rows_be_trimmed() -> None:
     """A commit that lands late costs the next run of the query a look-up, not its life."""
     report = Explorer(TRIMMED_UNDER_A_REPLAY).explore()

@@ -17,13 +17,21 @@ if TYPE_CHECKING:
 
 ALL = (*REMOVALS, *REMOVALS_BY_TASKS)
 
+
+def _waits(*, nightly: bool, further: bool) -> list[pytest.MarkDecorator]:
+    """Return the mark of a case that does not run every time."""
+    if nightly:
+        return [pytest.mark.nightly]
+    return [pytest.mark.further] if further else []
+
+
 FOUND = [
     pytest.param(
         removal,
         scenario,
         kinds,
         id=f"{removal.what}-{scenario}",
-        marks=[pytest.mark.nightly] * (number > 0),
+        marks=_waits(nightly=number > 0, further=scenario in (*LONG, *LONGEST)),
     )
     for removal in ALL
     for number, (scenario, kinds) in enumerate(removal.found.items())
@@ -33,7 +41,7 @@ COVERED = [
         removal,
         scenario,
         id=f"{removal.what}-{scenario}",
-        marks=[pytest.mark.nightly] * (number > 0 or scenario in (*LONG, *LONGEST)),
+        marks=_waits(nightly=number > 0 or scenario in (*LONG, *LONGEST), further=True),
     )
     for removal in ALL
     for number, scenario in enumerate(removal.covered)
