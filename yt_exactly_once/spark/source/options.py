@@ -71,7 +71,7 @@ class SourceOptions:
     starting_offsets: StartingPoint | dict[int, int]
     max_rows_per_partition: int | None = None
     max_bytes_per_partition: int | None = None
-    shared_task_rows: int = 10_000
+    shared_task_rows: int = 1_000
     include_service_columns: bool = False
     include_queue_path: bool = False
     include_timestamp: bool = False
