@@ -129,9 +129,9 @@ def require_ledger(
 
 
 _LOST = (
-    "To begin with a new ledger, first make sure that the target does not have the rows of this batch: they "
-    "are written now. Then start with new_ledger=True and a ledger_path that the query has not used. The "
-    "steps are in how-to/operate.md, section 'A ledger is missing'"
+    "To begin with a new ledger, first make sure that the target does not have the rows of this batch: the "
+    "query writes them again. Then start with new_ledger=True and a ledger_path that the query has not "
+    "used. The steps are in how-to/operate.md, section 'A ledger is missing'"
 )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.operations.history import History, Lag, Mark
     from yt_exactly_once.operations.status import PartitionStatus, QueryStatus
 
-_WIDTH, _LEFT, _RIGHT = 900, 120, 20
+_WIDTH, _LEFT, _RIGHT = 900, 120, 32
 _LANE, _LAG_HEIGHT = 46, 160
 _TICKS = 6
 _MINUTE = 60
