@@ -359,12 +359,13 @@ def test_a_transaction_that_was_opened_ahead_is_the_one_of_the_first_attempt():
     assert [fields["transaction"] for fields in log.of(Event.TRANSACTION_STARTED)] == ["tx1", "tx2"]
 
 
-def test_a_job_that_fails_leaves_no_transaction_behind():
-    """What was opened ahead is aborted, and no row was sent."""
-    cluster = Cluster()
+@pytest.mark.parametrize(("fails", "reads"), [((), 2), (("lookup", ConflictError("told")), 1)])
+def test_a_job_that_fails_leaves_no_transaction_behind(fails, reads):
+    """What was opened ahead is aborted, whatever was read. No row was sent, and the job's error is told."""
+    cluster = Cluster(*[fails] if fails else [])
     with pytest.raises(ZeroDivisionError), committer(cluster).ahead(batch()):
         raise ZeroDivisionError
-    assert cluster.requests == [*READS, ("abort",)]
+    assert cluster.requests == [*READS[:reads], ("abort",)]
 
 
 @pytest.mark.parametrize(("seconds", "used"), [(1.7, "tx1"), (1.8, "tx2")])
