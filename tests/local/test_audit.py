@@ -222,7 +222,7 @@ def test_sorted_target_is_proven_while_no_row_replaces_another(cluster, tmp):
 
 @pytest.mark.further
 def test_target_whose_rows_are_replaced_has_the_digest_of_the_last_batch(cluster, tmp):
-    """It holds nothing else."""
+    """It holds nothing else, if one query writes it, and not while it is read."""
     schema = [{**TARGET_SCHEMA[1], "sort_order": "ascending"}, *TARGET_SCHEMA[::2]]
     pipeline = digested(cluster, tmp, target_schema=schema)
     keys = check_frame(
@@ -241,6 +241,19 @@ def test_target_whose_rows_are_replaced_has_the_digest_of_the_last_batch(cluster
     assert by_its_digest(pipeline).exact
     pipeline.client.insert_rows(pipeline.target, [{**rows[0], "value": 1}])
     assert not by_its_digest(pipeline).exact
+
+    def write_on(*_told):
+        source, rows = pipeline.next(1)
+        given = pa.RecordBatch.from_pylist([{"row": row["row"]} for row in rows[:1]])
+        complete = CompleteResult(keys, row_fragments(given, keys), 100)
+        pipeline.commit([source], rows[:1], complete=complete)
+
+    with pytest.raises(UnprovableError, match="written while the sorted target was read"):
+        by_its_digest(pipeline, progress=write_on)
+    pipeline.query, pipeline.batch = "query-2", 0
+    write_on()
+    with pytest.raises(UnprovableError, match="2 queries have written this target"):
+        by_its_digest(pipeline)
 
 
 @pytest.mark.further
