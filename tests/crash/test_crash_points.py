@@ -18,8 +18,11 @@ from tests.crash.crash_points import CrashPoint
 from tests.crash.deaths import BATCHES, FATES, PASSED, REFUSED, Death, family_of
 from tests.crash.harness.account import Account
 from yt_exactly_once import Event, TransactionalSink
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import ClusterConfig, WriteMode
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.operations.audit.found import By
+from yt_exactly_once.operations.audit.run import audit
+from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from tests.crash.harness.lives import Cell, Life, Lineage, Subject
     from tests.crash.harness.plan import QueryPlan
     from yt_exactly_once.local import LocalCluster
+    from yt_exactly_once.operations.audit.found import Audit
 
 ROWS_PER_PARTITION = 400
 
@@ -68,12 +72,14 @@ class History:
         wrong: what was wrong after each death, per query and point; empty texts where nothing was.
         wrong_at_the_end: what was wrong after the life that ran to the end, per query.
         repeated: how many rows at-least-once mode has written twice, per query.
+        audits: of the ordered targets, by the digests of their ledgers, at the end.
         told: the events of all its lives, per query.
     """
 
     wrong: dict[tuple[Cell, CrashPoint], str]
     wrong_at_the_end: dict[Cell, str]
     repeated: dict[Cell, int]
+    audits: dict[Cell, Audit]
     told: dict[Cell, set[str]]
 
 
@@ -125,10 +131,16 @@ def live_and_die(family: Lineage, cluster: LocalCluster, fates: dict[Cell, list[
                 left = subject.remains()
                 wrong[subject.cell, point] = account.wrong_after(point, plan.batch, left)
     note(family.finish())
+    connection = Connection(ClusterConfig(proxy=cluster.proxy_urls[0]))
     return History(
         wrong,
         {one.subject.cell: one.wrong_at_the_end(one.subject.remains()) for one in accounts},
         {one.subject.cell: len(one.repeated) for one in accounts},
+        {
+            one.subject.cell: audit(connection, one.subject.plan.target, by=By.DIGEST)
+            for one in accounts
+            if one.subject.plan.digest
+        },
         told,
     )
 
@@ -148,6 +160,16 @@ def test_query_killed_at_every_crash_point_ends_exactly_right(history_of, cell):
     assert history.wrong_at_the_end[cell] == ""
     may_repeat = cell.mode == WriteMode.AT_LEAST_ONCE and not cell.is_sorted
     assert bool(history.repeated[cell]) == may_repeat
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("cell", [cell for cell in FATES if not cell.is_sorted], ids=str)
+def test_digest_covers_every_row_once_after_all_deaths(history_of, cell):
+    """What at-least-once mode has written twice is the only difference."""
+    history = history_of(cell)
+    found = history.audits[cell]
+    assert found.rows - found.expected_rows == history.repeated[cell]
+    assert found.exact == (cell.mode != WriteMode.AT_LEAST_ONCE)
 
 
 @pytest.mark.timeout(3600)

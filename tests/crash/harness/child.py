@@ -25,7 +25,7 @@ from tests.crash.harness.plan import Plan, QueryPlan
 from tests.flows import QUERIES, read_queue
 from tests.nursery import open_nursery
 from tests.protections import switch_off
-from yt_exactly_once import Event, TransactionalSink, register_source
+from yt_exactly_once import Event, Target, TransactionalSink, register_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -237,7 +237,7 @@ def _start(
 ) -> StreamingQuery:
     crash = CrashAt(query, plan.proxy, report, die)
     sink = TransactionalSink(
-        query.target,
+        Target(query.target, digest=query.digest),
         mode=query.mode,
         proxy=plan.proxy,
         client_config={"backend": plan.backend},

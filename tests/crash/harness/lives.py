@@ -167,6 +167,7 @@ class Subject:
             target=target,
             checkpoint=str(checkpoints / str(cell)),
             mode=cell.mode,
+            digest=not cell.is_sorted,
         )
         return cls(queue.client, queue, cell, plan, rows_per_partition)
 

@@ -21,6 +21,7 @@ class QueryPlan:
         point: name of the crash point; empty to live.
         batch: the batch to die in.
         options: further arguments of the sink.
+        digest: whether the ledger keeps a digest of the rows.
     """
 
     kind: str
@@ -32,6 +33,7 @@ class QueryPlan:
     point: str = ""
     batch: int = -1
     options: dict[str, Any] = field(default_factory=dict)
+    digest: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
