@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.model.continuations import NO_FAILURE
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
     CommitOutcomeUnknownError,
@@ -60,25 +58,13 @@ class Snapshot(NamedTuple):
     Attributes:
         transaction: id.
         rows: as they were when it began.
-        failing: number of the next call inside a transaction that fails, times the number of ways in which
-            it can, plus the way; negative for none. Only calls before the next request count.
+        failing: number of the call inside it that fails, times the number of ways in which it can, plus
+            the way; negative for none.
     """
 
     transaction: str
     rows: Rows
-    failing: int = NO_FAILURE
-
-
-class Evaluated(NamedTuple):
-    """What the rows of a batch are to do to the target.
-
-    Attributes:
-        effects: one per row.
-        failing: see `Snapshot`; of a transaction that was begun before.
-    """
-
-    effects: tuple[str, ...]
-    failing: int = NO_FAILURE
+    failing: int
 
 
 @dataclass(frozen=True)
@@ -116,6 +102,8 @@ class Commit:
 
 LOCAL_FAILURES = (ClusterUnavailableError, TransactionLostError)
 """How a call inside a transaction may fail."""
+
+NO_FAILURE = -1
 
 OK = "ok"
 UNAVAILABLE = "unavailable"
@@ -204,16 +192,6 @@ class ModelCluster:
             raise ClusterUnavailableError("The model lost a request")
         return ModelTransaction(self, answer)
 
-    def begin_ahead(
-        self, timeout: timedelta, lanes: int, reads: Callable[[Transaction], T]
-    ) -> tuple[Callable[[], Transaction], Callable[[], T]]:
-        """See `Cluster.begin_ahead`. The snapshot does not change, so it may as well be read later."""
-        try:
-            begun = self.begin(timeout, lanes)
-        except ClusterUnavailableError as error:
-            return partial(_fail, error), partial(_fail, error)
-        return lambda: begun, lambda: reads(begun)
-
     def unpin(self) -> None:
         """See `Cluster.unpin`; every proxy of the model is as good as another."""
 
@@ -291,12 +269,7 @@ class ModelTransaction:
         """See `Transaction.abort`; what was never sent to be committed leaves no trace."""
 
     def _call(self) -> None:
-        script = self._cluster.script
-        number = script.local()
-        failing, kind = divmod(script.failing, len(LOCAL_FAILURES))
+        number = self._cluster.script.local()
+        failing, kind = divmod(self._snapshot.failing, len(LOCAL_FAILURES))
         if number == failing:
             raise LOCAL_FAILURES[kind]("The model lost a request", transaction=self.id)
-
-
-def _fail(error: Exception) -> Any:
-    raise error

@@ -280,7 +280,7 @@ class ModelFrame:
         job = self._job
         answer = self._script.ask(Evaluate(job.checkpoint, job.batch, job.ranges))
         self._require_rows(answer)
-        return cast("tuple[str, ...]", answer.effects)
+        return cast("tuple[str, ...]", answer)
 
     @staticmethod
     def _require_rows(answer: Any) -> None:
@@ -319,11 +319,7 @@ class ModelSink(TransactionalSink):
         self._offset_log = cast("Any", _Identified(batch))
         # A program is run again and again, each time as if for the first time.
         self._calls = Calls()
-        run = QueryRun(
-            batch.run_id,
-            agreed=call.batch - 1 if call.agreed else None,
-            computing=0.0 if call.agreed else None,
-        )
+        run = QueryRun(batch.run_id, agreed=call.batch - 1 if call.agreed else None)
         if scenario.by_tasks:
             run.targets = tuple(
                 prepared_target(path, is_sorted=scenario.is_sorted) for path in spec.paths

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 
 import pytest
 
-from yt_exactly_once.commit import transactional
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.ledger import (
@@ -27,7 +25,6 @@ from yt_exactly_once.errors import (
     ClusterUnavailableError,
     CommitOutcomeUnknownError,
     ConflictError,
-    ExactlyOnceError,
     FencedError,
     LedgerDivergedError,
     OffsetConflictError,
@@ -82,14 +79,6 @@ class Cluster:
             self, f"tx{self.begun}", self.fails.popleft() if self.fails else ("", None)
         )
 
-    def begin_ahead(self, timeout, lanes, reads):
-        transaction = self.begin(timeout, lanes)
-        try:
-            outcome = partial(returned, reads(transaction))
-        except ExactlyOnceError as error:
-            outcome = partial(raised, error)
-        return partial(returned, transaction), outcome
-
     def unpin(self):
         self.unpinned += 1
 
@@ -105,14 +94,6 @@ class Cluster:
             None if self.at[one] is None else {"partition_index": one, "offset": self.at[one]}
             for one in partitions
         ]
-
-
-def returned(value):
-    return value
-
-
-def raised(error):
-    raise error
 
 
 class Transaction:
@@ -346,71 +327,6 @@ def test_the_rows_of_a_failed_call_are_remembered():
         committer(cluster, attempts=2, sent=sent).commit(batch(), whole([ROWS]))
     assert sent["earlier"] == "digest"
     assert sent["tx1"] == sent["tx2"] == digest_of([ROWS])
-
-
-def test_a_transaction_that_was_opened_ahead_is_the_one_of_the_first_attempt():
-    """It is opened and read before the rows are known. The next attempt opens its own, with the same rows."""
-    cluster, log = Cluster(("commit", ConflictError("told")), applied=False), Log()
-    commit = committer(cluster, log)
-    with commit.ahead(batch()):
-        assert (cluster.requests, log) == (READS, [])
-        assert commit.commit(batch(), whole([ROWS])) == Committed("tx2", 2, 3)
-    assert cluster.requests == [*READS, *WRITES, ("commit",)] * 2
-    assert [fields["transaction"] for fields in log.of(Event.TRANSACTION_STARTED)] == ["tx1", "tx2"]
-
-
-@pytest.mark.parametrize(("fails", "reads"), [((), 2), (("lookup", ConflictError("told")), 1)])
-def test_a_job_that_fails_leaves_no_transaction_behind(fails, reads):
-    """What was opened ahead is aborted, whatever was read. No row was sent, and the job's error is told."""
-    cluster = Cluster(*[fails] if fails else [])
-    with pytest.raises(ZeroDivisionError), committer(cluster).ahead(batch()):
-        raise ZeroDivisionError
-    assert cluster.requests == [*READS[:reads], ("abort",)]
-
-
-@pytest.mark.parametrize(("seconds", "used"), [(1.7, "tx1"), (1.8, "tx2")])
-def test_a_transaction_that_has_waited_for_a_quarter_of_its_lease_is_given_up(
-    monkeypatch, seconds, used
-):
-    """The rows need the rest of it; the attempt opens another one."""
-    now = [100.0]
-    monkeypatch.setattr(transactional.time, "monotonic", lambda: now[0])
-    cluster = Cluster()
-    commit = committer(cluster)
-    with commit.ahead(batch()):
-        now[0] += seconds
-        assert commit.commit(batch(), whole([ROWS])) == Committed(used, 1, 3)
-    assert cluster.requests.count(("abort",)) == cluster.begun - 1
-
-
-@pytest.mark.parametrize("begins", [True, False])
-def test_a_failure_ahead_is_one_of_the_first_attempt(begins):
-    """It is repeated like any other, through another proxy."""
-    error = ClusterUnavailableError("told")
-    cluster = Cluster(("lookup", error)) if begins else Unreachable(error)
-    commit = committer(cluster)
-    with commit.ahead(batch()):
-        done = commit.commit(batch(), whole([ROWS]))
-    assert done == (Committed("tx2", 2, 3) if begins else Committed("tx1", 1, 3))
-    assert cluster.unpinned == begins
-
-
-class Unreachable(Cluster):
-    """A cluster whose proxies are not known while the rows are computed."""
-
-    def begin_ahead(self, *_):
-        raise self.fails.popleft()
-
-
-def test_a_writer_that_commits_while_the_rows_are_computed_is_met_by_the_next_attempt():
-    """The transaction does not see it, so the cluster must refuse its commit."""
-    cluster = Cluster(("commit", ConflictError("told")), applied=False)
-    commit = committer(cluster)
-    with commit.ahead(batch()):
-        cluster.entry = entry_of(batch(number=6), "theirs", run="other")
-        with pytest.raises(FencedError):
-            commit.commit(batch(), whole([ROWS]))
-    assert cluster.requests == [*READS, *WRITES, ("commit",), *READS, ("abort",)]
 
 
 PARTS = split([ROWS], 2)

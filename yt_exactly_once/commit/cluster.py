@@ -79,14 +79,5 @@ class Cluster(Reader, Protocol):
     def begin(self, timeout: timedelta, lanes: int = 1) -> Transaction:
         """Start a tablet transaction."""
 
-    def begin_ahead(
-        self, timeout: timedelta, lanes: int, reads: Callable[[Transaction], T]
-    ) -> tuple[Callable[[], Transaction], Callable[[], T]]:
-        """Start a tablet transaction and read in it, while the caller does something else.
-
-        Returns:
-            What waits for the transaction, and what waits for the reads; they raise what has failed.
-        """
-
     def unpin(self) -> None:
         """Use another proxy from now on."""

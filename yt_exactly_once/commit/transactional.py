@@ -7,9 +7,7 @@ resolved from the ledger.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -28,18 +26,16 @@ from yt_exactly_once.commit.parts import digest_of
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
     CommitOutcomeUnknownError,
-    ExactlyOnceError,
     LedgerDivergedError,
     OffsetConflictError,
     RepeatedCallError,
     TransactionLostError,
-    TransientError,
 )
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Sequence
 
     from yt_exactly_once.commit.batch import MicroBatch, SourceRange
     from yt_exactly_once.commit.cluster import Cluster, Payload, Row, Transaction
@@ -53,12 +49,6 @@ Call = Callable[["Transaction"], Any]
 
 Moves = dict[int, int]
 """Where a consumer is moved to, per partition that moves."""
-
-Read = tuple["LedgerEntry | None", list[tuple["SourceRange", dict[int, int]]]]
-"""The ledger entry, and where the consumer of each source is."""
-
-SHARE_AHEAD = 4
-"""Computing may use one part in so many of the lease of a transaction that was opened ahead."""
 
 
 @dataclass(frozen=True)
@@ -120,38 +110,6 @@ class BatchCommit:
         self._logged = logged
         self._accepted = accepted
         self._mode = mode
-        self._ahead: _Ahead | None = None
-
-    @contextmanager
-    def ahead(self, batch: MicroBatch) -> Iterator[None]:
-        """Do steps 4 and 5 of the first attempt while the block computes the rows and commits them.
-
-        No row is sent before `commit`. The transaction sees the cluster as of a moment before the rows were
-        computed. If another writer changes the ledger entry or a consumer after that moment, the cluster
-        refuses the commit. If computing takes too much of the lease, the attempt opens another transaction.
-        What is left open at the end of the block is aborted.
-
-        Args:
-            batch: the batch.
-        """
-        began = time.monotonic()
-        # The attempt meets a failure again, and handles it.
-        with suppress(TransientError):
-            transaction, read = self._cluster.begin_ahead(
-                self._timeout, self._lanes, partial(self._read, batch=batch)
-            )
-            until = began + self._timeout.total_seconds() / SHARE_AHEAD
-            self._ahead = _Ahead(transaction, read, until)
-        try:
-            yield
-        finally:
-            self.leave_ahead()
-
-    def leave_ahead(self) -> None:
-        """Abort the transaction that was opened ahead, if no attempt has taken it."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            ahead.leave()
 
     def commit(
         self, batch: MicroBatch, parts: Sequence[Part], resumed: LedgerEntry | None = None
@@ -159,7 +117,7 @@ class BatchCommit:
         """Make the batch visible exactly once.
 
         Every part is one transaction, and almost every batch has one part. Every attempt at a part:
-        4. opens a transaction, or takes the one that `ahead` has opened,
+        4. opens a transaction,
         5. checks, inside it, the ledger entry and the consumers,
         6. writes the rows,
         7. advances the consumers, with the last part,
@@ -207,10 +165,10 @@ class BatchCommit:
             raise
 
     def _attempt(self, batch: MicroBatch, part: Part, number: int) -> str:
-        transaction, read = self._open(batch)  # 4
+        transaction = self._cluster.begin(self._timeout, self._lanes)  # 4
         try:
             self._emit(Event.TRANSACTION_STARTED, attempt=number, transaction=transaction.id)
-            entry, offsets = read()  # 5
+            entry, offsets = self._read(transaction, batch)  # 5
             if entry is not None and self._is_done(entry, batch, part):
                 # An earlier attempt, of this run or of one that died, was applied after all.
                 self._emit(
@@ -237,16 +195,6 @@ class BatchCommit:
         self._sent[transaction.id] = ""
         self._commit(transaction, number)  # 9
         return transaction.id
-
-    def _open(self, batch: MicroBatch) -> tuple[Transaction, Callable[[], Read]]:
-        """Return an open transaction, and what returns or raises what was read in it."""
-        ahead = self._ahead
-        if ahead is not None and time.monotonic() < ahead.until:
-            self._ahead = None
-            return ahead.transaction(), ahead.read
-        self.leave_ahead()
-        transaction = self._cluster.begin(self._timeout, self._lanes)
-        return transaction, partial(self._read, transaction, batch)
 
     def _is_done(self, entry: LedgerEntry, batch: MicroBatch, part: Part) -> bool:
         """Check whether the part is committed, with the same offsets and rows.
@@ -286,7 +234,9 @@ class BatchCommit:
                 ledger=self._ledger.path,
             )
 
-    def _read(self, transaction: Transaction, batch: MicroBatch) -> Read:
+    def _read(
+        self, transaction: Transaction, batch: MicroBatch
+    ) -> tuple[LedgerEntry | None, list[tuple[SourceRange, dict[int, int]]]]:
         """Read the ledger entry and the consumers' offsets, as of the transaction's start."""
         sources = [
             source
@@ -361,28 +311,6 @@ class BatchCommit:
                 raise
             self._emit(Event.COMMIT_OUTCOME_RESOLVED, transaction=transaction.id, own=True)
         self._emit(Event.TRANSACTION_COMMITTED, attempt=number, transaction=transaction.id)
-
-
-@dataclass(frozen=True)
-class _Ahead:
-    """A transaction that was opened ahead.
-
-    Attributes:
-        transaction: waits for it.
-        read: waits for what was read in it.
-        until: when it has spent its share of the lease, on the monotonic clock.
-    """
-
-    transaction: Callable[[], Transaction]
-    read: Callable[[], Read]
-    until: float
-
-    def leave(self) -> None:
-        """Abort it when its requests have ended; what they failed with does not matter any more."""
-        with suppress(ExactlyOnceError):
-            self.read()
-        with suppress(ExactlyOnceError):
-            self.transaction().abort()
 
 
 def _replace(transaction: Transaction, target: TargetRows) -> int:

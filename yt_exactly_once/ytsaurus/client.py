@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from yt.common import update
 from yt.wrapper import YsonFormat, YtClient
@@ -33,13 +33,12 @@ from yt_exactly_once.ytsaurus.reach import require_proxy
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import timedelta
 
     from yt_exactly_once.config import ClusterConfig
 
 Row = dict[str, Any]
-T = TypeVar("T")
 
 RPC_BACKEND = "rpc"
 """Backend of `ytsaurus-client` that speaks to RPC proxies."""
@@ -63,14 +62,12 @@ _READ_BACKOFF = {
 
 @dataclass
 class PinnedProxy:
-    """One concrete proxy, a client for it, and one more per lane of a transaction.
-
-    A client that has joined a transaction sends nothing outside it, so the first one joins none.
+    """One concrete proxy, and as many clients for it as there are lanes.
 
     Attributes:
         url: address of the proxy.
         config: configuration of its clients.
-        clients: each with an HTTP connection of its own, or all with one RPC driver.
+        clients: one per lane, each with an HTTP connection of its own, or all with one RPC driver.
         pool: threads for requests that are sent side by side.
     """
 
@@ -81,18 +78,14 @@ class PinnedProxy:
         default_factory=lambda: ThreadPoolExecutor(_MAX_LANES, thread_name_prefix="yt-lane")
     )
 
-    def client(self, number: int) -> YtClient:
-        """Return a client, opening those before it too."""
-        while len(self.clients) <= number:
+    def client(self, lane: int) -> YtClient:
+        """Return the client of a lane, opening those before it too."""
+        while len(self.clients) <= lane:
             client = YtClient(config=self.config)
             if self.clients and self.config.get("backend") == RPC_BACKEND:
                 set_option("_driver", get_driver_instance(self.clients[0]), client=client)
             self.clients.append(client)
-        return self.clients[number]
-
-    def lanes(self, count: int) -> list[YtClient]:
-        """Return the clients for the lanes of a transaction: all but the first one."""
-        return [self.client(1 + lane) for lane in range(count)]
+        return self.clients[lane]
 
 
 class _RpcProxies(HeavyProxyProvider):  # type: ignore[misc]
@@ -209,33 +202,8 @@ class Connection:
         """
         with self.pinning():
             pinned = self.pinned()
-            return TabletTransaction.start(
-                pinned.lanes(lanes), pinned.pool, timeout, proxy=pinned.url
-            )
-
-    def begin_ahead(
-        self, timeout: timedelta, lanes: int, reads: Callable[[TabletTransaction], T]
-    ) -> tuple[Callable[[], TabletTransaction], Callable[[], T]]:
-        """Start a tablet transaction and read in it, while this thread does something else.
-
-        The thread begins no other transaction until this one has ended.
-
-        Args:
-            timeout: see `begin`.
-            lanes: see `begin`.
-            reads: the first calls inside the transaction.
-
-        Returns:
-            What waits for the transaction, and what waits for the reads; they raise what has failed.
-
-        Raises:
-            ClusterUnavailableError: the list of proxies is unavailable.
-        """
-        pinned = self.pinned()
-        started = pinned.pool.submit(
-            TabletTransaction.start, pinned.lanes(lanes), pinned.pool, timeout, proxy=pinned.url
-        )
-        return started.result, pinned.pool.submit(lambda: reads(started.result())).result
+            clients = [pinned.client(lane) for lane in range(lanes)]
+            return TabletTransaction.start(clients, pinned.pool, timeout, proxy=pinned.url)
 
     def _state(self) -> Any:
         state = self._local

@@ -111,8 +111,7 @@ class WriterSink(TransactionalSink):
             clock = Clock()
             rows = self._compute(delivery)  # 3
             clock.lap("compute")
-            committer = self._committer(delivery)
-            self._write(delivery, committer, rows, planned.found.resumed, clock)
+            self._write(delivery, rows, planned.found.resumed, clock)
 
     def _skip(self, delivery: Delivery, found: Found) -> None:
         """Let a replay pass; Spark has computed it, and so has its state."""

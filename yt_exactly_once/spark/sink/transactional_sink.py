@@ -6,13 +6,12 @@ and prepared targets are created in the process that uses it.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import split, whole
-from yt_exactly_once.commit.transactional import SHARE_AHEAD, BatchCommit
+from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.errors import (
     ConfigError,
     ExactlyOnceError,
@@ -38,7 +37,6 @@ from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from contextlib import AbstractContextManager
 
     from pyspark.sql import DataFrame
 
@@ -158,36 +156,23 @@ class TransactionalSink:
             self._skip(delivery, found)
             return
         clock.lap("look_up")
-        committer = self._committer(delivery)
-        with self._ahead(delivery, committer):
-            try:
-                what = f"compute {', '.join(self._paths)}"
-                with unfit_python_named(), described(frame, batch, what):
-                    rows = self._compute(delivery)  # 3
-            except Exception:
-                # A commit of an earlier run that landed late may have let the queue trim these rows.
-                found = look_up(delivery, self._mode, self._offset_log)
-                if found.is_replay:
-                    self._skip(delivery, found)
-                    return
-                raise
-            delivery.run.computing = clock.lap("compute")
-            self._write(delivery, committer, rows, found.resumed, clock)
-
-    def _ahead(self, delivery: Delivery, committer: BatchCommit) -> AbstractContextManager[None]:
-        """Open the transaction while the rows are computed, if that is known not to take long.
-
-        Where the tasks write, computing takes as long as the cluster needs for the rows.
-        """
-        seconds, lease = delivery.run.computing, self.options.transaction_timeout.total_seconds()
-        if self._mode.looks_up_each_batch or seconds is None or seconds * SHARE_AHEAD > lease:
-            return nullcontext()
-        return committer.ahead(delivery.batch)
+        try:
+            what = f"compute {', '.join(self._paths)}"
+            with unfit_python_named(), described(frame, batch, what):
+                rows = self._compute(delivery)  # 3
+        except Exception:
+            # A commit of an earlier run that landed late may have let the queue trim these rows.
+            found = look_up(delivery, self._mode, self._offset_log)
+            if found.is_replay:
+                self._skip(delivery, found)
+                return
+            raise
+        clock.lap("compute")
+        self._write(delivery, rows, found.resumed, clock)
 
     def _write(
         self,
         delivery: Delivery,
-        committer: BatchCommit,
         rows: list[TargetRows],
         resumed: LedgerEntry | None,
         clock: Clock,
@@ -201,7 +186,7 @@ class TransactionalSink:
         limit = self.options.rows_per_tablet_limit
         parts = split(rows, limit) if self.options.split_oversized else whole(rows)
         try:
-            committed = committer.commit(batch, parts, resumed)  # 4 to 9
+            committed = self._committer(delivery).commit(batch, parts, resumed)  # 4 to 9
         except OffsetConflictError as error:
             name_other_query(delivery, self._connection, error)
             raise
