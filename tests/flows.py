@@ -177,11 +177,17 @@ def known_row(number: int) -> Row:
 
 
 def read_queue(
-    spark: SparkSession, proxy: str, queue: str, consumer: str | None, **options: Any
+    spark: SparkSession,
+    proxy: str,
+    queue: str,
+    consumer: str | None,
+    *,
+    form: str = "yt",
+    **options: Any,
 ) -> DataFrame:
     """Open a queue as a stream with its service columns."""
     reader = (
-        spark.readStream.format("yt")
+        spark.readStream.format(form)
         .option("proxy", proxy)
         .option("include_service_columns", "true")
     )

@@ -94,6 +94,7 @@ class Stream:
         options: of the sink, in every run.
         change: done to the source's frame before the query's own work.
         backend: protocol of source and sink.
+        form: name of the format.
     """
 
     spark: SparkSession
@@ -109,6 +110,7 @@ class Stream:
     options: dict[str, Any] = field(default_factory=dict)
     change: Callable[[DataFrame], DataFrame] = lambda frame: frame
     backend: str = "http"
+    form: str = "yt"
 
     @property
     def client(self) -> YtClient:
@@ -132,6 +134,7 @@ class Stream:
             self.cluster.proxy_urls[0],
             self.queue.path,
             self.consumer or None,
+            form=self.form,
             max_rows_per_partition=self.rows_per_partition,
             shared_task_rows=self.shared_task_rows,
             backend=self.backend,
@@ -171,7 +174,7 @@ class Stream:
         }
         return (
             self.frame()
-            .writeStream.format("yt")
+            .writeStream.format(self.form)
             .outputMode(self.query.output_mode)
             .options(**given | self.options | options)
             .trigger(**TO_THE_END)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,8 @@ from pyspark.sql import functions as sf
 from tests.flows import AGGREGATION, DEDUP, PARTITION_COLUMN, ROW_COLUMN, STATELESS
 from tests.integration.streams import finish
 from tests.tiers import first_of
+from yt_exactly_once import register_source
+from yt_exactly_once.errors import ConfigError
 
 MODES = ["transactional", "idempotent", "at-least-once"]
 
@@ -71,11 +74,20 @@ def test_batch_that_was_pushed_and_not_recorded_is_finished(stream, faults):
     flow.assert_proven()
 
 
-def test_complete_result_is_replaced(stream):
-    """Spark says that the output mode is complete."""
+def test_complete_result_is_replaced_under_another_name_of_the_format(stream, spark):
+    """Spark says that the output mode is complete; the name is for reading and writing."""
+    with pytest.raises(ConfigError, match=r"has a format noop already: org\.apache\.spark"):
+        register_source(spark, name="noop")
     complete = replace(AGGREGATION, output_mode="complete")
-    flow = stream(complete, rows=1_500, is_sorted=True)
-    flow.write(write="replace", digest=True)
+    flow = stream(complete, rows=1_500, is_sorted=True, form="yt_exactly_once")
+
+    def write():
+        register_source(spark, name="yt_exactly_once")
+        flow.write(write="replace", digest=True)
+
+    # Where Spark would not find the format without that call.
+    with ThreadPoolExecutor() as another_thread:
+        another_thread.submit(write).result()
     assert flow.wrong() == ""
     flow.assert_proven()
 

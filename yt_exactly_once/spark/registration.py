@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 
@@ -29,6 +29,9 @@ def register_source(spark: SparkSession, *, name: str = "yt") -> None:
     The package must be installed wherever Spark starts Python: on the driver and on every executor.
     The format takes `YT_PROXY` and `YT_TOKEN` as they are now, also when Spark was started before
     they were set.
+
+    Spark looks for a format in the active session of the thread, and a new thread has none. To start a query
+    that writes with the format on another thread, call this there, too.
 
     Args:
         spark: the session.
@@ -60,6 +63,10 @@ def register_source(spark: SparkSession, *, name: str = "yt") -> None:
         spark.dataSource.register(named(name))
     except AnalysisException as error:
         raise _taken(name, str(error)) from error
+    jvm: Any = getattr(spark, "_jvm", None)
+    if jvm is not None:
+        session: Any = spark
+        session._get_j_spark_session_class(jvm).setActiveSession(session._jsparkSession)  # noqa: SLF001 - as createDataFrame does
 
 
 def _owner(spark: SparkSession, name: str) -> str | None:
