@@ -130,6 +130,7 @@ def test_history_off_is_noticed(flow, monkeypatch):
     assert sorted(flow.found() + lost) == rows_where(flow, bool)
 
 
+@pytest.mark.further
 def test_swallowed_error_is_not_washed_away(flow, faults):
     """The batch after it is refused, in this run and in all that follow, until Spark repeats it."""
     sink = flow.sink()

@@ -111,6 +111,7 @@ def test_stateless_replay_is_skipped_without_reading(stream):
     flow.assert_exact()
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("query", first_of([AGGREGATION, WINDOWED]), ids=lambda query: query.name)
 def test_rows_of_a_stateful_batch_are_kept_until_spark_has_logged_it(stream, query):
     """A queue that trims all its vital consumer has read still has what a replay needs."""

@@ -25,6 +25,7 @@ from yt_exactly_once import Event, TransactionalSink
 LINES = {"line": "utf8"}
 
 
+@pytest.mark.further
 def test_two_queues_in_one_query_are_both_exact(stream, client, tmp, tmp_path):
     """Also when a batch is replayed in which one of them is idle."""
     first, second = (Queue.filled(client, tmp, 2_000, name) for name in ("first", "second"))

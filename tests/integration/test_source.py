@@ -303,6 +303,7 @@ def test_queue_without_a_consumer_is_read_from_its_first_row(queue, read, tmp_pa
 # How much, and until where.
 
 
+@pytest.mark.further
 def test_rows_per_partition_limit_a_batch(client, tmp, read, tmp_path):
     """Each partition by itself; AvailableNow takes as many batches as it needs."""
     queue = Queue.create(client, tmp, partitions=2)
@@ -378,6 +379,7 @@ def test_replayed_first_batch_has_the_rows_it_had(queue, read, tmp_path):
     assert [[row.id for row in rows] for _, rows in replayed.seen] == [first, second]
 
 
+@pytest.mark.further
 def test_query_that_began_at_the_latest_row_keeps_its_beginning(queue, read, tmp_path):
     """What was written while it was down is not skipped by a second look at the end."""
     queue.append(5)
@@ -411,6 +413,7 @@ def test_checkpoint_of_another_queue_is_refused(client, tmp, read, tmp_path):
 # Where a query begins.
 
 
+@pytest.mark.further
 @pytest.mark.parametrize(
     ("starting_offsets", "first"),
     first_of(
@@ -431,6 +434,7 @@ def test_query_without_a_checkpoint_begins_where_it_is_told(
         assert batches.ids == list(range(first, 12))
 
 
+@pytest.mark.further
 def test_explicit_start_must_name_every_partition(client, tmp, read, tmp_path):
     """The error lists those of the queue."""
     queue = Queue.create(client, tmp, partitions=2)
@@ -452,6 +456,7 @@ def test_added_partitions_are_picked_up(queue, read, tmp_path):
     assert queue.stored() == {0: 7, 1: 3, 2: 4}
 
 
+@pytest.mark.further
 def test_added_partitions_are_picked_up_by_a_running_query(queue, read, tmp_path):
     """Nothing is restarted."""
     with running(read(queue), tmp_path) as (query, batches):
@@ -463,6 +468,7 @@ def test_added_partitions_are_picked_up_by_a_running_query(queue, read, tmp_path
         assert batches.ids == first + later
 
 
+@pytest.mark.further
 def test_taken_partitions_stop_the_query(client, tmp, read, tmp_path):
     """Their rows moved to other indexes."""
     queue = Queue.create(client, tmp, partitions=2)
@@ -487,6 +493,7 @@ def test_trimmed_rows_stop_the_query(queue, read, tmp_path):
     assert batches.seen == []
 
 
+@pytest.mark.further
 def test_trimmed_rows_are_stepped_over_when_asked_to(queue, read, tmp_path):
     """The rows that are left arrive."""
     queue.append(5)
@@ -516,6 +523,7 @@ def test_replay_of_trimmed_rows_is_planned_and_fails_only_when_read(queue, read,
     assert batches.ids == later
 
 
+@pytest.mark.further
 def test_recreated_queue_is_found_out(queue, read, tmp_path):
     """Its rows have the old numbers and are other rows."""
     queue.append(5)
@@ -568,6 +576,7 @@ def test_recreated_queue_is_read_from_its_beginning_when_asked_to(
     assert queue.stored() == {0: 19}
 
 
+@pytest.mark.further
 def test_schema_changed_under_a_running_query_is_an_error(queue, read, tmp_path):
     """And a restart reads the batch with the new columns."""
     queue.append(5)
@@ -587,6 +596,7 @@ def test_schema_changed_under_a_running_query_is_an_error(queue, read, tmp_path)
 # Faults.
 
 
+@pytest.mark.further
 def test_proxy_that_is_busy_for_a_while_costs_no_row(queue, read, tmp_path, cluster):
     """Neither planning nor reading gives up at the first refusal."""
     ids = queue.append(50)
@@ -598,6 +608,7 @@ def test_proxy_that_is_busy_for_a_while_costs_no_row(queue, read, tmp_path, clus
         cluster.clear_faults()
 
 
+@pytest.mark.further
 def test_registration_that_proxies_have_not_heard_of_is_waited_for(queue, read, tmp_path, cluster):
     """They look for new ones every few seconds."""
     ids = queue.append(5)

@@ -41,6 +41,7 @@ def test_replay_is_skipped_in_every_mode(stream, mode):
     assert flow.entry().ends[flow.queue.path] == flow.queue.ends()
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("is_sorted", first_of([True, False]))
 def test_stateful_query_moves_between_the_format_and_the_function(stream, is_sorted):
     """On one checkpoint, with one ledger, back and forth, with replays on either side."""
@@ -74,6 +75,7 @@ def test_batch_that_was_pushed_and_not_recorded_is_finished(stream, faults):
     flow.assert_proven()
 
 
+@pytest.mark.further
 def test_complete_result_is_replaced_under_another_name_of_the_format(stream, spark):
     """Spark says that the output mode is complete; the name is for reading and writing."""
     with pytest.raises(ConfigError, match=r"has a format noop already: org\.apache\.spark"):

@@ -389,7 +389,9 @@ LONG = (
     "two checkpoints, one consumer",
     "idempotent",
     "idempotent, commit log lost",
+    "idempotent, by batch",
     "idempotent, newer servers",
+    "idempotent, then fewer tasks",
     "idempotent, then more tasks",
     "idempotent, two tasks",
 )

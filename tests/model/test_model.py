@@ -38,6 +38,7 @@ SMALL = (
 )
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("scenario", SMALL, ids=lambda scenario: scenario.name)
 def test_merging_equal_states_loses_no_execution(scenario: Scenario) -> None:
     """Walking every execution ends in the same states, and counts as many as the graph has paths."""
