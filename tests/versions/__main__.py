@@ -74,17 +74,18 @@ def main() -> int:
 
 
 def environment(version: str) -> Path:
-    """Return the interpreter of a version's environment, which is created at first."""
+    """Return the interpreter of an environment of a version, with the packages that are wanted now."""
     folder = CACHE / version
     python = folder / "bin" / "python"
     if not python.exists():
         venv.create(folder, with_pip=True)
-        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-        extras = project["optional-dependencies"]
-        listed = [*project["dependencies"], *(name for extra in EXTRAS for name in extras[extra])]
-        wanted = [name for name in listed if not name.startswith(("pyspark", "yt-exactly-once"))]
-        command = [python, "-m", "pip", "install", "-q", f"pyspark=={version}.*", *wanted]
-        subprocess.run(command, check=True)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    listed = [*project["dependencies"], *(name for extra in EXTRAS for name in extras[extra])]
+    wanted = [name for name in listed if not name.startswith(("pyspark", "yt-exactly-once"))]
+    # Each time: the packages that are wanted change.
+    command = [python, "-m", "pip", "install", "-q", f"pyspark=={version}.*", *wanted]
+    subprocess.run(command, check=True)
     return python
 
 
