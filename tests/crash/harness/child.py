@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 Fault = dict[str, Any]
 
@@ -236,6 +237,42 @@ def _start(
     spark: SparkSession, plan: Plan, query: QueryPlan, report: Report, die: Callable[[], None]
 ) -> StreamingQuery:
     crash = CrashAt(query, plan.proxy, report, die)
+    writer = _writer(spark, plan, query, crash)
+    while True:
+        running = writer.start()
+        # Its turn ends here: a Python worker must start within ten seconds, on any machine.
+        while running.isActive and not _has_begun(running, crash):
+            pass
+        if crash.begun.is_set() or _NO_WORKER not in str(running.exception()):
+            return running
+
+
+def _has_begun(running: StreamingQuery, crash: CrashAt) -> bool:
+    """Wait for a moment; tell whether the sink was called, or the format has written a batch."""
+    return crash.begun.wait(_LOOK_SECONDS) or bool(running.recentProgress)
+
+
+def _writer(spark: SparkSession, plan: Plan, query: QueryPlan, crash: CrashAt) -> DataStreamWriter:
+    rows = read_queue(
+        spark,
+        plan.proxy,
+        query.queue,
+        query.consumer,
+        max_rows_per_partition=plan.rows_per_partition,
+        backend=plan.backend,
+    )
+    kind = QUERIES[query.kind]
+    writer = (
+        kind.build(rows)
+        .writeStream.outputMode(kind.output_mode)
+        .option("checkpointLocation", query.checkpoint)
+        .trigger(availableNow=True)
+    )
+    if query.by_format:
+        # On this thread, which is not always that of the session.
+        register_source(spark)
+        options = {"proxy": plan.proxy, "backend": plan.backend, "mode": query.mode}
+        return writer.format("yt").options(path=query.target, **options, **query.options)
     sink = TransactionalSink(
         Target(query.target, digest=query.digest),
         mode=query.mode,
@@ -249,29 +286,7 @@ def _start(
         sink(frame, batch_id)
         crash.returned(batch_id)
 
-    rows = read_queue(
-        spark,
-        plan.proxy,
-        query.queue,
-        query.consumer,
-        max_rows_per_partition=plan.rows_per_partition,
-        backend=plan.backend,
-    )
-    kind = QUERIES[query.kind]
-    writer = (
-        kind.build(rows)
-        .writeStream.foreachBatch(write)
-        .outputMode(kind.output_mode)
-        .option("checkpointLocation", query.checkpoint)
-        .trigger(availableNow=True)
-    )
-    while True:
-        running = writer.start()
-        # Its turn ends here: a Python worker must start within ten seconds, on any machine.
-        while running.isActive and not crash.begun.wait(_LOOK_SECONDS):
-            pass
-        if crash.begun.is_set() or _NO_WORKER not in str(running.exception()):
-            return running
+    return writer.foreachBatch(write)
 
 
 def die_with_the_parent() -> None:

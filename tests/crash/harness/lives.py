@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 120.0
 """Longest silence of a child that is doing well."""
 
+_A_MOMENT = 0.01
+
 _MODULE = "tests.crash.harness.child"
 _ENDINGS = frozenset({"finished", "failed"})
 
@@ -65,6 +67,19 @@ class Life:
             left -= event["event"] == until
             if event["event"] in _ENDINGS or left == 0:
                 return str(event["event"])
+
+    def has_ended(self) -> bool:
+        """Take what it has told until now; return whether its queries have ended."""
+        try:
+            while (event := self._child.next_event(_A_MOMENT)) is not None:
+                self.events.append(event)
+        except EOFError:
+            return True
+        return any(event["event"] in _ENDINGS for event in self.events)
+
+    def failure(self, what: str) -> AssertionError:
+        """Return an error that shows what its queries failed with, or the end of its log."""
+        return AssertionError(f"{what}: {self.error}" if self.error else self._child.failure(what))
 
     def wait_until_stopped(self) -> None:
         """Wait until the child has stopped itself."""

@@ -22,6 +22,7 @@ class QueryPlan:
         batch: the batch to die in.
         options: further arguments of the sink.
         digest: whether the ledger keeps a digest of the rows.
+        by_format: whether it writes with the format yt, which tells no events and so has no crash point.
     """
 
     kind: str
@@ -34,6 +35,7 @@ class QueryPlan:
     batch: int = -1
     options: dict[str, Any] = field(default_factory=dict)
     digest: bool = False
+    by_format: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,139 @@
+"""Drivers killed while their queries write with the format yt.
+
+Its writer has no listener, so the moments are chosen at the cluster: the requests of a step are lost, before
+or after they are executed, and the driver is killed when the first one was. In between it is killed at
+random.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.crash.harness.lives import PATIENCE_SECONDS, Cell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.crash.harness.lives import Life, Lineage
+    from tests.flows import Queue
+    from yt_exactly_once.local import LocalCluster
+
+Rule = dict[str, Any]
+
+_ALWAYS: Rule = {"count": None}
+_LATE_SECONDS = 1.0
+
+MOMENTS: dict[str, list[Rule]] = {
+    # The next attempt begins late, so the driver cannot learn of the commit.
+    "commit applied": [
+        {"action": "delay", "command": "start_transaction", "seconds": _LATE_SECONDS, **_ALWAYS},
+        {"action": "lose_answer", "command": "commit_transaction", **_ALWAYS},
+    ],
+    "commit lost": [{"action": "lose_request", "command": "commit_transaction", **_ALWAYS}],
+    "commit late": [
+        {"action": "hold", "command": "commit_transaction", "seconds": _LATE_SECONDS, **_ALWAYS}
+    ],
+    "rows lost": [{"action": "lose_request", "command": "insert_rows", **_ALWAYS}],
+    "at random": [],
+}
+COUNTED = 20
+"""Deaths of the driver."""
+
+CELLS = [
+    Cell("stateless", is_sorted=False),
+    Cell("dedup", is_sorted=False),
+    Cell("windowed", is_sorted=True),
+    Cell("stateless", is_sorted=True, mode="idempotent"),
+    Cell("stateless", is_sorted=False, mode="at-least-once"),
+]
+
+ROWS_PER_PARTITION = 50
+BATCHES_OF_A_LIFE = 40
+"""More than a life lasts."""
+
+LONGEST_DELAY_SECONDS = 1.0
+SEED = 22
+_LOOK_SECONDS = 0.02
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+def test_driver_killed_while_it_writes_with_the_format(lineage, cluster, record_property):
+    """After each death transactional targets are exact, and in the end all of them."""
+    chance = random.Random(SEED)
+    family: Lineage = lineage(
+        *CELLS, rows=ROWS_PER_PARTITION, rows_per_partition=ROWS_PER_PARTITION
+    )
+    for subject in family.subjects:
+        subject.plan = subject.plan_with(by_format=True)
+    replayed = 0
+    for number in range(COUNTED):
+        feed(family.subjects[0].queue, max(_batches(family)) + 1 + BATCHES_OF_A_LIFE)
+        moment = list(MOMENTS)[number % len(MOMENTS)]
+        kill(family, cluster, MOMENTS[moment], chance)
+        if moment == "commit late":
+            time.sleep(2 * _LATE_SECONDS)
+        unlogged = 0
+        for subject in family.subjects:
+            left = subject.remains()
+            unlogged += bool(left.entry) and not subject.has_logged(left.entry.batch_id)
+            if subject.cell.mode == "transactional":
+                assert subject.wrong(left) == "", (subject.cell, moment, number)
+        assert unlogged or moment != "commit applied"
+        replayed += unlogged
+    with family.start([subject.plan for subject in family.subjects]) as life:
+        # The format tells nothing on its way, and what the lives have left takes minutes.
+        while not life.has_ended():
+            time.sleep(_LOOK_SECONDS)
+        if life.error:
+            raise life.failure("The last life failed")
+    for subject in family.subjects:
+        left = subject.remains()
+        assert left.entry.ends[subject.queue.path] == subject.queue.ends()
+        if subject.cell.mode == "at-least-once":
+            assert set(subject.must_hold(left.entry.batch_id)) <= set(left.rows), subject.cell
+        else:
+            assert subject.incomplete(left) == "", subject.cell
+    record_property("kills", COUNTED)
+    record_property("batches that were committed and not logged", replayed)
+
+
+def feed(queue: Queue, batches: int) -> None:
+    """Append what is missing to so many batches."""
+    for partition, rows in enumerate(queue.rows):
+        queue.append(max(0, batches * ROWS_PER_PARTITION - len(rows)), partition)
+
+
+def kill(family: Lineage, cluster: LocalCluster, rules: list[Rule], chance: random.Random) -> None:
+    """Live until every query has written a batch, and then until the moment; kill the driver there."""
+    before = _batches(family)
+    with family.start([subject.plan for subject in family.subjects]) as life:
+        _wait(
+            life, lambda: all(new > old for new, old in zip(_batches(family), before, strict=True))
+        )
+        if rules:
+            cluster.inject_plan(rules)
+            _wait(life, lambda: cluster.faults()[-1]["hits"])
+        else:
+            time.sleep(chance.uniform(0.0, LONGEST_DELAY_SECONDS))
+        if life.has_ended():
+            raise life.failure("The driver ended by itself")
+    cluster.clear_faults()
+
+
+def _batches(family: Lineage) -> list[int]:
+    """Return the last batch of each query, by its ledger."""
+    entries = [subject.remains().entry for subject in family.subjects]
+    return [-1 if entry is None else entry.batch_id for entry in entries]
+
+
+def _wait(life: Life, until: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + len(CELLS) * PATIENCE_SECONDS
+    while not until():
+        if life.has_ended() or time.monotonic() > deadline:
+            raise life.failure("The moment did not come")
+        time.sleep(_LOOK_SECONDS)
