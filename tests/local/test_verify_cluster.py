@@ -272,6 +272,15 @@ def test_other_behaviour_is_reported_with_its_meaning(running, methods, fact, se
 # What it leaves behind.
 
 
+@pytest.fixture
+def interruptible():
+    """A process that was started in the background of a shell ignores SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_interrupted_run_leaves_nothing(running):
     """Ctrl-C in the middle of a check."""
 
