@@ -268,8 +268,8 @@ def _stray(queue: QueueStatus, parts: Mapping[int, PartitionOffset]) -> str:
         left = str(place.end) if place.left == place.end else f"{place.left} to {place.end}"
         return (
             f"the consumer {queue.consumer} is at row {part.consumer} of partition {part.partition}, and "
-            f"this query left it at {left}: another query or a person moved it. Give each query its own "
-            "consumer"
+            f"this query left it at {left}: another query or a person moved it, or the function "
+            "left a batch out. Give each query its own consumer"
         )
     return ""
 

@@ -306,8 +306,8 @@ def trimmed_rows(
     """Return the error for rows that were trimmed before they were read."""
     return DataLossError(
         f"Rows {start} to {end - 1} of partition {partition} were trimmed before they were read",
-        remedy="Make the consumer vital so that the queue keeps unread rows. To continue without these "
-        "rows set fail_on_data_loss to false",
+        remedy="The queue keeps unread rows for a vital consumer, unless a person or a ttl trims them. To "
+        "continue without these rows set fail_on_data_loss to false",
         queue=queue,
         consumer=consumer,
     )
