@@ -29,12 +29,32 @@ TRANSACTION_TIMEOUT_LIMIT = timedelta(seconds=60)
 """Tablet nodes end older transactions (`max_transaction_timeout`), whatever the client asks for."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ModeTraits:
+    """What somebody who prepares or examines a query has to know of its write mode.
+
+    Attributes:
+        through_driver: the rows of a batch go through the driver. Otherwise its tasks write them.
+        has_sessions: tasks keep producer sessions, in a table of the sink.
+        copies_repeat: a second copy of a task writes its rows again.
+    """
+
+    through_driver: bool = False
+    has_sessions: bool = False
+    copies_repeat: bool = False
+
+
 class WriteMode(StrEnum):
     """What a sink promises. The README compares the modes."""
 
     AT_LEAST_ONCE = "at-least-once"
     TRANSACTIONAL = "transactional"
     IDEMPOTENT = "idempotent"
+
+    @property
+    def traits(self) -> ModeTraits:
+        """How it works, as far as others have to know."""
+        return _TRAITS[self]
 
     @classmethod
     def parse(cls, value: str) -> Self:
@@ -52,6 +72,13 @@ class WriteMode(StrEnum):
             raise ConfigError(
                 f"Unknown mode {value!r}", remedy=f"{hint}Use one of: {', '.join(names)}"
             ) from None
+
+
+_TRAITS = {
+    WriteMode.AT_LEAST_ONCE: ModeTraits(copies_repeat=True),
+    WriteMode.TRANSACTIONAL: ModeTraits(through_driver=True),
+    WriteMode.IDEMPOTENT: ModeTraits(has_sessions=True),
+}
 
 
 class Secret:

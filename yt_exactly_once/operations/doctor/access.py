@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from yt_exactly_once.config import WriteMode
 from yt_exactly_once.errors import AccessError, ExactlyOnceError
 from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem
 from yt_exactly_once.ytsaurus.inspection import attributes_of, may, user_of
@@ -79,7 +78,7 @@ def _needs(subject: Subject, connection: Connection) -> Iterator[_Need]:
     kept = dict.fromkeys(subject.targets, "The sink reads and writes it")
     if subject.ledger_path is not None:
         kept[subject.ledger_path] = "Each batch reads and writes the ledger"
-    if subject.mode is WriteMode.IDEMPOTENT and subject.producer_path is not None:
+    if subject.mode.traits.has_sessions and subject.producer_path is not None:
         kept[subject.producer_path] = "Tasks keep their sessions there"
     if subject.dead_letter is not None:
         kept[subject.dead_letter] = "Rejected rows are written there"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.config import WriteMode
 from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem, warning
 from yt_exactly_once.ytsaurus.inspection import attributes_of
 
@@ -92,10 +91,10 @@ def _retained(subject: Subject) -> Iterator[Finding]:
 
 
 def _speculation(subject: Subject) -> Iterator[Finding]:
-    if _value(subject, SPECULATION).lower() == "true" and subject.mode is WriteMode.AT_LEAST_ONCE:
+    if _value(subject, SPECULATION).lower() == "true" and subject.mode.traits.copies_repeat:
         yield warning(
             SPECULATION,
-            "Speculation is on, and the mode is at-least-once",
+            f"Speculation is on, and the mode is {subject.mode}",
             "Every speculative copy of a task writes its rows again",
             f"--conf {SPECULATION}=false, or another mode",
         )
@@ -131,14 +130,14 @@ def _result_size(subject: Subject, size: tuple[int, int] | None) -> Iterator[Fin
     if limit is None:
         yield _malformed(subject, RESULT_SIZE, "a size such as 2g")
         return
-    if subject.mode is not WriteMode.TRANSACTIONAL or limit == 0:
+    if not subject.mode.traits.through_driver or limit == 0:
         return
     if size is not None and size[0] > limit:
         yield problem(
             RESULT_SIZE,
             f"{RESULT_SIZE} is {text}, and a full batch has about {_shown(size[0])}, by the average row "
             "of the queues",
-            "In transactional mode the rows of a batch go through the driver. Spark ends a job that brings "
+            f"In {subject.mode} mode the rows of a batch go through the driver. Spark ends a job that brings "
             "more",
             f"--conf {RESULT_SIZE}={_shown(2 * size[0])}, with as much more spark.driver.memory, or a "
             "smaller max_rows_per_partition",

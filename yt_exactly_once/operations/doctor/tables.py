@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.ledger import LEDGER_SCHEMA
-from yt_exactly_once.config import WriteMode
 from yt_exactly_once.errors import SchemaMismatchError
 from yt_exactly_once.operations.doctor.finding import Finding, Level, counted, ok, problem, warning
 from yt_exactly_once.ytsaurus.inspection import attributes_of
@@ -37,7 +36,7 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
     if subject.ledger_path is not None:
         yield from _ledger(subject, connection, subject.ledger_path)
     own: dict[str, str | None] = {"dead-letter table": subject.dead_letter}
-    if subject.mode is WriteMode.IDEMPOTENT:
+    if subject.mode.traits.has_sessions:
         own["producer table"] = subject.producer_path
     for name, place in own.items():
         if place is not None:
