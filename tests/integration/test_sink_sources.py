@@ -298,9 +298,10 @@ def test_one_sink_object_serves_two_queries_at_a_time(stream, client, tmp):
 
 @pytest.mark.further
 def test_function_that_leaves_empty_batches_out_is_borne(stream):
-    """The sink is not called for them, and the next batch goes on; so it does after a restart."""
+    """The sink is not called for them, and the next batch tells how many rows it was not given."""
     flow = stream(rows=4_000, rows_per_partition=500)
-    sink = flow.sink()
+    heard = Heard()
+    sink = flow.sink(heard)
 
     def write(frame, batch_id):
         rows = frame.where("row >= 1000 and row < 2000 or row >= 3000")
@@ -311,6 +312,8 @@ def test_function_that_leaves_empty_batches_out_is_borne(stream):
     kept = [row for row in passed_on(flow.queue) if 1_000 <= row[1] < 2_000 or row[1] >= 3_000]
     assert differences(flow.found(), sorted(kept)) == ""
     assert flow.queue.stored() == flow.queue.ends()
+    (told,) = heard.of(Event.BATCHES_LEFT_OUT)
+    assert (told["first"], told["last"], told["rows"]) == (4, 5, 3 * 1_000)
     for partition in range(3):
         flow.queue.append(500, partition)
     sink = flow.sink()

@@ -216,6 +216,28 @@ def test_a_consumer_that_does_not_move_is_not_asked(sources, advance):
 
 
 @pytest.mark.parametrize(
+    ("at", "accepted", "told"),
+    [
+        (((0, 10), (1, 4)), (), []),
+        (((0, 7), (1, 3)), (), [{"first": 3, "last": 4, "rows": 4}]),
+        (((0, 7), (1, 3)), (3, 4), []),
+        # A partition that is new, and one that an older batch has not reached.
+        (((0, 12),), (), []),
+    ],
+)  # fmt: skip
+def test_rows_of_batches_that_never_came_are_told(at, accepted, told):
+    """Unless the user has settled them; the function may have left out empty DataFrames."""
+    read = replace(QUEUE, partitions=tuple(PartitionRange(one, 0, end) for one, end in at))
+    entry = entry_of(batch(read, number=2))
+    log = Log()
+    cluster = Cluster(entry=entry, at=[end for _, end in at] + [4] * (2 - len(at)))
+    sources = QUEUE if at[0][1] <= 10 else replace(QUEUE, partitions=(PartitionRange(0, 12, 15),))
+    done = committer(cluster, log, accepted=accepted, logged=lambda _: (read,))
+    done.commit(batch(sources), whole([ROWS]))
+    assert log.of(Event.BATCHES_LEFT_OUT) == told
+
+
+@pytest.mark.parametrize(
     ("error", "unpinned"),
     [(ClusterUnavailableError, 1), (TransactionLostError, 1), (ConflictError, 0)],
 )

@@ -59,6 +59,7 @@ CASES: dict[str, tuple[dict[str, str], str, str]] = {
         "2m",
     ),
     "YtRowsRejected": ({f"yt_exactly_once_rows_rejected_total{{{SINK}}}": "0 0 3x5"}, "1m", "2m"),
+    "YtRowsLeftOut": ({f"yt_exactly_once_rows_left_out_total{{{SINK}}}": "0 0 3x5"}, "1m", "2m"),
     "YtManyRetries": (
         {f'yt_exactly_once_retries_total{{{SINK},error_type="ConflictError"}}': "0+30x20"},
         "5m",

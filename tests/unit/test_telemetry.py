@@ -59,6 +59,7 @@ def everything():
     emitter(**QUERY)(Event.QUERY_STARTED)
     with reported(emit):
         emit(Event.ROWS_REJECTED, path="//home/app/bad", rows=3)
+        emit(Event.BATCHES_LEFT_OUT, first=4, last=5, rows=40)
         emit(Event.TRANSACTION_STARTED, attempt=1, transaction="a")
         emit(Event.TRANSACTION_ABORTED, attempt=1, transaction="a")
         emit(Event.RETRY_SCHEDULED, attempt=1, wait=0.1, reason="ConflictError", error="lost")
@@ -103,6 +104,7 @@ def test_values_are_those_of_the_events(found):
     assert value(found, "batches_total", yt_outcome="failed") == 0
     assert value(found, "rows_written_total") == 10
     assert value(found, "rows_rejected_total") == 3
+    assert value(found, "rows_left_out_total") == 40
     assert value(found, "io_written_bytes_total") == 700
     assert value(found, "attempts_total") == 2
     assert value(found, "retries_total", error_type="ConflictError") == 1

@@ -181,6 +181,7 @@ class BatchCommit:
             moves = [
                 (source, plan_moves(source, current, entry, batch)) for source, current in offsets
             ]
+            self._tell_left_out(entry, batch)
             replaced = [_replace(transaction, target) for target in part.targets]
             calls = _writes(part.targets)  # 6
             if part.is_last:
@@ -276,6 +277,18 @@ class BatchCommit:
             tallies=self._ledger.tallies(before, batch, part.written()),
         )
         return partial(self._ledger.record, entry=entry)
+
+    def _tell_left_out(self, entry: LedgerEntry | None, batch: MicroBatch) -> None:
+        """Warn of rows that Spark has given to batches which never came to the sink.
+
+        No error, because a function may leave out empty DataFrames. If it caught an error of its own, they
+        are lost.
+        """
+        if entry is None or entry.batch_id + 1 in self._accepted:
+            return
+        if rows := left_out(entry, batch):
+            first, last = entry.batch_id + 1, batch.batch_id - 1
+            self._emit(Event.BATCHES_LEFT_OUT, first=first, last=last, rows=rows)
 
     def _report(
         self,
@@ -421,6 +434,16 @@ def plan_moves(
         if new > at:
             moves[part.partition] = new
     return moves
+
+
+def left_out(before: LedgerEntry, batch: MicroBatch) -> int:
+    """Return how many rows lie between the batch that was committed last and this one, in all queues."""
+    return sum(
+        max(0, part.start - known.end)
+        for source in batch.sources
+        for part in source.partitions
+        if (known := before.offset(source, part.partition)) is not None
+    )
 
 
 def _require_same_parts(

@@ -18,6 +18,7 @@ class Event(StrEnum):
     BATCH_SKIPPED = "batch.skipped"
     BATCH_COMMITTED = "batch.committed"
     BATCH_FAILED = "batch.failed"
+    BATCHES_LEFT_OUT = "batches.left_out"
     LEDGER_CREATED = "ledger.created"
     TRANSACTION_STARTED = "transaction.started"
     ROWS_REJECTED = "rows.rejected"
@@ -48,6 +49,7 @@ _LEVELS = {
     Event.COMMIT_OUTCOME_UNKNOWN: "warning",
     Event.COMMIT_OUTCOME_RESOLVED: "warning",
     Event.ROWS_REJECTED: "warning",
+    Event.BATCHES_LEFT_OUT: "warning",
     Event.SOURCE_ROWS_SKIPPED: "warning",
     Event.SOURCE_QUEUE_REPLACED: "warning",
     Event.NOTE_FAILED: "warning",

@@ -75,6 +75,13 @@ class Metric(Enum):
         "Rows that the target cannot take, before the commit",
         _SINK,
     )
+    ROWS_LEFT_OUT = _Metric(
+        "yt_exactly_once.rows.left_out",
+        Kind.COUNTER,
+        "{row}",
+        "Rows of the queues in batches that never came to the sink",
+        _SINK,
+    )
     BYTES_WRITTEN = _Metric(
         "yt_exactly_once.io.written",
         Kind.COUNTER,

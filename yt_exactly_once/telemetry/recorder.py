@@ -36,6 +36,7 @@ _OF_QUERY = {"query": QUERY, "name": NAME}
 _COUNTERS_FROM_ZERO = (
     Metric.ROWS_WRITTEN,
     Metric.ROWS_REJECTED,
+    Metric.ROWS_LEFT_OUT,
     Metric.BYTES_WRITTEN,
     Metric.ATTEMPTS,
     Metric.OUTCOMES_UNKNOWN,
@@ -66,6 +67,7 @@ class Recorder:
             Event.BATCH_SKIPPED: lambda told: self._batch_ended(told, told["reason"]),
             Event.BATCH_FAILED: lambda told: self._batch_ended(told, "failed"),
             Event.ROWS_REJECTED: self._counting(Metric.ROWS_REJECTED, _OF_SINK, "rows"),
+            Event.BATCHES_LEFT_OUT: self._counting(Metric.ROWS_LEFT_OUT, _OF_SINK, "rows"),
             Event.TRANSACTION_STARTED: self._counting(Metric.ATTEMPTS, _OF_SINK),
             Event.COMMIT_OUTCOME_UNKNOWN: self._counting(Metric.OUTCOMES_UNKNOWN, _OF_SINK),
             Event.COMMIT_OUTCOME_RESOLVED: self._counting(Metric.OUTCOMES_RESOLVED, _OF_SINK),
