@@ -27,7 +27,7 @@ from benchmarks.modes.machine import stamp
 from benchmarks.modes.results import Spread
 from benchmarks.modes.work import NARROW
 from benchmarks.parts.rows import ROWS, Sample
-from benchmarks.processors import cpu_seconds
+from benchmarks.processes import cpu_seconds
 from benchmarks.spyt.environments import DRIVER, has_rpc_driver
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.local import LocalCluster

@@ -26,7 +26,7 @@ from yt.wrapper import JsonFormat, YsonFormat
 
 from benchmarks.arguments import positive
 from benchmarks.clients import UNCOMPRESSED
-from benchmarks.processors import cpu_seconds
+from benchmarks.processes import cpu_seconds
 from yt_exactly_once.local import LocalCluster
 
 if TYPE_CHECKING:

@@ -23,10 +23,11 @@ import pyarrow as pa
 from yt.wrapper.format import ArrowFormat
 
 from benchmarks.arguments import positive
+from benchmarks.processes import PeakMemory, descendants
 from yt_exactly_once.local import LocalCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from pyspark.sql import DataFrame
     from yt.wrapper import YtClient
@@ -87,13 +88,13 @@ def rows_in_queue(client: YtClient, least: int) -> int:
     return max(there, least)
 
 
-def fill(client: YtClient, first: int, rows: int) -> None:
-    """Write rows; row i has the id i."""
+def fill(client: YtClient, first: int, rows: int, partitions: int = 1) -> None:
+    """Write rows; row i has the id i, and goes to the partitions by turns."""
     for start in range(first, rows, ROWS_PER_REQUEST):
         ids = np.arange(start, min(start + ROWS_PER_REQUEST, rows))
         chunk = pa.table(
             {
-                "$tablet_index": np.zeros(len(ids), np.int64),
+                "$tablet_index": ids % partitions,
                 "id": ids,
                 "key": ids % 1000,
                 "amount": ids / 4,
@@ -156,7 +157,8 @@ def read(proxy: str, start: int, size: int) -> dict[str, Any]:
         (row,) = told.collect()
         found["seconds"] = time.perf_counter() - began
         found["in_order"] = bool(row.order) and row.rows == size
-        found["worker_mib"] = max(peaks_of_workers())
+        peaks = [PeakMemory(pid).peak() or 0 for pid in descendants(os.getpid()) if is_worker(pid)]
+        found["worker_mib"] = max(peaks) / (1 << 20)
 
     with tempfile.TemporaryDirectory() as checkpoint:
         query = (
@@ -175,32 +177,13 @@ def read(proxy: str, start: int, size: int) -> dict[str, Any]:
     return {"rows": size, **found}
 
 
-def peaks_of_workers() -> Iterator[float]:
-    """Yield the peak resident memory, in MiB, of every Python worker of this driver."""
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit():
-            continue
-        try:
-            if WORKER in (folder / "cmdline").read_text().replace("\0", " ") and is_ours(folder):
-                yield int(status(folder)["VmHWM"].split()[0]) / 1024
-        except OSError:
-            # It has ended in between.
-            continue
-
-
-def is_ours(folder: Path) -> bool:
-    """Tell whether a process descends from this one."""
-    while folder.name not in ("0", "1"):
-        if int(folder.name) == os.getpid():
-            return True
-        folder = folder.with_name(status(folder)["PPid"])
-    return False
-
-
-def status(folder: Path) -> dict[str, str]:
-    """Return what the kernel says about a process."""
-    lines = (folder / "status").read_text().splitlines()
-    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+def is_worker(pid: int) -> bool:
+    """Tell whether a process is a Python worker of Spark."""
+    try:
+        return WORKER in Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except OSError:
+        # It has ended in between.
+        return False
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ are not counted. Results are kept as one JSON file per point, with a report (rep
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import sys
 from dataclasses import replace
@@ -18,7 +19,10 @@ from typing import TYPE_CHECKING
 from yt.logger import LOGGER
 
 from benchmarks.arguments import positive
-from benchmarks.modes.points import ALL, BY_NAME, DESCRIPTIONS, POINTS, QUICK
+from benchmarks.modes import comparison
+from benchmarks.modes.comparison import NothingToCompareError, compare
+from benchmarks.modes.design import BY_NAME, GROWTH, POINTS, QUICK
+from benchmarks.modes.points import ALL, DESCRIPTIONS
 from benchmarks.modes.report import write_report
 from benchmarks.modes.results import load_all
 from benchmarks.modes.runner import WARM_UP, run
@@ -37,6 +41,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure, and report on everything that is in the folder."""
     parser = _parser()
     options = parser.parse_args(arguments)
+    if options.compare:
+        return _compare(parser, options)
+    if options.json:
+        parser.error("--json belongs to --compare: every run leaves summary.json in its folder")
     points = _chosen(options)
     for point in points:
         if not point.contenders:
@@ -54,6 +62,21 @@ def main(arguments: list[str] | None = None) -> int:
     if not options.report_only:
         _run(points, folder, console)
     write_report(load_all(folder), folder, console)
+    return 0
+
+
+def _compare(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    old, new = (load_all(folder) for folder in options.compare)
+    for folder, results in zip(options.compare, (old, new), strict=True):
+        if not results:
+            parser.error(f"there are no results in {folder}")
+    try:
+        found = compare(old, new)
+    except NothingToCompareError as error:
+        parser.error(str(error))
+    print("\n".join(comparison.markdown(found)))
+    if options.json:
+        options.json.write_text(json.dumps(comparison.to_json(found), indent=1) + "\n")
     return 0
 
 
@@ -83,7 +106,7 @@ def _run(points: Sequence[Point], folder: Path, console: Console) -> None:
 
 
 def _chosen(options: argparse.Namespace) -> list[Point]:
-    points = list(QUICK if options.quick else POINTS)
+    points = list(QUICK if options.quick else GROWTH if options.growth else POINTS)
     if options.points:
         points = [BY_NAME[name] for name in options.points]
     if options.contenders:
@@ -133,11 +156,24 @@ def _parser() -> argparse.ArgumentParser:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--quick", action="store_true", help="a few points, within three minutes")
     which.add_argument(
+        "--growth",
+        action="store_true",
+        help="how costs grow with partitions, tablets, targets, columns and bytes of a row instead",
+    )
+    which.add_argument(
         "--points", nargs="+", choices=list(BY_NAME), metavar="POINT", help="only these points"
     )
     which.add_argument(
         "--report-only", action="store_true", help="only report on what is in the folder"
     )
+    which.add_argument(
+        "--compare",
+        nargs=2,
+        type=Path,
+        metavar=("OLD", "NEW"),
+        help="say what changed beyond noise between the results in two folders; measures nothing",
+    )
+    parser.add_argument("--json", type=Path, help="with --compare: write it there as well")
     return parser
 
 

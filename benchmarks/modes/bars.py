@@ -6,7 +6,8 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks.modes.points import DOUBLING, FLOOR, IDEMPOTENT, LIMIT, SNIPPET
+from benchmarks.modes.design import DOUBLING
+from benchmarks.modes.points import FLOOR, IDEMPOTENT, LIMIT, SNIPPET
 from benchmarks.modes.results import METRICS, Spread
 
 if TYPE_CHECKING:

@@ -1,10 +1,10 @@
-"""The design of the benchmark: which work is measured, and which contenders do it."""
+"""What a point of the benchmark is, and who may take part."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from benchmarks.modes.work import SHAPES, Shape
+from benchmarks.modes.work import Shape, shape
 from yt_exactly_once import Event
 from yt_exactly_once.config import WriteMode
 
@@ -15,6 +15,9 @@ DELTA = "delta"
 POSTGRES = "postgres"
 MODES = tuple(mode.value for mode in (WriteMode.AT_LEAST_ONCE, WriteMode.TRANSACTIONAL))
 IDEMPOTENT = WriteMode.IDEMPOTENT.value
+OURS = (FLOOR, *MODES, IDEMPOTENT)
+"""The modes, and the floor under them."""
+
 ALL = (FLOOR, *MODES, IDEMPOTENT, LIMIT, SNIPPET, DELTA, POSTGRES)
 
 STEPS: dict[str, str] = {
@@ -54,7 +57,9 @@ class Point:
         name: of the point.
         shape_name: kind of rows.
         rows: of one micro-batch.
-        partitions: of the source, and tablets of an ordered target.
+        partitions: of the source.
+        tablets: of an ordered target; 0 for as many as the source has partitions.
+        targets: tables that a sink writes the rows to, each all of them.
         source: `generated` (rows are made in the JVM, so that only the writing differs) or `queue`.
         target: `ordered` or `sorted`.
         query: `stateless`, `shuffle` or `stateful`.
@@ -67,6 +72,8 @@ class Point:
     shape_name: str = "narrow"
     rows: int = 100_000
     partitions: int = 4
+    tablets: int = 0
+    targets: int = 1
     source: str = "generated"
     target: str = "ordered"
     query: str = "stateless"
@@ -77,7 +84,12 @@ class Point:
     @property
     def shape(self) -> Shape:
         """Kind of rows."""
-        return SHAPES[self.shape_name]
+        return shape(self.shape_name)
+
+    @property
+    def reference(self) -> str:
+        """Whom the others are divided by when two runs are compared."""
+        return FLOOR
 
     @property
     def encoded_bytes(self) -> int:
@@ -86,78 +98,3 @@ class Point:
 
 
 BASE = Point("base")
-DOUBLING = tuple(15_625 << step for step in range(7))
-_OURS = (FLOOR, *MODES, IDEMPOTENT)
-
-POINTS = (
-    # First, in a driver that has not grown yet, and without anybody else's rows in it.
-    replace(BASE, name="memory", rows=1_000_000, repetitions=5, contenders=(FLOOR, MODES[1])),
-    BASE,
-    *(
-        replace(BASE, name=f"rows-{rows}", rows=rows, repetitions=repetitions)
-        for rows, repetitions in ((1, 25), (1_000, 25), (10_000, 15))
-    ),
-    replace(
-        BASE,
-        name="rows-1000000",
-        rows=1_000_000,
-        repetitions=5,
-        contenders=(*_OURS, LIMIT),
-    ),
-    # How the time grows: each has twice the rows of the one before, from 15 625 to 1 000 000.
-    *(
-        replace(
-            BASE,
-            name=f"doubled-{rows}",
-            rows=rows,
-            contenders=(MODES[1],),
-            family="doubled",
-        )
-        for rows in DOUBLING
-    ),
-    replace(BASE, name="wide", shape_name="wide", repetitions=5),
-    replace(
-        BASE,
-        name="composite",
-        shape_name="composite",
-        repetitions=5,
-        # The usual snippet cannot: the cluster takes a dict as a list of pairs, not as a Python dict.
-        contenders=(*_OURS, LIMIT, DELTA),
-    ),
-    replace(BASE, name="sorted", target="sorted", contenders=(*_OURS, LIMIT, SNIPPET)),
-    # A shuffle moves rows from task to task, and idempotent mode is for flows that do not.
-    replace(BASE, name="shuffle", query="shuffle", contenders=(FLOOR, *MODES)),
-    replace(BASE, name="stateful", query="stateful", target="sorted", contenders=(FLOOR, *MODES)),
-    *(
-        replace(
-            BASE,
-            name=f"queue-{partitions}",
-            source="queue",
-            partitions=partitions,
-            contenders=(*_OURS, SNIPPET) if partitions == BASE.partitions else _OURS,
-            repetitions=5,
-        )
-        for partitions in (1, 4, 16)
-    ),
-    *(
-        replace(
-            BASE,
-            name=f"tiny-queue-{partitions}",
-            source="queue",
-            partitions=partitions,
-            rows=partitions,
-            contenders=_OURS,
-            repetitions=25,
-        )
-        for partitions in (1, 4, 16)
-    ),
-)
-BY_NAME = {point.name: point for point in POINTS}
-
-QUICK = (
-    replace(BASE, repetitions=5, contenders=(*_OURS, LIMIT, DELTA, POSTGRES)),
-    replace(BY_NAME["rows-10000"], repetitions=5, contenders=(*_OURS, LIMIT)),
-    replace(BY_NAME["tiny-queue-1"], repetitions=8),
-    replace(BY_NAME["tiny-queue-16"], repetitions=5, contenders=(FLOOR, *MODES)),
-)
-"""What `--quick` measures: enough for the modes' ratios, in less than three minutes."""

@@ -6,9 +6,11 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.modes import growth_report
 from benchmarks.modes.bars import judged
 from benchmarks.modes.points import DESCRIPTIONS, STEP_NAMES
 from benchmarks.modes.results import REFERENCES, Spread, summary
+from benchmarks.processes import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -79,6 +81,7 @@ def markdown(results: Mapping[str, PointResult]) -> Iterator[str]:
     for result in results.values():
         yield ""
         yield from point_tables(result)
+    yield from growth_report.tables(results)
 
 
 def bars_table(results: Mapping[str, PointResult]) -> Iterator[str]:
@@ -102,19 +105,33 @@ def point_tables(result: PointResult) -> Iterator[str]:
     rows = summary(result)
     yield (
         "| contender | turns | rows/s | MB/s | p50 (quartiles), ms | p99, ms | round trips "
-        "| driver, MB | JVM, MB |"
+        "| driver, MB | JVM, MB | worker, MB |"
     )
-    yield "|---|---|---|---|---|---|---|---|---|"
+    yield "|---" * 10 + "|"
     for row in rows:
         yield (
             f"| {row['contender']} | {row['repetitions']} | {row['rows_per_second']:,.0f} "
             f"| {row['megabytes_per_second']:.1f} | {_ms(row['seconds'])} "
             f"| {_number(row['p99'] * 1000)} | {_number(row['round_trips'].middle)} "
             f"| {_megabytes(row['turn_bytes'] and row['turn_bytes'].middle)} "
-            f"| {_megabytes(row['jvm_bytes'])} |"
+            f"| {_megabytes(row['jvm_bytes'])} | {_megabytes(row['worker_bytes'])} |"
         )
     yield ""
-    kinds = {"seconds": "time", "p99": "p99", "round_trips": "round trips", "turn_bytes": "driver"}
+    spending = [row for row in rows if row["cpu"]]
+    if spending:
+        yield f"| CPU, ms | {' | '.join(PARTS)} |"
+        yield "|---" * (len(PARTS) + 1) + "|"
+        for row in spending:
+            cells = (_number(row["cpu"][part] * 1000) for part in PARTS)
+            yield f"| {row['contender']} | {' | '.join(cells)} |"
+        yield ""
+    kinds = {
+        "seconds": "time",
+        "spark_cpu": "CPU of Spark",
+        "p99": "p99",
+        "round_trips": "round trips",
+        "turn_bytes": "driver",
+    }
     heads = [f"{kind} to {name}" for name in REFERENCES for kind in kinds.values()]
     yield f"| ratios | {' | '.join(heads)} |"
     yield "|---" * (len(heads) + 1) + "|"

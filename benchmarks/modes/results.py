@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from benchmarks.modes.points import AROUND, BY_NAME, FLOOR, IDENTIFY, MODES, STEP_NAMES, Point
+from benchmarks.modes.design import BY_NAME
+from benchmarks.modes.points import AROUND, FLOOR, IDENTIFY, MODES, STEP_NAMES, Point
+from benchmarks.processes import CLUSTER, PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    Metric = Callable[["Sample"], float | None]
 
 REFERENCES = (FLOOR, MODES[0])
 """Whom everybody is compared with: the noop sink, and at-least-once."""
@@ -33,6 +38,8 @@ class Sample:
         driver_bytes: peak memory of the driver's Python above what the idle driver held at the start.
         turn_bytes: the same above what it held before this turn.
         jvm_bytes: peak resident memory of the JVM, which is driver and executor here.
+        cpu: seconds of processor time, by part.
+        worker_bytes: peak resident memory of the largest Python worker that has run.
     """
 
     contender: str
@@ -44,6 +51,8 @@ class Sample:
     driver_bytes: int | None
     turn_bytes: int | None
     jvm_bytes: int | None
+    cpu: dict[str, float] = field(default_factory=dict)
+    worker_bytes: int | None = None
 
     @property
     def round_trips(self) -> int:
@@ -60,10 +69,29 @@ class Sample:
         return {name: known[name] for name in STEP_NAMES if name in known}
 
 
-METRICS: dict[str, Callable[[Sample], float | None]] = {
-    "seconds": lambda sample: sample.seconds,
+def turn_seconds(sample: Sample) -> float:
+    """Return how long a turn took."""
+    return sample.seconds
+
+
+def spark_cpu(sample: Sample) -> float | None:
+    """Return the CPU seconds of everything except the cluster: driver, JVM and Python workers."""
+    if not sample.cpu:
+        return None
+    return sum(spent for part, spent in sample.cpu.items() if part != CLUSTER)
+
+
+def cluster_cpu(sample: Sample) -> float | None:
+    """Return the CPU seconds of the cluster."""
+    return sample.cpu.get(CLUSTER)
+
+
+METRICS: dict[str, Metric] = {
+    "seconds": turn_seconds,
     "round_trips": lambda sample: sample.round_trips,
     "turn_bytes": lambda sample: sample.turn_bytes,
+    "spark_cpu": spark_cpu,
+    "cluster_cpu": cluster_cpu,
 }
 
 
@@ -127,16 +155,21 @@ class PointResult:
         """The point as it is designed."""
         return BY_NAME[self.point]
 
-    def of(self, contender: str, value: Callable[[Sample], float | None]) -> list[float]:
+    def of(self, contender: str, value: Metric) -> list[float]:
         """Return a value of each turn that has it."""
         found = (value(sample) for sample in self.samples if sample.contender == contender)
         return [number for number in found if number is not None]
+
+    def by_round(self, contender: str, value: Metric) -> dict[int, float]:
+        """Return a value by the number of the round, where it is known."""
+        found = {one.repetition: value(one) for one in self.samples if one.contender == contender}
+        return {number: one for number, one in found.items() if one is not None}
 
     def seconds(self, contender: str) -> list[float]:
         """Return how long each batch took."""
         return self.of(contender, METRICS["seconds"])
 
-    def spread(self, contender: str, value: Callable[[Sample], float | None]) -> Spread | None:
+    def spread(self, contender: str, value: Metric) -> Spread | None:
         """Summarise a value of all turns."""
         return _spread(self.of(contender, value))
 
@@ -144,7 +177,7 @@ class PointResult:
         self,
         contender: str,
         reference: str,
-        value: Callable[[Sample], float | None] = METRICS["seconds"],
+        value: Metric = METRICS["seconds"],
     ) -> Spread | None:
         """Return how many times the reference's value a contender has in the same round."""
         pairs = self._pairs(contender, reference, value)
@@ -155,11 +188,16 @@ class PointResult:
         self,
         contender: str,
         reference: str,
-        value: Callable[[Sample], float | None] = METRICS["seconds"],
+        value: Metric = METRICS["seconds"],
     ) -> Spread | None:
         """Return how much more than the reference a contender has in the same round."""
         pairs = self._pairs(contender, reference, value)
         return _spread([one - other for one, other in pairs])
+
+    def cpu(self, contender: str) -> dict[str, float]:
+        """Return the CPU seconds of a turn by part: means, since the kernel counts in hundredths."""
+        kept = [one.cpu for one in self.samples if one.contender == contender and one.cpu]
+        return {part: fmean(cpu[part] for cpu in kept) for part in PARTS if kept}
 
     def steps(self, contender: str) -> dict[str, Spread]:
         """Summarise the seconds of every step."""
@@ -170,19 +208,13 @@ class PointResult:
                     by_step[step].append(seconds)
         return {step: Spread.of(by_step[step]) for step in STEP_NAMES if step in by_step}
 
-    def _pairs(
-        self, contender: str, reference: str, value: Callable[[Sample], float | None]
-    ) -> list[tuple[float, float]]:
+    def _pairs(self, contender: str, reference: str, value: Metric) -> list[tuple[float, float]]:
         """Return the values of both in every round that has them."""
-        rounds: dict[int, dict[str, float]] = defaultdict(dict)
-        for sample in self.samples:
-            number = value(sample)
-            if number is not None:
-                rounds[sample.repetition][sample.contender] = number
+        others = self.by_round(reference, value)
         return [
-            (taken[contender], taken[reference])
-            for taken in rounds.values()
-            if contender in taken and reference in taken
+            (one, others[number])
+            for number, one in self.by_round(contender, value).items()
+            if number in others
         ]
 
 
@@ -219,6 +251,10 @@ def summary(result: PointResult) -> list[dict[str, Any]]:
                 "jvm_bytes": max(
                     result.of(contender, lambda sample: sample.jvm_bytes), default=None
                 ),
+                "worker_bytes": max(
+                    result.of(contender, lambda sample: sample.worker_bytes), default=None
+                ),
+                "cpu": result.cpu(contender),
                 "steps": result.steps(contender),
                 "ratios": {
                     reference: {

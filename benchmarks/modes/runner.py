@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.modes.machine import stamp
-from benchmarks.modes.memory import PeakMemory, give_back
+from benchmarks.modes.memory import give_back
 from benchmarks.modes.peers import AbsentError
 from benchmarks.modes.results import PointResult, Sample
 from benchmarks.modes.session import session
 from benchmarks.modes.stage import Stage
+from benchmarks.modes.usage import UsageMeter
+from benchmarks.processes import SparkProcesses
 from yt_exactly_once import register_source
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.java import require_java
@@ -77,10 +79,10 @@ class _Measure:
         self._spark = spark
         self._cluster = cluster
         self._advance = advance
-        self._driver = PeakMemory(os.getpid())
         gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - there is no other way to the JVM
-        self._jvm = PeakMemory(gateway.proc.pid)
-        self._idle = self._driver.resident()
+        self._usage = UsageMeter(
+            SparkProcesses(tuple(cluster.proxy_pids), os.getpid(), gateway.proc.pid)
+        )
 
     def family(self, points: Sequence[Point], folder: Path) -> list[PointResult]:
         """Measure points that belong together: in every round each contender of each has one turn.
@@ -119,15 +121,14 @@ class _Measure:
         return results
 
     def _turn(self, contender: Contender, repetition: int) -> Sample:
+        contender.prepare()
         give_back()
         before = self._cluster.request_counts()
-        resting = self._driver.resident()
-        self._driver.reset()
-        self._jvm.reset()
+        self._usage.begin()
         turn = contender.turn()
+        used = self._usage.end()
         requests = Counter(self._cluster.request_counts())
         requests.subtract(before)
-        peak = self._driver.peak()
         return Sample(
             contender.name,
             repetition,
@@ -135,19 +136,17 @@ class _Measure:
             turn.write_seconds,
             turn.steps,
             {path: count for path, count in requests.items() if count},
-            _above(self._idle, peak),
-            _above(resting, peak),
-            self._jvm.peak(),
+            used.driver_bytes,
+            used.turn_bytes,
+            used.jvm_bytes,
+            used.cpu,
+            used.worker_bytes,
         )
-
-
-def _above(base: int | None, peak: int | None) -> int | None:
-    return None if base is None or peak is None else max(0, peak - base)
 
 
 def _require_all_rows(point: Point, contender: Contender, turns: int) -> None:
     """Check that nobody was fast because rows are missing, or wrote some twice."""
-    found, expected = contender.rows_written(), turns * point.rows
+    found, expected = contender.rows_written(), turns * point.rows * point.targets
     if found is not None and found != expected:
         message = (
             f"{point.name}: {contender.name} was given {expected} rows and has written {found}"

@@ -41,6 +41,9 @@ class Contender(Protocol):
 
     name: str
 
+    def prepare(self) -> None:
+        """Make what the next turn needs and what does not count."""
+
     def turn(self) -> Turn:
         """Write one micro-batch."""
 
@@ -131,6 +134,9 @@ class QueryContender:
         self._query = start(self._gate)
         self._gate.wait_for(self._query)
 
+    def prepare(self) -> None:
+        """Do nothing: Spark computes within the turn."""
+
     def turn(self) -> Turn:
         """Write one micro-batch and wait for the next one to begin."""
         began = time.perf_counter()
@@ -168,14 +174,19 @@ class DirectContender:
     ) -> None:
         self.name = name
         self.rows_written = count
-        self._prepare = prepare
+        self._make = prepare
         self._write = write
         self._turns = 0
+        self._prepared: list[bytes] = []
+
+    def prepare(self) -> None:
+        """Make the rows of the next batch."""
+        self._prepared = self._make(self._turns)
+        self._turns += 1
 
     def turn(self) -> Turn:
         """Write one batch."""
-        prepared = self._prepare(self._turns)
-        self._turns += 1
+        prepared, self._prepared = self._prepared, []
         began = time.perf_counter()
         self._write(prepared)
         seconds = time.perf_counter() - began

@@ -12,7 +12,7 @@ import random
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.processors import cpu_seconds
+from benchmarks.processes import cpu_seconds
 from benchmarks.spyt import work
 from benchmarks.spyt.trials import Trial
 from yt_exactly_once.child import session_members

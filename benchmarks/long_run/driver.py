@@ -1,0 +1,65 @@
+"""The driver of the long run: a query in a process of its own, which says every committed batch."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.modes.session import session
+from yt_exactly_once import TransactionalSink, register_source
+from yt_exactly_once.observability import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LOOK_SECONDS = 0.1
+
+
+def main() -> None:
+    """Copy until all rows are committed."""
+    spec: dict[str, Any] = json.loads(sys.argv[1])
+    copied = 0
+    with os.fdopen(spec["report"], "w", buffering=1) as report, session() as spark:
+        gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - there is no other way to the JVM
+        tell = _teller(report.write)
+        tell(jvm=gateway.proc.pid)
+        register_source(spark)
+
+        def listen(event: str, fields: dict[str, Any]) -> None:
+            nonlocal copied
+            if event == Event.BATCH_COMMITTED:
+                copied += fields["rows"]
+                tell(rows=copied)
+
+        sink = TransactionalSink(
+            spec["target"], mode=spec["mode"], proxy=spec["proxy"], listener=listen
+        )
+        query = (
+            spark.readStream.format("yt")
+            .option("proxy", spec["proxy"])
+            .option("consumer_path", spec["consumer"])
+            .option("max_rows_per_partition", spec["batch"] // spec["partitions"])
+            .load(spec["queue"])
+            .selectExpr("id", "key", "amount * 2 as amount", "text")
+            .writeStream.option("checkpointLocation", spec["checkpoint"])
+            .foreachBatch(sink)
+            .start()
+        )
+        while copied < spec["rows"] and query.isActive:
+            time.sleep(_LOOK_SECONDS)
+        query.processAllAvailable()
+        query.stop()
+
+
+def _teller(write: Callable[[str], Any]) -> Callable[..., None]:
+    def tell(**fields: Any) -> None:
+        write(json.dumps({"at": time.monotonic(), **fields}) + "\n")
+
+    return tell
+
+
+if __name__ == "__main__":
+    main()
