@@ -11,21 +11,27 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import statistics
 import sys
 import time
-from contextlib import chdir, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import PIPE, Popen
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from yt import yson
-from yt.wrapper import JsonFormat, YsonFormat
+from yt.wrapper import JsonFormat, YsonFormat, YtClient
 
 from benchmarks.arguments import positive
 from benchmarks.clients import UNCOMPRESSED
+from benchmarks.modes.work import SHAPES
+from benchmarks.parts.rows import ROWS, Sample
+from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.spark.source.range import ROWS_PER_PULL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +40,7 @@ _ROOT = "//home/bench"
 _ROWS = 100_000
 _COMPOSITES = 10_000
 _QUEUE, _COMPOSITE, _SORTED, _LONG = (f"{_ROOT}/{name}" for name in ("q", "c", "s", "long"))
+_SAMPLED = {shape.name: f"{_ROOT}/{shape.name}" for shape in SHAPES.values()}
 _NARROW = (
     ("id", "int64", pa.int64()),
     ("name", "string", pa.string()),
@@ -49,6 +56,14 @@ _STRUCT = {
         {"name": "b", "type": {"type_name": "optional", "item": "string"}},
     ],
 }
+_SERVE = """
+import sys
+from yt_exactly_once.local import LocalCluster
+
+with LocalCluster() as cluster:
+    print(cluster.proxy_urls[0], cluster.proxy_pids[0], flush=True)
+    sys.stdin.read()
+"""
 _SHARES = 10
 _BATCH = 50_000
 
@@ -101,15 +116,22 @@ def _compare(beside: Path | None, rounds: int) -> dict[str, Any]:
 @contextmanager
 def _started(name: str, checkout: Path | None) -> Iterator[Contender]:
     """Start a cluster of one proxy, of another checkout if there is one."""
-    cluster = LocalCluster()
-    with chdir(checkout or Path.cwd()):  # `python -m` looks there first
-        cluster.start()
-    try:
-        client = cluster.client(proxy=UNCOMPRESSED)
+    root = checkout or Path.cwd()
+    # Another version starts its proxies in another way.
+    with Popen(
+        [sys.executable, "-c", _SERVE],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        stdin=PIPE,
+        stdout=PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        url, pid = process.stdout.readline().split()
+        client = YtClient(url, config={"proxy": UNCOMPRESSED})
         _create(client)
-        yield Contender(name, client, cluster.proxy_pids[0])
-    finally:
-        cluster.stop()
+        yield Contender(name, client, int(pid))
+        # The process stops its cluster at the end of its input.
 
 
 def _create(client: Any) -> None:
@@ -126,6 +148,7 @@ def _create(client: Any) -> None:
         _LONG: narrow + system,
         _COMPOSITE: narrow[:1] + composite,
         _SORTED: keyed,
+        **{_SAMPLED[name]: shape.columns() for name, shape in SHAPES.items()},
     }
     for path, schema in schemas.items():
         attributes = {"dynamic": True, "schema": schema}
@@ -178,13 +201,29 @@ def _measures() -> dict[str, tuple[int, int, Callable[[Any], Any]]]:
         body = [_stream(table)]
         return lambda client: client.insert_rows(path, body, raw=True, format=arrow)
 
-    def pull(form: Any) -> Callable[[Any], Any]:
-        limits = {"max_row_count": _ROWS, "max_data_weight": 1 << 30}
-        return lambda client: client.pull_queue(
-            _QUEUE, 0, 0, **limits, format=form, raw=True
-        ).read()
+    def pull(form: Any, path: str = _QUEUE, rows: int = _ROWS) -> Callable[[Any], Any]:
+        limits = {"max_row_count": rows, "max_data_weight": 1 << 30}
+        return lambda client: client.pull_queue(path, 0, 0, **limits, format=form, raw=True).read()
 
+    # What the sink sends and the source asks for; composite values then travel as YSON.
+    sampled: dict[str, tuple[int, int, Callable[[Any], Any]]] = {}
+    for name, shape in SHAPES.items():
+        path, body = _SAMPLED[name], [Sample.of(shape).payload(WireFormat.ARROW)]
+        sampled[f"insert, {name} of the sink"] = (
+            ROWS,
+            1,
+            lambda client, path=path, body=body: client.insert_rows(
+                path, body, raw=True, format=arrow
+            ),
+        )
+        binary = YsonFormat(format="binary")
+        sampled[f"pull, {name} of the source"] = (
+            ROWS_PER_PULL,
+            5,
+            pull(binary, path, ROWS_PER_PULL),
+        )
     return {
+        **sampled,
         "insert, narrow Arrow": (_ROWS, 1, insert(_QUEUE, narrow)),
         "insert, 1 row": (1, 200, insert(_QUEUE, narrow[:1])),
         "insert, 10 rows": (10, 200, insert(_QUEUE, narrow[:10])),

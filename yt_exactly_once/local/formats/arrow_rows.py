@@ -17,6 +17,13 @@ from yt import yson
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.features import value_of
 from yt_exactly_once.local.formats import row_checks
+from yt_exactly_once.local.formats.arrow_composites import (
+    NoVectorError,
+    entries,
+    is_list,
+    written,
+)
+from yt_exactly_once.local.tables import composite_columns
 from yt_exactly_once.local.tables.columnar import ColumnarRows, listed
 from yt_exactly_once.local.tables.simple_values import RANGES
 from yt_exactly_once.local.tables.types import TZ_TYPES, UNSIGNED
@@ -44,8 +51,13 @@ _WIDE_TYPES = (
     (pa.types.is_floating, pa.float64()),
 )
 
+_MANY_VALUES = 16
+"""From so many on vectors are faster than loops."""
+
 Values = Any
-"""Of a column: a list, or an array of 64-bit numbers, doubles, booleans or bytes."""
+"""Of a column: a list, composites that are valid, or an array of numbers, booleans or bytes.
+
+Numbers have 64 bits there."""
 
 
 @dataclass(frozen=True)
@@ -156,8 +168,25 @@ def _convert(
                 f'Unexpected arrow type "{array.type}" for YT metatype "{logical["type_name"]}":'
                 " the field lacks the metadata that marks it as YSON"
             )
-        return _parsed(array)
-    return _composites(logical, array)
+        return _stored(array, described) or _parsed(array)
+    return _written(array, described) or _composites(logical, array)
+
+
+def _stored(array: Any, described: Mapping[str, Any]) -> Values:
+    """Take many composite values at once, if all are valid."""
+    if len(array) < _MANY_VALUES:
+        return None
+    return composite_columns.stored(_bytes(array), described["type_v3"])
+
+
+def _written(array: Any, described: Mapping[str, Any]) -> Values:
+    """Take many Arrow lists, structs or maps at once, if all are valid."""
+    if len(array) < _MANY_VALUES:
+        return None
+    try:
+        return _stored(written(described["type_v3"], array, _leaf), described)
+    except (NoVectorError, YtError):
+        return None
 
 
 def _logical(described: Mapping[str, Any]) -> Any:
@@ -351,10 +380,10 @@ def _composites(logical: Any, array: Any) -> Values:
     if isinstance(logical, str) or kind == "decimal":
         return _leaves(logical, array)
     if kind == "list" and pa.types.is_map(array.type):
-        entries = pa.StructArray.from_arrays(list(_entries(array)), ["key", "value"])
-        return _nested(array, _composites(logical["item"], entries))
+        pairs = pa.StructArray.from_arrays(list(entries(array)), ["key", "value"])
+        return _nested(array, _composites(logical["item"], pairs))
     for wanted, fits, convert in (
-        ("list", _is_list, _lists),
+        ("list", is_list, _lists),
         ("dict", pa.types.is_map, _dicts),
         ("struct", pa.types.is_struct, _structs),
     ):
@@ -363,10 +392,14 @@ def _composites(logical: Any, array: Any) -> Values:
     raise YtError(f'Unexpected arrow type "{array.type}" for YT metatype "{kind}"')
 
 
-def _leaves(logical: Any, array: Any) -> Values:
+def _leaf(logical: Any, array: Any) -> Values:
     described = {"name": "", "type": "any", "type_v3": logical}
     field = pa.field("", array.type)
-    values = listed(_convert(field, pa.chunked_array([array]), described, NEWEST))
+    return _convert(field, pa.chunked_array([array]), described, NEWEST)
+
+
+def _leaves(logical: Any, array: Any) -> Values:
+    values = listed(_leaf(logical, array))
     if isinstance(logical, str) and logical in UNSIGNED:
         return [None if value is None else yson.YsonUint64(value) for value in values]
     return values
@@ -377,26 +410,11 @@ def _lists(logical: Any, array: Any) -> Values:
 
 
 def _dicts(logical: Any, array: Any) -> Values:
-    keys, values = _entries(array)
+    keys, values = entries(array)
     pairs = zip(
         _composites(logical["key"], keys), _composites(logical["value"], values), strict=True
     )
     return _nested(array, list(map(list, pairs)))
-
-
-def _is_list(arrow: Any) -> bool:
-    return bool(
-        pa.types.is_list(arrow)
-        or pa.types.is_large_list(arrow)
-        or pa.types.is_fixed_size_list(arrow)
-    )
-
-
-def _entries(array: Any) -> tuple[Any, Any]:
-    """Return the keys and the values of all maps."""
-    held = array.drop_null()
-    begin, end = held.offsets[0].as_py(), held.offsets[-1].as_py()
-    return held.keys[begin:end], held.items[begin:end]
 
 
 def _nested(array: Any, items: Values) -> Values:

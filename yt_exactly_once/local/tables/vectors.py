@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.tables import simple_values, types, values
 from yt_exactly_once.local.tables.columnar import listed
+from yt_exactly_once.local.tables.composite_columns import StoredComposites
 from yt_exactly_once.local.tables.encoding import (
     DEFAULT_CONVERSIONS,
     MAX_STRING_LENGTH,
@@ -58,7 +59,7 @@ def encode(
 
     Args:
         column: where the values go.
-        given: a list of decoded values, or an Arrow array of a stored type.
+        given: a list of decoded values, an Arrow array of a stored type, or `StoredComposites`.
         conversions: switches of the input format.
 
     Returns:
@@ -67,7 +68,10 @@ def encode(
     Raises:
         YtError: the request itself is refused.
     """
-    if not isinstance(given, list) and _is_fine(column, given):
+    if isinstance(given, StoredComposites):
+        if are_fine(column, given):
+            return given.array, None
+    elif not isinstance(given, list) and _is_fine(column, given):
         return given, None
     stored, error = encode_column(column, listed(given), conversions)
     if error is not None:
@@ -107,6 +111,13 @@ def to_stored(column: Column, array: Any) -> list[Any]:
     if column.wire_type in types.FLOATING and pc.any(pc.is_nan(array)).as_py():
         return [values.NAN if value != value else value for value in found]  # noqa: PLR0124
     return found
+
+
+def are_fine(column: Column, given: StoredComposites) -> bool:
+    """Tell whether composites are stored as they are; if not, they have to be looked at one by one."""
+    if column.required and given.array.null_count:
+        return False
+    return bool(lengths(given.array).max(initial=0) <= MAX_STRING_LENGTH)
 
 
 def _is_fine(column: Column, array: Any) -> bool:

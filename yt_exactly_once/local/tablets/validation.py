@@ -14,6 +14,7 @@ from yt import yson
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables import vectors
 from yt_exactly_once.local.tables.columnar import ColumnarRows, listed
+from yt_exactly_once.local.tables.composite_columns import StoredComposites
 from yt_exactly_once.local.tables.encoding import (
     DEFAULT_CONVERSIONS,
     Conversions,
@@ -169,7 +170,8 @@ def _nulls_as_entities(rows: Sequence[Row], columns: tuple[Column, ...]) -> Sequ
         entities = {
             name: [_ENTITY if value is None else value for value in listed(given[name])]
             for name in names
-            if name in given
+            # A composite null is the same whether it was given or not.
+            if name in given and not isinstance(given[name], StoredComposites)
         }
         return ColumnarRows({**given, **entities}, len(rows))
     return [
@@ -244,6 +246,8 @@ def _encode(
 
 
 def _encode_list(column: Column, values: Any, conversions: Conversions) -> Outcome:
+    if isinstance(values, StoredComposites) and vectors.are_fine(column, values):
+        return values.array.to_pylist(), None
     return encode_column(column, listed(values), conversions)
 
 

@@ -1,0 +1,139 @@
+"""Arrow lists, structs and maps as columns of positional YSON, written by vector.
+
+Nothing is checked here but the shapes. Whether the values are right for the column is seen when the YSON is
+read. What has no array of plain values to write has no answer here: it is taken value by value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from yt_exactly_once.local.formats.yson_lines import NULL, Lines
+from yt_exactly_once.local.tables import types
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Leaf = Callable[[Any, Any], Any]
+
+_BINARY = pa.binary()
+
+
+class NoVectorError(Exception):
+    """Values that this module cannot write."""
+
+
+def written(logical: types.LogicalType, array: Any, leaf: Leaf) -> Any:
+    """Return positional YSON, null where a value is null.
+
+    Args:
+        logical: type of the values.
+        array: the values.
+        leaf: returns values without parts as they would be stored, by their type.
+
+    Raises:
+        NoVectorError: the values must be looked at one by one.
+    """
+    try:
+        fragments = _fragments(logical, array, leaf)
+    except pa.ArrowInvalid as error:
+        raise NoVectorError from error
+    return pc.if_else(array.is_valid(), fragments, pa.scalar(None, _BINARY))
+
+
+def _fragments(logical: types.LogicalType, array: Any, leaf: Leaf) -> Any:
+    """Return one fragment of YSON for each value, null included."""
+    logical = types.untagged(logical)
+    if isinstance(logical, dict) and logical["type_name"] == "optional":
+        return _fragments(logical["item"], array, leaf)
+    lines = Lines(len(array))
+    if array.null_count == len(array):
+        lines.put(NULL)
+        return lines.strings()
+    if isinstance(logical, str) or logical["type_name"] == "decimal":
+        lines.put_values(_plain(logical, leaf(logical, array)))
+        return lines.strings()
+    kind = logical["type_name"]
+    lines.put(b"[")
+    if kind == "list" and is_list(array.type):
+        lines.put_strings(
+            _items(array, _line(b"", [(logical["item"], array.flatten())], b"", leaf))
+        )
+    elif kind == "dict" and pa.types.is_map(array.type):
+        keys, found = entries(array)
+        pair = [(logical["key"], keys), (logical["value"], found)]
+        lines.put_strings(_items(array, _line(b"[", pair, b"];", leaf)))
+    elif kind == "struct" and pa.types.is_struct(array.type):
+        lines.put_strings(_line(b"", _members(logical["members"], array), b"", leaf))
+    else:
+        raise NoVectorError
+    lines.put(b"]")
+    found = lines.strings()
+    return pc.if_else(array.is_valid(), found, NULL) if array.null_count else found
+
+
+def _line(opening: bytes, parts: list[tuple[Any, Any]], closing: bytes, leaf: Leaf) -> Any:
+    """Return what all rows have in some parts, with a separator after each."""
+    lines = Lines(len(parts[0][1]) if parts else 0)
+    lines.put(opening)
+    for logical, array in parts:
+        lines.put_strings(_fragments(logical, array, leaf))
+        lines.put(b";")
+    lines.put(closing)
+    return lines.strings()
+
+
+def _members(members: list[dict[str, Any]], array: Any) -> list[tuple[Any, Any]]:
+    fields = {field.name: place for place, field in enumerate(array.type)}
+    names = [str(member["name"]) for member in members]
+    if not members or len(members) != len(array.type) or not fields.keys() >= set(names):
+        raise NoVectorError
+    columns = array.flatten()
+    return [
+        (member["type"], columns[fields[name]]) for member, name in zip(members, names, strict=True)
+    ]
+
+
+def _plain(logical: Any, found: Any) -> Any:
+    if isinstance(found, list):
+        raise NoVectorError
+    if logical in types.UNSIGNED and pa.types.is_int64(found.type):
+        return found.cast(pa.uint64())
+    return found
+
+
+def _items(array: Any, fragments: Any) -> Any:
+    """Join the fragments of the items of each list or map; a null has none."""
+    if pa.types.is_fixed_size_list(array.type):
+        counts = np.full(len(array), array.type.list_size)
+    else:
+        counts = np.diff(np.asarray(array.offsets))
+    if array.null_count:
+        counts = counts * array.is_valid().to_numpy(zero_copy_only=False)
+    edges = np.zeros(len(array) + 1, np.int64)
+    np.cumsum(counts, out=edges[1:])
+    if not len(fragments):
+        return pa.repeat(pa.scalar(b"", _BINARY), len(array))
+    _, offsets, data = fragments.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[fragments.offset + edges]
+    return pa.Array.from_buffers(_BINARY, len(array), [None, pa.py_buffer(bounds), data])
+
+
+def is_list(arrow: Any) -> bool:
+    """Tell whether an Arrow type is a list of any kind."""
+    return bool(
+        pa.types.is_list(arrow)
+        or pa.types.is_large_list(arrow)
+        or pa.types.is_fixed_size_list(arrow)
+    )
+
+
+def entries(array: Any) -> tuple[Any, Any]:
+    """Return the keys and the values of all maps."""
+    held = array.drop_null()
+    begin, end = held.offsets[0].as_py(), held.offsets[-1].as_py()
+    return held.keys[begin:end], held.items[begin:end]
