@@ -43,6 +43,22 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def java_of(pid: int) -> int:
+    """Return the JVM that a driver's Python has started.
+
+    Raises:
+        LookupError: there is none.
+    """
+    for child in descendants(pid):
+        try:
+            if (_PROC / str(child) / "comm").read_text().strip() == "java":
+                return child
+        except OSError:
+            continue  # it has ended in between
+    message = f"Process {pid} has started no JVM"
+    raise LookupError(message)
+
+
 @dataclass(frozen=True)
 class SparkProcesses:
     """The processes of a cluster and of a Spark driver that computes itself (`local[*]`).

@@ -21,11 +21,11 @@ from yt.logger import LOGGER
 from benchmarks.arguments import positive
 from benchmarks.modes import comparison
 from benchmarks.modes.comparison import NothingToCompareError, compare
-from benchmarks.modes.design import BY_NAME, GROWTH, POINTS, QUICK
+from benchmarks.modes.design import BESIDE_SPYT, BY_NAME, GROWTH, POINTS, QUICK
 from benchmarks.modes.points import ALL, DESCRIPTIONS
 from benchmarks.modes.report import write_report
 from benchmarks.modes.results import load_all
-from benchmarks.modes.runner import WARM_UP, run
+from benchmarks.modes.runner import run, turns_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +89,7 @@ def _run(points: Sequence[Point], folder: Path, console: Console) -> None:
         TimeElapsedColumn,
     )
 
-    turns = sum(len(point.contenders) * (WARM_UP + point.repetitions) for point in points)
+    turns = sum(len(point.contenders) * turns_of(point) for point in points)
     columns = (
         TextColumn("{task.description:<36}"),
         BarColumn(),
@@ -106,7 +106,7 @@ def _run(points: Sequence[Point], folder: Path, console: Console) -> None:
 
 
 def _chosen(options: argparse.Namespace) -> list[Point]:
-    points = list(QUICK if options.quick else GROWTH if options.growth else POINTS)
+    points = list(QUICK if options.quick else GROWTH if options.growth else POINTS + BESIDE_SPYT)
     if options.points:
         points = [BY_NAME[name] for name in options.points]
     if options.contenders:
@@ -123,7 +123,7 @@ def _chosen(options: argparse.Namespace) -> list[Point]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    listed = [f"  {name:<14} {text}" for name, text in DESCRIPTIONS.items()]
+    listed = [f"  {name:<19} {text}" for name, text in DESCRIPTIONS.items()]
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.modes",
         description=__doc__,
@@ -132,7 +132,9 @@ def _parser() -> argparse.ArgumentParser:
                 "contenders:",
                 *listed,
                 "",
-                fill(f"points: {', '.join(BY_NAME)}", subsequent_indent="  "),
+                fill(
+                    f"points: {', '.join(BY_NAME)}", subsequent_indent="  ", break_on_hyphens=False
+                ),
             ]
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,

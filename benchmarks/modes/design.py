@@ -14,7 +14,11 @@ from benchmarks.modes.points import (
     OURS,
     POSTGRES,
     SNIPPET,
+    SPYT,
+    Point,
 )
+from benchmarks.modes.work import COPIED
+from benchmarks.spyt.speed import PARTITIONS, SIZES
 
 DOUBLING = tuple(15_625 << step for step in range(7))
 
@@ -81,8 +85,22 @@ POINTS = (
         for partitions in (1, 4, 16)
     ),
 )
+BESIDE_SPYT = tuple(
+    Point(
+        f"spyt-{rows}",
+        shape_name=COPIED.name,
+        rows=rows,
+        partitions=PARTITIONS,
+        source="queue",
+        repetitions=3,
+        contenders=SPYT,
+        own_drivers=True,
+        family="spyt",
+    )
+    for rows in SIZES
+)
 GROWTH = tuple(point for dimension in DIMENSIONS for point in dimension.points.values())
-BY_NAME = {point.name: point for point in (*POINTS, *GROWTH)}
+BY_NAME = {point.name: point for point in (*POINTS, *BESIDE_SPYT, *GROWTH)}
 
 QUICK = (
     replace(BASE, repetitions=5, contenders=(*OURS, LIMIT, DELTA, POSTGRES)),

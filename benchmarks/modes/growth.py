@@ -92,7 +92,7 @@ DIMENSIONS = (
         "columns",
         f"columns, {_CELLS:,} numbers in all",
         "1,000 numbers",
-        (10, 100, 500, 2000),
+        (10, 30, 100, 300, 1000),
         lambda _: _CELLS / 1000,
         lambda value: replace(
             BASE, shape_name=f"columns-{value}", rows=_CELLS // value, contenders=OURS

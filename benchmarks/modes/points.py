@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.modes.work import Shape, shape
+from benchmarks.spyt.trials import CONTENDERS
 from yt_exactly_once import Event
 from yt_exactly_once.config import WriteMode
 
@@ -13,12 +14,15 @@ LIMIT = "bare client"
 SNIPPET = "row snippet"
 DELTA = "delta"
 POSTGRES = "postgres"
+SPYT = tuple(contender.name for contender in CONTENDERS)
+"""Who takes part where SPYT does: its modes, and our default mode, each in a driver of its own."""
+
 MODES = tuple(mode.value for mode in (WriteMode.AT_LEAST_ONCE, WriteMode.TRANSACTIONAL))
 IDEMPOTENT = WriteMode.IDEMPOTENT.value
 OURS = (FLOOR, *MODES, IDEMPOTENT)
 """The modes, and the floor under them."""
 
-ALL = (FLOOR, *MODES, IDEMPOTENT, LIMIT, SNIPPET, DELTA, POSTGRES)
+ALL = (FLOOR, *MODES, IDEMPOTENT, LIMIT, SNIPPET, DELTA, POSTGRES, *SPYT)
 
 STEPS: dict[str, str] = {
     Event.LEDGER_READ: "2 look up",
@@ -46,6 +50,12 @@ DESCRIPTIONS = {
     "defaults, which compress; may lose or repeat rows",
     DELTA: "foreachBatch into Delta Lake (deltalake), application transaction = number of the batch",
     POSTGRES: "foreachBatch into PostgreSQL: COPY of the rows and the batch id in one transaction",
+    **{
+        contender.name: "TransactionalSink(), the default mode, in a driver of its own"
+        if contender.is_ours
+        else f"SPYT {contender.spyt} on PySpark {contender.pyspark}, unmodified, in a driver of its own"
+        for contender in CONTENDERS
+    },
 }
 
 
@@ -65,6 +75,8 @@ class Point:
         query: `stateless`, `shuffle` or `stateful`.
         repetitions: measured turns of every contender.
         contenders: who does it.
+        own_drivers: whether every contender has a driver and a PySpark of its own, which begins anew in every
+            round. Their batches are timed by Spark, and a turn is the median of several.
         family: points of one family are measured together, round by round; empty for one by itself.
     """
 
@@ -79,6 +91,7 @@ class Point:
     query: str = "stateless"
     repetitions: int = 7
     contenders: tuple[str, ...] = ALL
+    own_drivers: bool = False
     family: str = ""
 
     @property
@@ -87,9 +100,14 @@ class Point:
         return shape(self.shape_name)
 
     @property
+    def references(self) -> tuple[str, str]:
+        """Whom everybody is compared with in a run: the noop sink and at-least-once, or the modes of SPYT."""
+        return (SPYT[0], SPYT[1]) if self.own_drivers else (FLOOR, MODES[0])
+
+    @property
     def reference(self) -> str:
-        """Whom the others are divided by when two runs are compared."""
-        return FLOOR
+        """Whom the others are divided by when two runs are compared: nothing of ours."""
+        return self.references[0]
 
     @property
     def encoded_bytes(self) -> int:

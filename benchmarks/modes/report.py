@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.modes import growth_report
 from benchmarks.modes.bars import judged
 from benchmarks.modes.points import DESCRIPTIONS, STEP_NAMES
-from benchmarks.modes.results import REFERENCES, Spread, summary
+from benchmarks.modes.results import Spread, summary
 from benchmarks.processes import PARTS
 
 if TYPE_CHECKING:
@@ -132,11 +132,13 @@ def point_tables(result: PointResult) -> Iterator[str]:
         "round_trips": "round trips",
         "turn_bytes": "driver",
     }
-    heads = [f"{kind} to {name}" for name in REFERENCES for kind in kinds.values()]
+    heads = [f"{kind} to {name}" for name in point.references for kind in kinds.values()]
     yield f"| ratios | {' | '.join(heads)} |"
     yield "|---" * (len(heads) + 1) + "|"
     for row in rows:
-        cells = [_ratio(row["ratios"][name][metric]) for name in REFERENCES for metric in kinds]
+        cells = [
+            _ratio(row["ratios"][name][metric]) for name in point.references for metric in kinds
+        ]
         yield f"| {row['contender']} | {' | '.join(cells)} |"
     timed = [row for row in rows if row["steps"]]
     if timed:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from benchmarks.modes.design import BY_NAME
-from benchmarks.modes.points import AROUND, FLOOR, IDENTIFY, MODES, STEP_NAMES, Point
+from benchmarks.modes.points import AROUND, IDENTIFY, STEP_NAMES, Point
 from benchmarks.processes import CLUSTER, PARTS
 
 if TYPE_CHECKING:
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     Metric = Callable[["Sample"], float | None]
-
-REFERENCES = (FLOOR, MODES[0])
-"""Whom everybody is compared with: the noop sink, and at-least-once."""
 
 
 @dataclass(frozen=True)
@@ -231,10 +228,11 @@ def load_all(folder: Path) -> dict[str, PointResult]:
 def summary(result: PointResult) -> list[dict[str, Any]]:
     """Return the table of a point, one map per contender."""
     rows = []
+    references = result.design.references
     for contender in result.contenders:
         seconds = result.seconds(contender)
         typical = Spread.of(seconds)
-        slowest = {name: _p99(result.seconds(name)) for name in (contender, *REFERENCES)}
+        slowest = {name: _p99(result.seconds(name)) for name in (contender, *references)}
         rows.append(
             {
                 "contender": contender,
@@ -270,7 +268,7 @@ def summary(result: PointResult) -> list[dict[str, Any]]:
                             for step in result.steps(contender)
                         },
                     }
-                    for reference in REFERENCES
+                    for reference in references
                 },
             }
         )

@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.modes import beside_spyt
 from benchmarks.modes.machine import stamp
 from benchmarks.modes.memory import give_back
 from benchmarks.modes.peers import AbsentError
@@ -59,10 +60,22 @@ def run(
             register_source(spark)
             measure = _Measure(spark, cluster, advance, stamp())
             for _, family in groupby(points, lambda point: point.family or point.name):
-                for result in measure.family(list(family), Path(work)):
+                points_of_it = list(family)
+                measured = (
+                    beside_spyt.family(points_of_it, cluster, Path(work), measure.run, advance)
+                    if points_of_it[0].own_drivers
+                    else measure.family(points_of_it, Path(work))
+                )
+                for result in measured:
                     for name, reason in result.absent.items():
                         say(f"{result.point}: {name} is left out: {reason}")
-                    result.save(folder)
+                    if result.samples:
+                        result.save(folder)
+
+
+def turns_of(point: Point) -> int:
+    """Return how many turns every contender has, those that are not counted too."""
+    return point.repetitions + (0 if point.own_drivers else WARM_UP)
 
 
 class _Measure:
@@ -75,7 +88,7 @@ class _Measure:
         advance: Callable[[str], None],
         run: dict[str, str],
     ) -> None:
-        self._run = run
+        self.run = run
         self._spark = spark
         self._cluster = cluster
         self._advance = advance
@@ -96,7 +109,7 @@ class _Measure:
             results: list[PointResult] = []
             players: list[tuple[PointResult, Contender]] = []
             for point in points:
-                result = PointResult(point.name, point.rows, point.encoded_bytes, self._run)
+                result = PointResult(point.name, point.rows, point.encoded_bytes, self.run)
                 results.append(result)
                 stage = Stage(point, self._spark, self._cluster, folder / point.name, turns)
                 stack.enter_context(stage)

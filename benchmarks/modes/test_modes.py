@@ -8,13 +8,15 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.modes import beside_spyt
 from benchmarks.modes.__main__ import main
 from benchmarks.modes.bars import BARS, judged
-from benchmarks.modes.design import BY_NAME, POINTS, QUICK
+from benchmarks.modes.design import BESIDE_SPYT, BY_NAME, POINTS, QUICK
 from benchmarks.modes.growth import DIMENSIONS
 from benchmarks.modes.points import ALL, BASE, DESCRIPTIONS
 from benchmarks.modes.report import markdown, to_json
 from benchmarks.modes.results import PointResult, Sample, load_all
+from benchmarks.modes.runner import turns_of
 from benchmarks.modes.stage import Steps
 from benchmarks.modes.turns import DirectContender, Gate
 from benchmarks.modes.work import SHAPES, shape
@@ -258,8 +260,27 @@ def test_every_point_of_a_dimension_has_its_work():
             assert point.rows > 0
             assert dimension.work(value) > 0
             assert len(point.shape.types) == len(point.shape.expressions)
-    assert {len(shape(f"columns-{count}").types) for count in (10, 500)} == {10, 500}
+    assert {len(shape(f"columns-{count}").types) for count in (10, 300)} == {10, 300}
     assert shape("bytes-1024").row_bytes == 1024
+
+
+def test_without_spyt_nobody_beside_it_takes_part(tmp_path):
+    """Our drivers are left out too: there is nothing to compare them with."""
+    advanced = []
+    found = beside_spyt.family(BESIDE_SPYT, None, tmp_path, {}, advanced.append, cache=tmp_path)
+    assert [one.point for one in found] == [point.name for point in BESIDE_SPYT]
+    for one in found:
+        assert set(one.absent) == set(one.design.contenders)
+        assert "python -m benchmarks.spyt speed" in one.absent["SPYT default"]
+        assert not one.samples
+    assert len(advanced) == sum(len(point.contenders) * turns_of(point) for point in BESIDE_SPYT)
+
+
+def test_contenders_beside_spyt_are_compared_with_spyt():
+    found = result("spyt-1000", SPYT_transactional=[2.0, 2.0], ours_over_HTTP=[1.0, 1.0])
+    text = "\n".join(markdown({"spyt-1000": found}))
+    assert "time to SPYT transactional" in text
+    assert "| ours over HTTP | 0.50 (0.50 to 0.50) |" in text
 
 
 def test_design_varies_one_dimension_at_a_time():

@@ -27,6 +27,8 @@ DRIVER = "ytsaurus-rpc-driver"
 """What our sink needs to speak RPC; there are no wheels for every machine."""
 
 _ROOT = Path(__file__).parents[2]
+_COMPLETE = "complete"
+"""File in an environment that is as it must be."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,11 @@ def ours() -> Environment:
     return Environment(Path(sys.executable), variables, versions)
 
 
+def is_installed(cache: Path, spyt: str = SPYT, pyspark: str = PYSPARK) -> bool:
+    """Tell whether SPYT's environment has been made."""
+    return (_folder(cache, spyt, pyspark) / _COMPLETE).exists()
+
+
 def spyt(cache: Path, spyt: str = SPYT, pyspark: str = PYSPARK) -> Environment:
     """Return SPYT's environment; the first time it is made, which downloads about 360 MB.
 
@@ -67,9 +74,9 @@ def spyt(cache: Path, spyt: str = SPYT, pyspark: str = PYSPARK) -> Environment:
     Raises:
         CalledProcessError: the packages cannot be had.
     """
-    folder = cache / f"spyt-{spyt}-pyspark-{pyspark}-python-{sys.version_info.minor}"
+    folder = _folder(cache, spyt, pyspark)
     python = folder / "bin" / "python"
-    complete = folder / "complete"
+    complete = folder / _COMPLETE
     if not complete.exists():
         print(f"Installing SPYT {spyt} and PySpark {pyspark} into {folder}", flush=True)
         _run(sys.executable, "-m", "venv", "--clear", str(folder))
@@ -81,6 +88,10 @@ def spyt(cache: Path, spyt: str = SPYT, pyspark: str = PYSPARK) -> Environment:
     variables = _inherited()
     variables["SPARK_CONF_DIR"] = str(package / "conf")
     return Environment(python, variables, {"ytsaurus-spyt": spyt, "pyspark": pyspark})
+
+
+def _folder(cache: Path, spyt: str, pyspark: str) -> Path:
+    return cache / f"spyt-{spyt}-pyspark-{pyspark}-python-{sys.version_info.minor}"
 
 
 def _inherited() -> dict[str, str]:

@@ -12,7 +12,7 @@ import random
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.processes import cpu_seconds
+from benchmarks.processes import CLUSTER, PeakMemory, SparkProcesses, cpu_seconds, java_of
 from benchmarks.spyt import work
 from benchmarks.spyt.trials import Trial
 from yt_exactly_once.child import session_members
@@ -47,6 +47,9 @@ class Turn:
         spark: CPU seconds of driver and tasks per batch.
         cluster: CPU seconds of the cluster per batch.
         load: processes that wanted a core in the last minute, as the kernel says.
+        cpu: CPU seconds per batch by part; `spark` is all except the cluster's.
+        jvm_bytes: peak resident memory of the JVM since it began.
+        worker_bytes: the same of the largest Python worker; 0 where there is none.
     """
 
     contender: str
@@ -59,6 +62,9 @@ class Turn:
     spark: float
     cluster: float
     load: float
+    cpu: dict[str, float]
+    jvm_bytes: int
+    worker_bytes: int
 
 
 def measure(
@@ -111,12 +117,13 @@ def _turn(trial: Trial, rows: int, number: int) -> Turn:
     batches, pids = SIZES[rows], trial.stage.cluster.proxy_pids
     with trial.driver(batches=_APART + batches) as driver:
         driver.wait(lambda: len(driver.batches()) >= _APART)
-        spark, cluster = cpu_seconds(session_members(driver.pid)), cpu_seconds(pids)
+        processes = SparkProcesses(tuple(pids), driver.pid, java_of(driver.pid))
+        spark, parts = cpu_seconds(session_members(driver.pid)), processes.cpu()
         driver.wait(lambda: len(driver.batches()) >= _APART + batches)
-        spark, cluster = (
-            cpu_seconds(session_members(driver.pid)) - spark,
-            cpu_seconds(pids) - cluster,
-        )
+        spark = cpu_seconds(session_members(driver.pid)) - spark
+        cpu = {part: (now - parts[part]) / batches for part, now in processes.cpu().items()}
+        jvm = PeakMemory(processes.jvm).peak() or 0
+        workers = [PeakMemory(pid).peak() or 0 for pid in processes.workers()]
         driver.wait(lambda: driver.last("idle", "failed"))
         told = driver.batches()
     if [batch["rows"] for batch in told] != [rows] * (_APART + batches):
@@ -132,8 +139,11 @@ def _turn(trial: Trial, rows: int, number: int) -> Turn:
         [_seconds(batch) for batch in measured],
         (measured[-1]["at"] - told[_APART - 1]["at"]) / batches,
         spark / batches,
-        cluster / batches,
+        cpu[CLUSTER],
         os.getloadavg()[0],
+        cpu,
+        jvm,
+        max(workers, default=0),
     )
 
 

@@ -52,8 +52,7 @@ def test_schema_tells_keys_from_values_and_what_may_be_written():
     )
     assert [one.name for one in table.key_columns] == ["hash", "id"]
     assert [one.name for one in table.writable_columns] == ["id", "value"]
-    assert table.find("value").nullable
-    assert table.find("VALUE") is None
+    assert [one.nullable for one in table.writable_columns] == [False, True]
 
 
 def test_fitting_frame_is_planned_in_the_order_of_the_table():

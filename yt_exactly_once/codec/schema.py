@@ -127,10 +127,6 @@ class TableSchema:
         """The columns a client may write."""
         return tuple(column for column in self.columns if column.writable)
 
-    def find(self, name: str) -> ColumnSchema | None:
-        """Return the column of that exact name, if there is one."""
-        return next((column for column in self.columns if column.name == name), None)
-
 
 def _text(value: Any) -> str | None:
     return None if value is None else str(value)
@@ -325,10 +321,11 @@ def check_frame(
     Raises:
         SchemaMismatchError: every difference at once, each with its remedy.
     """
-    columns = [column for column in table.writable_columns if column.name in frame.names]
+    names = frozenset(frame.names)
+    columns = [column for column in table.writable_columns if column.name in names]
     differences = [
         *_unknown_columns(frame, table),
-        *_missing_columns(frame, table),
+        *_missing_columns(names, table),
         *(found for column in columns for found in _wrong_type(frame, column)),
     ]
     if not differences and all(column.is_key for column in columns):
@@ -345,8 +342,9 @@ def check_frame(
 
 def _unknown_columns(frame: pa.Schema, table: TableSchema) -> list[_Difference]:
     found, seen = [], set()
+    columns = {column.name: column for column in table.columns}
     for field in frame:
-        column = table.find(field.name)
+        column = columns.get(field.name)
         if is_service_column(field.name) and not (column and column.writable):
             continue
         if field.name in seen:
@@ -368,11 +366,11 @@ def _remedy_for_unknown(name: str, table: TableSchema) -> str:
     return "drop it from the DataFrame, or add it to the table"
 
 
-def _missing_columns(frame: pa.Schema, table: TableSchema) -> list[_Difference]:
+def _missing_columns(names: Collection[str], table: TableSchema) -> list[_Difference]:
     return [
         _Difference(column.name, _ABSENT, _described(column), "add it to the DataFrame")
         for column in table.writable_columns
-        if column.name not in frame.names and (column.is_key or not column.nullable)
+        if column.name not in names and (column.is_key or not column.nullable)
     ]
 
 

@@ -1,0 +1,95 @@
+"""Points where SPYT takes part: turns of `benchmarks.spyt speed`, in the form of the other points.
+
+SPYT needs a PySpark of its own, so each contender has a driver of its own, ours too. Its batches are timed
+by Spark. Only contenders of one such point can be compared with each other.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.modes.results import PointResult, Sample
+from benchmarks.spyt import environments
+from benchmarks.spyt.speed import measure
+from benchmarks.spyt.trials import CONTENDERS, Contender, Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from benchmarks.modes.points import Point
+    from yt_exactly_once.local import LocalCluster
+
+_INSTALL = "python -m benchmarks.spyt speed"
+
+
+def family(
+    points: Sequence[Point],
+    cluster: LocalCluster,
+    folder: Path,
+    run: dict[str, str],
+    advance: Callable[[str], None],
+    *,
+    cache: Path = environments.DEFAULT_CACHE,
+) -> list[PointResult]:
+    """Measure the points; without SPYT nobody takes part.
+
+    Args:
+        points: of the same contenders and repetitions.
+        cluster: where.
+        folder: for checkpoints and logs.
+        run: the stamp of the run.
+        advance: called after each turn with whose it was.
+        cache: where SPYT is installed.
+    """
+    results = {
+        point.rows: PointResult(point.name, point.rows, point.encoded_bytes, run)
+        for point in points
+    }
+    first = points[0]
+    chosen = [who for who in CONTENDERS if who.name in first.contenders]
+    absent = {who.name: reason for who in chosen if (reason := _absence(who, cache))}
+    for result in results.values():
+        result.absent |= absent
+        for name in absent:
+            for _ in range(first.repetitions):
+                advance(f"{result.point}: {name} is left out")
+    present = [who for who in chosen if who.name not in absent]
+    if present:
+        folder.joinpath("spyt").mkdir(exist_ok=True)
+
+        def keep(turn: dict[str, Any]) -> None:
+            result = results[turn["rows"]]
+            result.samples.append(_sample(turn))
+            advance(f"{result.point}: {turn['contender']}")
+
+        stage = Stage(cluster, cache, folder / "spyt")
+        measure(stage, present, list(results), first.repetitions, keep)
+    return list(results.values())
+
+
+def _absence(who: Contender, cache: Path) -> str:
+    """Return why a contender cannot take part; nothing where it can."""
+    if not environments.is_installed(cache):
+        return f"SPYT {environments.SPYT} is not installed. Run: {_INSTALL}"
+    if who.is_ours and who.backend == "rpc" and not environments.has_rpc_driver():
+        return f"the package {environments.DRIVER} is not installed"
+    return ""
+
+
+def _sample(turn: dict[str, Any]) -> Sample:
+    seconds = median(turn["batches"])
+    return Sample(
+        contender=turn["contender"],
+        repetition=turn["round"],
+        seconds=seconds,
+        write_seconds=seconds,
+        steps={},
+        requests={},
+        driver_bytes=None,
+        turn_bytes=None,
+        jvm_bytes=turn["jvm_bytes"] or None,
+        cpu=turn["cpu"],
+        worker_bytes=turn["worker_bytes"] or None,
+    )
