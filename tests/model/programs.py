@@ -55,6 +55,8 @@ from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.run import Delivery, QueryRun
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 from yt_exactly_once.spark.source.offsets import QueueOffset
+from yt_exactly_once.spark.source.opening import OpenedQueue
+from yt_exactly_once.spark.source.packed import PackedQueue
 from yt_exactly_once.spark.source.reader import QueueStreamReader
 from yt_exactly_once.ytsaurus.rows import SessionState
 
@@ -411,14 +413,14 @@ class _ModelQueue:
 def _commit_source(scenario: Scenario, call: SourceCommit, script: Script) -> None:
     for path, parts in by_queue(scenario, call.ranges).items():
         rows = {part: scenario.index[consumer_key(path, part)] for part, _, _ in parts}
-        reader = QueueStreamReader(
+        opened = OpenedQueue(
             options=cast("Any", None),
             queue=cast("Any", _ModelQueue(script, rows, path)),
             cluster=CLUSTER,
             info=cast("Any", SimpleNamespace(id=_QUEUE_ID)),
-            rows=cast("Any", None),
-            sleep=lambda _seconds: None,
+            rows=cast("Any", SimpleNamespace(spark_schema=None)),
         )
+        reader = QueueStreamReader(PackedQueue(opened), sleep=lambda _seconds: None)
         with capture_logs():
             reader.commit(
                 QueueOffset(

@@ -10,6 +10,7 @@ import pytest
 from yt_exactly_once import TransactionalSink
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import ClusterUnavailableError, ConfigError
+from yt_exactly_once.ytsaurus import backends
 from yt_exactly_once.ytsaurus import client as client_module
 from yt_exactly_once.ytsaurus.client import Connection
 
@@ -34,13 +35,13 @@ def listing(monkeypatch):
     """RPC proxies one and two, and bindings to reach them with."""
     found = Listing("one:9013", "two:9013")
     monkeypatch.setattr(client_module, "make_request_with_retries", found)
-    monkeypatch.setattr(client_module, "find_spec", lambda name: name)
+    monkeypatch.setattr(backends, "find_spec", lambda name: name)
     return found
 
 
 def test_rpc_without_its_bindings_is_refused_when_the_sink_is_built(monkeypatch):
     """Not in the first batch, and with the way to install them."""
-    monkeypatch.setattr(client_module, "find_spec", lambda _name: None)
+    monkeypatch.setattr(backends, "find_spec", lambda _name: None)
     with pytest.raises(ConfigError, match=r"bindings are not installed.*ytsaurus-rpc-driver"):
         TransactionalSink("//t", proxy="p", client_config={"backend": "rpc"})
 

@@ -5,7 +5,7 @@ import pytest
 from yt_exactly_once.config import Secret
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.source.options import OPTION_NAMES, SourceOptions, StartingPoint
-from yt_exactly_once.ytsaurus import client as client_module
+from yt_exactly_once.ytsaurus import backends
 
 QUEUE = "//home/app/queue"
 CONSUMER = "//home/app/consumer"
@@ -205,7 +205,7 @@ def test_token_is_not_shown_by_the_options():
 
 def test_backend_and_configuration_reach_the_client(monkeypatch):
     """The configuration is JSON, since options are text."""
-    monkeypatch.setattr(client_module, "find_spec", lambda name: name)
+    monkeypatch.setattr(backends, "find_spec", lambda name: name)
     assert parse().cluster.client_config == {}
     options = parse(backend=" RPC ", client_config='{"proxy": {"request_timeout": 5000}}')
     assert options.cluster.client_config == {"backend": "rpc", "proxy": {"request_timeout": 5000}}

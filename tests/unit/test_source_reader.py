@@ -2,12 +2,15 @@
 
 import json
 import pickle
+import subprocess
+import sys
 import time
 from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+from pyspark.sql.types import LongType, StructType
 from structlog.testing import capture_logs
 
 from yt_exactly_once.config import Secret
@@ -19,20 +22,26 @@ from yt_exactly_once.errors import (
     SchemaMismatchError,
 )
 from yt_exactly_once.observability import Event, channel, listen
+from yt_exactly_once.spark.data_source import YtDataSource
 from yt_exactly_once.spark.source import reader as source_reader
+from yt_exactly_once.spark.source.opening import OpenedQueue
 from yt_exactly_once.spark.source.options import SourceOptions, StartingPoint
+from yt_exactly_once.spark.source.packed import PackedQueue
 from yt_exactly_once.spark.source.reader import (
     IDLE_INTERVAL,
     LOOK_INTERVAL,
     WEIGHT_INTERVAL,
     QueueStreamReader,
     SelfLimitingReader,
+    reader_of,
 )
+from yt_exactly_once.spark.source.rows import RowFormat
 from yt_exactly_once.ytsaurus.queues import PartitionBounds, QueueState
 from yt_exactly_once.ytsaurus.tables import TableInfo
 
 QUEUE = "//home/app/queue"
 CONSUMER = "//home/app/consumer"
+COLUMNS = StructType().add("id", LongType())
 
 
 def table(schema=("id",), table_id="1-2-3-4"):
@@ -98,23 +107,20 @@ class Clock:
 def reader(queue, clock=None, kind=QueueStreamReader, **options):
     """A reader of a query that is defined over the queue as it is now."""
     clock = clock or Clock()
-    return kind(
-        SourceOptions(
-            path=QUEUE,
-            consumer_path=queue.consumer,
-            proxy="localhost:80",
-            **({"starting_offsets": StartingPoint.COMMITTED} | options),
-        ),
-        queue,
-        "local",
-        queue.info,
-        # Every row weighs 10, and takes one byte of a pull.
-        SimpleNamespace(
-            weight=lambda rows: (rows[0] + 1) * 10, decode=lambda rows: (None, rows, None)
-        ),
-        clock=clock,
-        sleep=clock.sleep,
+    parsed = SourceOptions(
+        path=QUEUE,
+        consumer_path=queue.consumer,
+        proxy="localhost:80",
+        **({"starting_offsets": StartingPoint.COMMITTED} | options),
     )
+    # Every row weighs 10, and takes one byte of a pull.
+    rows = SimpleNamespace(
+        spark_schema=COLUMNS,
+        weight=lambda rows: (rows[0] + 1) * 10,
+        decode=lambda rows: (None, rows, None),
+    )
+    opened = OpenedQueue(parsed, queue, "local", queue.info, rows)
+    return kind(PackedQueue(opened), clock=clock, sleep=clock.sleep)
 
 
 def ends(offset):
@@ -772,19 +778,36 @@ def test_idle_queue_is_not_hammered():
 
 def test_reader_travels_to_tasks():
     """Spark pickles it with everything it needs, the token included but never shown."""
-    queue = FakeQueue(10)
-    source = QueueStreamReader(
-        SourceOptions(
-            path=QUEUE,
-            consumer_path=CONSUMER,
-            proxy="localhost:80",
-            token=Secret("secret-token"),
-            starting_offsets=StartingPoint.EARLIEST,
-        ),
-        queue,
-        "local",
-        table(),
-        rows=None,
+    options = SourceOptions(
+        path=QUEUE,
+        consumer_path=CONSUMER,
+        proxy="localhost:80",
+        token=Secret("secret-token"),
+        starting_offsets=StartingPoint.EARLIEST,
+    )
+    rows = SimpleNamespace(spark_schema=COLUMNS)
+    source = reader_of(
+        PackedQueue(OpenedQueue(options, FakeQueue(10), "local", table(), rows)), COLUMNS
     )
     assert b"secret-token" in pickle.dumps(source)
-    assert "secret-token" not in repr(vars(source))
+    # Spark pickles it twice: the process that passes it on does not look inside.
+    there = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(source))))
+    assert "secret-token" not in repr(vars(there))
+    assert ends(everything(there, there.initialOffset())) == {0: 10}
+
+
+def test_reader_is_passed_on_without_the_client():
+    """Spark starts a process for that alone; with the imports of reading it would take twice as long."""
+    code = (
+        "import pickle, sys\n"
+        "source = pickle.loads(sys.stdin.buffer.read())\n"
+        "pickle.dumps(source.streamReader(source.schema()))\n"
+        "assert not {'yt', 'pyarrow', 'yt_exactly_once.codec'} & set(sys.modules)\n"
+    )
+    columns = [{"name": "id", "type": "int64"}]
+    options = SourceOptions.parse({"path": QUEUE, "proxy": "localhost:80"})
+    source = YtDataSource({})
+    source._packed = PackedQueue(
+        OpenedQueue(options, FakeQueue(10), "local", table(), RowFormat(columns, options))
+    )
+    subprocess.run([sys.executable, "-c", code], input=pickle.dumps(source), check=True)

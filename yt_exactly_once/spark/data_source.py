@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NoReturn
 from pyspark.sql.datasource import DataSource
 
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.source.opening import OpenedQueue
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from yt_exactly_once.spark.sink.stream_writer import StreamWriter
+    from yt_exactly_once.spark.source.packed import PackedQueue
     from yt_exactly_once.spark.source.reader import QueueStreamReader
 
 FORMAT_NAME = "yt"
@@ -31,7 +31,7 @@ class YtDataSource(DataSource):
     Options: see `SourceOptions`, and `parse_writer_options`.
     """
 
-    _opened: OpenedQueue | None = None
+    _packed: PackedQueue | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -44,11 +44,13 @@ class YtDataSource(DataSource):
         Raises:
             ExactlyOnceError: see `OpenedQueue.open`.
         """
-        return self._open().rows.spark_schema
+        return self._open().spark_schema
 
     def streamReader(self, schema: StructType) -> QueueStreamReader:  # noqa: N802 - Spark's name
-        """Return a reader; see `OpenedQueue.reader`."""
-        return self._open().reader(schema)
+        """Return a reader; see `reader_of`."""
+        from yt_exactly_once.spark.source.reader import reader_of  # noqa: PLC0415 - writers start sooner
+
+        return reader_of(self._open(), schema)
 
     def reader(self, schema: StructType) -> NoReturn:  # noqa: ARG002 - Spark's signature
         """Refuse batch reads.
@@ -79,11 +81,14 @@ class YtDataSource(DataSource):
 
         return stream_writer(self.options, schema, complete=overwrite)
 
-    def _open(self) -> OpenedQueue:
+    def _open(self) -> PackedQueue:
         """Open the queue, once per query: Spark pickles the result."""
-        if self._opened is None:
-            self._opened = OpenedQueue.open(self.options)
-        return self._opened
+        if self._packed is None:
+            from yt_exactly_once.spark.source.opening import OpenedQueue  # noqa: PLC0415 - the process that only
+            from yt_exactly_once.spark.source.packed import PackedQueue  # noqa: PLC0415 - passes it on starts sooner
+
+            self._packed = PackedQueue(OpenedQueue.open(self.options))
+        return self._packed
 
 
 def named(name: str) -> type[YtDataSource]:

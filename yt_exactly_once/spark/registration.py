@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException
 
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark import startup
 from yt_exactly_once.spark.versions import require_formats
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 _ENVIRONMENT = ("YT_PROXY", "YT_TOKEN")
 """What Spark must pass on: its Python workers have the environment of the JVM, not that of the driver."""
+
+_PATH = "PYTHONPATH"
+"""Of the Python workers; Spark puts what it needs itself in front of it."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
@@ -26,7 +30,8 @@ _OF_PYTHON = "org.apache.spark.sql.execution.datasources.v2.python.PythonDataSou
 def register_source(spark: SparkSession, *, name: str = "yt") -> None:
     """Make the format `yt` known to a session, for `readStream` and `writeStream`.
 
-    The package must be installed wherever Spark starts Python: on the driver and on every executor.
+    The package must be installed wherever Spark starts Python: on the driver and on every executor. The
+    processes that Spark starts from now on begin with `startup.sitecustomize`, which makes them start sooner.
     The format takes `YT_PROXY` and `YT_TOKEN` as they are now, also when Spark was started before
     they were set.
 
@@ -59,6 +64,9 @@ def register_source(spark: SparkSession, *, name: str = "yt") -> None:
         environment.pop(variable, None)
         if variable in os.environ:
             environment[variable] = os.environ[variable]
+    path = environment.get(_PATH, "").split(os.pathsep)
+    if startup.FOLDER not in path:
+        environment[_PATH] = os.pathsep.join([*filter(None, path), startup.FOLDER])
     try:
         spark.dataSource.register(named(name))
     except AnalysisException as error:

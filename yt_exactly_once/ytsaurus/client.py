@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from yt.common import update
@@ -27,24 +26,19 @@ from yt.wrapper.http_driver import HeavyProxyProvider
 from yt.wrapper.http_helpers import make_request_with_retries
 from yt.wrapper.native_driver import get_driver_instance
 
-from yt_exactly_once.errors import ClusterUnavailableError, ConfigError
+from yt_exactly_once.errors import ClusterUnavailableError
+from yt_exactly_once.ytsaurus.backends import RPC_BACKEND, check_backend
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.reach import require_proxy
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import timedelta
 
     from yt_exactly_once.config import ClusterConfig
 
 Row = dict[str, Any]
-
-RPC_BACKEND = "rpc"
-"""Backend of `ytsaurus-client` that speaks to RPC proxies."""
-
-_RPC_BINDINGS = ("yt_driver_bindings", "yt_driver_rpc_bindings")
-"""Modules of the bindings, as the client looks for them."""
 
 _MAX_LANES = 64
 """Most threads of one proxy; they start on demand."""
@@ -94,28 +88,6 @@ class _RpcProxies(HeavyProxyProvider):  # type: ignore[misc]
     def _discover_heavy_proxies(self) -> list[str]:
         url = f"{self._get_light_proxy()}/api/v4/discover_proxies?type=rpc"
         return list(make_request_with_retries("get", url, client=self.client).json()["proxies"])
-
-
-def check_backend(client_config: Mapping[str, Any]) -> None:
-    """Check that the client's backend can be used here.
-
-    Raises:
-        ConfigError: it is unknown, or its bindings are not installed.
-    """
-    backend = client_config.get("backend")
-    if backend in {None, "http"}:
-        return
-    if backend != RPC_BACKEND:
-        raise ConfigError(
-            f"client_config asks for the backend {backend!r}",
-            remedy="Leave it out, or use 'http' or 'rpc'",
-        )
-    if not any(find_spec(module) for module in _RPC_BINDINGS):
-        raise ConfigError(
-            "client_config asks for the RPC backend, but its bindings are not installed",
-            remedy="Run pip install ytsaurus-rpc-driver for the driver and all executors. Or leave "
-            "backend out to use HTTP",
-        )
 
 
 class Connection:

@@ -15,7 +15,7 @@ from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE, RetryPolicy
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.sink.options import SinkOptions, Target
 from yt_exactly_once.spark.sink.placement import PLACEMENTS
-from yt_exactly_once.ytsaurus.client import check_backend
+from yt_exactly_once.ytsaurus.backends import check_backend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

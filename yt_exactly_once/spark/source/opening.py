@@ -9,18 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from yt_exactly_once.errors import ClusterUnavailableError, SchemaMismatchError
+from yt_exactly_once.errors import ClusterUnavailableError
 from yt_exactly_once.spark.source.options import SourceOptions
-from yt_exactly_once.spark.source.reader import QueueStreamReader, SelfLimitingReader
 from yt_exactly_once.spark.source.rows import RowFormat
-from yt_exactly_once.spark.versions import HAS_ADMISSION_CONTROL
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from pyspark.sql.types import StructType
 
     from yt_exactly_once.ytsaurus.tables import TableInfo
 
@@ -69,19 +65,3 @@ class OpenedQueue:
             raise
         rows = RowFormat(info.schema, options)
         return cls(options, queue, queue.cluster_name(), info, rows)
-
-    def reader(self, schema: StructType) -> QueueStreamReader:
-        """Return a reader, of the kind that the installed version of Spark asks.
-
-        Raises:
-            SchemaMismatchError: the query was given a schema of its own, and it is another one.
-        """
-        if schema != self.rows.spark_schema:
-            raise SchemaMismatchError(
-                f"The query reads the queue as {schema.simpleString()}, and its columns are "
-                f"{self.rows.spark_schema.simpleString()}",
-                remedy="Leave .schema(...) out and select or cast the columns afterwards",
-                queue=self.options.path,
-            )
-        kind = QueueStreamReader if HAS_ADMISSION_CONTROL else SelfLimitingReader
-        return kind(self.options, self.queue, self.cluster, self.info, self.rows)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from yt_exactly_once.config import ClusterConfig, Secret
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.ytsaurus.client import check_backend
+from yt_exactly_once.ytsaurus.backends import check_backend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -36,6 +36,7 @@ from yt_exactly_once.spark.source.offsets import (
 from yt_exactly_once.spark.source.options import StartingPoint
 from yt_exactly_once.spark.source.range import BYTES_PER_PULL, PATIENCE, QueueTask, RangeReader
 from yt_exactly_once.spark.versions import (
+    HAS_ADMISSION_CONTROL,
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
@@ -48,10 +49,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from pyarrow import RecordBatch
+    from pyspark.sql.types import StructType
 
     from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.source.offsets import QueueRange
     from yt_exactly_once.spark.source.options import SourceOptions
+    from yt_exactly_once.spark.source.packed import PackedQueue
     from yt_exactly_once.spark.source.rows import RowFormat
     from yt_exactly_once.ytsaurus.queues import PartitionBounds, QueueState, RemoteQueue
     from yt_exactly_once.ytsaurus.tables import TableInfo
@@ -97,31 +100,19 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads one queue for one query.
 
     Args:
-        options: of the source.
-        queue: where.
-        cluster: name of the cluster.
-        info: the queue as it was when the query was defined.
-        rows: how its rows become Spark's.
+        packed: the queue, as it was when the query was defined.
         clock: seconds that never go back.
         sleep: waits that many seconds.
     """
 
     def __init__(
         self,
-        options: SourceOptions,
-        queue: RemoteQueue,
-        cluster: str,
-        info: TableInfo,
-        rows: RowFormat,
+        packed: PackedQueue,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._options = options
-        self._queue = queue
-        self._cluster = cluster
-        self._info = info
-        self._rows = rows
+        self._packed = packed
         self._clock = clock
         self._sleep = sleep
         self._initial: dict[str, Any] | None = None
@@ -301,6 +292,26 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             else min(2 * self._catch_up_interval, LONGEST_CATCH_UP_INTERVAL)
         )
         self._next_catch_up = self._clock() + self._catch_up_interval
+
+    @property
+    def _options(self) -> SourceOptions:
+        return self._packed.opened.options
+
+    @property
+    def _queue(self) -> RemoteQueue:
+        return self._packed.opened.queue
+
+    @property
+    def _cluster(self) -> str:
+        return self._packed.opened.cluster
+
+    @property
+    def _info(self) -> TableInfo:
+        return self._packed.opened.info
+
+    @property
+    def _rows(self) -> RowFormat:
+        return self._packed.opened.rows
 
     @property
     def _emit(self) -> Emitter:
@@ -530,6 +541,23 @@ class SelfLimitingReader(QueueStreamReader):
         """Split a batch into tasks; see `QueueStreamReader.partitions`."""
         self._position = end
         return super().partitions(start, end)
+
+
+def reader_of(packed: PackedQueue, schema: StructType) -> QueueStreamReader:
+    """Return a reader, of the kind that the installed version of Spark asks.
+
+    Raises:
+        SchemaMismatchError: the query was given a schema of its own, and it is another one.
+    """
+    if schema != packed.spark_schema:
+        raise SchemaMismatchError(
+            f"The query reads the queue as {schema.simpleString()}, and its columns are "
+            f"{packed.spark_schema.simpleString()}",
+            remedy="Leave .schema(...) out and select or cast the columns afterwards",
+            queue=packed.opened.options.path,
+        )
+    kind = QueueStreamReader if HAS_ADMISSION_CONTROL else SelfLimitingReader
+    return kind(packed)
 
 
 def _behind(bounds: Sequence[PartitionBounds], ends: Mapping[int, int]) -> list[int]:

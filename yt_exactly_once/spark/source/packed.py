@@ -1,0 +1,45 @@
+"""An opened queue on its way between the Python processes that Spark starts for a source.
+
+Spark starts one that opens the queue, one that plans batches, one that only passes the reader on, and those
+of the tasks. Each unpickles the source. To unpickle the queue imports the client and the codec. In the one
+that passes the reader on, this would take more time than all the rest.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from yt_exactly_once.spark.source.opening import OpenedQueue
+
+
+class PackedQueue:
+    """An opened queue that is unpickled where it is used first.
+
+    Args:
+        opened: the queue.
+
+    Attributes:
+        spark_schema: of its rows; known without unpickling.
+    """
+
+    def __init__(self, opened: OpenedQueue) -> None:
+        self.spark_schema: StructType = opened.rows.spark_schema
+        self._opened: OpenedQueue | bytes = opened
+
+    @property
+    def opened(self) -> OpenedQueue:
+        """The queue."""
+        if isinstance(self._opened, bytes):
+            self._opened = pickle.loads(self._opened)  # noqa: S301 - Spark unpickles the rest alike
+            assert not isinstance(self._opened, bytes)
+        return self._opened
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel with the queue as bytes."""
+        opened = self._opened
+        packed = opened if isinstance(opened, bytes) else pickle.dumps(opened)
+        return {"spark_schema": self.spark_schema, "_opened": packed}

@@ -1,0 +1,39 @@
+"""Protocols of the client, and whether this environment has what they need. It does not import the client."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+RPC_BACKEND = "rpc"
+"""Backend of `ytsaurus-client` that speaks to RPC proxies."""
+
+_RPC_BINDINGS = ("yt_driver_bindings", "yt_driver_rpc_bindings")
+"""Modules of the bindings, as the client looks for them."""
+
+
+def check_backend(client_config: Mapping[str, Any]) -> None:
+    """Check that the client's backend can be used here.
+
+    Raises:
+        ConfigError: it is unknown, or its bindings are not installed.
+    """
+    backend = client_config.get("backend")
+    if backend in {None, "http"}:
+        return
+    if backend != RPC_BACKEND:
+        raise ConfigError(
+            f"client_config asks for the backend {backend!r}",
+            remedy="Leave it out, or use 'http' or 'rpc'",
+        )
+    if not any(find_spec(module) for module in _RPC_BINDINGS):
+        raise ConfigError(
+            "client_config asks for the RPC backend, but its bindings are not installed",
+            remedy="Run pip install ytsaurus-rpc-driver for the driver and all executors. Or leave "
+            "backend out to use HTTP",
+        )
