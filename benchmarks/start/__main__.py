@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.processors import cpu_seconds
-
 from benchmarks.arguments import positive
+from benchmarks.processes import cpu_seconds
 from benchmarks.spyt import work
 from benchmarks.start.job import PARTITIONS, ROWS
 from yt_exactly_once.child import kill_session, session_members
