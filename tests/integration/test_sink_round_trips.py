@@ -1,9 +1,36 @@
 """How many requests a batch costs: the number that a distant cluster multiplies."""
 
 import pytest
+from py4j.clientserver import JavaClient
 
 from tests.tiers import first_of
 from yt_exactly_once import Event
+
+COMMANDS_OF_PYSPARK = 6
+"""What PySpark asks the JVM before it calls a function for `foreachBatch`."""
+
+
+@pytest.fixture
+def commands(monkeypatch):
+    """Every command that Python sends to the JVM, except those that forget objects."""
+    sent, send = [], JavaClient.send_command
+
+    def note(client, command, *options, **more):
+        if not command.startswith("m\n"):
+            sent.append(command)
+        return send(client, command, *options, **more)
+
+    monkeypatch.setattr(JavaClient, "send_command", note)
+    return sent
+
+
+def test_batch_asks_the_jvm_little(stream, commands):
+    """A call takes a third of a millisecond. What holds for a whole run is asked once."""
+    flow = stream(rows=30, partitions=1, rows_per_partition=10)
+    until = []
+    flow.run(lambda event, _: event == Event.BATCH_COMMITTED and until.append(len(commands)))
+    first, second, third = until
+    assert max(third - second, second - first) <= COMMANDS_OF_PYSPARK + 26
 
 
 @pytest.mark.parametrize("partitions", first_of([6, 1]))
@@ -20,7 +47,6 @@ def test_small_batch_takes_seven_requests_whatever_its_partitions(stream, cluste
 
     flow.run(count)
     flow.assert_exact()
-    # In the first one every connection learns the commands of its proxy.
     assert [spent[batch].total() for batch in (1, 2)] == [7, 7]
     assert {path.rpartition("/")[2] for path in spent[2]} == {
         "start_transaction",

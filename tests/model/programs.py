@@ -324,7 +324,8 @@ class ModelSink(TransactionalSink):
         run = QueryRun(batch.run_id, agreed=call.batch - 1 if call.agreed else None)
         if scenario.by_tasks:
             run.targets = tuple(
-                prepared_target(path, is_sorted=scenario.is_sorted) for path in spec.paths
+                prepared_target(path, is_sorted=scenario.is_sorted, request_size=scenario.chunk)
+                for path in spec.paths
             )
         self._runs = {batch.query_id: run}
 

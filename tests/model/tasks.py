@@ -22,7 +22,11 @@ from yt.common import YtError
 from tests.model.cluster import UNAVAILABLE, session_key
 from yt_exactly_once.codec.rows import SEQUENCE_NUMBER, WireFormat
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, check_frame
-from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, ClusterConfig
+from yt_exactly_once.config import (
+    DEFAULT_DYN_BATCH_SIZE,
+    ROWS_PER_TABLET_LIMIT,
+    ClusterConfig,
+)
 from yt_exactly_once.spark.sink.modes import push, tasks
 from yt_exactly_once.spark.sink.modes.row_digest import ROW_HASH_COLUMN
 from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS
@@ -167,7 +171,9 @@ def frame_columns(scenario: Scenario) -> list[str]:
 
 
 @cache
-def prepared_target(path: str, *, is_sorted: bool) -> PreparedTarget:
+def prepared_target(
+    path: str, *, is_sorted: bool, request_size: int = DEFAULT_DYN_BATCH_SIZE
+) -> PreparedTarget:
     """Return a target of one tablet, checked as the sink does."""
     order = {"sort_order": "ascending"}
     schema = [
@@ -189,6 +195,7 @@ def prepared_target(path: str, *, is_sorted: bool) -> PreparedTarget:
         placement=Placement(None if is_sorted else 1),
         rows_per_tablet=ROWS_PER_TABLET_LIMIT,
         table_id="",
+        request_size=request_size,
     )
 
 

@@ -81,10 +81,9 @@ class Frame:
         self.selected = columns
         return self
 
-    def toArrow(self):  # noqa: N802 - Spark's name
+    def _collect_as_arrow(self):
         """Return the rows."""
-        empty = batches_of([0])[0].schema
-        return pa.Table.from_batches(self.batches, empty)
+        return self.batches
 
 
 def encoded(frame, *, size, order_matters=False):

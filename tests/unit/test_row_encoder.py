@@ -138,8 +138,8 @@ def test_tasks_get_the_columns_that_name_a_row(mode):
             self.taken = names
             return self
 
-    sink = TransactionalSink("//t", proxy="localhost:1", mode=mode, dyn_batch_size=1)
-    target = SimpleNamespace(plan=planned(keyed=True))
+    sink = TransactionalSink("//t", proxy="localhost:1", mode=mode)
+    target = SimpleNamespace(plan=planned(keyed=True), request_size=1)
     frame, settings = sink._mode.for_tasks(Frame(), target)
     assert settings.names == Frame.columns[1:]
     assert frame.taken == ("c1", "c2", "c3", "c4")

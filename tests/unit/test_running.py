@@ -8,7 +8,12 @@ import pytest
 
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.query.running import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY, RunningQuery
+from yt_exactly_once.spark.query.running import (
+    BATCH_ID_PROPERTY,
+    QUERY_ID_PROPERTY,
+    RunningQuery,
+    _offsets,
+)
 
 QUERY, RUN, LATER = (digit * 36 for digit in "abc")
 
@@ -36,13 +41,14 @@ class Log:
         """Return an `Option` of the offsets of a batch."""
         self.read.append(number)
         if not 0 <= number < len(self.ends):
-            return Jvm(isDefined=False)
+            return Jvm(isDefined=False, toString="an Option")
         offset = {"cluster": "local", "queue": "//q", "start": {"0": 0}}
         offset["partitions"] = {"0": self.ends[number]}
         source = Jvm(isDefined=True, get=Jvm(json=json.dumps(offset)))
         offsets = Jvm(size=1, apply=source)
         kind = Jvm(getSimpleName="OffsetSeq")
-        return Jvm(isDefined=True, get=Jvm(getClass=kind, offsets=offsets))
+        found = Jvm(getClass=kind, offsets=offsets)
+        return Jvm(isDefined=True, get=found, toString="Some(an OffsetSeq)")
 
 
 class Query:
@@ -81,7 +87,9 @@ class Query:
         jvm.java.lang.Class.forName = lambda _: SimpleNamespace(isInstance=lambda each: each.writes)
         self.session.sharedState = lambda: Jvm(activeStreamingQueries=self.active)
         session = SimpleNamespace(
-            _jvm=jvm, sparkContext=SimpleNamespace(getLocalProperty=properties.get)
+            _jvm=jvm,
+            _jsparkSession=self.session,
+            sparkContext=SimpleNamespace(getLocalProperty=properties.get),
         )
         return SimpleNamespace(sparkSession=session, _jdf=Jvm(sparkSession=self.session))
 
@@ -218,6 +226,30 @@ def test_batch_has_ended_once_it_is_logged_while_a_background_call_continues(thr
     log = RunningQuery()
     place = log.locate(Query(committed=committed).frame(thread, **inherited(4)), 4)
     assert log.has_ended(place) is (committed and thread is not None)
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        ("None", []),
+        ("Some([])", []),
+        ('Some([{"a":"}, {"}])', ['{"a":"}, {"}']),
+        ('Some([{"b": [1, 2]}, -, 17, {}])', ['{"b": [1, 2]}', "17", "{}"]),
+        ("Some([-])", []),
+        ("Some([1, 2)", None),
+        ('Some([{"a":1}{"b":2}])', None),
+        ('Some([{"a":1}, (0, 5)])', None),
+        ('Some(["a, b"])', None),
+        ("Some(OffsetMap(v2,Map()))", None),
+    ],
+)
+def test_offsets_are_read_in_one_call_where_their_texts_cannot_be_mistaken(shown, expected):
+    """Elsewhere each of them is asked for, which takes five calls and more."""
+    logged = Jvm(toString=shown, isDefined=True)
+    asked = Jvm(isDefined=True, get=Jvm(json="asked"))
+    kind = Jvm(getSimpleName="OffsetSeq")
+    logged.get = lambda: Jvm(getClass=kind, offsets=Jvm(size=1, apply=asked))
+    assert _offsets(logged) == (["asked"] if expected is None else expected)
 
 
 def batch(number, start, end):

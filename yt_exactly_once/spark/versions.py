@@ -101,9 +101,15 @@ def require_formats() -> None:
 
 
 def arrow_batches(frame: DataFrame) -> list[pa.RecordBatch]:
-    """Compute a DataFrame, once, and return its rows in the order of the partitions."""
-    if hasattr(frame, "toArrow"):
+    """Compute a DataFrame, once, and return its rows in the order of the partitions.
+
+    Columns of timestamps may have any time zone.
+    """
+    collect: Any = getattr(frame, "_collect_as_arrow", None)
+    if collect is None:
+        # Spark Connect.
         return list(frame.toArrow().to_batches())
-    older: Any = frame
-    collected: list[pa.RecordBatch] = older._collect_as_arrow()  # noqa: SLF001 - what toArrow of PySpark 4 calls
+    # What `toArrow` and `toPandas` call, in all versions. Around it, `toArrow` reads settings and casts
+    # the columns to the schema that they have: eleven calls to the JVM more.
+    collected: list[pa.RecordBatch] = collect()
     return collected

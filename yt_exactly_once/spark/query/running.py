@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.commit.batch import MicroBatch
@@ -38,6 +39,11 @@ _SPARK_THREAD = re.compile(r"\[id = ([0-9a-f-]{36}), runId = ([0-9a-f-]{36})\]$"
 """End of the name of the thread that runs a query's batches (`StreamExecution.scala`)."""
 
 _ADAPTIVE = "AdaptiveSparkPlanExec"
+
+_LIST, _COMMA, _NO_OFFSET, _LIST_END = "Some([", ", ", "-", "])"
+"""How an `Option[OffsetSeq]` shows itself (`OffsetSeq.scala`)."""
+
+_JSON = json.JSONDecoder()
 
 
 class RunningQuery:
@@ -78,7 +84,7 @@ class RunningQuery:
                 remedy="Pass checkpoint_location= with the query's checkpoint",
             )
         # Every Python thread has a JVM thread of its own; the function runs on that of the query.
-        named = _SPARK_THREAD.search(str(jvm.java.lang.Thread.currentThread().getName()))
+        named = _SPARK_THREAD.search(str(_current_thread_of(jvm)().getName()))
         property_of = session.sparkContext.getLocalProperty
         query_id = named[1] if named else property_of(QUERY_ID_PROPERTY)
         if query_id is None:
@@ -213,7 +219,7 @@ class _Run:
 
     def foreign(self, frame: DataFrame) -> ExactlyOnceError | None:
         """Return an error when a DataFrame is one of another query."""
-        session = frame._jdf.sparkSession()  # noqa: SLF001
+        session = frame.sparkSession._jsparkSession  # noqa: SLF001
         if self._session.equals(session):
             return None
         for execution in _active(frame).values():
@@ -245,6 +251,12 @@ class _Run:
         return now, before
 
 
+@lru_cache(maxsize=1)
+def _current_thread_of(jvm: Any) -> Any:
+    """Return `Thread.currentThread` of a JVM. To find a method takes four calls, and to call it takes one."""
+    return jvm.java.lang.Thread.currentThread
+
+
 def _active(frame: DataFrame) -> Any:
     """Return the active queries of all sessions, by id."""
     return frame._jdf.sparkSession().sharedState().activeStreamingQueries()  # noqa: SLF001
@@ -262,6 +274,9 @@ def _wrong_batch(given: int, running: int) -> ExactlyOnceError | None:
 
 def _offsets(logged: Any) -> list[str]:
     """Return the JSON texts in an `Option[OffsetSeqBase]` of the JVM."""
+    texts = _listed(str(logged.toString()))
+    if texts is not None:
+        return texts
     if not logged.isDefined():
         return []
     sequence = logged.get()
@@ -271,6 +286,34 @@ def _offsets(logged: Any) -> list[str]:
         offsets = sequence.offsets()
     options = [offsets.apply(index) for index in range(offsets.size())]
     return [str(option.get().json()) for option in options if option.isDefined()]
+
+
+def _listed(shown: str) -> list[str] | None:
+    """Return the offsets in `Option[OffsetSeq].toString`, which is one call for any number of sources.
+
+    It lists the same texts as the log. Where one of them is neither a JSON object nor a number, commas may
+    be anything: then nothing is returned.
+    """
+    if shown == "None":
+        return []
+    if not (shown.startswith(_LIST) and shown.endswith(_LIST_END)):
+        return None
+    shown, texts, place = shown[len(_LIST) : -len(_LIST_END)], [], 0
+    while place < len(shown):
+        if shown.startswith(_NO_OFFSET, place):
+            end = place + len(_NO_OFFSET)
+        else:
+            try:
+                offset, end = _JSON.raw_decode(shown, place)
+            except json.JSONDecodeError:
+                return None
+            if not isinstance(offset, dict | int):
+                return None
+            texts.append(shown[place:end])
+        if end < len(shown) and not shown.startswith(_COMMA, end):
+            return None
+        place = end + len(_COMMA)
+    return texts
 
 
 def _is_stateful(jvm: Any, operators: Iterable[Any]) -> bool:

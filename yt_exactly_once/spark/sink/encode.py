@@ -146,10 +146,9 @@ def encode_frame(frame: DataFrame, encoder: RowEncoder, *, dyn_batch_size: int) 
     Raises:
         EncodingError: a value that its column cannot take.
     """
-    numbered = frame.withColumn(PARTITION_COLUMN, sf.spark_partition_id())
-    encode_batches(
-        arrow_batches(_with_nullable_members(numbered)), encoder, dyn_batch_size=dyn_batch_size
-    )
+    # In this order: the schema of `frame` is known, and that of another DataFrame is two calls to the JVM.
+    numbered = _with_nullable_members(frame).withColumn(PARTITION_COLUMN, sf.spark_partition_id())
+    encode_batches(arrow_batches(numbered), encoder, dyn_batch_size=dyn_batch_size)
 
 
 def encode_batches(

@@ -17,6 +17,7 @@ from yt_exactly_once.codec.rows import WireFormat, encode_empty
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.complete import CompleteResult
+from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE
 from yt_exactly_once.errors import (
     BatchTooLargeError,
     ConfigError,
@@ -57,6 +58,7 @@ class PreparedTarget:
         rows_per_tablet: most rows one transaction may write into one tablet.
         table_id: object id of the table.
         schema: its columns, as `TableInfo` has them.
+        request_size: most rows in one request.
     """
 
     options: Target
@@ -68,6 +70,7 @@ class PreparedTarget:
     rows_per_tablet: int
     table_id: str
     schema: Sequence[Mapping[str, Any]] = ()
+    request_size: int = DEFAULT_DYN_BATCH_SIZE
 
     @property
     def path(self) -> str:
@@ -137,6 +140,7 @@ def prepare_target(
     *,
     wire: str,
     rows_per_tablet: int,
+    request_size: int = DEFAULT_DYN_BATCH_SIZE,
     show_values: bool,
 ) -> PreparedTarget:
     """Describe the table, compare it with the frame, and choose the wire format.
@@ -168,6 +172,7 @@ def prepare_target(
         wire=_choose_wire(connection, target.path, plan, wire),
         placement=placement,
         rows_per_tablet=rows_per_tablet,
+        request_size=request_size,
     )
 
 

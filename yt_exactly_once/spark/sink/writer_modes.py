@@ -172,10 +172,8 @@ class WriterTransactional(WriterMode, Transactional):
         """See `Mode.write`: the rows that arrived."""
         arrived: ArrivedRows = frame
         encoder = self.encoder(batch, target)
-        assert self.options.dyn_batch_size is not None, "set where options are read"
-        size = min(self.options.dyn_batch_size, self.options.rows_per_tablet_limit)
         rows = (rows for message in arrived.messages for rows in message.batches())
-        encode_batches(rows, encoder, dyn_batch_size=size)
+        encode_batches(rows, encoder, dyn_batch_size=target.request_size)
         return self.encoded(encoder, target)
 
 
@@ -281,13 +279,12 @@ class WriterIdempotent(WriterMode, Idempotent):
 
 
 def _settings(mode: Mode, arrived: ArrivedRows, target: PreparedTarget, *more: str) -> TaskSettings:
-    assert mode.options.dyn_batch_size is not None, "set where options are read"
     placed = [TABLET_COLUMN] * (target.placement.rule in {PRESERVE, ROUND_ROBIN})
     return TaskSettings(
         names=(*arrived.columns, *placed, *more),
         target=target,
         connection=mode.connection,
-        dyn_batch_size=min(mode.options.dyn_batch_size, mode.options.rows_per_tablet_limit),
+        dyn_batch_size=target.request_size,
         retry=mode.options.retry,
     )
 

@@ -194,7 +194,7 @@ class TaskMode(Mode):
             names=tuple(name for name in names if name in wanted),
             target=target,
             connection=self.connection,
-            dyn_batch_size=self.options.request_size(frame),
+            dyn_batch_size=target.request_size,
             retry=self.options.retry,
         )
         renamed = frame.toDF(*plain)

@@ -75,7 +75,7 @@ class Transactional(Mode):
             AmbiguousOrderError: which of the rows of a key is the last one cannot be known.
         """
         encoder = self.encoder(batch, target)
-        encode_frame(frame, encoder, dyn_batch_size=self.options.request_size(frame))
+        encode_frame(frame, encoder, dyn_batch_size=target.request_size)
         return self.encoded(encoder, target)
 
     def encoder(self, batch: MicroBatch, target: PreparedTarget) -> RowEncoder:
