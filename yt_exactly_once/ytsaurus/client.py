@@ -29,6 +29,7 @@ from yt.wrapper.native_driver import get_driver_instance
 from yt_exactly_once.errors import ClusterUnavailableError
 from yt_exactly_once.ytsaurus.backends import RPC_BACKEND, check_backend
 from yt_exactly_once.ytsaurus.failures import translated
+from yt_exactly_once.ytsaurus.lanes import lane_of
 from yt_exactly_once.ytsaurus.reach import require_proxy
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
@@ -78,7 +79,7 @@ class PinnedProxy:
             client = YtClient(config=self.config)
             if self.clients and self.config.get("backend") == RPC_BACKEND:
                 set_option("_driver", get_driver_instance(self.clients[0]), client=client)
-            self.clients.append(client)
+            self.clients.append(lane_of(client))
         return self.clients[lane]
 
 

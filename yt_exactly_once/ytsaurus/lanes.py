@@ -1,0 +1,309 @@
+"""The commands of a tablet transaction over HTTP, at a third of the official client's processor time.
+
+For every request that client reads the environment, looks for modules that are not there, asks for the name
+of the host and copies its configuration. A small batch is five requests. Here all that stays the same is
+prepared once. On the wire a request is the same. It travels over the client's own session, and the client's
+own functions judge the answer, so errors are the same too. It never retries, as a pinned client does not.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from yt import yson
+from yt.logger import LOGGER
+from yt.packages.requests import ConnectionError as NoConnectionError
+from yt.packages.requests import PreparedRequest
+from yt.packages.requests.cookies import RequestsCookieJar
+from yt.packages.requests.structures import CaseInsensitiveDict
+from yt.wrapper import YsonFormat, YtClient
+from yt.wrapper.common import (
+    generate_uuid,
+    get_started_by,
+    get_started_by_short,
+    get_user_agent,
+    is_inside_job,
+    simplify_structure,
+)
+from yt.wrapper.config import get_config, get_option
+from yt.wrapper.errors import create_http_response_error
+from yt.wrapper.ypath import TablePath
+
+try:
+    from yt.wrapper.http_helpers import (
+        _get_session,
+        _raise_for_status,
+        create_response,
+        get_error_from_headers,
+        get_proxy_address_url,
+        get_token,
+    )
+except ImportError:
+    # A client that is built otherwise prepares all its requests itself.
+    HAS_LANES = False
+else:
+    HAS_LANES = True
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from yt.wrapper.format import Format
+
+_API = "v4"
+_NO_TRANSACTION = "0-0-0-0"
+_YSON = simplify_structure({"format": YsonFormat().to_yson_type()})["format"]
+_COMMANDS = frozenset({"insert_rows", "delete_rows", "lookup_rows"})
+
+
+def lane_of(client: Any) -> Any:
+    """Return a client that sends the commands of transactions itself, if it can do that as this one would.
+
+    Args:
+        client: of one proxy, without retries.
+
+    Returns:
+        The client itself over RPC, and where its configuration asks for more than usual.
+    """
+    is_fit = HAS_LANES and isinstance(client, YtClient) and not is_inside_job()
+    return Lane(client) if is_fit and _is_usual(get_config(client)) else client
+
+
+def _is_usual(config: Mapping[str, Any]) -> bool:
+    """Return whether nothing but an address, a token and limits is configured."""
+    proxy = config["proxy"]
+    return (
+        config["backend"] in {None, "http"}
+        and (config["api_version"] or config["default_api_version_for_http"]) == _API
+        and not (config["auth"] or config["tvm_auth"] or config["auth_class"]["class_name"])
+        and config["impersonation_user"] is None
+        and config["structured_data_format"] is None
+        and proxy["header_format"] in {None, "yson"}
+        and proxy["content_encoding"] == "identity"
+        and proxy["accept_encoding"] is not None
+        and proxy["request_backoff_time"] is None
+        and not proxy["force_tracing"]
+        and not config["enable_request_logging"]
+        and not (proxy["retries"]["enable"] or config["dynamic_table_retries"]["enable"])
+        and _COMMANDS.isdisjoint(proxy["commands_with_framing"])
+    )
+
+
+class Lane:
+    """A client that sends the commands of transactions itself; other commands it passes on.
+
+    It takes those options of a command which this package uses. Like a client it has one request under way
+    at a time.
+
+    Args:
+        client: of one proxy, without retries.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        config = get_config(client)
+        proxy = config["proxy"]
+        connect, light, heavy = (
+            proxy[name] / 1000
+            for name in ("connect_timeout", "request_timeout", "heavy_request_timeout")
+        )
+        self._light, self._heavy = (connect, light), heavy
+        self._heavy_milliseconds = proxy["heavy_request_timeout"]
+        self._url = f"{get_proxy_address_url(client=client)}/api/{_API}"
+        self._headers = {
+            **_get_session(client).headers,
+            "User-Agent": get_user_agent(),
+            "Accept-Encoding": proxy["accept_encoding"],
+            "X-Started-By": _dumped(get_started_by_short()),
+            "X-YT-Header-Format": "<format=text>yson",
+        }
+        # What the environment says of HTTP proxies and certificates.
+        self._settings = _get_session(client).merge_environment_settings(
+            self._url, {}, None, None, None
+        )
+        self._started_by: dict[str, Any] | None = None
+        self._paths: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        """Let the client do everything else."""
+        return getattr(self._client, name)
+
+    def start_transaction(self, **options: Any) -> str:
+        """See the official client; takes `type`, `sticky` and `timeout`."""
+        if self._is_watched():
+            return str(self._client.start_transaction(**options))
+        if self._started_by is None:
+            self._started_by = get_started_by()
+        params = {**options, "attributes": self._started_by, "output_format": _YSON}
+        answer = self._change("start_transaction", params)
+        return str(yson.loads(answer)["transaction_id"])
+
+    def commit_transaction(self, transaction: str) -> None:
+        """See the official client."""
+        self._end("commit_transaction", transaction)
+
+    def abort_transaction(self, transaction: str) -> None:
+        """See the official client."""
+        self._end("abort_transaction", transaction)
+
+    def lookup_rows(
+        self,
+        path: str,
+        keys: Sequence[Mapping[str, Any]],
+        *,
+        keep_missing_rows: bool,
+        format: Format,  # noqa: A002 - as the client has it
+    ) -> Any:
+        """See the official client."""
+        if self._is_watched():
+            return self._client.lookup_rows(
+                path, keys, keep_missing_rows=keep_missing_rows, format=format
+            )
+        params = {
+            "input_format": format.to_yson_type(),
+            "output_format": format.to_yson_type(),
+            "keep_missing_rows": keep_missing_rows,
+            "timeout": self._heavy_milliseconds,
+        }
+        answer = self._rows("lookup_rows", path, params, format.dumps_rows(keys), stream=True)
+        return format.load_rows(BytesIO(answer))
+
+    def insert_rows(
+        self,
+        path: str,
+        rows: Any,
+        *,
+        format: Format,  # noqa: A002 - as the client has it
+        raw: bool | None = None,
+        update: bool | None = None,
+        aggregate: bool | None = None,
+    ) -> None:
+        """See the official client."""
+        options = {"update": update, "aggregate": aggregate}
+        if self._is_watched():
+            self._client.insert_rows(path, rows, format=format, raw=raw, **options)
+            return
+        given = {name: value for name, value in options.items() if value is not None}
+        params = {"input_format": format.to_yson_type(), **given}
+        self._rows("insert_rows", path, params, _body(rows, format, raw=raw))
+
+    def delete_rows(
+        self,
+        path: str,
+        rows: Any,
+        *,
+        format: Format,  # noqa: A002 - as the client has it
+        raw: bool | None = None,
+    ) -> None:
+        """See the official client."""
+        if self._is_watched():
+            self._client.delete_rows(path, rows, format=format, raw=raw)
+            return
+        params = {"input_format": format.to_yson_type()}
+        self._rows("delete_rows", path, params, _body(rows, format, raw=raw))
+
+    def _is_watched(self) -> bool:
+        """Return whether somebody reads the client's debug log, to which only the client writes."""
+        return bool(LOGGER.isEnabledFor(logging.DEBUG))
+
+    def _end(self, command: str, transaction: str) -> None:
+        if self._is_watched():
+            getattr(self._client, command)(transaction)
+        else:
+            self._change(command, {"transaction_id": transaction})
+
+    def _change(self, command: str, params: dict[str, Any]) -> bytes:
+        """Send a command whose parameters are its body."""
+        body = _dumped(
+            {
+                **get_option("COMMAND_PARAMS", self._client),
+                **params,
+                "mutation_id": generate_uuid(get_option("_random_generator", self._client)),
+                "retry": False,
+            }
+        )
+        headers = {"Content-Type": "application/x-yt-yson-text"}
+        return self._send("POST", command, headers, body, self._light, stream=False)
+
+    def _rows(
+        self, command: str, path: str, params: dict[str, Any], body: bytes, *, stream: bool = False
+    ) -> bytes:
+        """Send a command whose body are rows."""
+        if path not in self._paths:
+            table = TablePath(path, client=self._client)
+            self._paths[path] = simplify_structure({"path": table})["path"]
+        whole = {**self._common(), "path": self._paths[path], **params}
+        headers = {"X-YT-Parameters": _dumped(whole), "Content-Encoding": "identity"}
+        return self._send("PUT", command, headers, body, self._heavy, stream=stream)
+
+    def _common(self) -> dict[str, Any]:
+        """Return what the client adds to every command, such as the transaction that it has joined."""
+        common = dict(get_option("COMMAND_PARAMS", self._client))
+        if common.get("transaction_id") == _NO_TRANSACTION:
+            del common["transaction_id"]
+        if common.get("ping_ancestor_transactions") is False:
+            del common["ping_ancestor_transactions"]
+        return common
+
+    def _send(
+        self,
+        method: str,
+        command: str,
+        more: Mapping[str, Any],
+        body: bytes,
+        timeout: float | tuple[float, float],
+        *,
+        stream: bool,
+    ) -> bytes:
+        """Send a request, and return the body of the answer.
+
+        Raises:
+            Exception: what the official client raises.
+        """
+        client, session = self._client, _get_session(self._client)
+        request = PreparedRequest()
+        request.method, request.url, request.body = method, f"{self._url}/{command}", body
+        headers = request.headers = CaseInsensitiveDict(self._headers)
+        headers.update(more)
+        headers["X-YT-Correlation-Id"] = generate_uuid(get_option("_random_generator", client))
+        headers["Content-Length"] = str(len(body))
+        token = get_token(client=client)
+        if token is not None:
+            headers["Authorization"] = f"OAuth {token}"
+        request._cookies = RequestsCookieJar()  # noqa: SLF001 - what `prepare` does
+        if session.cookies:
+            request.prepare_cookies(session.cookies)
+        shown = {"headers": headers, "url": request.url, "params": dict(more)}
+        settings = {**self._settings, "stream": stream}
+        try:
+            answer = session.send(request, timeout=timeout, allow_redirects=True, **settings)
+        except NoConnectionError as error:
+            # The proxy may have answered before it had read everything.
+            if getattr(error, "response", None) is not None:
+                _raise_for_status(create_response(error.response, shown, "", None, client), shown)
+            raise
+        answer = create_response(answer, shown, "", None, client)
+        _raise_for_status(answer, shown)
+        content: bytes = answer.content
+        # They follow the body.
+        trailers = answer.trailers()
+        failure = get_error_from_headers(trailers) if trailers else None
+        if failure is not None:
+            raise create_http_response_error(
+                json.loads(failure),
+                url=request.url,
+                request_headers=headers,
+                response_headers=trailers,
+                params=shown["params"],
+            )
+        return content
+
+
+def _body(rows: Any, kind: Format, *, raw: bool | None) -> bytes:
+    return bytes(rows.read() if raw else kind.dumps_rows(rows))
+
+
+def _dumped(value: Any) -> bytes:
+    return bytes(yson.dumps(value, yson_format="text"))
