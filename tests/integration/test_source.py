@@ -1,6 +1,7 @@
 """The source `yt` in real queries against the embedded cluster: what arrives, once, in order."""
 
 import json
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 
+from tests.cluster_fixtures import HAZARDS
 from tests.tiers import first_of
 from yt_exactly_once import TransactionalSink
 from yt_exactly_once.local import LocalCluster
@@ -46,11 +48,12 @@ class Queue:
         return queue
 
     def append(self, count, partition=0):
-        """Write rows whose id is their row index, plus a million per partition."""
+        """Write rows that all can see then; an id is the row index, plus a million per partition."""
         first = self.written.get(partition, 0)
         ids = [partition * 1_000_000 + row for row in range(first, first + count)]
         rows = [{"$tablet_index": partition, "id": one, "name": f"n{one}"} for one in ids]
         self.client.insert_rows(self.path, rows)
+        time.sleep(HAZARDS["visibility_delay_seconds"])
         self.written[partition] = first + count
         return ids
 
