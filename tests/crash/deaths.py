@@ -1,7 +1,9 @@
 """What each query of the crash tests dies of, life after life.
 
 With `YT_EXACTLY_ONCE_NIGHTLY` every kind of query into every kind of target dies at every point that its
-mode passes, with unharmed batches in between; otherwise every mode does, in one batch after the other.
+mode passes, with unharmed batches in between. Otherwise two kinds do in the modes transactional and
+idempotent, in one batch after the other. At-least-once mode takes the same steps as idempotent mode, and
+promises less: it dies where its rows are written twice.
 """
 
 from __future__ import annotations
@@ -66,11 +68,10 @@ DEATHS = [
 
 ORDERED, SORTED = False, True
 IN_TURN = {
-    # Two queries of each mode share the deaths, so that there are half as many lives.
+    # Two queries of a mode share the deaths, so that there are half as many lives.
     Cell("stateless", ORDERED): (0, 3, 4, 8, 10, 12),
     Cell("aggregation", SORTED): (1, 2, 5, 6, 7, 9, 11),
-    Cell("stateless", ORDERED, "at-least-once"): (0, 3, 4, 8, 10, 12),
-    Cell("aggregation", ORDERED, "at-least-once"): (1, 2, 5, 7, 9, 11),
+    Cell("stateless", ORDERED, "at-least-once"): (5, 10),
     Cell("stateless", ORDERED, "idempotent"): (0, 3, 4, 8, 10, 12),
     Cell("stateless", SORTED, "idempotent"): (1, 2, 5, 7, 9, 11),
 }

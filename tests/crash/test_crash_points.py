@@ -17,6 +17,7 @@ import pytest
 from tests.crash.crash_points import CrashPoint
 from tests.crash.deaths import BATCHES, FATES, PASSED, REFUSED, Death, family_of
 from tests.crash.harness.account import Account
+from tests.tiers import NIGHTLY
 from yt_exactly_once import Event, TransactionalSink
 from yt_exactly_once.config import ClusterConfig, WriteMode
 from yt_exactly_once.errors import ConfigError
@@ -192,9 +193,10 @@ def test_mode_never_passes_crash_point(history_of, cell, point):
 
 def test_every_mode_dies_at_every_crash_point_that_it_passes():
     """A new crash point needs a batch to die in, here."""
-    tried = {(cell.mode, point) for cell, point in PASSED.values()}
+    modes = set(WriteMode) if NIGHTLY else {WriteMode.TRANSACTIONAL, WriteMode.IDEMPOTENT}
+    tried = {(cell.mode, point) for cell, point in PASSED.values() if cell.mode in modes}
     assert tried == {
-        (mode, point) for mode in WriteMode for point in CrashPoint if point.value.aftermath(mode)
+        (mode, point) for mode in modes for point in CrashPoint if point.value.aftermath(mode)
     }
 
 

@@ -18,6 +18,9 @@ from tests.tiers import NIGHTLY
 if TYPE_CHECKING:
     from tests.crash.harness.lives import Life, Lineage, Remains
 
+# test_crash_points.py kills inside and between smaller parts.
+pytestmark = pytest.mark.nightly
+
 ROWS = 250_000
 ROWS_PER_PART = 100_000
 PARTS = 3

@@ -20,6 +20,9 @@ from tests.tiers import NIGHTLY
 if TYPE_CHECKING:
     from tests.crash.harness.lives import Lineage
 
+# A crash point, SINK_RETURNED, is in the same gap.
+pytestmark = pytest.mark.nightly
+
 COUNTED = 50 if NIGHTLY else 1
 """Deaths in the gap, of the driver."""
 

@@ -16,6 +16,9 @@ from tests.tiers import NIGHTLY
 if TYPE_CHECKING:
     from tests.crash.harness.lives import Subject
 
+# The chaos runner has such a reader too.
+pytestmark = pytest.mark.nightly
+
 ROWS_PER_PARTITION, PARTITIONS = 400, 3
 BATCHES = 30 if NIGHTLY else 17
 DRIVER_DIES_IN = (4, 9) if NIGHTLY else (2, 4)
@@ -109,7 +112,6 @@ def test_reader_never_sees_a_part_of_a_batch(watched, cluster):
     assert subject.incomplete(subject.remains()) == ""
 
 
-@pytest.mark.nightly
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("watched", [6], indirect=True)
 def test_partial_batch_would_be_noticed(watched):

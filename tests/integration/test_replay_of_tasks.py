@@ -195,6 +195,7 @@ def test_rows_that_carry_their_source_may_come_in_other_tasks(stream, faults, th
     flow.assert_exact()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("first", "second"), first_of([(3, 2), (2, 3)]))
 def test_file_source_with_other_cores_is_refused(spark, stream, tmp_path, first, second):
     """Spark cuts files by the number of cores; here a setting takes the place of the cores."""
@@ -349,6 +350,7 @@ TAKEN: dict[str, Any] = {
 """What gives every task the same rows in the same order."""
 
 
+@pytest.mark.nightly
 def test_plans_that_keep_rows_in_their_tasks_are_taken_by_position(spark, stream):
     """One batch for each of them."""
     flow = stream(rows=100 * len(TAKEN), rows_per_partition=100)
@@ -358,6 +360,7 @@ def test_plans_that_keep_rows_in_their_tasks_are_taken_by_position(spark, stream
     flow.assert_exact()
 
 
+@pytest.mark.nightly
 def test_shuffle_that_appears_in_a_later_batch_is_refused(stream):
     """Every batch is looked at."""
     flow = stream(rows=200, rows_per_partition=100)

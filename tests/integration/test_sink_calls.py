@@ -161,7 +161,7 @@ def test_swallowed_error_is_not_washed_away(flow, faults):
     flow.assert_exact()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_swallowed_batches_may_be_given_up(flow, faults):
     """By their numbers; the option is without effect afterwards."""
     sink = flow.sink()
@@ -196,7 +196,7 @@ def test_failed_batch_may_be_called_again(flow, faults):
     flow.assert_exact()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_sink_made_for_each_batch_is_exact(flow):
     """It costs a look-up per batch, and nothing else."""
 
@@ -274,7 +274,7 @@ def test_function_that_does_not_wait_for_its_sink_is_stopped(flow):
     flow.fail("IncompleteBatchError")
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_data_frame_of_another_query_is_refused(flow, stream):
     """Its rows are not those of the batch whose number they would get."""
     kept = []
@@ -289,7 +289,7 @@ def test_data_frame_of_another_query_is_refused(flow, stream):
         query.stop()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", first_of(["removed", "another path"]))
 @pytest.mark.parametrize("batches", first_of([1, 2]))
 def test_missing_ledger_is_refused(stream, how, batches):
@@ -318,7 +318,7 @@ def test_missing_ledger_is_refused(stream, how, batches):
     assert flow.wrong() == ""
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_other_target_on_an_old_checkpoint_is_refused_unless_asked(flow, stream):
     """The batches before are not in it."""
     flow.run()
@@ -330,7 +330,7 @@ def test_other_target_on_an_old_checkpoint_is_refused_unless_asked(flow, stream)
     assert differences(moved.found(), rows_where(flow, lambda row: row[1] >= 1_000)) == ""
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_run_killed_before_its_first_commit_continues(flow):
     """The ledger has no entry, and has never had one."""
 
@@ -344,7 +344,7 @@ def test_run_killed_before_its_first_commit_continues(flow):
     flow.assert_exact()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_query_whose_first_batches_write_nothing_continues_after_a_restart(
     spark, cluster, client, tmp, tmp_path
 ):

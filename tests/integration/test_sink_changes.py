@@ -162,7 +162,7 @@ def test_key_in_two_spark_partitions_is_refused(rows_by_key):
     assert "sortWithinPartitions" in text
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_rows_are_brought_together_and_in_order_in_the_function(rows_by_key):
     """As the refusal says; on the streaming frame itself Spark allows no sort."""
     case = rows_by_key(marked, delete_marker="gone", partitions=2)
@@ -184,7 +184,7 @@ def test_rows_are_brought_together_and_in_order_in_the_function(rows_by_key):
     assert differences(case.found(), survivors(rows)) == ""
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 @pytest.mark.parametrize(("expression", "message"), first_of([
     ("if(id = 70, null, false) as gone", "The delete marker gone is null"),
     ("1 as gone", "the DataFrame has a column of type int32"),
@@ -241,14 +241,14 @@ def test_aggregating_columns_are_replaced_unless_asked(totals):
     assert {n for _, n, _ in totals.found()} == {1}
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_aggregate_without_aggregating_columns_is_refused(rows_by_key):
     """It would replace, and look as if it added up."""
     case = rows_by_key(lambda frame: frame.selectExpr("key", "id", "name"), aggregate=True)
     assert "needs a target with aggregating columns" in case.fail()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_aggregate_in_complete_mode_is_refused(totals):
     """Every batch would add the whole result again."""
     totals.build = lambda frame: (
@@ -310,7 +310,7 @@ def test_empty_result_leaves_an_empty_table(rows_by_key):
     assert case.found() == []
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_table_with_more_rows_than_can_be_replaced_is_refused(rows_by_key):
     """Nothing is deleted then."""
     case = rows_by_key(shrinking, "complete", write="replace", rows_per_tablet_limit=100)
@@ -320,7 +320,7 @@ def test_table_with_more_rows_than_can_be_replaced_is_refused(rows_by_key):
     assert len(case.found()) == 70
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 @pytest.mark.parametrize("mode", first_of(["append", "update"]))
 def test_replace_in_another_output_mode_is_refused(rows_by_key, mode):
     """A batch is not the whole result there, and what it lacks would be lost."""
@@ -329,7 +329,7 @@ def test_replace_in_another_output_mode_is_refused(rows_by_key, mode):
     assert f"this query has {mode}" in case.fail()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "options",
     first_of([{"aggregate": True}, {"delete_marker": "key"}]),
@@ -342,7 +342,7 @@ def test_ordered_target_is_refused(stream, options):
     flow.assert_untouched()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_complete_result_in_an_ordered_target_is_refused(stream):
     """What was appended cannot be taken back."""
     flow = stream(AGGREGATION, rows=10)

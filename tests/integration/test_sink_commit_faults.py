@@ -53,7 +53,7 @@ def test_old_commit_landing_after_the_new_one_is_refused(stream, faults):
     flow.assert_exact()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_old_commit_landing_before_the_new_one_is_recognised(stream, faults):
     """The new one is refused, and the next attempt finds that the first one won."""
     flow = stream(rows=1_000)
@@ -118,7 +118,7 @@ def wait_until_ended(cluster, transaction):
             pause.wait(0.05)
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_refused_commit_is_attempted_again(stream, faults):
     """A conflict has no effect and may go away."""
     flow = stream()
@@ -138,7 +138,7 @@ def test_definite_refusal_stops_the_query_at_once(stream, faults):
     flow.assert_untouched()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_retries_that_run_out_tell_the_story_and_lose_nothing(stream, faults):
     """The error names the last reason; a restart goes on where the query stood."""
     flow = stream()
@@ -152,7 +152,7 @@ def test_retries_that_run_out_tell_the_story_and_lose_nothing(stream, faults):
     flow.assert_exact()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_expired_lease_costs_an_attempt(stream, faults):
     """A transaction that its proxy gave up is begun anew."""
     flow = stream()
@@ -164,7 +164,7 @@ def test_expired_lease_costs_an_attempt(stream, faults):
     flow.assert_exact()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_target_unmounted_for_a_moment_costs_attempts(stream):
     """The commit is refused while tablets are away, and goes through once they are back."""
     flow = stream()

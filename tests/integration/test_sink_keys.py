@@ -44,7 +44,7 @@ def test_delete_finds_the_row_whichever_zero_its_key_has(flow, client):
     assert list(client.select_rows(f"* from [{flow.target}]")) == [{"k": 1.0, "v": 9}]
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_idempotent_mode_finds_both_zeros_to_be_one_key(flow):
     """Which of the two rows would stay is not known."""
     flow = flow(

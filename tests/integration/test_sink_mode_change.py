@@ -74,7 +74,7 @@ def test_at_least_once_mode_repeats_the_rows_of_that_batch_alone(stream):
     assert set(flow.found()) == set(passed_on(flow.queue))
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_sorted_target_may_be_written_in_another_mode_at_any_time(stream):
     """A row that is written again replaces itself."""
     flow = stream(rows=2_000, is_sorted=True)
@@ -93,7 +93,7 @@ def by_position(frame):
     return frame
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("begun", "changed", "told"),
     first_of(
@@ -144,7 +144,7 @@ def test_what_is_no_producer_is_no_matter_of_transactional_mode(stream, client, 
     flow.assert_exact()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_unmounted_producer_is_refused_with_the_command_that_helps(stream, client):
     """Whether rows were pushed cannot be known."""
     flow = stream(rows=2_000)
@@ -161,7 +161,7 @@ def test_shuffle_that_cannot_be_known_is_refused():
         require_straight(job, MicroBatch("query", 0, "run"))
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_transform_that_shuffles_rows_without_numbers_is_refused(stream):
     """What counts is the frame that is written, not the one that the query gives."""
     flow = stream(rows=100)

@@ -63,6 +63,7 @@ def test_rows_per_request_follow_the_argument_before_the_conf(stream, faults, sp
     assert seen() == 6 + probes
 
 
+@pytest.mark.nightly
 def test_malformed_conf_stops_the_query(stream, spark):
     """It names the conf."""
     flow = stream(rows=10)
@@ -135,6 +136,7 @@ def test_columns_of_other_writers_are_kept_on_request(stream, client):
     assert flow.found() == [(key, n, total, -7) for key, n, total, _ in expected]
 
 
+@pytest.mark.nightly
 def test_update_columns_on_an_ordered_target_is_refused(stream):
     """There is no row to update."""
     flow = stream(rows=10)
@@ -142,6 +144,7 @@ def test_update_columns_on_an_ordered_target_is_refused(stream):
     flow.assert_untouched()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("write", "is_sorted"), [("upsert", False), ("append", True)], ids=["upsert", "append"]
 )
@@ -156,6 +159,7 @@ def test_write_for_the_other_kind_of_target_is_refused(stream, write, is_sorted)
     flow.assert_exact()
 
 
+@pytest.mark.nightly
 def test_ledger_goes_where_it_is_told_and_how(stream, client, tmp):
     """Created on first use, with the attributes asked for."""
     flow = stream(rows=1_000)

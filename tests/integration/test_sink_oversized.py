@@ -52,7 +52,7 @@ def test_split_batch_broken_off_between_its_parts_is_completed(stream, is_sorted
     flow.assert_exact()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_split_batch_that_is_replayed_differently_is_refused(stream):
     """Parts that were cut otherwise would leave rows out or double them."""
     flow = stream(rows=4_000, rows_per_partition=4_000)
@@ -65,7 +65,7 @@ def test_split_batch_that_is_replayed_differently_is_refused(stream):
     flow.assert_exact()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "changed",
     first_of([{"mode": "at-least-once"}, {"mode": "idempotent"}, {}]),
@@ -84,7 +84,7 @@ def test_batch_begun_in_parts_is_not_started_in_another_way(stream, changed):
     flow.assert_exact()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_order_of_the_targets_does_not_matter(stream, client, tmp):
     """Given otherwise after a restart, they have the same ledger, and a replay is found in it."""
     flow = stream(AGGREGATION, rows=500, is_sorted=True)
@@ -103,7 +103,7 @@ def test_order_of_the_targets_does_not_matter(stream, client, tmp):
     assert not client.exists(flow.ledger)
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_several_targets_are_written_together(stream, client, tmp):
     """Rows and totals of the batch come with one commit, and a replay changes neither."""
     flow = stream(rows=6_000)
@@ -147,7 +147,7 @@ def test_several_targets_are_written_together(stream, client, tmp):
     assert STATELESS.found(client, flow.target) == sorted(passed_on(flow.queue))
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 @pytest.mark.parametrize("is_kept", [True, False], ids=["kept", "not kept would be noticed"])
 def test_frame_of_several_targets_is_evaluated_once(stream, spark, monkeypatch, is_kept):
     """However many targets there are; a second evaluation would commit Spark's state twice."""

@@ -62,7 +62,7 @@ def test_one_spark_partition_goes_to_one_tablet_by_default(flow):
     assert set(by_tablet(flow)) == {0}
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 @pytest.mark.parametrize("mode", first_of(["transactional", "at-least-once"]))
 def test_batches_of_one_spark_partition_take_turns(stream, mode):
     """Where queue partitions share a task; otherwise the first tablet would get all rows."""
@@ -85,7 +85,7 @@ def test_rows_keep_the_tablet_they_had_in_the_queue(flow, mode):
         assert [(row["part"], row["row"]) for row in rows] == [(tablet, i) for i in range(600)]
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 @pytest.mark.parametrize("mode", first_of(MODES))
 def test_rows_of_one_spark_partition_go_round(flow, mode):
     """Every tablet gets as many."""
@@ -109,7 +109,7 @@ def test_rows_of_one_key_go_to_one_tablet(flow, mode):
         assert_in_order(rows)
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_split_batch_keeps_tablets_and_order(flow):
     """The parts are cut tablet by tablet."""
     run(flow, placement="preserve", split_oversized=True, rows_per_tablet_limit=150)
@@ -127,7 +127,7 @@ def test_room_is_counted_by_tablet(flow):
     assert told.count(Event.BATCH_COMMITTED) == 2
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_placement_of_one_target_of_several(flow, client, tmp):
     """Each Target has its own."""
     other = STATELESS.create_target(client, f"{tmp}/other", is_sorted=False)

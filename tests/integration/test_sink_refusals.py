@@ -125,7 +125,7 @@ def test_target_replaced_under_the_running_query_is_noticed(flow, monkeypatch):
     assert rows_in(flow) == 0
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_target_replaced_by_one_like_it_continues(flow, monkeypatch):
     """With what the new table is like: here it has more tablets."""
     monkeypatch.setattr(query_run, "LOOK_INTERVAL", 0.0)
@@ -322,7 +322,7 @@ def test_ledger_path_of_another_table_is_refused(flow, client, tmp):
     flow.assert_untouched()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_frozen_ledger_is_refused_with_the_command_that_helps(flow, client):
     """A frozen table cannot be mounted."""
     flow.run()
@@ -331,7 +331,7 @@ def test_frozen_ledger_is_refused_with_the_command_that_helps(flow, client):
     assert f"yt unfreeze-table {flow.ledger} --sync" in flow.fail("TableNotMountedError")
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_starting_offsets_before_the_consumer_are_refused_and_explained(flow, spark):
     """The consumer is not taken back: nobody knows who else relies on where it stands."""
     flow.consumer = flow.queue.consumer

@@ -140,7 +140,7 @@ def test_rows_of_several_targets_are_rejected_one_by_one(flow, client, tmp):
     assert differences([tuple(row.values()) for row in found], everything) == ""
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_marked_rows_are_deleted_though_their_values_are_bad(stream, client):
     """And a marker that says nothing is a fault of its row."""
     flow = stream(rows=300, partitions=1)

@@ -62,7 +62,7 @@ def test_batch_without_its_commit_log_entry_is_replayed_without_effect(stream, k
     flow.assert_exact()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_one_sink_object_serves_run_after_run(stream):
     """It tells the runs of a query apart, so the first batch of each is looked up again."""
     flow = stream(STATELESS)

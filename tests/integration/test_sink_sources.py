@@ -182,7 +182,7 @@ def test_replay_of_two_queues_without_the_ledger_would_be_noticed(
     assert len(ours.found()) == 620
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_rate_source_is_delivered_once(spark, cluster, client, tmp, tmp_path):
     """Every value once and none left out, however often the query is stopped and replayed."""
     target = create_table(client, f"{tmp}/values", columns({"value": "int64?", "at": "timestamp?"}))
@@ -277,7 +277,7 @@ def test_two_sinks_on_one_target_are_refused(stream, first_batch):
     assert flow.entry().batch_id == (0 if first_batch else 1)
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_one_sink_object_serves_two_queries_at_a_time(stream, client, tmp):
     """Each of them keeps its own columns: what was prepared for one is not used for the other."""
     flow = stream(rows=2_100, rows_per_partition=300)

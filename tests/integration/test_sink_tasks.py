@@ -130,7 +130,7 @@ def wait_for_hit(cluster):
         pause.wait(0.02)
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_order_is_kept_with_one_partition(stream):
     """Row i of the queue is row i of the target, over many batches, chunks and connections."""
     flow = stream(partitions=1, rows=10_000, rows_per_partition=1_000)
@@ -152,7 +152,7 @@ def test_order_of_every_partition_is_kept_in_a_tablet_of_its_own(stream):
     assert found == {row[:2]: row[:2] for row in passed_on(flow.queue)}
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_frame_is_evaluated_once_whatever_the_attempts(stream, faults, spark):
     """Attempts send the payloads of one evaluation: a second one would commit Spark's state twice."""
     change, seen = counted(spark)

@@ -187,7 +187,7 @@ def test_range_larger_than_one_pull_is_complete(queue, read, tmp_path):
     assert run(read(queue), tmp_path).ids == ids
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_rows_too_heavy_for_one_pull_are_complete(queue, client, read, tmp_path):
     """A pull ends at 16 MiB, however many rows were asked for."""
     texts = [letter * 3_000_000 for letter in "abcdefgh"]
@@ -264,7 +264,7 @@ def test_progress_shows_how_far_the_query_is_behind(queue, read, tmp_path):
     assert lags[:3] == [15, 5, 0]
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_progress_shows_self_describing_offsets(queue, read, tmp_path):
     """The sink and a person at the console read the same thing."""
     with running(read(queue), tmp_path) as (query, _):
@@ -317,7 +317,7 @@ def test_rows_per_partition_limit_a_batch(client, tmp, read, tmp_path):
     assert [one for one in batches.ids if one < 1_000_000] == ids
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_bytes_per_partition_limit_a_batch(client, tmp, read, tmp_path):
     """Counted by the queue itself."""
     queue = Queue.create(client, tmp, schema=WEIGHED)
@@ -382,7 +382,7 @@ def test_replayed_first_batch_has_the_rows_it_had(queue, read, tmp_path):
     assert [[row.id for row in rows] for _, rows in replayed.seen] == [first, second]
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_query_that_began_at_the_latest_row_keeps_its_beginning(queue, read, tmp_path):
     """What was written while it was down is not skipped by a second look at the end."""
     queue.append(5)
@@ -437,7 +437,7 @@ def test_query_without_a_checkpoint_begins_where_it_is_told(
         assert batches.ids == list(range(first, 12))
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_explicit_start_must_name_every_partition(client, tmp, read, tmp_path):
     """The error lists those of the queue."""
     queue = Queue.create(client, tmp, partitions=2)
@@ -448,7 +448,7 @@ def test_explicit_start_must_name_every_partition(client, tmp, read, tmp_path):
 # The queue changes.
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_added_partitions_are_picked_up(queue, read, tmp_path):
     """From their first row, without a new checkpoint."""
     queue.append(5)

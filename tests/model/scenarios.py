@@ -382,23 +382,21 @@ LATE_UPSERT = Scenario(
 ALL = (*SCENARIOS, *BY_TASKS, TRIMMED_UNDER_A_REPLAY, SHARED_CONSUMER, LATE_UPSERT)
 
 
-LONG = (
-    "checkpoint restored",
-    "no queue",
-    "survivor, stateful",
-    "two checkpoints, one consumer",
-    "idempotent",
-    "idempotent, commit log lost",
-    "idempotent, by batch",
-    "idempotent, newer servers",
-    "idempotent, then fewer tasks",
-    "idempotent, then more tasks",
-    "idempotent, two tasks",
-)
+LONG = ("no queue", "survivor, stateful", "idempotent", "idempotent, two tasks")
 """Scenarios that take long, and wait for the further tests."""
 
-LONGEST = ("idempotent, chunks", "idempotent, shuffled")
-"""Scenarios that take minutes, and wait for the night."""
+LONGEST = (
+    "checkpoint restored",
+    "two checkpoints, one consumer",
+    "idempotent, by batch",
+    "idempotent, chunks",
+    "idempotent, commit log lost",
+    "idempotent, newer servers",
+    "idempotent, shuffled",
+    "idempotent, then fewer tasks",
+    "idempotent, then more tasks",
+)
+"""Scenarios that take longer still, or differ little from others, and wait for the night."""
 
 
 def is_deep() -> bool:

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 ALL = (*REMOVALS, *REMOVALS_BY_TASKS)
 
 
-def _waits(*, nightly: bool, further: bool) -> list[pytest.MarkDecorator]:
+def _waits(scenario: str, *, further_on: bool) -> list[pytest.MarkDecorator]:
     """Return the mark of a case that does not run every time."""
-    if nightly:
+    if further_on or scenario in LONGEST:
         return [pytest.mark.nightly]
-    return [pytest.mark.further] if further else []
+    return [pytest.mark.further] if scenario in LONG else []
 
 
 FOUND = [
@@ -31,7 +31,7 @@ FOUND = [
         scenario,
         kinds,
         id=f"{removal.what}-{scenario}",
-        marks=_waits(nightly=number > 0, further=scenario in (*LONG, *LONGEST)),
+        marks=_waits(scenario, further_on=number > 0),
     )
     for removal in ALL
     for number, (scenario, kinds) in enumerate(removal.found.items())
@@ -41,10 +41,10 @@ COVERED = [
         removal,
         scenario,
         id=f"{removal.what}-{scenario}",
-        marks=_waits(nightly=number > 0 or scenario in (*LONG, *LONGEST), further=True),
+        marks=pytest.mark.nightly,
     )
     for removal in ALL
-    for number, scenario in enumerate(removal.covered)
+    for scenario in removal.covered
 ]
 
 
