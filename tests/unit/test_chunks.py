@@ -1,17 +1,33 @@
 """The rows of a DataFrame in chunks, without Spark: all of them, in order, as Spark can hand them over."""
 
+from collections import Counter
 from types import SimpleNamespace
 from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
+import yt.yson
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from yt_exactly_once.codec.rows import WireFormat
+from yt_exactly_once.codec.schema import TableSchema, WritePlan
 from yt_exactly_once.spark.schema import with_nullable_members
 from yt_exactly_once.spark.sink import encode
-from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN, chunks, encode_frame, merged
+from yt_exactly_once.spark.sink.encode import (
+    PARTITION_COLUMN,
+    RowEncoder,
+    chunks,
+    encode_frame,
+    merged,
+)
+from yt_exactly_once.spark.sink.placement import (
+    BY_PARTITION,
+    ROUND_ROBIN,
+    TABLET_COLUMN,
+    Placement,
+)
 
 
 def batches_of(sizes, partition=0, first=0):
@@ -50,6 +66,8 @@ class Encoder:
     Args:
         order_matters: see `RowEncoder.order_matters`.
     """
+
+    placement = Placement(None)
 
     def __init__(self, *, order_matters=False):
         self.order_matters = order_matters
@@ -118,9 +136,10 @@ TWO_PARTITIONS = [*batches_of([2, 1], partition=4), *batches_of([2], partition=6
         (5, False, [([0, 1, 2, 3, 4], 4, True)]),
         (5, True, [([0, 1, 2], 4, False), ([3, 4], 6, False)]),
         (4, False, [([0, 1, 2], 4, False), ([3, 4], 6, False)]),
-        (2, False, [([0, 1], 4, False), ([2], 4, False), ([3, 4], 6, False)]),
+        (2, True, [([0, 1], 4, False), ([2], 4, False), ([3, 4], 6, False)]),
+        (2, False, [([0, 1], 4, False), ([3, 4], 6, False), ([2], 4, False)]),
     ],
-    ids=["small", "small, in order", "large", "chunks"],
+    ids=["small", "small, in order", "large", "chunks, in order", "chunks"],
 )
 def test_rows_of_two_partitions_meet_in_one_chunk_only_if_few_and_in_any_order(
     size, order_matters, expected
@@ -128,6 +147,46 @@ def test_rows_of_two_partitions_meet_in_one_chunk_only_if_few_and_in_any_order(
     """One request then carries them; else each partition has chunks of its own."""
     frame = Frame(batches=TWO_PARTITIONS)
     assert encoded(frame, size=size, order_matters=order_matters) == expected
+
+
+@given(
+    partitions=st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=3), max_size=9),
+    tablets=st.one_of(st.none(), st.integers(1, 7)),
+    rule=st.sampled_from([BY_PARTITION, ROUND_ROBIN]),
+    size=st.integers(1, 25),
+    room=st.integers(1, 25),
+)
+def test_requests_grow_with_the_rows_and_every_tablet_keeps_to_one_lane(
+    partitions, tablets, rule, size, room
+):
+    """And not with tablets times partitions. The rows of a partition keep their order in each tablet."""
+    batches, first = [], 0
+    for partition, sizes in enumerate(partitions):
+        for batch in batches_of(sizes, partition, first):
+            places = [number * 3 % (tablets or 1) for number in ids(batch)]
+            batches.append(batch.append_column(TABLET_COLUMN, pa.array(places, pa.int64())))
+        first += sum(sizes)
+    columns = [{"name": name, "type": "int64"} for name in ("id", PARTITION_COLUMN)]
+    plan = WritePlan("//t", TableSchema.from_yt(columns).columns)
+    placement = Placement(tablets, rule if tablets else BY_PARTITION)
+    encoder = RowEncoder(plan, WireFormat.YSON, placement)
+    with patch.object(encode, "SMALL_BATCH", room):
+        encode.encode_batches(batches, encoder, dyn_batch_size=size)
+    lanes, order, counts = {}, {}, Counter()
+    for lane, payloads in encoder.lanes.items():
+        for payload in payloads:
+            assert payload.row_count <= size
+            for row in yt.yson.loads(payload.data, yson_type="list_fragment"):
+                tablet = row.get("$tablet_index")
+                place = row[PARTITION_COLUMN] if tablets is None else tablet
+                assert lanes.setdefault(place, lane) == lane
+                order.setdefault((place, row[PARTITION_COLUMN]), []).append(row["id"])
+                counts[tablet] += 1
+    assert sorted(number for found in order.values() for number in found) == list(range(first))
+    assert all(found == sorted(found) for found in order.values())
+    assert encoder.rows_by_tablet == counts
+    requests = sum(map(len, encoder.lanes.values()))
+    assert requests <= 1 + 2 * first / min(room, size) + 2 * first / size
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [0, 0]])

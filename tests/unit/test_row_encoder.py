@@ -161,7 +161,7 @@ def test_rejected_row_tells_the_columns_of_the_user_alone():
         planned(keyed=False), WireFormat.YSON, Placement(TABLETS, ROUND_ROBIN), rejects=REJECTS
     )
     encoder.add(chunk([-1, 0]), 0, is_mixed=True)
-    assert encoder.rows_by_tablet == {None: 1}
+    assert encoder.rows_by_tablet == {1: 1}
     assert json.loads(rows(encoder.rejected[0])[0]["row"]) == {
         "id": 0, "v": -1, "gone": False, SOURCE_TABLET_COLUMN: 1,
     }  # fmt: skip

@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyspark.sql.functions as sf
 
 from yt_exactly_once.codec.changes import changes
@@ -36,7 +37,11 @@ PARTITION_COLUMN = f"{RESERVED_PREFIX}partition"
 """DataFrame column with the Spark partition of a row."""
 
 SMALL_BATCH = 10_000
-"""A batch of no more rows is sent as one request, whatever its partitions."""
+"""A batch of no more rows is sent as one request, whatever its partitions.
+
+In a larger one, tablets with few rows share requests of up to so many rows. Otherwise every tablet would
+cost a request, or every pair of a tablet and a Spark partition.
+"""
 
 
 @dataclass
@@ -44,7 +49,7 @@ class RowEncoder:
     """Collects the rows of one batch and target as payloads.
 
     Payloads for one tablet share a lane, and so do those of one Spark partition where keys choose the
-    tablets. Payloads of a lane keep their order.
+    tablets. Payloads of a lane keep their order. A lane of one payload may be for several of either.
 
     Attributes:
         plan: from `check_frame`.
@@ -54,7 +59,7 @@ class RowEncoder:
         collect_keys: whether the driver must know the keys.
         rejects: where rows go that cannot be written; without it they are an error.
         digests: whether payloads carry a digest of their rows.
-        lanes: payloads that write or delete, by tablet or Spark partition.
+        lanes: payloads that write or delete, by tablet or Spark partition; by the lowest of several.
         rows_by_tablet: how many rows are in them; of `None`, those whose keys choose the tablet.
         keys: the keys of all rows, by Spark partition, where the driver must know them.
         rejected: payloads for the dead-letter table.
@@ -83,8 +88,8 @@ class RowEncoder:
         Args:
             rows: of the DataFrame that the plan was made for, placed by the placement.
             partition: the Spark partition they are in.
-            is_mixed: whether they are in several, as `PARTITION_COLUMN` says. Then the chunk becomes one
-                payload, and each row carries its tablet.
+            is_mixed: whether they are in several, or for several tablets, as `PARTITION_COLUMN` and the
+                placement say. Then the chunk becomes one payload, and each row carries its tablet.
 
         Raises:
             EncodingError: a value that its column cannot take, and nowhere to reject its row to.
@@ -127,9 +132,16 @@ class RowEncoder:
         return Payload(rows.num_rows, data, digest=digest)
 
     def _keep(self, partition: int, tablet: Any, payload: Payload) -> None:
-        alone = tablet if isinstance(tablet, int) else None
-        self.lanes[partition if alone is None else alone].append(payload)
-        self.rows_by_tablet[alone] += payload.row_count
+        if isinstance(tablet, pa.Array):
+            counted = pc.value_counts(tablet).to_pylist()
+            counts = {each["values"]: each["counts"] for each in counted}
+            lane = min(counts)
+        else:
+            counts = {tablet: payload.row_count}
+            lane = partition if tablet is None else tablet
+        self.lanes[lane].append(payload)
+        for each, count in counts.items():
+            self.rows_by_tablet[each] += count
 
 
 def encode_frame(frame: DataFrame, encoder: RowEncoder, *, dyn_batch_size: int) -> None:
@@ -171,10 +183,58 @@ def encode_batches(
         rows = merged(batches)
         encoder.add(rows, _partition(rows), is_mixed=True)
         return
+    if not encoder.order_matters:
+        gathered = _gathered(_drained(batches), encoder.placement, dyn_batch_size)
+        for rows, partition, is_mixed in gathered:
+            encoder.add(rows, partition, is_mixed=is_mixed)
+        return
     # A batch of Arrow is a part of one partition.
     for partition, drained in groupby(_drained(batches), _partition):
         for chunk in chunks(drained, dyn_batch_size):
             encoder.add(chunk, partition)
+
+
+def _gathered(
+    batches: Iterable[pa.RecordBatch], placement: Placement, size: int
+) -> Iterator[tuple[pa.RecordBatch, int, bool]]:
+    """Yield chunks of rows, each with a Spark partition of it and whether it is mixed.
+
+    The rows of a tablet come in order, and so do those of a Spark partition where keys choose the tablets.
+    Either has chunks of its own, unless it has few rows: then it shares one with its neighbours.
+    """
+    waiting: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+    sizes: dict[int, int] = defaultdict(int)
+    begun = set()
+    for batch in batches:
+        for tablet, part in placement.split(batch, _partition(batch)):
+            place = _partition(batch) if tablet is None else tablet
+            waiting[place].append(part)
+            sizes[place] += part.num_rows
+            if sizes[place] < size:
+                continue
+            begun.add(place)
+            for chunk in chunks(waiting.pop(place), size):
+                if chunk.num_rows == size:
+                    yield chunk, _partition(chunk), False
+                else:
+                    waiting[place].append(chunk)
+            sizes[place] %= size
+    room = min(SMALL_BATCH, size)
+    shared: list[pa.RecordBatch] = []
+    used = 0
+    for place in sorted(waiting):
+        rows = merged(waiting.pop(place))
+        # What follows a chunk must be in its lane.
+        if place in begun or rows.num_rows >= room:
+            yield rows, _partition(rows), False
+            continue
+        if used + rows.num_rows > room:
+            yield merged(shared), _partition(shared[0]), len(shared) > 1
+            shared, used = [], 0
+        shared.append(rows)
+        used += rows.num_rows
+    if shared:
+        yield merged(shared), _partition(shared[0]), len(shared) > 1
 
 
 def _with_nullable_members(frame: DataFrame) -> DataFrame:

@@ -98,7 +98,11 @@ class Placement:
         if not isinstance(tablets, pa.Array):
             yield tablets, rows
             return
-        for tablet in sorted(pc.unique(tablets).to_pylist()):
+        found = sorted(pc.unique(tablets).to_pylist())
+        if len(found) == 1:
+            yield found[0], rows
+            return
+        for tablet in found:
             yield tablet, rows.filter(pc.equal(tablets, tablet))
 
     def tablets(
