@@ -34,6 +34,7 @@ class Event(StrEnum):
     SOURCE_ROWS_SKIPPED = "source.rows_skipped"
     SOURCE_QUEUE_REPLACED = "source.queue_replaced"
     NOTE_FAILED = "note.failed"
+    WARM_UP_FAILED = "warm_up.failed"
     QUERY_STARTED = "query.started"
     QUERY_PROGRESSED = "query.progressed"
     QUERY_STOPPED = "query.stopped"

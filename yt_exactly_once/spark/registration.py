@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark import startup
 from yt_exactly_once.spark.versions import require_formats
+from yt_exactly_once.spark.warm_up import warm_up as start_warm_up
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +28,7 @@ _OF_PYTHON = "org.apache.spark.sql.execution.datasources.v2.python.PythonDataSou
 """What Spark finds under the name of a data source in Python: this one, registered before."""
 
 
-def register_source(spark: SparkSession, *, name: str = "yt") -> None:
+def register_source(spark: SparkSession, *, name: str = "yt", warm_up: bool = True) -> None:
     """Make the format `yt` known to a session, for `readStream` and `writeStream`.
 
     The package must be installed wherever Spark starts Python: on the driver and on every executor. The
@@ -42,6 +43,8 @@ def register_source(spark: SparkSession, *, name: str = "yt") -> None:
         spark: the session.
         name: of the format. Choose another one where a JAR on the class path has the name, as SPYT's
             has `yt`.
+        warm_up: run a job of one row in the background, once for each Spark context. While Spark prepares the
+            query, it starts a Python worker with what reads a queue. So the first batch takes less time.
 
     Raises:
         ConfigError: PySpark is older than 4.0; or Spark has a format of that name, which it would take
@@ -73,6 +76,8 @@ def register_source(spark: SparkSession, *, name: str = "yt") -> None:
         raise _taken(name, str(error)) from error
     jvm: Any = getattr(spark, "_jvm", None)
     if jvm is not None:
+        if warm_up:
+            start_warm_up(spark)
         session: Any = spark
         session._get_j_spark_session_class(jvm).setActiveSession(session._jsparkSession)  # noqa: SLF001 - as createDataFrame does
 
