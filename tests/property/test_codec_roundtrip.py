@@ -9,10 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from yt.yson.yson_types import YsonUint64
 
-from tests.property.random_tables import batch_of, simple_types, tables, types
+from tests.property.random_tables import batch_of, tables, types
 from yt_exactly_once.codec.rows import WireFormat, decode, encode
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, check_frame
-from yt_exactly_once.codec.types import OptionalType
 from yt_exactly_once.codec.yson_reader import ParsedRows
 from yt_exactly_once.codec.yson_scan import scan_rows
 
@@ -113,7 +112,7 @@ def test_arrow_payload_holds_exactly_the_rows(table):
 
 
 @thorough
-@given(tables(simple_types() | simple_types().map(OptionalType)), st.data())
+@given(tables(types(MAX_DIGITS)), st.data())
 def test_scan_and_parser_find_the_same_columns(table, data):
     """The fast reader agrees with the parser on every column subset, however rows are closed."""
     columns, types_drawn, rows = table
@@ -126,7 +125,10 @@ def test_scan_and_parser_find_the_same_columns(table, data):
     wanted = {c.name: c.type for c in schema.columns if data.draw(st.booleans())}
     scanned, parser = scan_rows(payload, wanted), ParsedRows(payload)
     if scanned is None:
-        assert not rows or any(b"{" in value for row in rows for value in strings(row))
+        # A string may look like rows. Variants and `yson` are left to the parser.
+        looks_alike = any(b"{" in value for row in rows for value in strings(row))
+        unknown = any(kind in str(column) for column in columns for kind in ("variant", "yson"))
+        assert not rows or looks_alike or unknown
         return
     for name, logical in wanted.items():
         fast, slow = scanned.column(name, logical), parser.column(name, logical)
@@ -136,18 +138,44 @@ def test_scan_and_parser_find_the_same_columns(table, data):
 
 
 def strings(row):
-    return [value[1] for value in row if isinstance(value[1], bytes)]
+    return [found for value in row for found in _strings(value[1])]
 
 
+def _strings(value):
+    if isinstance(value, dict):
+        return [found for one in value.values() for found in _strings(one)]
+    if isinstance(value, list):
+        return [found for one in value for found in _strings(one)]
+    return [value] if isinstance(value, bytes) else []
+
+
+PLACE = [{"name": "x", "type": "int64"}, {"name": "y", "type": "string"}]
+SIMPLE_COLUMNS = [{"name": "a", "type_v3": "string"}, {"name": "b", "type_v3": "int64"}]
+COMPOSITE_COLUMNS = [
+    {"name": "a", "type_v3": {"type_name": "list", "item": "string"}},
+    {"name": "b", "type_v3": {"type_name": "dict", "key": "string", "value": "int64"}},
+    {"name": "c", "type_v3": {"type_name": "struct", "members": PLACE}},
+]
+
+
+@pytest.mark.parametrize(
+    "columns", [SIMPLE_COLUMNS, COMPOSITE_COLUMNS], ids=["simple", "composite"]
+)
 @thorough
 @given(st.binary(max_size=60), st.data())
-def test_damaged_payload_never_scans_to_other_values(noise, data):
+def test_damaged_payload_never_scans_to_other_values(columns, noise, data):
     """Bytes that were changed are either parsed alike by both readers, or not scanned."""
-    columns = [{"name": "a", "type_v3": "string"}, {"name": "b", "type_v3": "int64"}]
     schema = TableSchema.from_yt(columns)
     frame = arrow_schema_of(schema, binary_strings=True)
     plan = check_frame(frame, schema, target="//t", sorted=False)
-    batch = pa.RecordBatch.from_pydict({"a": [b"x", noise, b""], "b": [1, -2, 300]}, schema=frame)
+    values = {"a": [b"x", noise, b""], "b": [1, -2, 300]}
+    if columns is COMPOSITE_COLUMNS:
+        values = {
+            "a": [[b"x", noise], [], [b""]],
+            "b": [[(b"k", 1)], [(noise, -2), (b"", 300)], []],
+            "c": [{"x": 1, "y": noise}, {"x": -2, "y": b""}, {"x": 300, "y": b"x"}],
+        }
+    batch = pa.RecordBatch.from_pydict(values, schema=frame)
     payload = bytearray(encode(batch, plan, WireFormat.YSON))
     for _ in range(data.draw(st.integers(1, 3))):
         payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))

@@ -65,14 +65,14 @@ def row(index, tablet=0, **values):
 def test_rows_come_with_their_indexes_and_without_service_columns():
     """The indexes are for the reader, not for the query."""
     _, indexes, rows = row_format().decode(pulled(row(5, id=1, name="a"), row(6, id=2, name=None)))
-    assert indexes == [5, 6]
+    assert indexes.tolist() == [5, 6]
     assert rows.to_pylist() == [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
 
 
 def test_empty_pull_has_no_rows():
     """And no indexes."""
     _, indexes, rows = row_format().decode(b"")
-    assert (indexes, rows.num_rows) == ([], 0)
+    assert (indexes.tolist(), rows.num_rows) == ([], 0)
 
 
 @pytest.mark.parametrize("end", [b"", b";"])
@@ -80,7 +80,7 @@ def test_pulls_are_decoded_together(end):
     """In their order, whether a fragment ends with a semicolon or not; one may be empty."""
     parts = [pulled(row(5, tablet=n, id=n, name="a")).rstrip(b";") + end for n in (2, 0)]
     partitions, indexes, rows = row_format().decode(parts[0], b"", parts[1])
-    assert (partitions, indexes) == ([2, 0], [5, 5])
+    assert (partitions.tolist(), indexes.tolist()) == ([2, 0], [5, 5])
     assert rows.column("id").to_pylist() == [2, 0]
 
 
@@ -175,7 +175,7 @@ def test_queue_may_hold_service_columns_of_its_own():
     """It was written by a query that kept them: they are columns like others."""
     columns = [{"name": TABLET, "type_v3": "int64"}, {"name": ROW, "type_v3": "int64"}]
     _, indexes, rows = row_format(columns).decode(pulled(row(5, tablet=2, **{TABLET: 7, ROW: 70})))
-    assert (indexes, rows.to_pylist()) == ([5], [{TABLET: 7, ROW: 70}])
+    assert (indexes.tolist(), rows.to_pylist()) == ([5], [{TABLET: 7, ROW: 70}])
     with pytest.raises(ConfigError, match=f"adds the column {TABLET}, and the queue has one"):
         row_format(columns, include_service_columns=True)
 

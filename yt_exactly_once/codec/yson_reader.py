@@ -1,6 +1,6 @@
 """Pulled rows as plain Arrow arrays, by way of the C parser and Python objects.
 
-It handles every type; tables of simple columns take the faster way of `yson_scan`. Plain arrays
+It handles every type; most rows take the faster way of `yson_scan`. Plain arrays
 hold numbers and bytes as the cluster counts them: `reading` gives them their meaning.
 """
 

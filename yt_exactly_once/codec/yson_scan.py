@@ -1,4 +1,4 @@
-"""Pulled rows of simple columns as plain Arrow arrays, without a Python object per value.
+"""Pulled rows as plain Arrow arrays, without a Python object per value.
 
 The cluster writes every row of a pull alike: the same keys in the same order, in binary YSON. The first row
 shows the layout. All rows are then read together, one column at a time on whole arrays, and every byte is
@@ -11,37 +11,45 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from yt_exactly_once.codec.arrow_types import parsed_type_of
 from yt_exactly_once.codec.buffers import from_numpy
 from yt_exactly_once.codec.types import plain_scalar_of
+from yt_exactly_once.codec.yson_composites import (
+    CLOSE_LIST,
+    CLOSE_MAP,
+    DOUBLE,
+    ENTITY,
+    EQUALS,
+    FALSE,
+    INT64,
+    MARKERS,
+    OPEN_LIST,
+    OPEN_MAP,
+    SEMICOLON,
+    STRING,
+    TRUE,
+    UINT64,
+    Bytes,
+    Composites,
+    Mask,
+    Numbers,
+    Places,
+    UnevenError,
+    require,
+    scan,
+    strings,
+    unzigzag,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from yt_exactly_once.codec.types import LogicalType
 
-_STRING, _INT64, _DOUBLE, _FALSE, _TRUE, _UINT64 = range(1, 7)
-_ENTITY, _OPEN, _CLOSE, _EQUALS, _SEMICOLON = b"#{}=;"
 _LONGEST_SCALAR = 11  # a marker and a varint of ten bytes
-_SIMPLE = (_STRING, _INT64, _DOUBLE, _FALSE, _TRUE, _UINT64, _ENTITY)
-_MARKERS = {
-    pa.binary(): _STRING,
-    pa.int64(): _INT64,
-    pa.uint64(): _UINT64,
-    pa.float64(): _DOUBLE,
-}
-
-Numbers = npt.NDArray[np.uint64]
-Bytes = npt.NDArray[np.uint8]
-Places = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-
-
-class _UnevenError(Exception):
-    """The rows are not laid out alike, or not in the way this module knows."""
+_SIMPLE = (STRING, INT64, DOUBLE, FALSE, TRUE, UINT64, ENTITY)
 
 
 class ScannedRows:
@@ -58,15 +66,14 @@ class ScannedRows:
 
 def scan_rows(rows: bytes, wanted: Mapping[str, LogicalType]) -> ScannedRows | None:
     """Scan the columns wanted, or return None where rows must be parsed one by one."""
-    if not rows or None in map(plain_scalar_of, wanted.values()):
+    if not rows:
         return None
-    types = {name: parsed_type_of(logical) for name, logical in wanted.items()}
     try:
         layout = _first_row(rows)
-        if not types.keys() <= set(layout.names):
+        if not wanted.keys() <= set(layout.names):
             return None
-        return ScannedRows(_Scan(rows, layout).columns(types))
-    except (_UnevenError, IndexError, UnicodeDecodeError):
+        return ScannedRows(_Scan(rows, layout).columns(wanted))
+    except (UnevenError, IndexError, UnicodeDecodeError):
         return None
 
 
@@ -83,48 +90,63 @@ def _first_row(rows: bytes) -> _Layout:
     """Read the layout off the first row.
 
     Raises:
-        _UnevenError: the row is no map of simple values in binary YSON.
+        UnevenError: the row is no map of values in binary YSON.
     """
     names: list[str] = []
     literals: list[bytes] = []
     place, trailing = 1, False
-    _require(rows[0] == _OPEN)
-    while rows[place] != _CLOSE:
-        _require(trailing or not names)
+    require(rows[0] == OPEN_MAP)
+    while rows[place] != CLOSE_MAP:
+        require(trailing or not names)
         start, place = place, _after_value(rows, place, only_string=True)
-        _require(rows[place] == _EQUALS)
+        require(rows[place] == EQUALS)
         size = 1
         while rows[start + size] & 0x80:
             size += 1
         literals.append(rows[start : place + 1])
         names.append(rows[start + size + 1 : place].decode())
-        place = _after_value(rows, place + 1)
-        trailing = rows[place] == _SEMICOLON
+        place = _after_any_value(rows, place + 1)
+        trailing = rows[place] == SEMICOLON
         place += trailing
-    _require(bool(names) and len(set(names)) == len(names))
+    require(bool(names) and len(set(names)) == len(names))
     return _Layout(tuple(names), tuple(literals), trailing)
+
+
+def _after_any_value(rows: bytes, place: int) -> int:
+    """Return where a value ends, with all that is inside of it."""
+    depth = 0
+    while True:
+        marker = rows[place]
+        if marker in (OPEN_LIST, OPEN_MAP):
+            depth += 1
+            place += 1
+        elif marker in (CLOSE_LIST, CLOSE_MAP):
+            depth -= 1
+            place += 1
+        elif depth and marker in (SEMICOLON, EQUALS):
+            place += 1
+            continue
+        else:
+            place = _after_value(rows, place)
+        if depth <= 0:
+            return place
 
 
 def _after_value(rows: bytes, place: int, *, only_string: bool = False) -> int:
     marker = rows[place]
-    _require(marker == _STRING or not only_string)
-    if marker in (_ENTITY, _FALSE, _TRUE):
+    require(marker == STRING or not only_string)
+    if marker in (ENTITY, FALSE, TRUE):
         return place + 1
-    if marker == _DOUBLE:
+    if marker == DOUBLE:
         return place + 9
-    _require(marker in (_STRING, _INT64, _UINT64))
+    require(marker in (STRING, INT64, UINT64))
     number, shift = 0, 0
     while True:
         place += 1
         number |= (rows[place] & 0x7F) << shift
         shift += 7
         if rows[place] < 0x80:  # noqa: PLR2004 - the flag of a further byte
-            return place + 1 + (number >> 1 if marker == _STRING else 0)
-
-
-def _require(condition: bool) -> None:
-    if not condition:
-        raise _UnevenError
+            return place + 1 + (number >> 1 if marker == STRING else 0)
 
 
 class _Scan:
@@ -142,91 +164,96 @@ class _Scan:
         self._starts = self._find_rows()
         self._places = self._starts + 1
 
-    def columns(self, types: Mapping[str, pa.DataType]) -> dict[str, pa.Array]:
-        """Read all columns; raises `_UnevenError` where the rows differ in their layout."""
+    def columns(self, wanted: Mapping[str, LogicalType]) -> dict[str, pa.Array]:
+        """Read all columns; raises `UnevenError` where the rows differ in their layout."""
         found = {}
         for name, key in zip(self._names, self._keys, strict=True):
             window = self._window(len(key) + _LONGEST_SCALAR)
-            _require(_all_equal(window[:, : len(key)], key))
+            require(_all_equal(window[:, : len(key)], key))
             self._places += len(key)
             value = window[:, len(key) :]
-            if name in types:
-                found[name] = self._value(value, types[name])
-            else:
+            if name not in wanted:
                 self._skip(value)
-        _require(_all_equal(self._window(len(self._end)), self._end))
+            elif plain_scalar_of(wanted[name]) is None:
+                found[name] = self._composite(wanted[name])
+            else:
+                found[name] = self._value(value, parsed_type_of(wanted[name]))
+        require(_all_equal(self._window(len(self._end)), self._end))
         self._require_no_gaps(self._places + len(self._end))
         return found
 
     def _find_rows(self) -> Places:
         """Find where rows may start: strings may look alike, which later shows as a gap."""
         opening = b"{" + self._keys[0]
-        starts = np.flatnonzero(self._data[: self._size] == _OPEN)
-        follows = (self._data[starts - 1] == _SEMICOLON) & (self._data[starts - 2] == _CLOSE)
+        starts = np.flatnonzero(self._data[: self._size] == OPEN_MAP)
+        follows = (self._data[starts - 1] == SEMICOLON) & (self._data[starts - 2] == CLOSE_MAP)
         starts = starts[follows | (starts == 0)]
         for offset in range(1, len(opening)):
             starts = starts[self._data[starts + offset] == opening[offset]]
         return np.asarray(starts, np.int64)
 
     def _require_no_gaps(self, ends: Places) -> None:
-        separated = self._data[ends[:-1]] == _SEMICOLON
-        _require(bool(separated.all()) and np.array_equal(ends[:-1] + 1, self._starts[1:]))
+        separated = self._data[ends[:-1]] == SEMICOLON
+        require(bool(separated.all()) and np.array_equal(ends[:-1] + 1, self._starts[1:]))
         last = int(ends[-1])
-        _require(last == self._size or (last + 1 == self._size and self._data[last] == _SEMICOLON))
+        require(last == self._size or (last + 1 == self._size and self._data[last] == SEMICOLON))
 
     def _window(self, width: int) -> Bytes:
         """Copy the next bytes of each row."""
         return np.lib.stride_tricks.sliding_window_view(self._data, width)[self._places]
 
     def _advance(self, places: Places) -> None:
-        _require(int(places.max()) < self._size)
+        require(int(places.max()) < self._size)
         self._places = places
 
     def _value(self, window: Bytes, kind: pa.DataType) -> pa.Array:
         markers = window[:, 0]
-        null = markers == _ENTITY
-        marker = _MARKERS.get(kind)
+        null = markers == ENTITY
+        marker = MARKERS.get(kind)
         if marker is None:
             return self._flag(markers, null, kind)
-        _require(bool((null | (markers == marker)).all()))
-        if marker == _DOUBLE:
+        require(bool((null | (markers == marker)).all()))
+        if marker == DOUBLE:
             self._advance(self._places + np.where(null, 1, 9))
             return from_numpy(window[:, 1:9].copy().view("<f8")[:, 0], null)
         numbers, sizes = _varints(window, ~null)
-        if marker == _STRING:
+        if marker == STRING:
             return self._strings(numbers, sizes, null)
         self._advance(self._places + np.where(null, 1, 1 + sizes))
-        return from_numpy(numbers if marker == _UINT64 else _unzigzag(numbers), null)
+        return from_numpy(numbers if marker == UINT64 else unzigzag(numbers), null)
 
     def _flag(self, markers: Bytes, null: Mask, kind: pa.DataType) -> pa.Array:
         """Read what is all marker: booleans, and columns that hold nothing."""
-        true = markers == _TRUE
-        known = null if pa.types.is_null(kind) else null | true | (markers == _FALSE)
-        _require(bool(known.all()))
+        true = markers == TRUE
+        known = null if pa.types.is_null(kind) else null | true | (markers == FALSE)
+        require(bool(known.all()))
         self._advance(self._places + 1)
         return pa.nulls(len(null)) if pa.types.is_null(kind) else from_numpy(true, null)
 
     def _strings(self, numbers: Numbers, sizes: Places, null: Mask) -> pa.Array:
         starts = self._places + np.where(null, 1, 1 + sizes)
-        lengths = np.where(null, 0, _unzigzag(numbers))
-        _require(bool(((lengths >= 0) & (lengths <= self._size - starts)).all()))
+        lengths = np.where(null, 0, unzigzag(numbers))
+        require(bool(((lengths >= 0) & (lengths <= self._size - starts)).all()))
         self._advance(starts + lengths)
-        # One array over all bytes, values and what lies between in turn; then the values alone.
-        bounds = np.empty(2 * len(starts) + 1, np.int64)
-        bounds[0:-1:2], bounds[1::2], bounds[-1] = starts, self._places, self._size
-        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(self._data)]
-        turns = pa.Array.from_buffers(pa.large_binary(), 2 * len(starts), buffers)
-        return turns.take(from_numpy(np.arange(0, 2 * len(starts), 2), null)).cast(pa.binary())
+        return strings(self._data, starts, self._places, null)
+
+    def _composite(self, logical: LogicalType) -> pa.Array:
+        tokens, found, ends = scan(self._data, self._size, self._places)
+        self._advance(ends)
+        return Composites(tokens).array(found, logical)
 
     def _skip(self, window: Bytes) -> None:
-        """Step over simple values of whatever type."""
+        """Step over values of whatever type."""
         markers = window[:, 0]
-        _require(bool(np.isin(markers, _SIMPLE).all()))
-        sizes = np.where(markers == _DOUBLE, 9, 1)
-        sized = np.flatnonzero(np.isin(markers, (_STRING, _INT64, _UINT64)))
+        if not np.isin(markers, _SIMPLE).all():
+            _, _, ends = scan(self._data, self._size, self._places)
+            self._advance(ends)
+            return
+        sizes = np.where(markers == DOUBLE, 9, 1)
+        sized = np.flatnonzero(np.isin(markers, (STRING, INT64, UINT64)))
         numbers, varint_sizes = _varints(window[sized], np.ones(len(sized), np.bool_))
-        lengths = np.where(markers[sized] == _STRING, _unzigzag(numbers), 0)
-        _require(bool(((lengths >= 0) & (lengths <= self._size)).all()))
+        lengths = np.where(markers[sized] == STRING, unzigzag(numbers), 0)
+        require(bool(((lengths >= 0) & (lengths <= self._size)).all()))
         sizes[sized] += varint_sizes + lengths
         self._advance(self._places + sizes)
 
@@ -242,14 +269,9 @@ def _varints(window: Bytes, needed: Mask) -> tuple[Numbers, Places]:
     """
     more = window[:, 1:_LONGEST_SCALAR] >= 0x80  # noqa: PLR2004 - the flag of a further byte
     sizes = np.argmin(more, axis=1) + 1
-    _require(not bool((more[np.arange(len(more)), sizes - 1] & needed).any()))
+    require(not bool((more[np.arange(len(more)), sizes - 1] & needed).any()))
     numbers = np.zeros(len(window), np.uint64)
     for index in range(int(sizes.max(initial=0))):
         group = np.where(sizes > index, window[:, 1 + index] & np.uint8(0x7F), 0)
         numbers |= group.astype(np.uint64) << np.uint64(7 * index)
     return numbers, sizes
-
-
-def _unzigzag(numbers: Numbers) -> npt.NDArray[np.int64]:
-    one = np.uint64(1)
-    return ((numbers >> one) ^ (~(numbers & one) + one)).view(np.int64)

@@ -15,8 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 from pyspark.sql.datasource import InputPartition
 
 from yt_exactly_once.config import RetryPolicy
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.source.offsets import QueueRange
     from yt_exactly_once.ytsaurus.queues import RemoteQueue
+
+Indexes: TypeAlias = npt.NDArray[np.int64]
 
 ROWS_PER_PULL = 10_000
 BYTES_PER_PULL = 16 * 2**20
@@ -84,7 +88,7 @@ class RangeReader:
     """
 
     queue: RemoteQueue
-    decode: Callable[..., tuple[list[int], list[int], RecordBatch]]
+    decode: Callable[..., tuple[Indexes, Indexes, RecordBatch]]
     emit: Emitter
     fail_on_data_loss: bool = True
     policy: RetryPolicy = PATIENCE
@@ -166,10 +170,11 @@ class RangeReader:
         """Return the first row index there is from `position` on, a number of rows, and the rows."""
         payload = pulls.take(position)
         _, indexes, rows = self.decode(payload)
-        if not indexes:
+        if not len(indexes):
             return self._first_available(pulls.wanted, position), 0, None
-        first = indexes[0]
-        if first < position or indexes != list(range(first, first + len(indexes))):
+        first = int(indexes[0])
+        is_run = np.array_equal(indexes, np.arange(first, first + len(indexes)))
+        if first < position or not is_run:
             raise DataLossError(
                 f"Rows from {position} on were requested in partition {pulls.wanted.partition}. The "
                 f"answer of {len(indexes)} rows from {first} to {indexes[-1]} has gaps or repeats",

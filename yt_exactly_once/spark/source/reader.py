@@ -445,7 +445,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     sample.partition, sample.start, _SAMPLE_ROWS, _SAMPLE_BYTES
                 )
                 _, indexes, _ = self._rows.decode(payload)
-                self._row_bytes = len(payload) / len(indexes) if indexes else None
+                self._row_bytes = len(payload) / len(indexes) if len(indexes) else None
         return self._row_bytes
 
     def _weight_until(self, partition: int, row: int) -> int:

@@ -5,11 +5,14 @@ It joins the table's schema with the options that change how it is read. Values 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from yt_exactly_once.codec.buffers import to_numpy
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import (
     SOURCE_COLUMNS,
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from yt_exactly_once.spark.source.options import SourceOptions
+
+Indexes: TypeAlias = npt.NDArray[np.int64]
 
 WEIGHT_COLUMN = "$cumulative_data_weight"
 """Column of a queue with the weight of all rows up to a row."""
@@ -77,14 +82,16 @@ class RowFormat:
         )
         self.spark_schema: StructType = spark_schema_of(self._given)
 
-    def decode(self, *payloads: bytes) -> tuple[list[int], list[int], pa.RecordBatch]:
+    def decode(self, *payloads: bytes) -> tuple[Indexes, Indexes, pa.RecordBatch]:
         """Return the partitions and indexes of the rows of pulls, and the rows as Spark expects them.
 
         Short pulls are decoded together: each time costs about a millisecond, however few rows there are.
         """
         rows = decode(_joined(payloads), self._pulled)
-        partitions: list[int] = rows.column(SOURCE_COLUMNS.index(SOURCE_TABLET_COLUMN)).to_pylist()
-        indexes: list[int] = rows.column(SOURCE_COLUMNS.index(SOURCE_ROW_COLUMN)).to_pylist()
+        partitions, indexes = (
+            to_numpy(rows.column(SOURCE_COLUMNS.index(name)))
+            for name in (SOURCE_TABLET_COLUMN, SOURCE_ROW_COLUMN)
+        )
         service = [self._service_column(name, rows) for name in self._service]
         columns = [*service, *rows.columns[self._own]]
         return partitions, indexes, pa.RecordBatch.from_arrays(columns, schema=self._given)

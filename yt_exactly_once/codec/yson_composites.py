@@ -1,0 +1,350 @@
+"""Composite values in binary YSON as plain Arrow arrays, without a Python object per value.
+
+The values of all rows are read side by side: a round takes the next token of every value that is not
+complete. Afterwards the tokens are compared with the type, level by level. Structs have their members in the
+order of the type, as the cluster writes them. Whatever differs is left to the general parser.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from yt_exactly_once.codec.arrow_types import parsed_type_of
+from yt_exactly_once.codec.buffers import from_numpy
+from yt_exactly_once.codec.types import (
+    DecimalType,
+    DictType,
+    ListType,
+    LogicalType,
+    OptionalType,
+    SimpleType,
+    StructType,
+    TupleType,
+    is_nested_optional,
+    untagged,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+STRING, INT64, DOUBLE, FALSE, TRUE, UINT64 = range(1, 7)
+ENTITY, OPEN_LIST, CLOSE_LIST, OPEN_MAP, CLOSE_MAP, EQUALS, SEMICOLON = b"#[]{}=;"
+MARKERS = {
+    pa.binary(): STRING,
+    pa.int64(): INT64,
+    pa.uint64(): UINT64,
+    pa.float64(): DOUBLE,
+}
+"""First byte of a value by the Arrow type that it is parsed into."""
+
+_WIDTHS = np.zeros(256, np.int64)
+_WIDTHS[[STRING, INT64, UINT64, FALSE, TRUE, ENTITY]] = 1
+_WIDTHS[[OPEN_LIST, CLOSE_LIST, OPEN_MAP, CLOSE_MAP]] = 1
+_WIDTHS[DOUBLE] = 9
+_STEPS = np.zeros(256, np.int64)
+_STEPS[[OPEN_LIST, OPEN_MAP]] = 1
+_STEPS[[CLOSE_LIST, CLOSE_MAP]] = -1
+_LAST_GROUP = 63
+_MANY_ROUNDS, _FEW_VALUES = 64, 32
+"""After so many rounds, fewer values than that are read faster one by one."""
+
+Numbers: TypeAlias = npt.NDArray[np.uint64]
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Places: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+
+class UnevenError(Exception):
+    """The bytes are not laid out in the way that is read by vector."""
+
+
+def require(condition: object) -> None:
+    """Raise `UnevenError` unless the condition holds."""
+    if not condition:
+        raise UnevenError
+
+
+def unzigzag(numbers: Numbers) -> npt.NDArray[np.int64]:
+    """Return the signed numbers that unsigned ones stand for."""
+    one = np.uint64(1)
+    return ((numbers >> one) ^ (~(numbers & one) + one)).view(np.int64)
+
+
+def strings(data: Bytes, starts: Places, ends: Places, null: Mask) -> pa.Array:
+    """Return what lies between places, which follow each other in the bytes; null where the mask says so."""
+    # One array over all bytes, values and what lies between in turn; then the values alone.
+    bounds = np.empty(2 * len(starts) + 1, np.int64)
+    bounds[0:-1:2], bounds[1::2], bounds[-1] = starts, ends, len(data)
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
+    turns = pa.Array.from_buffers(pa.large_binary(), 2 * len(starts), buffers)
+    return turns.take(from_numpy(np.arange(0, 2 * len(starts), 2), null)).cast(pa.binary())
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The tokens of values, value after value.
+
+    Attributes:
+        data: the bytes.
+        marks: first byte of each token.
+        places: where each token begins.
+        ends: where each token ends, without a separator.
+        numbers: what follows the marker of a number or a string; of others it means nothing.
+        levels: how many lists and maps are open before each token.
+        keys: whether an equals sign follows.
+    """
+
+    data: Bytes
+    marks: Bytes
+    places: Places
+    ends: Places
+    numbers: Numbers
+    levels: Places
+    keys: Mask
+
+    def closing(self) -> Places:
+        """Return for each opening token the one that closes it.
+
+        Raises:
+            UnevenError: a list ends as a map, or the other way round.
+        """
+        steps = _STEPS[self.marks]
+        found = np.zeros(len(steps), np.int64)
+        for level in range(int(self.levels.max(initial=0))):
+            # Within a level one container is closed before the next one is opened.
+            begun = np.flatnonzero((steps == 1) & (self.levels == level))
+            ended = np.flatnonzero((steps == -1) & (self.levels == level + 1))
+            require(np.array_equal(self.marks[begun] + 2, self.marks[ended]))
+            found[begun] = ended
+        return found
+
+
+def scan(data: Bytes, size: int, places: Places) -> tuple[Tokens, Places, Places]:
+    """Read one value of any kind at each place.
+
+    Args:
+        data: the bytes, with at least eleven more behind those that count.
+        size: how many bytes count.
+        places: where the values begin, in order.
+
+    Returns:
+        All tokens, which of them begin the values, and where the values end.
+
+    Raises:
+        UnevenError: a value has another spelling than the cluster's, or few values are very long.
+    """
+    count = len(places)
+    active, levels = np.arange(count), np.zeros(count, np.int64)
+    ends, lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    rounds: list[tuple[npt.NDArray[Any], ...]] = []
+    while len(active):
+        require(len(active) >= _FEW_VALUES or len(rounds) < _MANY_ROUNDS)
+        marks = data[places]
+        past = places + _WIDTHS[marks]
+        require((past > places).all())
+        numbers = _read_numbers(data, size, marks, places, past)
+        require((past <= size).all())
+        after = data[past]
+        keys = after == EQUALS
+        rounds.append((active, marks, places, past, numbers, levels, keys))
+        lengths[active] += 1
+        steps = _STEPS[marks]
+        levels = levels + steps
+        require((levels >= 0).all())
+        left = levels > 0
+        if not left.all():
+            ends[active[~left]] = past[~left]
+            active, levels, past, after, keys, steps = (
+                each[left] for each in (active, levels, past, after, keys, steps)
+            )
+        separated = keys | (after == SEMICOLON)
+        closes = (after == CLOSE_LIST) | (after == CLOSE_MAP)
+        # Separators stand between values and may follow the last one; a list opens without one.
+        require(np.where(steps == 1, ~separated, separated | closes).all())
+        places = past + separated
+    firsts = np.cumsum(lengths) - lengths
+    columns = [np.empty(int(lengths.sum()), part.dtype) for part in rounds[0][1:]] if rounds else []
+    for number, (rows, *parts) in enumerate(rounds):
+        targets = firsts[rows] + number
+        for column, part in zip(columns, parts, strict=True):
+            column[targets] = part
+    require(columns)
+    return Tokens(data, *columns), firsts, ends
+
+
+def _read_numbers(data: Bytes, size: int, marks: Bytes, places: Places, past: Places) -> Numbers:
+    """Read the varints of tokens that have one, and move their ends behind them and their strings."""
+    numbers = np.zeros(len(marks), np.uint64)
+    measured = np.flatnonzero((marks == STRING) | (marks == INT64) | (marks == UINT64))
+    if not len(measured):
+        return numbers
+    ends = places[measured] + 1
+    found, rest, shift = np.zeros(len(measured), np.uint64), np.arange(len(measured)), 0
+    while len(rest):
+        require(shift <= _LAST_GROUP)
+        groups = data[ends[rest]]
+        require(shift < _LAST_GROUP or (groups <= 1).all())
+        ends[rest] += 1
+        found[rest] |= (groups & np.uint8(0x7F)).astype(np.uint64) << np.uint64(shift)
+        rest = rest[groups >= 0x80]  # noqa: PLR2004 - the flag of a further byte
+        require((ends[rest] < size).all())
+        shift += 7
+    texts = marks[measured] == STRING
+    lengths = np.where(texts, unzigzag(found), 0)
+    require(((lengths >= 0) & (lengths <= size - ends)).all())
+    numbers[measured], past[measured] = found, ends + lengths
+    return numbers
+
+
+class Composites:
+    """Arrow arrays out of tokens.
+
+    Args:
+        tokens: of the values.
+    """
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+        self._closing = tokens.closing()
+
+    def array(  # noqa: PLR0911 - a case per kind
+        self, found: Places, logical: LogicalType
+    ) -> pa.Array:
+        """Return values of a type as a plain array.
+
+        Args:
+            found: first tokens of the values, in order, all at one level.
+            logical: their type.
+
+        Raises:
+            UnevenError: a value has another shape, or the type is left to the general parser.
+        """
+        bare = untagged(logical)
+        kind = parsed_type_of(bare)
+        match bare:
+            case OptionalType(item) if not is_nested_optional(bare):
+                return self.array(found, item)
+            case SimpleType() | DecimalType():
+                return self._simple(found, kind)
+        null = self._tokens.marks[found] == ENTITY
+        present = found[~null] if null.any() else found
+        match bare:
+            case ListType(item):
+                items, counts = self._items(present)
+                return _lists(kind, null, counts, self.array(items, item))
+            case DictType(key, value):
+                pairs, counts = self._items(present)
+                parts = [
+                    self.array(part, logical)
+                    for part, logical in zip(self._parts(pairs, 2), (key, value), strict=True)
+                ]
+                # Arrow has no such maps.
+                require(parts[0].null_count == 0)
+                entries = pa.StructArray.from_arrays(
+                    parts,
+                    fields=[kind.key_field, kind.item_field],
+                )
+                return _lists(kind, null, counts, entries)
+            case OptionalType(item):
+                return self._struct(kind, null, self._parts(present, 1), [item])
+            case TupleType(elements):
+                return self._struct(kind, null, self._parts(present, len(elements)), elements)
+            case StructType(members):
+                parts = self._members(present, [member.name.encode() for member in members])
+                return self._struct(kind, null, parts, [member.type for member in members])
+            case _:
+                raise UnevenError
+
+    def _simple(self, found: Places, kind: pa.DataType) -> pa.Array:
+        tokens = self._tokens
+        marks = tokens.marks[found]
+        null = marks == ENTITY
+        if pa.types.is_null(kind):
+            require(null.all())
+            return pa.nulls(len(found))
+        if pa.types.is_boolean(kind):
+            true = marks == TRUE
+            require((null | true | (marks == FALSE)).all())
+            return from_numpy(true, null)
+        marker = MARKERS[kind]
+        require((null | (marks == marker)).all())
+        numbers = tokens.numbers[found]
+        if marker == UINT64:
+            return from_numpy(numbers, null)
+        if marker == INT64:
+            return from_numpy(unzigzag(numbers), null)
+        if marker == DOUBLE:
+            windows = np.lib.stride_tricks.sliding_window_view(tokens.data, 8)
+            return from_numpy(windows[tokens.places[found] + 1].view("<f8")[:, 0], null)
+        ends = tokens.ends[found]
+        return strings(tokens.data, ends - np.where(null, 0, unzigzag(numbers)), ends, null)
+
+    def _items(self, found: Places, opening: int = OPEN_LIST) -> tuple[Places, Places]:
+        """Return the first tokens of what lists hold, list after list, and how many each holds."""
+        tokens = self._tokens
+        require((tokens.marks[found] == opening).all())
+        if not len(found):
+            return found, found
+        level = tokens.levels[found[0]] + 1
+        begins = (tokens.levels == level) & (_STEPS[tokens.marks] >= 0)
+        before = np.cumsum(begins)
+        first, past = before[found], before[self._closing[found]]
+        counts = past - first
+        items = np.flatnonzero(begins)
+        if len(items) != int(counts.sum()):
+            shifts = np.repeat(first - (np.cumsum(counts) - counts), counts)
+            items = items[shifts + np.arange(len(shifts))]
+        require(opening == OPEN_MAP or not tokens.keys[items].any())
+        return items, counts
+
+    def _parts(self, found: Places, count: int, opening: int = OPEN_LIST) -> list[Places]:
+        """Return what lists of one length hold, by position."""
+        items, counts = self._items(found, opening)
+        require((counts == count).all())
+        return [items[place::count] for place in range(count)]
+
+    def _members(self, found: Places, names: Sequence[bytes]) -> list[Places]:
+        """Return the values of maps that all have these keys in this order."""
+        tokens = self._tokens
+        parts = self._parts(found, 2 * len(names), OPEN_MAP)
+        for name, keys, values in zip(names, parts[::2], parts[1::2], strict=True):
+            require(tokens.keys[keys].all() and not tokens.keys[values].any())
+            require((tokens.marks[keys] == STRING).all())
+            require((unzigzag(tokens.numbers[keys]) == len(name)).all())
+            if name:
+                windows = np.lib.stride_tricks.sliding_window_view(tokens.data, len(name))
+                require(
+                    (windows[tokens.ends[keys] - len(name)] == np.frombuffer(name, np.uint8)).all()
+                )
+        return parts[1::2]
+
+    def _struct(
+        self, kind: pa.DataType, null: Mask, parts: list[Places], logicals: Sequence[LogicalType]
+    ) -> pa.Array:
+        children = [
+            self.array(part, logical) for part, logical in zip(parts, logicals, strict=True)
+        ]
+        valid = None
+        if null.any():
+            places = from_numpy(np.cumsum(~null) - 1, null)
+            children = [child.take(places) for child in children]
+            valid = pa.py_buffer(np.packbits(~null, bitorder="little"))
+        return pa.Array.from_buffers(kind, len(null), [valid], children=children)
+
+
+def _lists(kind: pa.DataType, null: Mask, counts: Places, items: pa.Array) -> pa.Array:
+    """Cut items into lists or maps; a null has none."""
+    lengths = counts
+    valid = None
+    if null.any():
+        lengths = np.zeros(len(null), np.int64)
+        lengths[~null] = counts
+        valid = pa.py_buffer(np.packbits(~null, bitorder="little"))
+    edges = np.zeros(len(null) + 1, np.int32)
+    np.cumsum(lengths, out=edges[1:])
+    return pa.Array.from_buffers(kind, len(null), [valid, pa.py_buffer(edges)], children=[items])
