@@ -54,6 +54,18 @@ def test_chunks_are_full_and_keep_every_row_in_its_place(sizes, size):
     assert all(0 < chunk.num_rows <= size for chunk in cut)
 
 
+@given(sizes=st.lists(st.integers(0, 7), max_size=6), rows=st.integers(1, 9))
+def test_chunks_are_full_with_so_many_bytes_too(sizes, rows):
+    """Rows of a megabyte come by the dozen, and one that is larger than a request comes alone."""
+    row_bytes = batches_of([1])[0].nbytes
+    for limit, expected in ((rows * row_bytes, rows), (row_bytes - 1, 1)):
+        with patch.object(encode, "REQUEST_BYTES", limit):
+            cut = list(chunks(batches_of(sizes), 1000))
+        assert [number for chunk in cut for number in ids(chunk)] == list(range(sum(sizes)))
+        assert all(chunk.num_rows == expected for chunk in cut[:-1])
+        assert all(0 < chunk.num_rows <= expected for chunk in cut)
+
+
 def test_one_batch_is_not_copied():
     """Rows that Spark sends in one piece may be as many as memory takes."""
     (batch,) = batches_of([3])
@@ -137,7 +149,7 @@ TWO_PARTITIONS = [*batches_of([2, 1], partition=4), *batches_of([2], partition=6
         (5, True, [([0, 1, 2], 4, False), ([3, 4], 6, False)]),
         (4, False, [([0, 1, 2], 4, False), ([3, 4], 6, False)]),
         (2, True, [([0, 1], 4, False), ([2], 4, False), ([3, 4], 6, False)]),
-        (2, False, [([0, 1], 4, False), ([3, 4], 6, False), ([2], 4, False)]),
+        (2, False, [([0, 1], 4, False), ([2], 4, False), ([3, 4], 6, False)]),
     ],
     ids=["small", "small, in order", "large", "chunks, in order", "chunks"],
 )
@@ -155,9 +167,10 @@ def test_rows_of_two_partitions_meet_in_one_chunk_only_if_few_and_in_any_order(
     rule=st.sampled_from([BY_PARTITION, ROUND_ROBIN]),
     size=st.integers(1, 25),
     room=st.integers(1, 25),
+    room_bytes=st.sampled_from([encode.REQUEST_BYTES, 25 * 20, 1]),
 )
 def test_requests_grow_with_the_rows_and_every_tablet_keeps_to_one_lane(
-    partitions, tablets, rule, size, room
+    partitions, tablets, rule, size, room, room_bytes
 ):
     """And not with tablets times partitions. The rows of a partition keep their order in each tablet."""
     batches, first = [], 0
@@ -170,7 +183,7 @@ def test_requests_grow_with_the_rows_and_every_tablet_keeps_to_one_lane(
     plan = WritePlan("//t", TableSchema.from_yt(columns).columns)
     placement = Placement(tablets, rule if tablets else BY_PARTITION)
     encoder = RowEncoder(plan, WireFormat.YSON, placement)
-    with patch.object(encode, "SMALL_BATCH", room):
+    with patch.multiple(encode, SMALL_BATCH=room, REQUEST_BYTES=room_bytes):
         encode.encode_batches(batches, encoder, dyn_batch_size=size)
     lanes, order, counts = {}, {}, Counter()
     for lane, payloads in encoder.lanes.items():
@@ -186,6 +199,8 @@ def test_requests_grow_with_the_rows_and_every_tablet_keeps_to_one_lane(
     assert all(found == sorted(found) for found in order.values())
     assert encoder.rows_by_tablet == counts
     requests = sum(map(len, encoder.lanes.values()))
+    row_bytes = 20  # two numbers and a partition
+    size = min(size, max(1, room_bytes // row_bytes))
     assert requests <= 1 + 2 * first / min(room, size) + 2 * first / size
 
 

@@ -43,6 +43,9 @@ In a larger one, tablets with few rows share requests of up to so many rows. Oth
 cost a request, or every pair of a tablet and a Spark partition.
 """
 
+REQUEST_BYTES = 16 << 20
+"""A request is full with so many bytes of rows, however few they are; it has at least one row."""
+
 
 @dataclass
 class RowEncoder:
@@ -178,7 +181,10 @@ def encode_batches(
     """
     batches = [batch for batch in arrived if batch.num_rows]
     del arrived
-    small = sum(batch.num_rows for batch in batches) <= min(SMALL_BATCH, dyn_batch_size)
+    small = (
+        sum(batch.num_rows for batch in batches) <= min(SMALL_BATCH, dyn_batch_size)
+        and sum(batch.nbytes for batch in batches) <= REQUEST_BYTES
+    )
     if small and len(batches) > 1 and not encoder.order_matters:
         rows = merged(batches)
         encoder.add(rows, _partition(rows), is_mixed=True)
@@ -202,39 +208,65 @@ def _gathered(
     The rows of a tablet come in order, and so do those of a Spark partition where keys choose the tablets.
     Either has chunks of its own, unless it has few rows: then it shares one with its neighbours.
     """
-    waiting: dict[int, list[pa.RecordBatch]] = defaultdict(list)
-    sizes: dict[int, int] = defaultdict(int)
+    waiting: dict[int, _Held] = defaultdict(_Held)
     begun = set()
     for batch in batches:
         for tablet, part in placement.split(batch, _partition(batch)):
             place = _partition(batch) if tablet is None else tablet
-            waiting[place].append(part)
-            sizes[place] += part.num_rows
-            if sizes[place] < size:
+            held = waiting[place]
+            held.add(part)
+            if held.fit(size):
                 continue
-            begun.add(place)
-            for chunk in chunks(waiting.pop(place), size):
-                if chunk.num_rows == size:
-                    yield chunk, _partition(chunk), False
-                else:
-                    waiting[place].append(chunk)
-            sizes[place] %= size
-    room = min(SMALL_BATCH, size)
-    shared: list[pa.RecordBatch] = []
-    used = 0
+            *full, rest = chunks(held.batches, size)
+            waiting[place] = _Held([rest], rest.num_rows, rest.nbytes)
+            for chunk in full:
+                begun.add(place)
+                yield chunk, _partition(chunk), False
+    shared = _Held()
     for place in sorted(waiting):
-        rows = merged(waiting.pop(place))
         # What follows a chunk must be in its lane.
-        if place in begun or rows.num_rows >= room:
+        held = waiting.pop(place)
+        rows = merged(held.batches)
+        if place in begun:
             yield rows, _partition(rows), False
             continue
-        if used + rows.num_rows > room:
-            yield merged(shared), _partition(shared[0]), len(shared) > 1
-            shared, used = [], 0
-        shared.append(rows)
-        used += rows.num_rows
-    if shared:
-        yield merged(shared), _partition(shared[0]), len(shared) > 1
+        if shared.batches and not shared.fit(min(SMALL_BATCH, size), held):
+            yield shared.joined()
+            shared = _Held()
+        shared.add(rows)
+    if shared.batches:
+        yield shared.joined()
+
+
+@dataclass
+class _Held:
+    """Rows that wait until a request is full.
+
+    Attributes:
+        batches: the rows, each batch of one place.
+        rows: how many.
+        bytes: how much memory they take.
+    """
+
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    rows: int = 0
+    bytes: int = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add rows."""
+        self.batches.append(batch)
+        self.rows += batch.num_rows
+        self.bytes += batch.nbytes
+
+    def fit(self, rows: int, more: _Held | None = None) -> bool:
+        """Tell whether a request of so many rows has room for these, and for more."""
+        added_rows, added_bytes = (more.rows, more.bytes) if more else (0, 0)
+        return self.rows + added_rows <= rows and self.bytes + added_bytes <= REQUEST_BYTES
+
+    def joined(self) -> tuple[pa.RecordBatch, int, bool]:
+        """Return all rows as one chunk, mixed if they are of several places."""
+        rows = merged(self.batches)
+        return rows, _partition(rows), len(self.batches) > 1
 
 
 def _with_nullable_members(frame: DataFrame) -> DataFrame:
@@ -265,17 +297,27 @@ def _drained(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def chunks(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
-    """Cut a stream of batches into full chunks of `size` rows, and one last shorter one."""
+    """Cut a stream of batches into full chunks, and one last shorter one.
+
+    A chunk is full with `size` rows, or with so many rows of average size that no other one fits into
+    `REQUEST_BYTES`.
+    """
     waiting: list[pa.RecordBatch] = []
-    room = size
+    room, left = size, REQUEST_BYTES
     for batch in batches:
         rest = batch
-        while rest.num_rows >= room:
-            yield merged([*waiting, rest.slice(0, room)])
-            rest, waiting, room = rest.slice(room), [], size
-        if rest.num_rows:
-            waiting.append(rest)
-            room -= rest.num_rows
+        row_bytes = max(1, batch.nbytes // max(1, batch.num_rows))
+        while rest.num_rows:
+            fitting = left // row_bytes if waiting else max(1, left // row_bytes)
+            taken = min(rest.num_rows, room, fitting)
+            if taken:
+                waiting.append(rest.slice(0, taken))
+                rest = rest.slice(taken)
+            room -= taken
+            left -= taken * row_bytes
+            if room == 0 or left < row_bytes:
+                yield merged(waiting)
+                waiting, room, left = [], size, REQUEST_BYTES
     if waiting:
         yield merged(waiting)
 
