@@ -81,8 +81,9 @@ class Encoder:
 
     placement = Placement(None)
 
-    def __init__(self, *, order_matters=False):
+    def __init__(self, *, order_matters=False, needs_partitions=True):
         self.order_matters = order_matters
+        self.needs_partitions = needs_partitions
         self.added = []
 
     def add(self, rows, partition, *, is_mixed=False):
@@ -97,9 +98,11 @@ class Frame:
         self.schema = schema or StructType().add("id", LongType())
         self.batches = batches
         self.selected = None
+        self.numbered = False
 
     def withColumn(self, _name, _column):  # noqa: N802 - Spark's name
         """Its rows have the column already."""
+        self.numbered = True
         return self
 
     def toDF(self, *_names):  # noqa: N802 - Spark's name
@@ -113,11 +116,11 @@ class Frame:
 
     def _collect_as_arrow(self):
         """Return the rows."""
-        return self.batches
+        return list(self.batches)
 
 
-def encoded(frame, *, size, order_matters=False):
-    encoder = Encoder(order_matters=order_matters)
+def encoded(frame, *, size, order_matters=False, needs_partitions=True):
+    encoder = Encoder(order_matters=order_matters, needs_partitions=needs_partitions)
     functions = SimpleNamespace(spark_partition_id=lambda: None, col=Column)
     with patch.object(encode, "sf", functions):
         encode_frame(frame, encoder, dyn_batch_size=size)
@@ -204,10 +207,20 @@ def test_requests_grow_with_the_rows_and_every_tablet_keeps_to_one_lane(
     assert requests <= 1 + 2 * first / min(room, size) + 2 * first / size
 
 
+def test_spark_is_not_asked_for_partitions_that_do_not_matter():
+    """Another column costs it an analysis of its own."""
+    frame = Frame(batches=TWO_PARTITIONS)
+    expected = [([0, 1], 0, False), ([2, 3], 0, False), ([4], 0, False)]
+    assert encoded(frame, size=2, needs_partitions=False) == expected
+    assert not frame.numbered
+
+
+@pytest.mark.parametrize("needs_partitions", [False, True])
 @pytest.mark.parametrize("sizes", [[], [0], [0, 0]])
-def test_dataframe_without_rows_gives_no_chunk(sizes):
+def test_dataframe_without_rows_gives_no_chunk(sizes, needs_partitions):
     """Whatever batches Spark makes of it."""
-    assert encoded(Frame(batches=batches_of(sizes)), size=5) == []
+    frame = Frame(batches=batches_of(sizes))
+    assert encoded(frame, size=5, needs_partitions=needs_partitions) == []
 
 
 def test_batch_of_one_partition_is_not_mixed():

@@ -108,6 +108,23 @@ def test_row_of_a_tablet_that_is_not_there_is_refused(tablet, shown):
     assert not encoder.rejected
 
 
+@pytest.mark.parametrize(
+    ("placement", "changes", "expected"),
+    [
+        (Placement(1), {}, False),
+        (Placement(1, ROUND_ROBIN), {}, False),
+        (Placement(2), {}, True),
+        (Placement(None), {}, True),
+        (Placement(1), {"delete_marker": "gone"}, True),
+        (Placement(1), {"collect_keys": True}, True),
+    ],
+)
+def test_partitions_matter_unless_all_rows_go_to_one_tablet(placement, changes, expected):
+    """Where keys choose the tablets, each partition is sent by itself and so keeps its order."""
+    encoder = RowEncoder(planned(keyed=False), WireFormat.YSON, placement, **changes)
+    assert encoder.needs_partitions is expected
+
+
 @pytest.mark.parametrize("wire", list(WireFormat))
 @pytest.mark.parametrize("changes", CHANGES, ids=["rows", "marker", "keys"])
 def test_null_in_a_key_names_the_row_by_its_source(changes, wire):

@@ -85,6 +85,11 @@ class RowEncoder:
         """Whether rows of several Spark partitions must be distinguished."""
         return bool(self.delete_marker) or self.collect_keys
 
+    @property
+    def needs_partitions(self) -> bool:
+        """Whether the Spark partition of a row matters: not where one tablet takes all rows."""
+        return self.order_matters or self.placement.tablet_count != 1
+
     def add(self, rows: pa.RecordBatch, partition: int, *, is_mixed: bool = False) -> None:
         """Encode one chunk; what cannot be written is rejected.
 
@@ -161,9 +166,15 @@ def encode_frame(frame: DataFrame, encoder: RowEncoder, *, dyn_batch_size: int) 
     Raises:
         EncodingError: a value that its column cannot take.
     """
-    # In this order: the schema of `frame` is known, and that of another DataFrame is two calls to the JVM.
-    numbered = _with_nullable_members(frame).withColumn(PARTITION_COLUMN, sf.spark_partition_id())
-    encode_batches(arrow_batches(numbered), encoder, dyn_batch_size=dyn_batch_size)
+    # The schema of `frame` is known. That of any other DataFrame is two calls to the JVM.
+    loose = _with_nullable_members(frame)
+    if encoder.needs_partitions:
+        numbered = loose.withColumn(PARTITION_COLUMN, sf.spark_partition_id())
+        encode_batches(arrow_batches(numbered), encoder, dyn_batch_size=dyn_batch_size)
+        return
+    # Another column would cost Spark an analysis of its own.
+    for chunk in chunks(_drained(arrow_batches(loose)), dyn_batch_size):
+        encoder.add(chunk, 0)
 
 
 def encode_batches(
