@@ -63,7 +63,8 @@ class UsageMeter:
         busy = [pid for pid in self._processes.workers() if run_time(pid) != self._ran.get(pid, -1)]
         workers = [size for pid in busy if (size := PeakMemory(pid).peak()) is not None]
         return Usage(
-            {part: seconds - self._cpu[part] for part, seconds in cpu.items()},
+            # What a worker has used is lost when it outlives the process that started it, and ends.
+            {part: max(0.0, seconds - self._cpu[part]) for part, seconds in cpu.items()},
             _above(self._idle, peak),
             _above(self._resting, peak),
             self._jvm.peak(),
