@@ -92,6 +92,7 @@ def test_small_demo_is_exact_after_its_kills_and_its_directory_can_be_served(
     assert server.wait() == 0
 
 
+@pytest.mark.nightly  # tests/unit/test_demo_runner.py has the ends of a demo
 @pytest.mark.timeout(300)
 def test_failing_queries_end_the_demo_with_their_own_error(monkeypatch, capfd):
     """A failure that is not a kill of ours is shown, and leaves no process behind."""
