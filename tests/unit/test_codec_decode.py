@@ -125,6 +125,17 @@ def test_any_column_is_read_as_yson():
     assert yt.yson.loads(third) == 5
 
 
+def test_any_column_of_strings_alone_is_read_as_yson():
+    """Rows that are laid out alike are read by vector: the bytes are YSON there, too, and not the string."""
+    for description in (optional("yson"), {"type_name": "list", "item": optional("yson")}):
+        values = ["a", ""] if description == optional("yson") else [["a"], [""]]
+        told = read(values, description).column("c").to_pylist()
+        assert [yt.yson.loads(one[0] if isinstance(one, list) else one) for one in told] == [
+            "a",
+            "",
+        ]
+
+
 def test_source_columns_come_under_the_names_asked_for():
     """The service columns of a pull tell partition and row."""
     batch = read([7, 8], "int64", source_columns=True)

@@ -230,6 +230,8 @@ class Composites:
             case OptionalType(item) if not is_nested_optional(bare):
                 return self.array(found, item)
             case SimpleType() | DecimalType():
+                # Such a value is YSON of any shape, and not the string that it may be.
+                require(not bare.scalar.holds_yson)
                 return self._simple(found, kind)
         null = self._tokens.marks[found] == ENTITY
         present = found[~null] if null.any() else found
