@@ -188,6 +188,7 @@ def bring_about_the_others(prometheus):
     source(Event.SOURCE_ROWS_SKIPPED, partition=0, start=0, end=5, rows=5)
     source(Event.SOURCE_QUEUE_REPLACED)
     sink(Event.NOTE_FAILED, note="n", error="no disk")
+    sink(Event.BATCHES_LEFT_OUT, first=3, last=4, rows=20)
     for attempt in range(100):
         sink(Event.RETRY_SCHEDULED, **error)
         sink(Event.COMMIT_OUTCOME_UNKNOWN, attempt=attempt, transaction="t", error="")
@@ -197,6 +198,7 @@ def bring_about_the_others(prometheus):
         "YtSourceLagGrows",
         "YtRowsTrimmed",
         "YtQueueReplaced",
+        "YtRowsLeftOut",
         "YtManyRetries",
         "YtCommitOutcomesUnknown",
         "YtNoteFailed",

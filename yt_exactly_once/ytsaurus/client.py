@@ -63,12 +63,14 @@ class PinnedProxy:
         url: address of the proxy.
         config: configuration of its clients.
         clients: one per lane, each with an HTTP connection of its own, or all with one RPC driver.
+        lanes: what sends the commands of transactions over them.
         pool: threads for requests that are sent side by side.
     """
 
     url: str
     config: dict[str, Any]
     clients: list[YtClient] = field(default_factory=list)
+    lanes: list[Any] = field(default_factory=list)
     pool: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(_MAX_LANES, thread_name_prefix="yt-lane")
     )
@@ -79,8 +81,14 @@ class PinnedProxy:
             client = YtClient(config=self.config)
             if self.clients and self.config.get("backend") == RPC_BACKEND:
                 set_option("_driver", get_driver_instance(self.clients[0]), client=client)
-            self.clients.append(lane_of(client))
+            self.clients.append(client)
         return self.clients[lane]
+
+    def lane(self, number: int) -> Any:
+        """Return what sends the commands of transactions over the client of a lane."""
+        while len(self.lanes) <= number:
+            self.lanes.append(lane_of(self.client(len(self.lanes))))
+        return self.lanes[number]
 
 
 class _RpcProxies(HeavyProxyProvider):  # type: ignore[misc]
@@ -158,9 +166,10 @@ class Connection:
 
     def lookup(self, path: str, keys: Sequence[Row]) -> list[Row | None]:
         """Return the newest committed rows of a sorted dynamic table, in the order of the keys."""
-        with self.pinning() as client, translated("read rows", path=path):
+        with self.pinning(), translated("read rows", path=path):
+            lane = self.pinned().lane(0)
             return list(
-                client.lookup_rows(path, list(keys), keep_missing_rows=True, format=YsonFormat())
+                lane.lookup_rows(path, list(keys), keep_missing_rows=True, format=YsonFormat())
             )
 
     def begin(self, timeout: timedelta, lanes: int = 1) -> TabletTransaction:
@@ -175,8 +184,8 @@ class Connection:
         """
         with self.pinning():
             pinned = self.pinned()
-            clients = [pinned.client(lane) for lane in range(lanes)]
-            return TabletTransaction.start(clients, pinned.pool, timeout, proxy=pinned.url)
+            senders = [pinned.lane(number) for number in range(lanes)]
+            return TabletTransaction.start(senders, pinned.pool, timeout, proxy=pinned.url)
 
     def _state(self) -> Any:
         state = self._local
