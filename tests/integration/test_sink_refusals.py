@@ -140,7 +140,7 @@ def test_target_replaced_by_one_like_it_continues(flow, monkeypatch):
     assert {row[1] for row in flow.found()} == set(range(20, 50))
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_columns_that_the_target_is_given_under_the_running_query_are_written(flow, monkeypatch):
     """A frame may have service columns that the table has not; from then on it takes them."""
     monkeypatch.setattr(query_run, "LOOK_INTERVAL", 0.0)

@@ -140,7 +140,7 @@ def _peak(cluster):
     raise LookupError
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_memory_is_bounded_by_the_request():
     """A file, a table and a queue of 96 MB each are read without being loaded."""
     with LocalCluster() as cluster:
