@@ -18,7 +18,7 @@ from yt_exactly_once.local.tables import types, values, vectors
 from yt_exactly_once.local.tables.layout import quote
 from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tables.vectors import StoredRows
-from yt_exactly_once.local.tablets import blocks, retention
+from yt_exactly_once.local.tablets import blocks, retention, row_images
 from yt_exactly_once.local.tablets.catalog import find_layout
 
 if TYPE_CHECKING:
@@ -80,14 +80,37 @@ def lookup_stored(
     columns: Sequence[Column],
 ) -> StoredRows:
     """Return the rows that exist in the order of the keys, for formats that write by vector."""
-    found = dict(_fetched(connection, layout, keys, columns))
-    rows = [found[key] for key in keys if key in found]
+    rows = _in_order(connection, layout, keys, columns)
     # Behind the columns is the key.
     stored = list(zip(*rows, strict=True))[:-1] if rows else [()] * len(columns)
     arrays = [
         vectors.of_stored(column, list(each)) for column, each in zip(columns, stored, strict=True)
     ]
     return StoredRows(columns, arrays, len(rows))
+
+
+def _in_order(
+    connection: sqlite3.Connection,
+    layout: TableLayout,
+    keys: Sequence[bytes],
+    columns: Sequence[Column],
+) -> list[tuple[Any, ...]]:
+    """Return stored values and the key of the rows that exist, in the order of the keys."""
+    # SQLite would not look keys up in rows of two tables.
+    wanted = [] if layout.read_timestamp is not None else keys
+    with row_images.opened(connection, [(wanted, pa.binary())]) as is_open:
+        if is_open:
+            found = connection.execute(
+                f"SELECT {_selected(layout, columns)} FROM {row_images.TABLE}"
+                f' CROSS JOIN {layout.sql_source} ON "$key" = v0'
+            )
+            return found.fetchall()
+    by_key = dict(_fetched(connection, layout, keys, columns))
+    return [by_key[key] for key in keys if key in by_key]
+
+
+def _selected(layout: TableLayout, columns: Sequence[Column]) -> str:
+    return ", ".join([*(layout.sql_column(column.name) for column in columns), '"$key"'])
 
 
 def lookup(
@@ -120,7 +143,7 @@ def _fetched(
     columns: Sequence[Column],
 ) -> Iterator[tuple[bytes, tuple[Any, ...]]]:
     """Yield keys of existing rows with the stored values and the key."""
-    selected = ", ".join([*(layout.sql_column(column.name) for column in columns), '"$key"'])
+    selected = _selected(layout, columns)
     for start in range(0, len(keys), _KEYS_PER_SELECT):
         chunk = keys[start : start + _KEYS_PER_SELECT]
         marks = ", ".join("?" * len(chunk))

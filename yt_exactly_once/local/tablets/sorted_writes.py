@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from yt.yson import YsonUint64
 
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.layout import quote
-from yt_exactly_once.local.tablets import aggregates, row_locks
+from yt_exactly_once.local.tablets import aggregates, row_images, row_locks
 from yt_exactly_once.local.tablets.row_locks import PRIMARY_LOCK
 
 if TYPE_CHECKING:
@@ -89,18 +90,48 @@ class SortedWriter:
         if not batch.keys:
             return
         columns = batch.rows.columns if batch.kind == "write" else self._layout.key_columns
-        insert, row, update = self._upsert(batch, columns, self._guard(batch) if guarded else "1")
+        guard = self._guard(batch) if guarded else "1"
         if batch.aggregate:
             aggregates.register(self._connection)
+        given = batch.rows.data[: len(columns)]
+        kinds = [pa.binary(), *map(row_images.kind_of, columns)]
+        rows = list(zip([batch.keys, *given], kinds, strict=True))
+        with row_images.opened(self._connection, rows) as is_open:
+            if is_open:
+                changed = self._write_opened(batch, columns, guard)
+            else:
+                changed = self._write_bound(batch, columns, guard)
+        if changed != len(batch.keys):
+            raise self._conflict(batch)
+
+    def _write_opened(self, batch: Batch, columns: Sequence[Column], guard: str) -> int:
+        """Write the rows of an image and return how many have passed."""
+        layout = self._layout
+        names = ['"$key"', '"$ts"', '"$deleted"', *map(quote, layout.sql_names)]
+        self._connection.execute(
+            f'INSERT OR IGNORE INTO {quote(layout.history_table)} ({", ".join(names)}, "$until")'
+            f" SELECT {', '.join(f'old.{name}' for name in names)}, ? FROM {row_images.TABLE} AS new"
+            f' CROSS JOIN {self._table} AS old ON old."$key" = new.v0 WHERE old."$ts" <> ?',
+            (self._timestamp, self._timestamp),
+        )
+        given = [f"v{number}" for number in range(1 + len(columns))]
+        insert, row, update = self._upsert(batch, columns, guard, given)
+        # Without a condition, ON would be that of a join.
+        return self._connection.execute(
+            f"{insert} SELECT {row} FROM {row_images.TABLE} WHERE true {update}"
+        ).rowcount
+
+    def _write_bound(self, batch: Batch, columns: Sequence[Column], guard: str) -> int:
+        """Write rows as parameters of statements and return how many have passed."""
         self._keep_replaced(batch.keys)
+        insert, row, update = self._upsert(batch, columns, guard, ["?"] * (1 + len(columns)))
         changed = 0
         for count, parameters in _pieces([batch.keys, *batch.rows.data[: len(columns)]]):
-            rows = ", ".join([row] * count)
+            rows = ", ".join([f"({row})"] * count)
             changed += self._connection.executemany(
                 f"{insert} VALUES {rows} {update}", parameters
             ).rowcount
-        if changed != len(batch.keys):
-            raise self._conflict(batch)
+        return changed
 
     def _keep_replaced(self, keys: Sequence[bytes]) -> None:
         """Keep what a write is about to replace, for reads at a timestamp."""
@@ -115,8 +146,17 @@ class SortedWriter:
                 (self._timestamp, self._timestamp, *chunk),
             )
 
-    def _upsert(self, batch: Batch, columns: Sequence[Column], guard: str) -> tuple[str, str, str]:
-        """Return an upsert in three parts: what comes before the rows, one row, and the rest."""
+    def _upsert(
+        self, batch: Batch, columns: Sequence[Column], guard: str, given: Sequence[str]
+    ) -> tuple[str, str, str]:
+        """Return an upsert in three parts: what comes before the rows, one row, and the rest.
+
+        Args:
+            batch: whose rows.
+            columns: which are written.
+            guard: condition on the row that is there.
+            given: SQL for the key and for each column.
+        """
         timestamp = str(self._timestamp)
         deleted = "1" if batch.kind == "delete" else "0"
         lock_columns = [
@@ -126,13 +166,14 @@ class SortedWriter:
         ]
         names = [quote(self._sql_names[column.name]) for column in columns]
         inserted = ['"$key"', '"$ts"', '"$deleted"', *lock_columns, *names]
-        literals = ["?", timestamp, deleted, *[timestamp] * len(lock_columns), *["?"] * len(names)]
+        key, *others = given
+        literals = [key, timestamp, deleted, *[timestamp] * len(lock_columns), *others]
         changes = [f'"$ts" = {timestamp}', f'"$deleted" = {deleted}']
         changes += [f"{column} = {timestamp}" for column in lock_columns]
         changes += self._changes(batch, columns)
         return (
             f"INSERT INTO {self._table} ({', '.join(inserted)})",
-            f"({', '.join(literals)})",
+            ", ".join(literals),
             f'ON CONFLICT ("$key") DO UPDATE SET {", ".join(changes)} WHERE {guard}',
         )
 

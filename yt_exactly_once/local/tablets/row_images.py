@@ -1,0 +1,214 @@
+"""Many rows for one SQL statement: an image of a database, which SQLite opens in memory.
+
+A value that is bound to a statement costs a call from Python, which takes longer than SQLite needs to write
+it. So rows are laid out by vector as the file of a database with one table, and statements read this table.
+The format never changes: https://www.sqlite.org/fileformat2.html.
+"""
+
+from __future__ import annotations
+
+import struct
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from yt_exactly_once.local.tables import types
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator, Sequence
+
+    from yt_exactly_once.local.tables.schema import Column
+
+MANY_ROWS = 500
+"""From so many on an image is faster than parameters."""
+
+TABLE = "incoming.rows"
+"""The table of the image: columns `v0`, `v1` and so on, rows in their order."""
+
+_SCHEMA = "incoming"
+_PAGE = 65_536
+_MOST_BYTES = 65_000
+"""Of a row; a longer one would need pages of its own."""
+
+_MOST_PAGES = 6_000
+"""So that one page refers to all others."""
+
+_LEAF, _INTERIOR = 0x0D, 0x05
+_NULL, _INTEGER, _REAL = 0, 6, 7
+_BITS = 7
+_MORE = 0x80
+_LENGTH_BYTES, _ROWID_BYTES, _HEADER_BYTES, _STRING_BYTES = 3, 4, 2, 3
+
+
+def kind_of(column: Column) -> Any:
+    """Return the Arrow type of the values that SQLite keeps for a column."""
+    if column.wire_type in types.SIGNED | types.UNSIGNED or column.wire_type == "boolean":
+        return pa.int64()
+    if column.wire_type in types.FLOATING:
+        return pa.float64()
+    return pa.null() if column.wire_type in ("null", "void") else pa.binary()
+
+
+@contextmanager
+def opened(
+    connection: sqlite3.Connection, columns: Sequence[tuple[Sequence[Any], Any]]
+) -> Iterator[bool]:
+    """Open rows as the table `TABLE` for a while; the answer is False where they must be bound instead.
+
+    Args:
+        connection: within a transaction or not.
+        columns: values as SQLite keeps them, and their Arrow type.
+    """
+    image = None
+    if len(columns[0][0]) >= MANY_ROWS and hasattr(connection, "deserialize"):
+        image = _image(columns)
+    if image is None:
+        yield False
+        return
+    if _SCHEMA not in {name for _, name, _ in connection.execute("PRAGMA database_list")}:
+        connection.execute(f"ATTACH ':memory:' AS {_SCHEMA}")
+    connection.deserialize(image, name=_SCHEMA)
+    try:
+        yield True
+    finally:
+        # Not detached, which is impossible within a transaction; but the memory is free.
+        connection.deserialize(_database([], b"", 0), name=_SCHEMA)
+
+
+def _image(columns: Sequence[tuple[Sequence[Any], Any]]) -> bytes | None:
+    count = len(columns[0][0])
+    try:
+        cells = _cells([pa.array(values, kind) for values, kind in columns], count)
+    except (pa.ArrowException, OverflowError, AttributeError):
+        # NaN is kept as a text, and a column may be larger than an array.
+        return None
+    if cells is None:
+        return None
+    edges = np.frombuffer(cells.buffers()[1], np.int32)[: count + 1].astype(np.int64)
+    data = memoryview(cells.buffers()[2])
+    starts = _starts(np.cumsum(np.diff(edges) + 2))
+    if len(starts) > _MOST_PAGES:
+        return None
+    pages = []
+    for start, end in pairwise(starts):
+        body = data[int(edges[start]) : int(edges[end])]
+        places = (edges[start:end] - edges[start] + _PAGE - len(body)).astype(">u2")
+        pages.append(_page(_LEAF, places.tobytes(), bytes(body)))
+    if len(pages) == 1:
+        return _database([], pages[0], len(columns))
+    return _database(pages, _root(starts), len(columns))
+
+
+def _starts(sums: Any) -> list[int]:
+    """Return the first row of each page, and the number of rows; sums are of bytes that rows take."""
+    starts, passed = [0], 0
+    while starts[-1] < len(sums):
+        starts.append(int(np.searchsorted(sums, passed + _PAGE - 8, side="right")))
+        passed = int(sums[starts[-1] - 1])
+    return starts
+
+
+def _cells(arrays: Sequence[Any], count: int) -> Any:
+    """Return each row as a cell of a leaf page: length, row id, types of values, values."""
+    header: list[Any] = []
+    bodies: list[Any] = []
+    lengths = np.zeros(count, np.int64)
+    for array in arrays:
+        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        if pa.types.is_binary(array.type):
+            sizes = pc.fill_null(pc.binary_length(array), 0).to_numpy().astype(np.int64)
+            header.append(_varint(np.where(valid, 12 + 2 * sizes, _NULL), _STRING_BYTES))
+            bodies.append(pc.fill_null(array, b"") if array.null_count else array)
+            lengths += sizes
+        elif pa.types.is_null(array.type):
+            header.append(np.full((count, 1), _NULL, np.uint8))
+        else:
+            mark = _REAL if pa.types.is_float64(array.type) else _INTEGER
+            header.append((valid * np.uint8(mark))[:, None])
+            numbers = pc.fill_null(array, 0).to_numpy()
+            fixed = _strings(numbers.astype(numbers.dtype.newbyteorder(">")).view(np.uint8), 8)
+            bodies.append(pc.if_else(array.is_valid(), fixed, b"") if array.null_count else fixed)
+            lengths += 8 * valid
+    size = _HEADER_BYTES + sum(part.shape[1] for part in header)
+    lengths += size
+    if int(lengths.max()) > _MOST_BYTES:
+        return None
+    rowids = np.arange(1, count + 1)
+    before = [_varint(lengths, _LENGTH_BYTES), _varint(rowids, _ROWID_BYTES)]
+    before += [_varint(np.full(count, size), _HEADER_BYTES), *header]
+    line = np.concatenate(before, axis=1)
+    return pc.binary_join_element_wise(_strings(line, line.shape[1]), *bodies, b"")
+
+
+def _strings(matrix: Any, width: int) -> Any:
+    """Return the lines of a matrix of bytes as an array."""
+    count = matrix.size // width
+    edges = np.arange(0, (count + 1) * width, width, dtype=np.int32)
+    buffers = [None, pa.py_buffer(edges), pa.py_buffer(np.ascontiguousarray(matrix))]
+    return pa.Array.from_buffers(pa.binary(), count, buffers)
+
+
+def _varint(numbers: Any, size: int) -> Any:
+    """Write numbers in so many bytes of seven bits, high ones first; leading zeros are allowed."""
+    matrix = np.empty((len(numbers), size), np.uint8)
+    for place in range(size):
+        matrix[:, place] = (numbers >> (_BITS * (size - 1 - place))) & (_MORE - 1)
+    matrix[:, :-1] |= _MORE
+    return matrix
+
+
+def _page(kind: int, places: bytes, body: bytes, *, more: bytes = b"", offset: int = 0) -> bytes:
+    """Return a page: where its cells are at the beginning, the cells at the end."""
+    start = _PAGE - len(body)
+    head = struct.pack(">BHHHB", kind, 0, len(places) // 2, start & 0xFFFF, 0) + more + places
+    return head.ljust(start - offset, b"\0") + body
+
+
+def _root(starts: list[int]) -> bytes:
+    """Return the page that says up to which row each leaf page goes."""
+    cells = [
+        struct.pack(">I", number) + _varint(np.array([end]), _ROWID_BYTES).tobytes()
+        for number, end in enumerate(starts[1:-1], 3)
+    ]
+    body = b"".join(cells)
+    step = 4 + _ROWID_BYTES
+    places = np.arange(_PAGE - len(body), _PAGE, step).astype(">u2").tobytes()
+    return _page(_INTERIOR, places, body, more=struct.pack(">I", len(starts) + 1))
+
+
+def _database(pages: list[bytes], root: bytes, width: int) -> bytes:
+    """Return a whole file: its header and the definition of the table, the root, and the leaves."""
+    names = ", ".join(f"v{number}" for number in range(width)) or "none"
+    sql = f"CREATE TABLE rows ({names})".encode()
+    texts = (b"table", b"rows", b"rows", sql)
+    marks = [_varint(np.array([13 + 2 * len(text)]), _STRING_BYTES).tobytes() for text in texts]
+    record = b"".join([*marks[:3], b"\x01", marks[3]])
+    size = _HEADER_BYTES + len(record)
+    record = _varint(np.array([size]), _HEADER_BYTES).tobytes() + record
+    record += b"".join([*texts[:3], b"\x02", sql])
+    cell = _varint(np.array([len(record)]), _LENGTH_BYTES).tobytes() + b"\x01" + record
+    root = root or _page(_LEAF, b"", b"")
+    header = struct.pack(
+        ">16sHBBBBBBIIIIIIIIIIII20xII",
+        b"SQLite format 3\0",
+        1,  # a page of 65 536 bytes
+        *(1, 1, 0, 64, 32, 32),
+        1,
+        2 + len(pages),
+        *(0, 0),
+        1,
+        4,
+        *(0, 0),
+        1,  # UTF-8
+        *(0, 0, 0),
+        1,
+        3_040_000,
+    )
+    place = struct.pack(">H", _PAGE - len(cell))
+    first = header + _page(_LEAF, place, cell, offset=len(header))
+    return b"".join([first, root, *pages])
