@@ -140,15 +140,19 @@ def test_null_in_a_key_names_the_row_by_its_source(changes, wire):
     assert named.items() <= caught.value.where.items()
 
 
+@pytest.mark.parametrize(
+    ("other", "is_renamed"), [("other", False), ("a.b", True), ("ID", True), ("größe", True)]
+)
 @pytest.mark.parametrize("mode", ["at-least-once", "idempotent"])
-def test_tasks_get_the_columns_that_name_a_row(mode):
-    """Beside those of the table; the others stay behind."""
+def test_tasks_get_the_columns_that_name_a_row(mode, other, is_renamed):
+    """Beside those of the table; the others stay behind. Spark cannot find every name as it is."""
 
     class Frame:
-        columns = ("other", "id", SOURCE_QUEUE_COLUMN, SOURCE_TABLET_COLUMN, SOURCE_ROW_COLUMN)
-        taken = ()
+        columns = (other, "id", SOURCE_QUEUE_COLUMN, SOURCE_TABLET_COLUMN, SOURCE_ROW_COLUMN)
+        taken = renamed = ()
 
-        def toDF(self, *_names):  # noqa: N802 - Spark's name
+        def toDF(self, *names):  # noqa: N802 - Spark's name
+            self.renamed = names
             return self
 
         def select(self, *names):
@@ -159,7 +163,9 @@ def test_tasks_get_the_columns_that_name_a_row(mode):
     target = SimpleNamespace(plan=planned(keyed=True), request_size=1)
     frame, settings = sink._mode.for_tasks(Frame(), target)
     assert settings.names == Frame.columns[1:]
-    assert frame.taken == ("c1", "c2", "c3", "c4")
+    plain = ("c0", "c1", "c2", "c3", "c4")
+    assert frame.renamed == (plain if is_renamed else ())
+    assert frame.taken == (plain if is_renamed else Frame.columns)[1:]
 
 
 def test_service_columns_of_another_kind_say_nothing_about_a_rejected_row():

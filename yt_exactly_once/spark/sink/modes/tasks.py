@@ -30,7 +30,7 @@ from yt_exactly_once.spark.worker import spare_modules
 from yt_exactly_once.ytsaurus.rows import insert_payload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -172,8 +172,8 @@ class TaskMode(Mode):
     ) -> tuple[DataFrame, TaskSettings]:
         """Return the DataFrame whose tasks write, and what they need.
 
-        Spark looks columns up by name and takes a dot for a path into a struct. So they travel under
-        plain names, and tasks restore the real ones.
+        Spark looks columns up by name, takes a dot for a path into a struct, and ignores case. So where that
+        matters they travel under plain names, and tasks restore the real ones.
 
         Args:
             frame: rows of the target.
@@ -188,7 +188,11 @@ class TaskMode(Mode):
             *more,
         }
         names = frame.columns
-        plain = [f"c{place}" for place in range(len(names))]
+        # Every step costs Spark an analysis of its own.
+        plain, renamed = names, frame
+        if not _are_plain(names):
+            plain = [f"c{place}" for place in range(len(names))]
+            renamed = frame.toDF(*plain)
         kept = [alias for alias, name in zip(plain, names, strict=True) if name in wanted]
         settings = TaskSettings(
             names=tuple(name for name in names if name in wanted),
@@ -197,8 +201,6 @@ class TaskMode(Mode):
             dyn_batch_size=target.request_size,
             retry=self.options.retry,
         )
-        renamed = frame.toDF(*plain)
-        # Every step costs Spark an analysis of its own.
         return (renamed if len(kept) == len(plain) else renamed.select(*kept)), settings
 
     def reports(self, job: DataFrame) -> list[pa.RecordBatch]:
@@ -216,6 +218,12 @@ class TaskMode(Mode):
             sent_bytes=report.byte_count,
         )
         return [rows]
+
+
+def _are_plain(names: Sequence[str]) -> bool:
+    """Return whether Spark finds each of the columns by its name."""
+    words = all(name.isascii() and name.isidentifier() for name in names)
+    return words and len({name.lower() for name in names}) == len(names)
 
 
 @dataclass(frozen=True)
