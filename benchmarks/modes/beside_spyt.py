@@ -61,7 +61,7 @@ def family(
 
         def keep(turn: dict[str, Any]) -> None:
             result = results[turn["rows"]]
-            result.samples.append(_sample(turn))
+            result.samples.append(sample(turn))
             advance(f"{result.point}: {turn['contender']}")
 
         stage = Stage(cluster, cache, folder / "spyt")
@@ -78,7 +78,8 @@ def _absence(who: Contender, cache: Path) -> str:
     return ""
 
 
-def _sample(turn: dict[str, Any]) -> Sample:
+def sample(turn: dict[str, Any]) -> Sample:
+    """Return a turn of `benchmarks.spyt speed` as a sample."""
     seconds = median(turn["batches"])
     return Sample(
         contender=turn["contender"],
@@ -86,7 +87,7 @@ def _sample(turn: dict[str, Any]) -> Sample:
         seconds=seconds,
         write_seconds=seconds,
         steps={},
-        requests={},
+        requests=None,
         driver_bytes=None,
         turn_bytes=None,
         jvm_bytes=turn["jvm_bytes"] or None,

@@ -112,7 +112,7 @@ def point_tables(result: PointResult) -> Iterator[str]:
         yield (
             f"| {row['contender']} | {row['repetitions']} | {row['rows_per_second']:,.0f} "
             f"| {row['megabytes_per_second']:.1f} | {_ms(row['seconds'])} "
-            f"| {_number(row['p99'] * 1000)} | {_number(row['round_trips'].middle)} "
+            f"| {_number(row['p99'] * 1000)} | {_round_trips(row['round_trips'])} "
             f"| {_megabytes(row['turn_bytes'] and row['turn_bytes'].middle)} "
             f"| {_megabytes(row['jvm_bytes'])} | {_megabytes(row['worker_bytes'])} |"
         )
@@ -171,6 +171,10 @@ def _ms(spread: Spread | None) -> str:
 
 def _number(value: float) -> str:
     return f"{value:.1f}" if value < 100 and value % 1 else f"{value:,.0f}"
+
+
+def _round_trips(spread: Spread | None) -> str:
+    return "" if spread is None else _number(spread.middle)
 
 
 def _megabytes(value: float | None) -> str:

@@ -31,7 +31,7 @@ class Sample:
         seconds: of the whole micro-batch.
         write_seconds: of the writer.
         steps: seconds by step of the protocol, from the sinks.
-        requests: round trips to the cluster by path, of all processes together.
+        requests: round trips to the cluster by path, of all processes together; `None` where nobody counts.
         driver_bytes: peak memory of the driver's Python above what the idle driver held at the start.
         turn_bytes: the same above what it held before this turn.
         jvm_bytes: peak resident memory of the JVM, which is driver and executor here.
@@ -44,7 +44,7 @@ class Sample:
     seconds: float
     write_seconds: float
     steps: dict[str, float]
-    requests: dict[str, int]
+    requests: dict[str, int] | None
     driver_bytes: int | None
     turn_bytes: int | None
     jvm_bytes: int | None
@@ -52,9 +52,9 @@ class Sample:
     worker_bytes: int | None = None
 
     @property
-    def round_trips(self) -> int:
+    def round_trips(self) -> int | None:
         """All requests."""
-        return sum(self.requests.values())
+        return None if self.requests is None else sum(self.requests.values())
 
     @property
     def all_steps(self) -> dict[str, float]:

@@ -276,6 +276,28 @@ def test_without_spyt_nobody_beside_it_takes_part(tmp_path):
     assert len(advanced) == sum(len(point.contenders) * turns_of(point) for point in BESIDE_SPYT)
 
 
+def test_a_turn_beside_spyt_is_the_median_of_its_batches():
+    """Nobody counts its requests, and the report leaves that cell empty."""
+    cpu = {"cluster": 1.0, "driver": 2.0, "jvm": 3.0, "workers": 4.0}
+    turn = {
+        "contender": "ours over HTTP",
+        "round": 2,
+        "batches": [9.0, 1.0, 3.0],
+        "cpu": cpu,
+        "jvm_bytes": 7,
+        "worker_bytes": 0,
+    }
+    made = beside_spyt.sample(turn)
+    assert (made.seconds, made.repetition, made.worker_bytes) == (3.0, 2, None)
+    assert made.round_trips is None
+    found = PointResult("spyt-1000", 1000, 35_000, {}, [made])
+    text = "\n".join(markdown({"spyt-1000": found}))
+    assert (
+        "| ours over HTTP | 1 | 333 | 0.0 | 3,000 (3,000 to 3,000) | 3,000 |  |  | 0 |  |" in text
+    )
+    assert "| ours over HTTP | 1,000 | 2,000 | 3,000 | 4,000 |" in text
+
+
 def test_contenders_beside_spyt_are_compared_with_spyt():
     found = result("spyt-1000", SPYT_transactional=[2.0, 2.0], ours_over_HTTP=[1.0, 1.0])
     text = "\n".join(markdown({"spyt-1000": found}))

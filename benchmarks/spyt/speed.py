@@ -29,6 +29,9 @@ PARTITIONS = 2
 _APART = 2
 """Batches of a turn that are not measured: the first, and one more."""
 
+_AFTER = 1
+"""Batches behind those that are measured: a driver that ends takes the CPU of its workers with it."""
+
 _SEED = 20
 
 
@@ -96,7 +99,7 @@ def measure(
     }
     for number in range(rounds):
         for rows, queue in queues.items():
-            queue.append((_APART + SIZES[rows]) * rows // PARTITIONS)
+            queue.append((_APART + SIZES[rows] + _AFTER) * rows // PARTITIONS)
             for trial in chance.sample(trials[rows], len(contenders)):
                 keep(asdict(_turn(trial, rows, number)))
                 _require_all_rows(trial)
@@ -115,7 +118,7 @@ def _require_all_rows(trial: Trial) -> None:
 
 def _turn(trial: Trial, rows: int, number: int) -> Turn:
     batches, pids = SIZES[rows], trial.stage.cluster.proxy_pids
-    with trial.driver(batches=_APART + batches) as driver:
+    with trial.driver(batches=_APART + batches + _AFTER) as driver:
         driver.wait(lambda: len(driver.batches()) >= _APART)
         processes = SparkProcesses(tuple(pids), driver.pid, java_of(driver.pid))
         spark, parts = cpu_seconds(session_members(driver.pid)), processes.cpu()
@@ -126,10 +129,10 @@ def _turn(trial: Trial, rows: int, number: int) -> Turn:
         workers = [PeakMemory(pid).peak() or 0 for pid in processes.workers()]
         driver.wait(lambda: driver.last("idle", "failed"))
         told = driver.batches()
-    if [batch["rows"] for batch in told] != [rows] * (_APART + batches):
+    if [batch["rows"] for batch in told] != [rows] * (_APART + batches + _AFTER):
         message = f"{trial.contender.name} has read other batches: {told}"
         raise RuntimeError(message)
-    first, measured = told[0], told[_APART:]
+    first, measured = told[0], told[_APART : _APART + batches]
     return Turn(
         trial.contender.name,
         rows,
