@@ -48,6 +48,9 @@ MEASURES: dict[str, Callable[[Times], float]] = {
 }
 
 
+LIVES = ("a new query", "the same query, started again")
+
+
 @dataclass(frozen=True)
 class Contender:
     """Who starts.
@@ -73,19 +76,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=positive, default=7)
     parser.add_argument("--beside", type=Path, help="another checkout, measured in the same rounds")
     parser.add_argument("--no-floor", action="store_true", help="leave Spark's own queries out")
+    parser.add_argument("--new-only", action="store_true", help="do not start a query again")
     parser.add_argument("--json", type=Path, help="write what each driver said here as well")
     options = parser.parse_args(arguments)
     contenders = [OURS, *([] if options.no_floor else FLOOR)]
     if options.beside is not None:
         contenders.append(Contender("other checkout", "queue", options.beside.resolve()))
-    starts = measure(contenders, options.rounds)
+    lives = LIVES[: 1 if options.new_only else None]
+    starts = measure(contenders, options.rounds, lives)
     if options.json is not None:
         options.json.write_text(json.dumps(starts, indent=1) + "\n")
-    print(table(starts, contenders))
+    print("\n\n".join(table(starts, contenders, life) for life in lives))
     return 0
 
 
-def measure(contenders: Sequence[Contender], rounds: int) -> list[dict[str, Any]]:
+def measure(
+    contenders: Sequence[Contender], rounds: int, lives: Sequence[str]
+) -> list[dict[str, Any]]:
     """Return what the drivers said, of a new query each and of the same query started again."""
     chance = random.Random(1)
     starts = []
@@ -98,7 +105,7 @@ def measure(contenders: Sequence[Contender], rounds: int) -> list[dict[str, Any]
         for number in range(rounds + 1):
             for contender in chance.sample(contenders, len(contenders)):
                 spec = _query(client, queue, contender.kind, Path(scratch))
-                for life in ("new", "again"):
+                for life in lives:
                     at = _start(
                         contender, {**spec, "proxy": cluster.proxy_urls[0]}, cluster.proxy_pids
                     )
@@ -170,26 +177,24 @@ def _start(contender: Contender, spec: dict[str, Any], proxies: list[int]) -> Ti
     return at
 
 
-def table(starts: list[dict[str, Any]], contenders: Sequence[Contender]) -> str:
+def table(starts: list[dict[str, Any]], contenders: Sequence[Contender], life: str) -> str:
     """Return medians and quartiles as Markdown; ratios are taken within a round."""
-    lines = []
-    for life, title in (("new", "A new query"), ("again", "The same query, started again")):
-        lines += ["", f"| {title}, seconds | {' | '.join(who.name for who in contenders)} |"]
-        lines.append("|---" * (len(contenders) + 1) + "|")
-        for name, seconds in MEASURES.items():
-            values = {
-                who.name: [
-                    seconds(start["at"])
-                    for start in starts
-                    if (start["contender"], start["life"]) == (who.name, life)
-                ]
-                for who in contenders
-            }
-            cells = [_summary(each) for each in values.values()]
-            if contenders[-1].root != _ROOT:
-                pairs = zip(values[OURS.name], values[contenders[-1].name], strict=True)
-                cells[0] += f"; ratio {_summary([one / other for one, other in pairs])}"
-            lines.append(f"| {name} | {' | '.join(cells)} |")
+    lines = [f"| {life}, seconds | {' | '.join(who.name for who in contenders)} |"]
+    lines.append("|---" * (len(contenders) + 1) + "|")
+    for name, seconds in MEASURES.items():
+        values = {
+            who.name: [
+                seconds(start["at"])
+                for start in starts
+                if (start["contender"], start["life"]) == (who.name, life)
+            ]
+            for who in contenders
+        }
+        cells = [_summary(each) for each in values.values()]
+        if contenders[-1].root != _ROOT:
+            pairs = zip(values[OURS.name], values[contenders[-1].name], strict=True)
+            cells[0] += f"; ratio {_summary([one / other for one, other in pairs])}"
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
