@@ -50,8 +50,8 @@ def test_batches_are_small_enough_for_all_kills(rows, kills):
 
 def test_too_few_rows_for_the_kills_are_refused():
     """A demo that could end before its kills is not begun."""
-    with pytest.raises(ConfigError, match="5 kills need 30 batches"):
-        rows_per_batch(29, kills=5)
+    with pytest.raises(ConfigError, match="5 kills need 18 batches"):
+        rows_per_batch(17, kills=5)
 
 
 def _dues(moment, events):

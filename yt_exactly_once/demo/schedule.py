@@ -16,13 +16,13 @@ from yt_exactly_once.observability import Event
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MOST_COMMITS = 5
+MOST_COMMITS = 2
 """Committed batches, of both queries together, that a life waits for before its moment."""
 
-LAST_CALL = MOST_COMMITS + 3
+LAST_CALL = MOST_COMMITS + 2
 """Committed batches after which a life is ended at once, whatever its moment was."""
 
-BATCHES_PER_KILL = 5
+BATCHES_PER_KILL = 3
 """Batches of each query per kill. A life commits at most `LAST_CALL` and one more of each query that
 nobody has heard of, so that work is left for every kill."""
 

@@ -82,16 +82,12 @@ def read_ordered(client: YtClient, path: str, types: dict[str, str]) -> pd.DataF
     pages = []
     for tablet in range(client.get(f"{path}/@tablet_count")):
         start = 0
-        while True:
-            page = _select(
-                client,
-                f"* from [{path}] where [$tablet_index] = {tablet} "
-                f"and [$row_index] between {start} and {start + ROWS_PER_READ - 1}",
-            )
-            if not page:
-                break
+        # A pull reads by index, and may return fewer rows than asked for. A query would take longer.
+        while page := list(
+            client.pull_queue(path, start, tablet, max_row_count=ROWS_PER_READ, format=YsonFormat())
+        ):
             pages.append(page)
-            start += ROWS_PER_READ
+            start = page[-1]["$row_index"] + 1
     return _frame(iter(pages), types)
 
 

@@ -58,11 +58,26 @@ def register_source(spark: SparkSession, *, name: str = "yt", warm_up: bool = Tr
             f"The name of the format is {name!r}",
             remedy="Use letters, digits and underscores, beginning with a letter: 'yt_exactly_once'",
         )
+    # Spark Connect has no context: there the workers have what the server gives them.
+    _pass_on(getattr(getattr(spark, "sparkContext", None), "environment", {}))
+    jvm: Any = getattr(spark, "_jvm", None)
+    if jvm is not None and warm_up:
+        # Now, since Spark takes its time to look for the format.
+        start_warm_up(spark)
     owner = _owner(spark, name)
     if owner is not None:
         raise _taken(name, owner)
-    # Spark Connect has no context: there the workers have what the server gives them.
-    environment = getattr(getattr(spark, "sparkContext", None), "environment", {})
+    try:
+        spark.dataSource.register(named(name))
+    except AnalysisException as error:
+        raise _taken(name, str(error)) from error
+    if jvm is not None:
+        session: Any = spark
+        session._get_j_spark_session_class(jvm).setActiveSession(session._jsparkSession)  # noqa: SLF001 - as createDataFrame does
+
+
+def _pass_on(environment: dict[str, str]) -> None:
+    """Let the Python workers have the variables of this process, and what makes them start sooner."""
     for variable in _ENVIRONMENT:
         environment.pop(variable, None)
         if variable in os.environ:
@@ -70,16 +85,6 @@ def register_source(spark: SparkSession, *, name: str = "yt", warm_up: bool = Tr
     path = environment.get(_PATH, "").split(os.pathsep)
     if startup.FOLDER not in path:
         environment[_PATH] = os.pathsep.join([*filter(None, path), startup.FOLDER])
-    try:
-        spark.dataSource.register(named(name))
-    except AnalysisException as error:
-        raise _taken(name, str(error)) from error
-    jvm: Any = getattr(spark, "_jvm", None)
-    if jvm is not None:
-        if warm_up:
-            start_warm_up(spark)
-        session: Any = spark
-        session._get_j_spark_session_class(jvm).setActiveSession(session._jsparkSession)  # noqa: SLF001 - as createDataFrame does
 
 
 def _owner(spark: SparkSession, name: str) -> str | None:
