@@ -37,7 +37,7 @@ _SCHEMA = StructType(
 
 
 class PlainSource(DataSource):
-    """The least that a data source in Python can be: the same rows once, and no cluster."""
+    """The least that a data source in Python can be: the same rows in each batch, and no cluster."""
 
     @classmethod
     def name(cls) -> str:
@@ -54,15 +54,15 @@ class PlainSource(DataSource):
 
 
 class PlainReader(DataSourceStreamReader):
-    """Reads one batch, and then there is nothing new."""
+    """Reads batch after batch; a driver is killed after its first."""
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Begin before the batch."""
         return {"batch": 0}
 
     def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: ARG002, N802
-        """End after the batch."""
-        return {"batch": 1}
+        """End after the next batch."""
+        return {"batch": start["batch"] + 1}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         """Return as many as the queue has."""
