@@ -163,7 +163,13 @@ def _speed(speed: Result) -> Iterator[str]:
     yield "## What SPYT does better\n\n" + "\n".join(_strong_points(medians))
     loads = [turn["load"] for turn in kept]
     yield _SPEED.format(
-        rig="\n".join([f"- Rig: {_machine(speed['run'])}.", *_packages(speed["versions"])]),
+        rig="\n".join(
+            [
+                f"- Rig: {_machine(speed['run'])}.",
+                *_packages(speed["versions"]),
+                *(f"- {note}" for note in [speed.get("note")] if note),
+            ]
+        ),
         least=min(loads),
         most=max(loads),
     )
