@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
+from yt_exactly_once.local.arguments import flag
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats import json_format, row_checks
 from yt_exactly_once.local.tables.columnar import ColumnarRows
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 _MANY_ROWS = 32
 """From so many on vectors are faster than loops."""
+
+_MANY_BYTES = 2048
+"""Of rows, which are about as many then."""
 
 
 def loads(
@@ -45,7 +49,7 @@ def loads(
         YtError: the body is malformed or the format cannot carry rows.
     """
     if source.name == "yson":
-        return _loads_yson(data)
+        return _scanned(data, source, schema) or _loads_yson(data)
     if source.name == "json":
         return _loads_json(data, source.attributes)
     if source.name == "arrow":
@@ -107,6 +111,21 @@ def dump_stored(rows: StoredRows, target: Format, count: int) -> Iterator[bytes]
 def load_stored(data: bytes) -> Sequence[dict[str, Any]]:
     """Parse rows of binary YSON that this cluster has written itself."""
     return _by_columns(_parse_yson(data))
+
+
+def _scanned(
+    data: bytes, source: Format, schema: Sequence[Mapping[str, Any]] | None
+) -> Sequence[dict[str, Any]] | None:
+    """Read rows by vector, if there are many and all are plain."""
+    if schema is None or len(data) < _MANY_BYTES:
+        return None
+    if not flag(source.attributes, "enable_integral_type_conversion", True):
+        # A column does not tell a signed number from an unsigned one.
+        return None
+    # Importing numpy takes a while.
+    from yt_exactly_once.local.formats import yson_scan  # noqa: PLC0415
+
+    return yson_scan.scan(data, schema)
 
 
 def _loads_yson(data: bytes) -> Sequence[dict[str, Any]]:

@@ -203,8 +203,7 @@ class _Marked:
         low, high = simple_values.RANGES[name]
         numbers = self.tokens.numbers[found]
         if name in types.SIGNED:
-            one = np.uint64(1)
-            numbers = ((numbers >> one) ^ (~(numbers & one) + one)).view(np.int64)
+            numbers = yson_tokens.unzigzag(numbers)
         _require(not len(numbers) or (low <= int(numbers.min()) and int(numbers.max()) <= high))
 
     def _check_floats(self, found: Any) -> None:
@@ -227,12 +226,7 @@ class _Marked:
         """Return what strings hold."""
         ends = self.tokens.ends[found]
         begins = ends - (self.tokens.numbers[found] >> np.uint64(1)).astype(np.int64)
-        # One array of the strings and of what lies between them, in turn; then the strings alone.
-        edges = np.empty(2 * len(found) + 1, np.int64)
-        edges[0:-1:2], edges[1::2], edges[-1] = begins, ends, len(self.data)
-        buffers = [None, pa.py_buffer(edges), pa.py_buffer(self.data)]
-        turns = pa.Array.from_buffers(pa.large_binary(), 2 * len(found), buffers)
-        return turns.take(pa.array(np.arange(0, 2 * len(found), 2)))
+        return yson_tokens.between(self.data, begins, ends)
 
     def named(self) -> Any:
         """Return all values with the names of members before them."""

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 _STRING, _INT64, _DOUBLE, _FALSE, _TRUE, _UINT64 = range(1, 7)
 ENTITY, OPEN, CLOSE, _SEPARATOR = b"#[];"
@@ -108,6 +109,41 @@ def tokens(data: Any, begins: Any, ends: Any) -> Tokens:
     return reading.gathered()
 
 
+def varints(data: Any, places: Any) -> tuple[Any, Any]:
+    """Return the numbers that begin at places, and how many bytes each takes."""
+    found = data[places]
+    numbers = (found & np.uint8(_MORE - 1)).astype(np.uint64)
+    sizes = np.ones(len(places), np.int32)
+    longer = np.flatnonzero(found >= _MORE)
+    shift = 0
+    while len(longer):
+        shift += _BITS
+        _require(shift <= _LAST_SHIFT)
+        found = data[places[longer] + sizes[longer]]
+        sizes[longer] += 1
+        # A last byte of zero is one too many, and the tenth byte has one bit.
+        _require(bool(found.all()) and (shift < _LAST_SHIFT or bool((found == 1).all())))
+        numbers[longer] |= (found & np.uint8(_MORE - 1)).astype(np.uint64) << np.uint64(shift)
+        longer = longer[found >= _MORE]
+    return numbers, sizes
+
+
+def unzigzag(numbers: Any) -> Any:
+    """Return the signed numbers that unsigned ones stand for."""
+    one = np.uint64(1)
+    return ((numbers >> one) ^ (~(numbers & one) + one)).view(np.int64)
+
+
+def between(data: Any, begins: Any, ends: Any, null: Any = None) -> Any:
+    """Return the bytes between places, which follow each other in the data; null where a mask says so."""
+    # One array of what is asked for and of what lies between, in turn; then the former alone.
+    edges = np.empty(2 * len(begins) + 1, np.int64)
+    edges[0:-1:2], edges[1::2], edges[-1] = begins, ends, len(data)
+    buffers = [None, pa.py_buffer(edges), pa.py_buffer(data)]
+    turns = pa.Array.from_buffers(pa.large_binary(), 2 * len(begins), buffers)
+    return turns.take(pa.array(np.arange(0, 2 * len(begins), 2), mask=null))
+
+
 class _Reading:
     """Values that are read side by side: `places` is where each of those that are left has got to."""
 
@@ -130,7 +166,7 @@ class _Reading:
         numbers = np.zeros(len(places), np.uint64)
         measured = np.flatnonzero(_HAS_VARINT[marks])
         if len(measured):
-            found, lengths = self._varints(places[measured] + 1)
+            found, lengths = varints(data, places[measured] + 1)
             numbers[measured] = found
             texts = marks[measured] == _STRING
             # A length is a signed number, and never negative.
@@ -158,24 +194,6 @@ class _Reading:
             past, depths = past[left], depths[left]
             self._values, self._ends = self._values[left], self._ends[left]
         self.places, self._depths = past, depths
-
-    def _varints(self, places: Any) -> tuple[Any, Any]:
-        """Return the numbers that begin at places, and how many bytes each takes."""
-        found = self._data[places]
-        numbers = (found & np.uint8(_MORE - 1)).astype(np.uint64)
-        sizes = np.ones(len(places), np.int32)
-        longer = np.flatnonzero(found >= _MORE)
-        shift = 0
-        while len(longer):
-            shift += _BITS
-            _require(shift <= _LAST_SHIFT)
-            found = self._data[places[longer] + sizes[longer]]
-            sizes[longer] += 1
-            # A last byte of zero is one too many, and the tenth byte has one bit.
-            _require(bool(found.all()) and (shift < _LAST_SHIFT or bool((found == 1).all())))
-            numbers[longer] |= (found & np.uint8(_MORE - 1)).astype(np.uint64) << np.uint64(shift)
-            longer = longer[found >= _MORE]
-        return numbers, sizes
 
     def gathered(self) -> Tokens:
         """Return the tokens value after value."""

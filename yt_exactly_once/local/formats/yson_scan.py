@@ -1,0 +1,171 @@
+"""Rows of binary YSON as columns, without a Python object per value.
+
+It takes rows as client libraries write them: maps with the same keys in the same order, a separator after
+every item, plain values of the types of their columns. Every byte is accounted for, so no key can be there
+twice. There is no answer for other rows: a parser reads them, and says what is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from yt_exactly_once.local.tables import types, yson_tokens
+from yt_exactly_once.local.tables.columnar import ColumnarRows
+from yt_exactly_once.local.tables.yson_tokens import UnknownSpellingError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_PADDING = bytes(16)
+_MOST_BYTES = 1 << 31
+_MARKS = {
+    **dict.fromkeys(types.SIGNED, yson_tokens.INT64),
+    **dict.fromkeys(types.UNSIGNED, yson_tokens.UINT64),
+    **dict.fromkeys(types.FLOATING, yson_tokens.DOUBLE),
+    **dict.fromkeys(types.STRING_LIKE, yson_tokens.STRING),
+    "boolean": yson_tokens.TRUE,
+}
+_OPEN, _CLOSE, _EQUALS, _SEPARATOR = b"{}=;"
+
+
+def scan(data: bytes, schema: Sequence[Mapping[str, Any]]) -> ColumnarRows | None:
+    """Return rows, or None where they must be parsed.
+
+    Args:
+        data: a list fragment.
+        schema: see `registry.RowReader`.
+    """
+    if len(data) >= _MOST_BYTES:
+        return None
+    kinds = {str(column["name"]): _MARKS.get(str(column.get("type"))) for column in schema}
+    try:
+        keys = _first_keys(data)
+        rows = _Rows(data, b"{" + next(iter(keys.values()), b"}"))
+        columns = {}
+        for name, key in keys.items():
+            mark = kinds.get(name)
+            if mark is None:
+                return None
+            rows.pass_over(key)
+            columns[name] = rows.values(mark)
+            rows.pass_over(b";")
+        rows.pass_over(b"};")
+        rows.check_gaps()
+    except (UnknownSpellingError, IndexError, UnicodeDecodeError):
+        return None
+    return ColumnarRows(columns, rows.count)
+
+
+def _first_keys(data: bytes) -> dict[str, bytes]:
+    """Return the names of the columns of the first row, each with the bytes before its value."""
+    keys: dict[str, bytes] = {}
+    place = 1
+    _require(data[0] == _OPEN)
+    while data[place] != _CLOSE:
+        start, place = place, _past(data, place)
+        _require(data[start] == yson_tokens.STRING and data[place] == _EQUALS)
+        size = 2
+        while data[start + size - 1] >= 0x80:  # noqa: PLR2004 - the flag of a further byte
+            size += 1
+        name = data[start + size : place].decode()
+        _require(name not in keys)
+        keys[name] = data[start : place + 1]
+        place = _past(data, place + 1)
+        _require(data[place] == _SEPARATOR)
+        place += 1
+    return keys
+
+
+def _past(data: bytes, place: int) -> int:
+    """Return where a plain value ends."""
+    one = np.frombuffer(data[place : place + 16] + _PADDING, np.uint8)
+    mark = int(one[0])
+    if mark in (yson_tokens.ENTITY, yson_tokens.FALSE, yson_tokens.TRUE):
+        return place + 1
+    if mark == yson_tokens.DOUBLE:
+        return place + 9
+    _require(mark in (yson_tokens.STRING, yson_tokens.INT64, yson_tokens.UINT64))
+    numbers, sizes = yson_tokens.varints(one, np.array([1]))
+    length = int(numbers[0]) >> 1 if mark == yson_tokens.STRING else 0
+    return place + 1 + int(sizes[0]) + length
+
+
+class _Rows:
+    """Rows that are read side by side: `_places` is where each has been read to.
+
+    Args:
+        data: all rows.
+        opening: how each of them begins.
+    """
+
+    def __init__(self, data: bytes, opening: bytes) -> None:
+        self._size = len(data)
+        self._data = np.frombuffer(data + _PADDING + bytes(len(opening)), np.uint8)
+        self._starts = self._find(opening)
+        self._places = self._starts + 1
+        self.count = len(self._starts)
+
+    def _find(self, opening: bytes) -> Any:
+        """Return where rows may begin; if a string looks like a row, that shows as a gap."""
+        data = self._data
+        found = np.flatnonzero(data[: self._size] == _OPEN)
+        follows = (data[found - 1] == _SEPARATOR) & (data[found - 2] == _CLOSE)
+        found = found[follows | (found == 0)]
+        return found[self._are(found, opening)]
+
+    def _are(self, places: Any, literal: bytes) -> Any:
+        windows = np.lib.stride_tricks.sliding_window_view(self._data, len(literal))
+        return (windows[places] == np.frombuffer(literal, np.uint8)).all(axis=1)
+
+    def pass_over(self, literal: bytes) -> None:
+        """Step over what all rows have."""
+        _require(bool(self._are(self._places, literal).all()))
+        self._places = self._places + len(literal)
+        _require(int(self._places.max(initial=0)) <= self._size)
+
+    def values(self, mark: int) -> Any:
+        """Step over a value of each row and return all of them as an array."""
+        places, data = self._places, self._data
+        marks = data[places]
+        null = marks == yson_tokens.ENTITY
+        if mark == yson_tokens.TRUE:
+            true = marks == yson_tokens.TRUE
+            _require(bool((null | true | (marks == yson_tokens.FALSE)).all()))
+            self._places = places + 1
+            return pa.array(true, mask=null)
+        _require(bool((null | (marks == mark)).all()))
+        if mark == yson_tokens.DOUBLE:
+            windows = np.lib.stride_tricks.sliding_window_view(data, 8)
+            self._places = self._advanced(places + np.where(null, 1, 9))
+            return pa.array(
+                windows[np.minimum(places + 1, self._size)].view("<f8")[:, 0], mask=null
+            )
+        numbers, sizes = np.zeros(len(places), np.uint64), np.zeros(len(places), np.int64)
+        present = np.flatnonzero(~null)
+        numbers[present], sizes[present] = yson_tokens.varints(data, places[present] + 1)
+        ends = self._advanced(places + 1 + sizes)
+        if mark != yson_tokens.STRING:
+            self._places = ends
+            signed = yson_tokens.unzigzag(numbers) if mark == yson_tokens.INT64 else numbers
+            return pa.array(signed, mask=null)
+        # A length is a signed number, and never negative.
+        _require(not bool((numbers & np.uint64(1)).any()))
+        _require(bool((numbers <= np.uint64(2 * self._size)).all()))
+        self._places = self._advanced(ends + (numbers >> np.uint64(1)).astype(np.int64))
+        return yson_tokens.between(data, ends, self._places, null).cast(pa.binary())
+
+    def _advanced(self, places: Any) -> Any:
+        _require(int(places.max(initial=0)) < self._size)
+        return places
+
+    def check_gaps(self) -> None:
+        """Check that each row begins where the one before has ended."""
+        _require(np.array_equal(self._places, np.append(self._starts[1:], self._size)))
+
+
+def _require(condition: bool) -> None:
+    if not condition:
+        raise UnknownSpellingError
