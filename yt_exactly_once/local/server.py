@@ -61,6 +61,12 @@ class _Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope["yt.transport"] = self.transport  # type: ignore[typeddict-unknown-key]
+        self.scope["yt.body"] = []  # type: ignore[typeddict-unknown-key]
+
+    def on_body(self, body: bytes) -> None:
+        """Keep a piece of the body; as messages its bytes would be copied two more times."""
+        if not self.cycle.response_complete:
+            self.scope["yt.body"].append(body)  # type: ignore[typeddict-item]
 
 
 class _Server(uvicorn.Server):

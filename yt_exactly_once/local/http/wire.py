@@ -290,7 +290,8 @@ class Application:
 
 async def _read(scope: Message, receive: Receive) -> Request | None:
     """Read a request whole; `None` when the client went away in the middle of it."""
-    pieces = []
+    # The server puts the body there; what else comes is only how it ends.
+    pieces: list[bytes] = scope.get("yt.body", [])
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":

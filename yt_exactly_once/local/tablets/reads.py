@@ -81,8 +81,9 @@ def lookup_stored(
 ) -> StoredRows:
     """Return the rows that exist in the order of the keys, for formats that write by vector."""
     rows = _in_order(connection, layout, keys, columns)
-    # Behind the columns is the key.
-    stored = list(zip(*rows, strict=True))[:-1] if rows else [()] * len(columns)
+    # Behind the columns may be the key.
+    stored = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
+    stored = stored[: len(columns)]
     arrays = [
         vectors.of_stored(column, list(each)) for column, each in zip(columns, stored, strict=True)
     ]
@@ -95,22 +96,19 @@ def _in_order(
     keys: Sequence[bytes],
     columns: Sequence[Column],
 ) -> list[tuple[Any, ...]]:
-    """Return stored values and the key of the rows that exist, in the order of the keys."""
+    """Return stored values of the rows that exist, and perhaps the key, in the order of the keys."""
     # SQLite would not look keys up in rows of two tables.
     wanted = [] if layout.read_timestamp is not None else keys
     with row_images.opened(connection, [(wanted, pa.binary())]) as is_open:
         if is_open:
+            selected = ", ".join(layout.sql_column(column.name) for column in columns) or "1"
             found = connection.execute(
-                f"SELECT {_selected(layout, columns)} FROM {row_images.TABLE}"
+                f"SELECT {selected} FROM {row_images.TABLE}"
                 f' CROSS JOIN {layout.sql_source} ON "$key" = v0'
             )
             return found.fetchall()
     by_key = dict(_fetched(connection, layout, keys, columns))
     return [by_key[key] for key in keys if key in by_key]
-
-
-def _selected(layout: TableLayout, columns: Sequence[Column]) -> str:
-    return ", ".join([*(layout.sql_column(column.name) for column in columns), '"$key"'])
 
 
 def lookup(
@@ -143,7 +141,7 @@ def _fetched(
     columns: Sequence[Column],
 ) -> Iterator[tuple[bytes, tuple[Any, ...]]]:
     """Yield keys of existing rows with the stored values and the key."""
-    selected = _selected(layout, columns)
+    selected = ", ".join([*(layout.sql_column(column.name) for column in columns), '"$key"'])
     for start in range(0, len(keys), _KEYS_PER_SELECT):
         chunk = keys[start : start + _KEYS_PER_SELECT]
         marks = ", ".join("?" * len(chunk))
