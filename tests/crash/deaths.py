@@ -93,8 +93,10 @@ FATES: dict[Cell, list[Death]] = {
 }
 """What each query dies of, life after life."""
 
+BY_NIGHT: dict[Cell, list[Death]] = {cell: DEATHS for cell in EVERY if cell not in REFUSED}
+
 if NIGHTLY:
-    FATES = {cell: DEATHS for cell in EVERY if cell not in REFUSED}
+    FATES = BY_NIGHT
 
 
 BATCHES = 3 + max(death.batch for deaths in FATES.values() for death in deaths)
@@ -106,10 +108,17 @@ def family_of(cell: Cell) -> str:
     return cell.mode if NIGHTLY else "every mode"
 
 
-PASSED = {
-    f"{death.point(cell).name.lower()}-{cell}": (cell, death.point(cell))
-    for cell, deaths in FATES.items()
-    for death in deaths
-    if death.point(cell)
-}
+def _named(fates: dict[Cell, list[Death]]) -> dict[str, tuple[Cell, CrashPoint]]:
+    return {
+        f"{point.name.lower()}-{cell}": (cell, point)
+        for cell, deaths in fates.items()
+        for death in deaths
+        if (point := death.point(cell))
+    }
+
+
+PASSED = _named(FATES)
 """Every death of every query, by the name of its test."""
+
+PASSED_BY_NIGHT = _named(BY_NIGHT)
+"""The same for the tests of the night, which have all of them."""
