@@ -24,7 +24,7 @@ from benchmarks.parts.rows import Sample
 from benchmarks.parts.timing import BARE_LOOP, SOURCE
 from yt_exactly_once.local import LocalCluster
 
-SOURCE_BAR = 0.8
+SOURCE_BAR = 0.9
 """What the source must reach of a bare loop."""
 
 if TYPE_CHECKING:

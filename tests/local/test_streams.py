@@ -170,3 +170,13 @@ def test_memory_is_bounded_by_the_request():
         counted = client.select_rows("sum(1) as c, max(s) as m from [//tmp/queue] group by 1")
         assert next(iter(counted))["c"] == _PARTS * _ROWS_PER_PART
         assert _peak(cluster) - before < 96
+
+
+@pytest.mark.parametrize("size", [(1 << 18) - 9, (1 << 18) + 1, 3 << 18])
+def test_long_answer_comes_whole(client, tmp, size):
+    """It is sent in slices, whether it has a length or comes in chunks."""
+    text = bytes(n * n % 251 for n in range(size)).hex()[:size]
+    client.set(f"{tmp}/long", text)
+    client.write_file(f"{tmp}/file", text.encode())
+    assert client.get(f"{tmp}/long") == text
+    assert client.read_file(f"{tmp}/file").read() == text.encode()

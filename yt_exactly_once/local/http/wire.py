@@ -47,6 +47,7 @@ _UNAUTHORIZED = 401
 _UNAVAILABLE = 503
 _COMMAND_NAME = re.compile(r"[a-z_]+")
 _MAX_IN_FLIGHT = 1000
+_SLICE_BYTES = 1 << 18
 
 
 class Application:
@@ -208,15 +209,19 @@ class Application:
         piece: bytes | None = answer.body
         if answer.rest is not None:
             while piece is not None:
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-                if transport.is_closing():
-                    raise _BrokenOffError
+                for part in _slices(piece):
+                    await send({"type": "http.response.body", "body": part, "more_body": True})
+                    if transport.is_closing():
+                        raise _BrokenOffError
                 try:
                     piece = await self._in_thread(next, answer.rest, None)
                 except Exception as raised:
                     _end_with_trailers(transport, messages.error_headers(failures.as_error(raised)))
                     raise _BrokenOffError from raised
-        await send({"type": "http.response.body", "body": piece or b""})
+        *parts, last = _slices(piece or b"")
+        for part in parts:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": last})
 
     def _expire(self, call: Call) -> None:
         self._proxy.expire_transaction(str(call.context.parameters.get("transaction_id")))
@@ -286,6 +291,14 @@ class Application:
     def _administer(self, request: Request, path: str) -> Answer:
         self._authenticate(request)
         return self._admin.answer(request, path)
+
+
+def _slices(body: bytes) -> list[bytes | memoryview]:
+    """Cut a long body: what a socket does not take at once, asyncio moves in memory with every write."""
+    if len(body) <= _SLICE_BYTES:
+        return [body]
+    view = memoryview(body)
+    return [view[start : start + _SLICE_BYTES] for start in range(0, len(view), _SLICE_BYTES)]
 
 
 async def _read(scope: Message, receive: Receive) -> Request | None:
