@@ -78,13 +78,15 @@ class SparkProcesses:
         return descendants(self.jvm)
 
     def cpu(self) -> dict[str, float]:
-        """Return the CPU seconds of every part so far; a worker that has ended still counts."""
-        jvm = _stat(self.jvm)
+        """Return the CPU seconds of every part so far.
+
+        Commands that the JVM has run are part of it: for each file of a local checkpoint it runs `chmod`.
+        """
         return {
             CLUSTER: cpu_seconds(self.cluster),
             DRIVER: _seconds(_stat(self.driver), _OWN),
-            JVM: _seconds(jvm, _OWN),
-            WORKERS: cpu_seconds(self.workers()) + _seconds(jvm, _ENDED_CHILDREN),
+            JVM: cpu_seconds([self.jvm]),
+            WORKERS: cpu_seconds(self.workers()),
         }
 
 
