@@ -322,7 +322,7 @@ def test_fact_that_cannot_be_shown_is_no_success(running):
 
 def test_backend_without_its_bindings_is_left_out(running, monkeypatch):
     """The report says which and why."""
-    monkeypatch.setattr("yt_exactly_once.ytsaurus.client.find_spec", lambda _: None)
+    monkeypatch.setattr("yt_exactly_once.ytsaurus.backends.find_spec", lambda _: None)
     report = verify(running, "transaction.abort", backend="rpc")
     assert "ytsaurus-rpc-driver" in report.skipped["rpc"]
     assert not report.holds

@@ -261,6 +261,8 @@ class _Connection:
     def pinning(self) -> Iterator[Client]:
         yield Client(self.script, self.scenario)
 
+    sending = pinning
+
 
 @dataclass(frozen=True)
 class Client:

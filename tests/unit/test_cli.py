@@ -50,7 +50,7 @@ def test_wrong_arguments_are_refused_with_usage(capsys, arguments):
     [
         (["--rows", "0"], "Cannot load 0 rows"),
         (["--kills", "-1"], "Cannot kill -1 times"),
-        (["--rows", "50"], "5 kills need 30 batches"),
+        (["--rows", "50"], "5 kills need 18 batches"),
         (["--report", "/nowhere/at/all.html"], "directory of the file does not exist"),
     ],
 )

@@ -164,10 +164,15 @@ class Connection:
             self.unpin()
             raise
 
+    @contextmanager
+    def sending(self) -> Iterator[Any]:
+        """Yield what sends commands that write and look up rows; otherwise as `pinning`."""
+        with self.pinning():
+            yield self.pinned().lane(0)
+
     def lookup(self, path: str, keys: Sequence[Row]) -> list[Row | None]:
         """Return the newest committed rows of a sorted dynamic table, in the order of the keys."""
-        with self.pinning(), translated("read rows", path=path):
-            lane = self.pinned().lane(0)
+        with self.sending() as lane, translated("read rows", path=path):
             return list(
                 lane.lookup_rows(path, list(keys), keep_missing_rows=True, format=YsonFormat())
             )

@@ -35,8 +35,8 @@ def insert_payload(
     Raises:
         ClusterUnavailableError: no answer; the rows may have been written.
     """
-    with connection.pinning(), translated("write rows", path=path):
-        connection.pinned().lane(0).insert_rows(
+    with connection.sending() as lane, translated("write rows", path=path):
+        lane.insert_rows(
             path, BytesIO(payload), format=input_format(wire), raw=True, update=update or None
         )
 

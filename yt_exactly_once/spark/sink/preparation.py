@@ -115,7 +115,6 @@ def check_before_start(mode: Mode, frame: DataFrame, output_mode: str | None) ->
             frame,
             wire=options.wire_format,
             rows_per_tablet=options.rows_per_tablet_limit,
-            request_size=options.request_size(frame),
             show_values=options.show_values,
         )
     own: list[tuple[str, Any, str, type[ExactlyOnceError], str]] = [
