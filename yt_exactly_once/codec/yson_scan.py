@@ -8,6 +8,7 @@ accounted for. Rows with another layout are left to the general parser: a scan i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -158,9 +159,8 @@ class _Scan:
         first, *others = layout.literals
         self._keys = [first, *(b";" + key for key in others)]
         self._end = b";}" if layout.trailing else b"}"
-        # Windows reach past the end, by a key and a value at most.
-        padding = bytes(max(map(len, self._keys)) + _LONGEST_SCALAR)
-        self._data: Bytes = np.frombuffer(rows + padding, np.uint8)
+        self._rows = rows
+        self._data: Bytes = np.frombuffer(rows, np.uint8)
         self._starts = self._find_rows()
         self._places = self._starts + 1
 
@@ -187,7 +187,7 @@ class _Scan:
         opening = b"{" + self._keys[0]
         starts = np.flatnonzero(self._data[: self._size] == OPEN_MAP)
         follows = (self._data[starts - 1] == SEMICOLON) & (self._data[starts - 2] == CLOSE_MAP)
-        starts = starts[follows | (starts == 0)]
+        starts = starts[(follows | (starts == 0)) & (starts + len(opening) <= self._size)]
         for offset in range(1, len(opening)):
             starts = starts[self._data[starts + offset] == opening[offset]]
         return np.asarray(starts, np.int64)
@@ -199,8 +199,17 @@ class _Scan:
         require(last == self._size or (last + 1 == self._size and self._data[last] == SEMICOLON))
 
     def _window(self, width: int) -> Bytes:
-        """Copy the next bytes of each row."""
-        return np.lib.stride_tricks.sliding_window_view(self._data, width)[self._places]
+        """Copy the next bytes of each row; behind the last one they are zeros."""
+        # The rows are not copied for that: there may be many megabytes of them.
+        first = max(self._size - width, 0)
+        late = self._places > first
+        tail = np.frombuffer(self._rows[first:] + bytes(2 * width), np.uint8)
+        if late.all():
+            return _windows(tail, width)[self._places - first]
+        found = _windows(self._data, width)[np.where(late, 0, self._places)]
+        if late.any():
+            found[late] = _windows(tail, width)[self._places[late] - first]
+        return found
 
     def _advance(self, places: Places) -> None:
         require(int(places.max()) < self._size)
@@ -237,8 +246,12 @@ class _Scan:
         self._advance(starts + lengths)
         return strings(self._data, starts, self._places, null)
 
+    @cached_property
+    def _padded(self) -> Bytes:
+        return np.frombuffer(self._rows + bytes(_LONGEST_SCALAR), np.uint8)
+
     def _composite(self, logical: LogicalType) -> pa.Array:
-        tokens, found, ends = scan(self._data, self._size, self._places)
+        tokens, found, ends = scan(self._padded, self._size, self._places)
         self._advance(ends)
         return Composites(tokens).array(found, logical)
 
@@ -246,7 +259,7 @@ class _Scan:
         """Step over values of whatever type."""
         markers = window[:, 0]
         if not np.isin(markers, _SIMPLE).all():
-            _, _, ends = scan(self._data, self._size, self._places)
+            _, _, ends = scan(self._padded, self._size, self._places)
             self._advance(ends)
             return
         sizes = np.where(markers == DOUBLE, 9, 1)
@@ -256,6 +269,10 @@ class _Scan:
         require(bool(((lengths >= 0) & (lengths <= self._size)).all()))
         sizes[sized] += varint_sizes + lengths
         self._advance(self._places + sizes)
+
+
+def _windows(data: Bytes, width: int) -> Bytes:
+    return np.lib.stride_tricks.sliding_window_view(data, width)
 
 
 def _all_equal(window: Bytes, literal: bytes) -> bool:
