@@ -22,7 +22,8 @@ IDEMPOTENT = WriteMode.IDEMPOTENT.value
 OURS = (FLOOR, *MODES, IDEMPOTENT)
 """The modes, and the floor under them."""
 
-ALL = (FLOOR, *MODES, IDEMPOTENT, LIMIT, SNIPPET, DELTA, POSTGRES, *SPYT)
+IN_ONE_SESSION = (FLOOR, *MODES, IDEMPOTENT, LIMIT, SNIPPET, DELTA, POSTGRES)
+ALL = (*IN_ONE_SESSION, *SPYT)
 
 STEPS: dict[str, str] = {
     Event.LEDGER_READ: "2 look up",
@@ -90,7 +91,7 @@ class Point:
     target: str = "ordered"
     query: str = "stateless"
     repetitions: int = 7
-    contenders: tuple[str, ...] = ALL
+    contenders: tuple[str, ...] = IN_ONE_SESSION
     own_drivers: bool = False
     family: str = ""
 

@@ -264,6 +264,12 @@ def test_every_point_of_a_dimension_has_its_work():
     assert shape("bytes-1024").row_bytes == 1024
 
 
+def test_spyt_takes_part_only_where_every_contender_has_a_driver_of_its_own():
+    """It needs a PySpark of its own, and the others of a point share a session."""
+    for point in BY_NAME.values():
+        assert point.own_drivers == any(name.startswith("SPYT") for name in point.contenders), point
+
+
 def test_without_spyt_nobody_beside_it_takes_part(tmp_path):
     """Our drivers are left out too: there is nothing to compare them with."""
     advanced = []
