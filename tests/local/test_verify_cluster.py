@@ -133,7 +133,7 @@ class Altered(Connection):
         pinned = super().pinned()
         if "client" not in vars(pinned):
             plain = pinned.client
-            pinned.client = lambda lane: self._changed(plain(lane))
+            pinned.client = pinned.lane = lambda lane: self._changed(plain(lane))
         return pinned
 
     def _changed(self, client):

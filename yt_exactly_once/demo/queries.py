@@ -149,6 +149,8 @@ def _session(files: DataDir) -> SparkSession:
         .config("spark.local.dir", str(files.scratch))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
+        # A driver that is killed while it writes its very first offset leaves a file in the checkpoint.
+        .config("spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart", "false")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "WARN")

@@ -42,6 +42,8 @@ def spark_session(scratch: Path) -> Iterator[SparkSession]:
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.extraJavaOptions", f'"-Djava.io.tmpdir={scratch}" {SHORT_LIVED}')
             .config("spark.local.dir", str(scratch))
+            # It dies while it writes its very first offset, too.
+            .config("spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart", "false")
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.log.level", "ERROR")
