@@ -2,7 +2,7 @@
 
 Every contender writes the same micro-batches, one at a time and in changing order; the first two of each
 are not counted. Results are kept as one JSON file per point, with a report (report.md), its numbers
-(summary.json) and charts (PNG). Everything takes about three quarters of an hour on two cores.
+(summary.json) and charts (PNG). Everything takes about half an hour on two cores.
 """
 
 from __future__ import annotations
