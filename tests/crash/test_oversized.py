@@ -13,7 +13,6 @@ import pytest
 
 from tests.crash.crash_points import CrashPoint
 from tests.crash.harness.lives import Cell
-from tests.tiers import NIGHTLY
 
 if TYPE_CHECKING:
     from tests.crash.harness.lives import Life, Lineage, Remains
@@ -33,12 +32,8 @@ DEATHS = [
     (CrashPoint.PART_COMMITTED, 2),
     (CrashPoint.LEDGER_RECORDED, 2),
 ]
-if not NIGHTLY:
-    DEATHS = DEATHS[1:2]
 
 CELLS = [Cell("stateless", is_sorted=False), Cell("stateless", is_sorted=True)]
-if not NIGHTLY:
-    CELLS = CELLS[:1]
 REFUSED = {False: "250000 rows for tablet 0", True: "250000 rows for 1 tablets"}
 
 

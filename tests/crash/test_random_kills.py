@@ -15,7 +15,6 @@ import pytest
 
 from tests.crash.crash_points import CrashPoint
 from tests.crash.harness.lives import Cell
-from tests.tiers import NIGHTLY
 
 if TYPE_CHECKING:
     from tests.crash.harness.lives import Lineage
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 # A crash point, SINK_RETURNED, is in the same gap.
 pytestmark = pytest.mark.nightly
 
-COUNTED = 50 if NIGHTLY else 1
+COUNTED = 50
 """Deaths in the gap, of the driver."""
 
 LIVES = 2 * COUNTED + 2
@@ -39,8 +38,6 @@ CELLS = [
     Cell("stateless", is_sorted=False),
     Cell("dedup", is_sorted=False),
 ]
-if not NIGHTLY:
-    CELLS = CELLS[:2]
 
 
 @pytest.mark.timeout(3600)

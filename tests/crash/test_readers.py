@@ -11,7 +11,6 @@ from yt.packages.requests.exceptions import RequestException
 
 from tests.crash.crash_points import CrashPoint
 from tests.crash.harness.lives import Cell
-from tests.tiers import NIGHTLY
 
 if TYPE_CHECKING:
     from tests.crash.harness.lives import Subject
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.nightly
 
 ROWS_PER_PARTITION, PARTITIONS = 400, 3
-BATCHES = 30 if NIGHTLY else 17
-DRIVER_DIES_IN = (4, 9) if NIGHTLY else (2, 4)
-PROXIES_DIE = (1, 0, 1, 0) if NIGHTLY else (1, 0)
+BATCHES = 30
+DRIVER_DIES_IN = (4, 9)
+PROXIES_DIE = (1, 0, 1, 0)
 WHOLE = ROWS_PER_PARTITION * PARTITIONS
 
 
