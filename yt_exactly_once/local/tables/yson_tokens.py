@@ -14,16 +14,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-_STRING, _INT64, _DOUBLE, _FALSE, _TRUE, _UINT64 = range(1, 7)
+STRING, INT64, DOUBLE, FALSE, TRUE, UINT64 = range(1, 7)
 ENTITY, OPEN, CLOSE, _SEPARATOR = b"#[];"
-STRING, INT64, DOUBLE, FALSE, TRUE, UINT64 = _STRING, _INT64, _DOUBLE, _FALSE, _TRUE, _UINT64
 
 _SIZES = np.zeros(256, np.int32)
 """Bytes of a token by its first one, without a varint and what it announces; 0 for what is not known."""
-_SIZES[[_STRING, _INT64, _UINT64, _FALSE, _TRUE, ENTITY, OPEN, CLOSE]] = 1
-_SIZES[_DOUBLE] = 9
+_SIZES[[STRING, INT64, UINT64, FALSE, TRUE, ENTITY, OPEN, CLOSE]] = 1
+_SIZES[DOUBLE] = 9
 _HAS_VARINT = np.zeros(256, bool)
-_HAS_VARINT[[_STRING, _INT64, _UINT64]] = True
+_HAS_VARINT[[STRING, INT64, UINT64]] = True
 
 _BITS = 7
 _MORE = 0x80
@@ -168,7 +167,7 @@ class _Reading:
         if len(measured):
             found, lengths = varints(data, places[measured] + 1)
             numbers[measured] = found
-            texts = marks[measured] == _STRING
+            texts = marks[measured] == STRING
             # A length is a signed number, and never negative.
             _require(not bool((found[texts] & np.uint64(1)).any()))
             _require(bool((found[texts] <= np.uint64(2 * len(data))).all()))

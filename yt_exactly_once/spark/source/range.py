@@ -15,10 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache, partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from pyspark.sql.datasource import InputPartition
 
 from yt_exactly_once.config import RetryPolicy
@@ -35,9 +34,8 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.source.offsets import QueueRange
+    from yt_exactly_once.spark.source.rows import Indexes
     from yt_exactly_once.ytsaurus.queues import RemoteQueue
-
-Indexes: TypeAlias = npt.NDArray[np.int64]
 
 ROWS_PER_PULL = 10_000
 BYTES_PER_PULL = 16 * 2**20
