@@ -71,7 +71,7 @@ IN_TURN = {
     # Two queries of a mode share the deaths, so that there are half as many lives.
     Cell("stateless", ORDERED): (0, 3, 4, 8, 10, 12),
     Cell("aggregation", SORTED): (1, 2, 5, 6, 7, 9, 11),
-    Cell("stateless", ORDERED, "at-least-once"): (5, 10),
+    Cell("stateless", ORDERED, "at-least-once"): (5,),
     Cell("stateless", ORDERED, "idempotent"): (0, 3, 4, 8, 10, 12),
     Cell("stateless", SORTED, "idempotent"): (1, 2, 5, 7, 9, 11),
 }

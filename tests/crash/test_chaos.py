@@ -25,6 +25,7 @@ def run_chaos(folder, **options):
     return done.returncode, done.stdout + done.stderr, json.loads(numbers.read_text())
 
 
+@pytest.mark.nightly  # the demo kills at random moments every time
 @pytest.mark.timeout(1500)
 def test_short_chaos_breaks_no_promise(tmp_path):
     """Faults of many kinds over queries of the default mode, and every row is accounted for."""

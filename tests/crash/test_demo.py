@@ -133,6 +133,7 @@ def _processes_naming(path):
     return lines
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_demo_ended_by_sigterm_leaves_nothing_behind(tmp_path):
     """Neither a process nor its temporary directory outlives the command."""

@@ -33,7 +33,8 @@ CELLS = [
     Cell("stateless", is_sorted=False, mode="idempotent"),
 ]
 if not NIGHTLY:
-    CELLS.remove(PASSED_ON)
+    # At-least-once mode takes the same steps as idempotent mode, and promises less.
+    CELLS = CELLS[1::2]
 POINTS = [CrashPoint.LEDGER_RECORDED]
 if NIGHTLY:
     POINTS = [

@@ -17,7 +17,7 @@ from tests.tiers import first_of
 pytestmark = pytest.mark.further
 
 IS_DEEP = settings.get_current_profile_name() == "deep"
-EXAMPLES = 200 if IS_DEEP else 4
+EXAMPLES = 200 if IS_DEEP else 2
 
 
 @pytest.fixture(scope="module")

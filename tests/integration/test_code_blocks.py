@@ -96,7 +96,14 @@ def run_shell(code: str, folder: Path) -> None:
     subprocess.run(["bash", "-e"], cwd=folder, env=environment, input=code, text=True, check=True)
 
 
-PAGES = [page for page in pages() if any(block.how is How.RUNS for block in blocks(page))]
+LONG = "docs/how-to/test-your-pipeline.md"
+"""Its code starts a Spark of its own, several times."""
+
+PAGES = [
+    pytest.param(page, marks=[pytest.mark.nightly] * (page == LONG))
+    for page in pages()
+    if any(block.how is How.RUNS for block in blocks(page))
+]
 
 
 @pytest.mark.parametrize("page", PAGES)

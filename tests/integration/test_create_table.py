@@ -280,7 +280,7 @@ TYPES = st.recursive(
 )
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=members(TYPES, " "))
 def test_ddl_is_read_as_spark_reads_it(spark, text):  # noqa: ARG001

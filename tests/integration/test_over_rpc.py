@@ -51,6 +51,7 @@ def test_lost_commits_and_a_replay_leave_every_row_once(stream, faults, mode, fa
     flow.assert_exact()
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("rpc_only")
 def test_rows_arrive_at_least_once_without_the_sinks_protection(stream):
     """The weakest mode, without faults: every row, and a replayed batch twice."""
@@ -63,6 +64,7 @@ def test_rows_arrive_at_least_once_without_the_sinks_protection(stream):
     assert once <= Counter(flow.found())
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("rpc_only")
 def test_aggregation_into_a_sorted_table_is_exact_over_a_lossy_network(stream, faults):
     """Any request may lose its answer, or its connection before it is executed."""

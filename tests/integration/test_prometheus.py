@@ -127,6 +127,7 @@ def flow(stream, spark, telemetry):  # noqa: ARG001 - it comes before the source
     return flow
 
 
+@pytest.mark.nightly  # each alert is tried without a pipeline every time
 def test_every_series_is_scraped_and_every_alert_fires_on_its_cause(flow, prometheus, telemetry):
     seen = []
 

@@ -88,7 +88,12 @@ def at_random(frame):
     [
         pytest.param(as_read, no_tens, id="filter"),
         pytest.param(no_tens, as_read, id="filter removed", marks=pytest.mark.nightly),
-        pytest.param(of_source(as_read), of_source(no_tens), id="filter, by source"),
+        pytest.param(
+            of_source(as_read),
+            of_source(no_tens),
+            id="filter, by source",
+            marks=pytest.mark.nightly,
+        ),
         pytest.param(
             of_source(no_tens),
             of_source(as_read),
@@ -242,6 +247,7 @@ def test_file_source_with_other_cores_is_refused(spark, stream, tmp_path, first,
     assert found() == list(range(600))
 
 
+@pytest.mark.nightly
 def test_rows_that_differ_anywhere_have_other_hashes(spark):
     """Also where Spark's own hash sees no difference: maps, and nulls that move."""
     schema = (

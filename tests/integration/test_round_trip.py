@@ -164,6 +164,7 @@ def test_frame_of_every_type_passes_through_spark(trip, tmp_path):
     trip.assert_kept(pa.RecordBatch.from_pylist(rows, trip.create(columns)), tmp_path)
 
 
+@pytest.mark.nightly  # every type passes through Spark every time
 def test_flights_pass_through_spark(trip, tmp_path):
     """All columns with their types, missing values too, into tables made for the frame."""
     flights = read_flights(None if EXAMPLES else 60_000)

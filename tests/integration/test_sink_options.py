@@ -104,6 +104,7 @@ def test_room_check_off_is_noticed(stream, monkeypatch):
     flow.assert_untouched()
 
 
+@pytest.mark.nightly
 def test_mode_may_change_on_one_checkpoint(stream):
     """The ledger is written in every mode, so the next one knows where to go on."""
     flow = stream(rows=1_500)
@@ -116,6 +117,7 @@ def test_mode_may_change_on_one_checkpoint(stream):
             flow.queue.append(1_500, partition)
 
 
+@pytest.mark.nightly
 def test_columns_of_other_writers_are_kept_on_request(stream, client):
     """`update_columns` leaves what the frame does not have."""
     flow = stream(AGGREGATION, is_sorted=True, rows=300)

@@ -37,7 +37,7 @@ def test_oversized_batch_is_written_in_parts_on_request(stream, is_sorted):
     flow.assert_exact()
 
 
-@pytest.mark.further
+@pytest.mark.nightly  # drivers are killed between parts every time
 @pytest.mark.parametrize("is_sorted", first_of([False, True]), ids=["ordered", "sorted"])
 def test_split_batch_broken_off_between_its_parts_is_completed(stream, is_sorted):
     """The replay leaves out what is there, and the consumer had not moved before."""

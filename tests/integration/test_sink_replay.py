@@ -79,7 +79,7 @@ def test_one_sink_object_serves_run_after_run(stream):
     flow.assert_exact()
 
 
-@pytest.mark.further
+@pytest.mark.nightly  # drivers are killed at every point every time
 @pytest.mark.parametrize("kind", first_of([(kind,) for kind in BROKEN_OFF]), ids=named)
 def test_run_broken_off_at_every_event_ends_exactly_right(stream, kind):
     """Each run fails one event further on, in a batch of its own; the last one goes to the end."""
@@ -122,7 +122,7 @@ def test_rows_of_a_stateful_batch_are_kept_until_spark_has_logged_it(stream, que
     flow.assert_exact()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_trim_guard_off_is_noticed(stream, monkeypatch):
     """With the consumer moved at once, a replay cannot build its state again."""
     flow = stream(AGGREGATION, is_sorted=True)
@@ -173,7 +173,7 @@ def test_ledger_look_up_off_is_noticed(stream, monkeypatch):
     assert flow.wrong().startswith("0 lost")
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_state_evaluation_off_is_noticed(stream, monkeypatch):
     """Spark refuses a skipped batch that leaves no state behind."""
     flow = stream(AGGREGATION, is_sorted=True)
@@ -184,7 +184,7 @@ def test_state_evaluation_off_is_noticed(stream, monkeypatch):
     assert "STATE_STORE_COMMIT_VALIDATION_FAILED" in caught.value._stackTrace
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_joined_streams_survive_a_replay(stream, client, tmp, tmp_path):
     """Both sides keep state; every pair comes out once."""
     left, right = Queue.create(client, tmp, "left"), Queue.create(client, tmp, "right")

@@ -25,7 +25,7 @@ from yt_exactly_once import Event, TransactionalSink
 LINES = {"line": "utf8"}
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_two_queues_in_one_query_are_both_exact(stream, client, tmp, tmp_path):
     """Also when a batch is replayed in which one of them is idle."""
     first, second = (Queue.filled(client, tmp, 2_000, name) for name in ("first", "second"))
@@ -223,7 +223,7 @@ def test_rate_source_is_delivered_once(spark, cluster, client, tmp, tmp_path):
     assert sorted(values) == list(range(len(values)))
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_two_sinks_in_one_function_are_both_exact(stream, client, tmp):
     """Only the last one moves the consumer, and a crash between the two is mended by the replay."""
     flow = stream(rows=2_000, rows_per_partition=500)
@@ -376,7 +376,7 @@ def test_two_checkpoints_on_one_consumer_are_told_apart(stream):
     assert rival_rows == []
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_compare_and_set_off_is_noticed(stream, monkeypatch):
     """Both queries take the second half of the queue."""
     flow = stream(rows=2_000)

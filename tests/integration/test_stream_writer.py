@@ -26,9 +26,7 @@ NUMBERED = replace(
 """Rows carry their source, so that idempotent mode can number them."""
 
 
-@pytest.mark.parametrize(
-    "mode", [MODES[0], *(pytest.param(mode, marks=pytest.mark.further) for mode in MODES[1:])]
-)
+@pytest.mark.parametrize("mode", first_of(MODES))
 def test_replay_is_skipped_in_every_mode(stream, mode):
     """Spark computes the batch again; the ledger has it."""
     flow = stream(NUMBERED, rows=1_500)
@@ -41,7 +39,7 @@ def test_replay_is_skipped_in_every_mode(stream, mode):
     assert flow.entry().ends[flow.queue.path] == flow.queue.ends()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 @pytest.mark.parametrize("is_sorted", first_of([True, False]))
 def test_stateful_query_moves_between_the_format_and_the_function(stream, is_sorted):
     """On one checkpoint, with one ledger, back and forth, with replays on either side."""
@@ -56,7 +54,7 @@ def test_stateful_query_moves_between_the_format_and_the_function(stream, is_sor
         assert flow.entry().ends[flow.queue.path] == flow.queue.ends()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_batch_that_was_pushed_and_not_recorded_is_finished(stream, faults):
     """Rows that sessions have are compared before anything else of the batch is pushed."""
     flow = stream(NUMBERED, rows=1_500, options={"digest": True})

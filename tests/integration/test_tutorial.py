@@ -58,6 +58,7 @@ class Shell:
             self.output += line
 
 
+@pytest.mark.nightly  # the demo is killed and compared every time
 def test_every_block_of_the_tutorial_runs_and_the_totals_are_exact_after_the_kill(tmp_path):
     """A reader who copies block after block ends with `exact`."""
     with socket.socket() as free:
