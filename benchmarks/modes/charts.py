@@ -24,6 +24,8 @@ mpl.use("agg")
 
 _COLOURS = {
     "noop": "#9e9e9e",
+    "collect": "#bcaaa4",
+    "tasks": "#d7ccc8",
     "at-least-once": "#4c9be8",
     "transactional": "#1b5e20",
     "idempotent": "#8bc34a",

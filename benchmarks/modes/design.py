@@ -9,6 +9,7 @@ from benchmarks.modes.points import (
     BASE,
     DELTA,
     FLOOR,
+    LEAST,
     LIMIT,
     MODES,
     OURS,
@@ -67,7 +68,7 @@ POINTS = (
             name=f"queue-{partitions}",
             source="queue",
             partitions=partitions,
-            contenders=(*OURS, SNIPPET) if partitions == BASE.partitions else OURS,
+            contenders=(*OURS, *LEAST, SNIPPET) if partitions == BASE.partitions else OURS,
             repetitions=5,
         )
         for partitions in (1, 4, 16)
@@ -79,7 +80,7 @@ POINTS = (
             source="queue",
             partitions=partitions,
             rows=partitions,
-            contenders=OURS,
+            contenders=(*OURS, *LEAST),
             repetitions=25,
         )
         for partitions in (1, 4, 16)

@@ -10,6 +10,8 @@ from yt_exactly_once import Event
 from yt_exactly_once.config import WriteMode
 
 FLOOR = "noop"
+COLLECT = "collect"
+TASKS = "tasks"
 LIMIT = "bare client"
 SNIPPET = "row snippet"
 DELTA = "delta"
@@ -22,7 +24,10 @@ IDEMPOTENT = WriteMode.IDEMPOTENT.value
 OURS = (FLOOR, *MODES, IDEMPOTENT)
 """The modes, and the floor under them."""
 
-IN_ONE_SESSION = (FLOOR, *MODES, IDEMPOTENT, LIMIT, SNIPPET, DELTA, POSTGRES)
+LEAST = (COLLECT, TASKS)
+"""What Spark costs any sink that writes from the driver, and any that writes from Python tasks."""
+
+IN_ONE_SESSION = (FLOOR, *LEAST, *MODES, IDEMPOTENT, LIMIT, SNIPPET, DELTA, POSTGRES)
 ALL = (*IN_ONE_SESSION, *SPYT)
 
 STEPS: dict[str, str] = {
@@ -42,6 +47,8 @@ STEP_NAMES = (IDENTIFY, *dict.fromkeys(STEPS.values()), AROUND)
 
 DESCRIPTIONS = {
     FLOOR: "Spark's noop sink, called from foreachBatch like the others",
+    COLLECT: "foreachBatch that brings the rows to the driver as Arrow, and writes them nowhere",
+    TASKS: "foreachBatch that gives the rows to Python tasks as Arrow, which count them and write nothing",
     "at-least-once": "TransactionalSink(mode='at-least-once')",
     "transactional": "TransactionalSink(), the default mode",
     IDEMPOTENT: "TransactionalSink(mode='idempotent')",

@@ -10,11 +10,23 @@ from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Self
 
+import pyarrow as pa
 from yt.wrapper.format import ArrowFormat
 
 from benchmarks.clients import UNCOMPRESSED
 from benchmarks.modes import peers
-from benchmarks.modes.points import DELTA, FLOOR, IDEMPOTENT, LIMIT, POSTGRES, SNIPPET, STEPS, Point
+from benchmarks.modes.points import (
+    COLLECT,
+    DELTA,
+    FLOOR,
+    IDEMPOTENT,
+    LIMIT,
+    POSTGRES,
+    SNIPPET,
+    STEPS,
+    TASKS,
+    Point,
+)
 from benchmarks.modes.turns import DirectContender, QueryContender, Writer
 from benchmarks.modes.work import TOTALS_TYPES, totals
 from yt_exactly_once import Target, TransactionalSink
@@ -90,8 +102,8 @@ class Stage:
 
     def _writer(self, name: str) -> Writer:
         place = self.folder / _plain(name)
-        if name == FLOOR:
-            return Writer(lambda frame, _: frame.write.format("noop").mode("overwrite").save())
+        if name in _NOWHERE:
+            return Writer(_NOWHERE[name])
         if name == SNIPPET:
             target = self._create_target(name)
             return Writer(self._snippet(target), count=partial(self._count, target))
@@ -249,6 +261,23 @@ class Stage:
             return sum(int(info["total_row_count"]) for info in infos)
         (row,) = self.client.select_rows(f"sum(1) as n from [{target}] group by 1")
         return int(row["n"])
+
+
+def _count_in_tasks(frame: DataFrame, _batch_id: int) -> None:
+    # A local function travels to the tasks as it is: they do not import this module.
+    def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        count = sum(batch.num_rows for batch in batches)
+        yield pa.RecordBatch.from_pydict({"n": pa.array([count], pa.int64())})
+
+    frame.mapInArrow(counted, "n long").collect()
+
+
+_NOWHERE: dict[str, Callable[[DataFrame, int], Any]] = {
+    FLOOR: lambda frame, _: frame.write.format("noop").mode("overwrite").save(),
+    COLLECT: lambda frame, _: frame.toArrow(),
+    TASKS: _count_in_tasks,
+}
+"""What computes the rows of a batch, and writes them nowhere."""
 
 
 class Steps:
