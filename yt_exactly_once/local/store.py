@@ -203,7 +203,8 @@ class Snapshot:
         with self.lock:
             connection, self._connection = self._connection, None
         if connection is not None:
-            connection.execute("ROLLBACK")
+            # See `Store.read`.
+            connection.execute("COMMIT")
             self._release(connection)
 
 

@@ -18,7 +18,7 @@ from yt_exactly_once.local.tables import types, values, vectors
 from yt_exactly_once.local.tables.layout import quote
 from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tables.vectors import StoredRows
-from yt_exactly_once.local.tablets import blocks, retention, row_images
+from yt_exactly_once.local.tablets import blocks, retention, row_images, row_results
 from yt_exactly_once.local.tablets.catalog import find_layout
 
 if TYPE_CHECKING:
@@ -80,35 +80,22 @@ def lookup_stored(
     columns: Sequence[Column],
 ) -> StoredRows:
     """Return the rows that exist in the order of the keys, for formats that write by vector."""
-    rows = _in_order(connection, layout, keys, columns)
-    # Behind the columns may be the key.
-    stored = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
-    stored = stored[: len(columns)]
-    arrays = [
-        vectors.of_stored(column, list(each)) for column, each in zip(columns, stored, strict=True)
-    ]
-    return StoredRows(columns, arrays, len(rows))
-
-
-def _in_order(
-    connection: sqlite3.Connection,
-    layout: TableLayout,
-    keys: Sequence[bytes],
-    columns: Sequence[Column],
-) -> list[tuple[Any, ...]]:
-    """Return stored values of the rows that exist, and perhaps the key, in the order of the keys."""
     # SQLite would not look keys up in rows of two tables.
-    wanted = [] if layout.read_timestamp is not None else keys
+    wanted = [] if layout.read_timestamp is not None or not columns else keys
     with row_images.opened(connection, [(wanted, pa.binary())]) as is_open:
         if is_open:
-            selected = ", ".join(layout.sql_column(column.name) for column in columns) or "1"
-            found = connection.execute(
+            selected = ", ".join(layout.sql_column(column.name) for column in columns)
+            arrays = row_results.fetch(
+                connection,
                 f"SELECT {selected} FROM {row_images.TABLE}"
-                f' CROSS JOIN {layout.sql_source} ON "$key" = v0'
+                f' CROSS JOIN {layout.sql_source} ON "$key" = v0',
+                columns,
             )
-            return found.fetchall()
-    by_key = dict(_fetched(connection, layout, keys, columns))
-    return [by_key[key] for key in keys if key in by_key]
+            return StoredRows(columns, arrays, len(arrays[0]))
+    by_key = fetch(connection, layout, keys, columns)
+    rows = [by_key[key] for key in keys if key in by_key]
+    arrays = row_results.of_rows(columns, rows)
+    return StoredRows(columns, arrays, len(rows))
 
 
 def lookup(
