@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
+from types import ModuleType
 
 import pytest
 
+from yt_exactly_once.spark import worker
 from yt_exactly_once.spark.sink import stream_writer
 from yt_exactly_once.spark.sink.modes import push, tasks
 from yt_exactly_once.spark.sink.modes.push import PushTask
@@ -24,19 +27,35 @@ class Ring:
         self.self = self
 
 
+@pytest.fixture
+def _new_process(monkeypatch):
+    """A process in which nothing is spared yet, and nothing afterwards."""
+    monkeypatch.setattr(worker, "_spared", 0)
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("_new_process")
 def test_modules_are_spared_and_garbage_of_tasks_is_not():
     """A worker would look at every module after each task; a later call must not keep garbage."""
-    spare_modules.cache_clear()
-    try:
-        spare_modules()
-        assert gc.get_freeze_count() > 10_000
-        ring = weakref.ref(Ring())
-        spare_modules()
-        gc.collect()
-        assert ring() is None
-    finally:
-        gc.unfreeze()
-        spare_modules.cache_clear()
+    spare_modules()
+    assert gc.get_freeze_count() > 10_000
+    ring = weakref.ref(Ring())
+    spare_modules()
+    gc.collect()
+    assert ring() is None
+
+
+@pytest.mark.usefixtures("_new_process")
+def test_what_a_task_imports_is_spared_by_the_next_one(monkeypatch):
+    """The first task that sends imports a third of all."""
+    spare_modules()
+    before = gc.get_freeze_count()
+    late = ModuleType("late")
+    late.made = [[] for _ in range(1_000)]
+    monkeypatch.setitem(sys.modules, "late", late)
+    spare_modules()
+    assert gc.get_freeze_count() >= before + 1_000
 
 
 class CalledError(Exception):

@@ -7,14 +7,21 @@ which looks at every object of every imported module. The next task of the worke
 from __future__ import annotations
 
 import gc
-from functools import cache
+import sys
+
+_spared = 0
+"""How many modules this process had when they were last taken out of sight."""
 
 
-@cache
 def spare_modules() -> None:
-    """Take everything that is imported out of the garbage collector's sight, once per process.
+    """Take everything that is imported out of the garbage collector's sight, at the begin of a task.
 
-    Modules are never garbage. What a task makes later is collected as before. Every function of ours that
-    runs in tasks calls this first.
+    Modules are never garbage. What a task makes later is collected as before. A task may import more: the
+    first one that sends opens a client. So the next task spares that too. Every function of ours that runs in
+    tasks calls this first.
     """
-    gc.freeze()
+    global _spared  # noqa: PLW0603 - the collector belongs to the process, too
+    count = len(sys.modules)
+    if count != _spared:
+        gc.freeze()
+        _spared = count
