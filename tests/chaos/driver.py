@@ -38,10 +38,10 @@ from tests.chaos.messages import (
 from tests.chaos.session import open_session
 from tests.chaos.trouble import Trouble
 from tests.flows import PARTITION_COLUMN, QUERIES, ROW_COLUMN, read_queue
-from tests.nursery import open_nursery
 from tests.protections import switch_off
 from yt_exactly_once import RetryPolicy, TransactionalSink, register_source
 from yt_exactly_once.demo.messages import Report
+from yt_exactly_once.nursery import open_nursery
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

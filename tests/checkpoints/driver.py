@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 from tests.chaos.session import open_session
 from tests.crash.harness.child import Report
 from tests.flows import QUERIES, Query, Queue, Rows, read_queue
-from tests.nursery import open_nursery
 from yt_exactly_once import TransactionalSink, register_source
 from yt_exactly_once.checkpoints.store import SPARK_SETTINGS
+from yt_exactly_once.nursery import open_nursery
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,8 +20,8 @@ from tests.crash.harness.child import Report
 from tests.flows import QUERIES, read_queue
 from tests.machines.environment import ENVIRONMENT
 from tests.machines.standalone import ON_WORKER
-from tests.nursery import open_nursery
 from yt_exactly_once import TransactionalSink, register_source
+from yt_exactly_once.nursery import open_nursery
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

@@ -54,9 +54,7 @@ def supervised(monkeypatch):
         options = SimpleNamespace(mode=WriteMode.TRANSACTIONAL, backend="http")
         files = SimpleNamespace(path="data", log="log")
         with Display(console) as display:
-            runner.Supervision(files, ["proxy"], options, 10, total_batches=1, display=display).run(
-                iter(())
-            )
+            runner.Supervision(files, ["proxy"], options, 10, 10, display=display).run(iter(()))
         return len(started), console.file.getvalue()
 
     return run

@@ -85,10 +85,11 @@ def read_flights(limit: int | None = None) -> pa.Table:
     return flights.select(list(FLIGHT_TYPES)).slice(0, limit)
 
 
-def read_airlines() -> list[tuple[str, str]]:
+def read_airlines() -> pa.Table:
     """Return code and name of every airline."""
-    airlines = pa_csv.read_csv(data_set_file("airlines.csv"))
-    return list(zip(airlines["carrier"].to_pylist(), airlines["name"].to_pylist(), strict=True))
+    return pa_csv.read_csv(data_set_file("airlines.csv")).rename_columns(
+        ["carrier", "carrier_name"]
+    )
 
 
 def create_tables(client: YtClient) -> None:

@@ -1,7 +1,8 @@
 """The child process: two ordinary streaming queries, from the queue to its end.
 
-It is what a user of the package would write, plus one thing: it sends every event of the sinks through a
-pipe to the parent, which decides when to kill it. It never prepares for a kill.
+It is what a user of the package would write, plus two things. It sends every event of the sinks through a
+pipe to the parent, which decides when to kill it. And Spark's Python processes are forked from one that has
+imported what they need, see `nursery`. It never prepares for a kill.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from yt_exactly_once.demo.layout import (
     Query,
 )
 from yt_exactly_once.demo.messages import QUERY_FAILED, SESSION_READY, ChildOptions, Report
+from yt_exactly_once.nursery import open_nursery
 from yt_exactly_once.observability import LOGGER_NAME
 
 if TYPE_CHECKING:
@@ -38,8 +40,12 @@ if TYPE_CHECKING:
 _SOURCE_PARTITION = "__spyt_streaming_src_tablet_index"
 _SOURCE_ROW = "__spyt_streaming_src_row_index"
 _SPARK_DETAILS = "\n=== Streaming Query ==="
-_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A JVM that is killed within a minute has no use for its slower compiler."""
+_JVM = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+"""A JVM that is killed within a minute has no use for its slower compiler, nor for the verification of
+Spark's own classes."""
 
 _LOOK_SECONDS = 0.1
 
@@ -49,12 +55,18 @@ _VERY_LATE_MINUTES = 60
 
 def main(arguments: list[str]) -> int:
     """Run both queries to the end of the queue; return the exit code."""
+    options = ChildOptions.load(arguments[0])
+    files = DataDir(Path(options.data_dir))
+    files.scratch.mkdir(parents=True, exist_ok=True)
+    if sys.platform == "linux":
+        # Before the first thread, as it forks. Elsewhere Spark's Python processes import what they need.
+        interpreter = str(open_nursery(files.scratch, options.report))
+        os.environ |= {"PYSPARK_PYTHON": interpreter, "PYSPARK_DRIVER_PYTHON": interpreter}
     _die_with_the_parent()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger(LOGGER_NAME).setLevel("INFO")
-    options = ChildOptions.load(arguments[0])
     report = Report(options.report)
-    spark = _session(DataDir(Path(options.data_dir)))
+    spark = _session(files)
     register_source(spark)
     report.tell(SESSION_READY)
     try:
@@ -70,7 +82,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _run_to_the_end(spark: SparkSession, options: ChildOptions, report: Report) -> None:
-    airlines = spark.createDataFrame(read_airlines(), "carrier string, carrier_name string")
+    # As Arrow, the JVM has them. From a list, each batch would run a Python function to read them again.
+    airlines = spark.createDataFrame(read_airlines())
     # Each query talks to a proxy of its own; the two share one store.
     first, last = options.proxies[0], options.proxies[-1]
     flights = enrich(_read(spark, FLIGHTS, options, first), airlines)
@@ -138,7 +151,6 @@ def delays(flights: DataFrame) -> DataFrame:
 
 
 def _session(files: DataDir) -> SparkSession:
-    files.scratch.mkdir(parents=True, exist_ok=True)
     return (
         SparkSession.builder.appName("yt-exactly-once demo")
         .master("local[2]")

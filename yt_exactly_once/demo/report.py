@@ -108,6 +108,11 @@ class Display:
         self._totals[task] = total
         self._shown[task] = 0
 
+    def expect(self, task: str, total: int) -> None:
+        """Change what a task that has begun must come to."""
+        self._bars.update(self._tasks[task], total=total)
+        self._totals[task] = total
+
     def advance(self, task: str, done: int) -> None:
         """Show how far a task has come; without bars, at every eighth of it."""
         self._bars.update(self._tasks[task], completed=done)

@@ -36,7 +36,7 @@ from yt_exactly_once.demo.messages import (
     ChildOptions,
 )
 from yt_exactly_once.demo.report import Result
-from yt_exactly_once.demo.schedule import Countdown, moments, rows_per_batch
+from yt_exactly_once.demo.schedule import LAST_LIFE_ROWS, Countdown, moments, rows_per_batch
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.observability import Event
@@ -123,8 +123,8 @@ def run_demo(options: DemoOptions, display: Display) -> Result:
             files,
             cluster.proxy_urls,
             options,
+            partition_rows,
             batch_rows,
-            total_batches=-(-partition_rows // batch_rows),
             display=display,
         )
         display.running(cluster.proxy_urls)
@@ -150,9 +150,9 @@ class Supervision:
         files: DataDir,
         proxies: list[str],
         options: DemoOptions,
+        partition_rows: int,
         batch_rows: int,
         *,
-        total_batches: int,
         display: Display,
     ) -> None:
         self.kills = 0
@@ -160,10 +160,11 @@ class Supervision:
         self._files = files
         self._proxies = proxies
         self._options = options
+        self._partition_rows = partition_rows
         self._batch_rows = batch_rows
-        self._total_batches = total_batches
         self._display = display
         self._done = {query.name: 0 for query in QUERIES}
+        self._totals = dict(self._done)
 
     def run(self, deaths: Iterator[Moment]) -> None:
         """Start the child, kill it at every moment, restart it, and let the last life finish.
@@ -172,13 +173,25 @@ class Supervision:
             ChildFailedError: a life ended otherwise.
         """
         for query in QUERIES:
-            self._display.begin(_task(query.name), self._total_batches)
+            self._display.begin(_task(query.name), -(-self._partition_rows // self._batch_rows))
         for moment in deaths:
             self._live(self._kill_in_time, moment)
             self.kills += 1
             done = ", ".join(f"{name} {count}" for name, count in self._done.items())
             self._display.killed(self.kills, f"{moment.kind.what} (batches done: {done})")
+        self._enlarge_batches()
         self._live(self._await_end)
+
+    def _enlarge_batches(self) -> None:
+        """Let the next life take larger batches, and expect fewer of them."""
+        larger = self._batch_rows * LAST_LIFE_ROWS
+        for query in QUERIES:
+            # Spark may have planned one more batch of the old size.
+            planned = self._done[query.name] + 1
+            left = max(0, self._partition_rows - planned * self._batch_rows)
+            self._totals[query.name] = planned + -(-left // larger)
+            self._display.expect(_task(query.name), self._totals[query.name])
+        self._batch_rows = larger
 
     def _live(self, life: Callable[..., None], *arguments: Any) -> None:
         """Start a child and let it live; start it again if the machine was too busy for it."""
@@ -239,6 +252,8 @@ class Supervision:
                 event = child.next_event(SILENCE_SECONDS)
             except EOFError:
                 child.require_success()
+                for name, total in self._totals.items():
+                    self._display.advance(_task(name), total)
                 return
             if event is None:
                 raise _stuck(child)

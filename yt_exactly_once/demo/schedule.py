@@ -28,6 +28,9 @@ nobody has heard of, so that work is left for every kill."""
 
 FEWEST_BATCHES = 16
 
+LAST_LIFE_ROWS = 4
+"""How many times as many rows a batch of the last life has. Nobody is going to kill it."""
+
 
 @dataclass(frozen=True)
 class Kind:

@@ -23,9 +23,9 @@ from tests.chaos.session import open_session
 from tests.crash.crash_points import CrashPoint
 from tests.crash.harness.plan import Plan, QueryPlan
 from tests.flows import QUERIES, read_queue
-from tests.nursery import open_nursery
 from tests.protections import switch_off
 from yt_exactly_once import Event, Target, TransactionalSink, register_source
+from yt_exactly_once.nursery import open_nursery
 
 if TYPE_CHECKING:
     from collections.abc import Callable

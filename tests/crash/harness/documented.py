@@ -20,9 +20,9 @@ from pyspark.sql.functions import length
 
 from tests.class_archive import SHORT_LIVED
 from tests.crash.harness.child import die_with_the_parent
-from tests.nursery import open_nursery
 from yt_exactly_once import register_source
 from yt_exactly_once.checkpoints import checkpoints
+from yt_exactly_once.nursery import open_nursery
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

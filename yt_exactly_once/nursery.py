@@ -5,8 +5,8 @@ Spark is given a tiny program in place of the interpreter; it hands its argument
 files to the nursery, which forks a process that goes on as the interpreter would have.
 
 A driver that is killed forks its nursery off itself: all of them stay in its session, and are killed and
-stopped with it. `python -m tests.nursery FOLDER` is one that prints the path of the program and ends with
-its standard input.
+stopped with it. `python -m yt_exactly_once.nursery FOLDER` is one that prints the path of the program and
+ends with its standard input. It needs Linux. The demo and the tests use it, and nothing else does.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import runpy
 import selectors
 import signal
 import socket
+import struct
 import sys
 import traceback
 from importlib.util import find_spec
@@ -29,7 +30,7 @@ from typing import Any, NoReturn
 NAME = "spark-python"
 """Name of the processes that are forked, for whoever looks for one to kill."""
 
-_IMPORTED = (
+_IMPORTED: tuple[str, ...] = (
     "pyarrow.compute",
     "pyspark.worker",
     "yt_exactly_once.spark.sink.encode",
@@ -39,6 +40,8 @@ if find_spec("pyspark.sql.datasource") is not None:
     _IMPORTED = (*_IMPORTED, "yt_exactly_once.spark.data_source")
 _REQUEST_BYTES = 1 << 20
 _STREAMS = 3
+_CREDENTIALS = struct.Struct("3i")
+"""Process, user and group of the other end of a socket."""
 
 _INTERPRETER = """#!{python} -IS
 import json, os, socket, sys
@@ -103,10 +106,21 @@ def _serve(listener: socket.socket, parent: int | None = None) -> NoReturn:
         if any(key.fileobj == parent for key, _ in ready.select()):
             os._exit(0)
         connection, _ = listener.accept()
+        # An abstract address has no permissions: any user of this machine may connect.
+        if not _is_own(connection):
+            connection.close()
+            continue
         if os.fork() == 0:
             listener.close()
             _live(connection)
         connection.close()
+
+
+def _is_own(connection: socket.socket) -> bool:
+    """Whether the other end is a process of this user."""
+    told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    user: int = _CREDENTIALS.unpack(told)[1]
+    return user == os.getuid()
 
 
 def _live(connection: socket.socket) -> NoReturn:
@@ -141,7 +155,7 @@ def _run(arguments: list[str]) -> int:
     ]
     flag, module, *rest = arguments
     if flag != "-m":
-        os.execv(sys.executable, [sys.executable, *arguments])
+        os.execv(sys.executable, [sys.executable, *arguments])  # noqa: S606 - nobody else can ask, see _serve
     sys.argv = [module, *rest]
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
