@@ -8,7 +8,7 @@ order of the type, as the cluster writes them. Whatever differs is left to the g
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +28,12 @@ from yt_exactly_once.codec.types import (
     is_nested_optional,
     untagged,
 )
+from yt_exactly_once.codec.yson_words import UnevenError, require
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from yt_exactly_once.codec.yson_words import Bytes, Mask, Numbers, Places, Words
 
 STRING, INT64, DOUBLE, FALSE, TRUE, UINT64 = range(1, 7)
 ENTITY, OPEN_LIST, CLOSE_LIST, OPEN_MAP, CLOSE_MAP, EQUALS, SEMICOLON = b"#[]{}=;"
@@ -49,24 +52,8 @@ _WIDTHS[DOUBLE] = 9
 _STEPS = np.zeros(256, np.int64)
 _STEPS[[OPEN_LIST, OPEN_MAP]] = 1
 _STEPS[[CLOSE_LIST, CLOSE_MAP]] = -1
-_LAST_GROUP = 63
 _MANY_ROUNDS, _FEW_VALUES = 64, 32
 """After so many rounds, fewer values than that are read faster one by one."""
-
-Numbers: TypeAlias = npt.NDArray[np.uint64]
-Bytes: TypeAlias = npt.NDArray[np.uint8]
-Places: TypeAlias = npt.NDArray[np.int64]
-Mask: TypeAlias = npt.NDArray[np.bool_]
-
-
-class UnevenError(Exception):
-    """The bytes are not laid out in the way that is read by vector."""
-
-
-def require(condition: object) -> None:
-    """Raise `UnevenError` unless the condition holds."""
-    if not condition:
-        raise UnevenError
 
 
 def unzigzag(numbers: Numbers) -> npt.NDArray[np.int64]:
@@ -91,6 +78,7 @@ class Tokens:
 
     Attributes:
         data: the bytes.
+        words: of the same bytes.
         marks: first byte of each token.
         places: where each token begins.
         ends: where each token ends, without a separator.
@@ -100,6 +88,7 @@ class Tokens:
     """
 
     data: Bytes
+    words: Words
     marks: Bytes
     places: Places
     ends: Places
@@ -124,12 +113,12 @@ class Tokens:
         return found
 
 
-def scan(data: Bytes, size: int, places: Places) -> tuple[Tokens, Places, Places]:
+def scan(data: Bytes, words: Words, places: Places) -> tuple[Tokens, Places, Places]:
     """Read one value of any kind at each place.
 
     Args:
-        data: the bytes, with at least eleven more behind those that count.
-        size: how many bytes count.
+        data: the bytes; something follows each value.
+        words: of the same bytes.
         places: where the values begin, in order.
 
     Returns:
@@ -147,8 +136,8 @@ def scan(data: Bytes, size: int, places: Places) -> tuple[Tokens, Places, Places
         marks = data[places]
         past = places + _WIDTHS[marks]
         require((past > places).all())
-        numbers = _read_numbers(data, size, marks, places, past)
-        require((past <= size).all())
+        numbers = _read_numbers(words, len(data), marks, places, past)
+        require((past < len(data)).all())
         after = data[past]
         keys = after == EQUALS
         rounds.append((active, marks, places, past, numbers, levels, keys))
@@ -174,26 +163,18 @@ def scan(data: Bytes, size: int, places: Places) -> tuple[Tokens, Places, Places
         for column, part in zip(columns, parts, strict=True):
             column[targets] = part
     require(columns)
-    return Tokens(data, *columns), firsts, ends
+    return Tokens(data, words, *columns), firsts, ends
 
 
-def _read_numbers(data: Bytes, size: int, marks: Bytes, places: Places, past: Places) -> Numbers:
+def _read_numbers(words: Words, size: int, marks: Bytes, places: Places, past: Places) -> Numbers:
     """Read the varints of tokens that have one, and move their ends behind them and their strings."""
     numbers = np.zeros(len(marks), np.uint64)
     measured = np.flatnonzero((marks == STRING) | (marks == INT64) | (marks == UINT64))
     if not len(measured):
         return numbers
-    ends = places[measured] + 1
-    found, rest, shift = np.zeros(len(measured), np.uint64), np.arange(len(measured)), 0
-    while len(rest):
-        require(shift <= _LAST_GROUP)
-        groups = data[ends[rest]]
-        require(shift < _LAST_GROUP or (groups <= 1).all())
-        ends[rest] += 1
-        found[rest] |= (groups & np.uint8(0x7F)).astype(np.uint64) << np.uint64(shift)
-        rest = rest[groups >= 0x80]  # noqa: PLR2004 - the flag of a further byte
-        require((ends[rest] < size).all())
-        shift += 7
+    starts = places[measured] + 1
+    found, sizes = words.varints(starts)
+    ends = starts + sizes
     texts = marks[measured] == STRING
     lengths = np.where(texts, unzigzag(found), 0)
     require(((lengths >= 0) & (lengths <= size - ends)).all())
@@ -281,8 +262,7 @@ class Composites:
         if marker == INT64:
             return from_numpy(unzigzag(numbers), null)
         if marker == DOUBLE:
-            windows = np.lib.stride_tricks.sliding_window_view(tokens.data, 8)
-            return from_numpy(windows[tokens.places[found] + 1].view("<f8")[:, 0], null)
+            return from_numpy(tokens.words.at(tokens.places[found] + 1).view("<f8"), null)
         ends = tokens.ends[found]
         return strings(tokens.data, ends - np.where(null, 0, unzigzag(numbers)), ends, null)
 
@@ -318,11 +298,7 @@ class Composites:
             require(tokens.keys[keys].all() and not tokens.keys[values].any())
             require((tokens.marks[keys] == STRING).all())
             require((unzigzag(tokens.numbers[keys]) == len(name)).all())
-            if name:
-                windows = np.lib.stride_tricks.sliding_window_view(tokens.data, len(name))
-                require(
-                    (windows[tokens.ends[keys] - len(name)] == np.frombuffer(name, np.uint8)).all()
-                )
+            require(tokens.words.begin(tokens.ends[keys] - len(name), name).all())
         return parts[1::2]
 
     def _struct(

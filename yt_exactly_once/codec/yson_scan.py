@@ -8,7 +8,6 @@ accounted for. Rows with another layout are left to the general parser: a scan i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,24 +31,19 @@ from yt_exactly_once.codec.yson_composites import (
     STRING,
     TRUE,
     UINT64,
-    Bytes,
     Composites,
-    Mask,
-    Numbers,
-    Places,
-    UnevenError,
-    require,
     scan,
     strings,
     unzigzag,
 )
+from yt_exactly_once.codec.yson_words import UnevenError, Words, require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from yt_exactly_once.codec.types import LogicalType
+    from yt_exactly_once.codec.yson_words import Bytes, Mask, Numbers, Places
 
-_LONGEST_SCALAR = 11  # a marker and a varint of ten bytes
 _SIMPLE = (STRING, INT64, DOUBLE, FALSE, TRUE, UINT64, ENTITY)
 
 
@@ -159,8 +153,8 @@ class _Scan:
         first, *others = layout.literals
         self._keys = [first, *(b";" + key for key in others)]
         self._end = b";}" if layout.trailing else b"}"
-        self._rows = rows
         self._data: Bytes = np.frombuffer(rows, np.uint8)
+        self._words = Words(rows)
         self._starts = self._find_rows()
         self._places = self._starts + 1
 
@@ -168,17 +162,15 @@ class _Scan:
         """Read all columns; raises `UnevenError` where the rows differ in their layout."""
         found = {}
         for name, key in zip(self._names, self._keys, strict=True):
-            window = self._window(len(key) + _LONGEST_SCALAR)
-            require(_all_equal(window[:, : len(key)], key))
+            markers = self._words.behind(self._places, key)
             self._places += len(key)
-            value = window[:, len(key) :]
             if name not in wanted:
-                self._skip(value)
+                self._skip(markers)
             elif plain_scalar_of(wanted[name]) is None:
                 found[name] = self._composite(wanted[name])
             else:
-                found[name] = self._value(value, parsed_type_of(wanted[name]))
-        require(_all_equal(self._window(len(self._end)), self._end))
+                found[name] = self._value(markers, parsed_type_of(wanted[name]))
+        require(self._words.begin(self._places, self._end).all())
         self._require_no_gaps(self._places + len(self._end))
         return found
 
@@ -187,10 +179,8 @@ class _Scan:
         opening = b"{" + self._keys[0]
         starts = np.flatnonzero(self._data[: self._size] == OPEN_MAP)
         follows = (self._data[starts - 1] == SEMICOLON) & (self._data[starts - 2] == CLOSE_MAP)
-        starts = starts[(follows | (starts == 0)) & (starts + len(opening) <= self._size)]
-        for offset in range(1, len(opening)):
-            starts = starts[self._data[starts + offset] == opening[offset]]
-        return np.asarray(starts, np.int64)
+        starts = starts[follows | (starts == 0)]
+        return np.asarray(starts[self._words.begin(starts, opening)], np.int64)
 
     def _require_no_gaps(self, ends: Places) -> None:
         separated = self._data[ends[:-1]] == SEMICOLON
@@ -198,37 +188,24 @@ class _Scan:
         last = int(ends[-1])
         require(last == self._size or (last + 1 == self._size and self._data[last] == SEMICOLON))
 
-    def _window(self, width: int) -> Bytes:
-        """Copy the next bytes of each row; behind the last one they are zeros."""
-        # The rows are not copied for that: there may be many megabytes of them.
-        first = max(self._size - width, 0)
-        late = self._places > first
-        tail = np.frombuffer(self._rows[first:] + bytes(2 * width), np.uint8)
-        if late.all():
-            return _windows(tail, width)[self._places - first]
-        found = _windows(self._data, width)[np.where(late, 0, self._places)]
-        if late.any():
-            found[late] = _windows(tail, width)[self._places[late] - first]
-        return found
-
     def _advance(self, places: Places) -> None:
         require(int(places.max()) < self._size)
         self._places = places
 
-    def _value(self, window: Bytes, kind: pa.DataType) -> pa.Array:
-        markers = window[:, 0]
+    def _value(self, markers: Bytes, kind: pa.DataType) -> pa.Array:
         null = markers == ENTITY
         marker = MARKERS.get(kind)
         if marker is None:
             return self._flag(markers, null, kind)
         require(bool((null | (markers == marker)).all()))
+        starts = self._places + 1
         if marker == DOUBLE:
-            self._advance(self._places + np.where(null, 1, 9))
-            return from_numpy(window[:, 1:9].copy().view("<f8")[:, 0], null)
-        numbers, sizes = _varints(window, ~null)
+            self._advance(np.where(null, starts, starts + 8))
+            return from_numpy(self._words.at(starts).view("<f8"), null)
+        numbers, sizes = self._words.varints(starts, ~null)
         if marker == STRING:
-            return self._strings(numbers, sizes, null)
-        self._advance(self._places + np.where(null, 1, 1 + sizes))
+            return self._strings(numbers, starts + sizes, null)
+        self._advance(np.where(null, starts, starts + sizes))
         return from_numpy(numbers if marker == UINT64 else unzigzag(numbers), null)
 
     def _flag(self, markers: Bytes, null: Mask, kind: pa.DataType) -> pa.Array:
@@ -239,56 +216,28 @@ class _Scan:
         self._advance(self._places + 1)
         return pa.nulls(len(null)) if pa.types.is_null(kind) else from_numpy(true, null)
 
-    def _strings(self, numbers: Numbers, sizes: Places, null: Mask) -> pa.Array:
-        starts = self._places + np.where(null, 1, 1 + sizes)
+    def _strings(self, numbers: Numbers, behind: Places, null: Mask) -> pa.Array:
+        starts = np.where(null, self._places + 1, behind)
         lengths = np.where(null, 0, unzigzag(numbers))
         require(bool(((lengths >= 0) & (lengths <= self._size - starts)).all()))
         self._advance(starts + lengths)
         return strings(self._data, starts, self._places, null)
 
-    @cached_property
-    def _padded(self) -> Bytes:
-        return np.frombuffer(self._rows + bytes(_LONGEST_SCALAR), np.uint8)
-
     def _composite(self, logical: LogicalType) -> pa.Array:
-        tokens, found, ends = scan(self._padded, self._size, self._places)
+        tokens, found, ends = scan(self._data, self._words, self._places)
         self._advance(ends)
         return Composites(tokens).array(found, logical)
 
-    def _skip(self, window: Bytes) -> None:
+    def _skip(self, markers: Bytes) -> None:
         """Step over values of whatever type."""
-        markers = window[:, 0]
         if not np.isin(markers, _SIMPLE).all():
-            _, _, ends = scan(self._padded, self._size, self._places)
+            _, _, ends = scan(self._data, self._words, self._places)
             self._advance(ends)
             return
         sizes = np.where(markers == DOUBLE, 9, 1)
         sized = np.flatnonzero(np.isin(markers, (STRING, INT64, UINT64)))
-        numbers, varint_sizes = _varints(window[sized], np.ones(len(sized), np.bool_))
+        numbers, varint_sizes = self._words.varints(self._places[sized] + 1)
         lengths = np.where(markers[sized] == STRING, unzigzag(numbers), 0)
         require(bool(((lengths >= 0) & (lengths <= self._size)).all()))
         sizes[sized] += varint_sizes + lengths
         self._advance(self._places + sizes)
-
-
-def _windows(data: Bytes, width: int) -> Bytes:
-    return np.lib.stride_tricks.sliding_window_view(data, width)
-
-
-def _all_equal(window: Bytes, literal: bytes) -> bool:
-    return bool((window == np.frombuffer(literal, np.uint8)).all())
-
-
-def _varints(window: Bytes, needed: Mask) -> tuple[Numbers, Places]:
-    """Decode the varint after the marker; return the numbers and how many bytes they took.
-
-    Where none is needed the result means nothing.
-    """
-    more = window[:, 1:_LONGEST_SCALAR] >= 0x80  # noqa: PLR2004 - the flag of a further byte
-    sizes = np.argmin(more, axis=1) + 1
-    require(not bool((more[np.arange(len(more)), sizes - 1] & needed).any()))
-    numbers = np.zeros(len(window), np.uint64)
-    for index in range(int(sizes.max(initial=0))):
-        group = np.where(sizes > index, window[:, 1 + index] & np.uint8(0x7F), 0)
-        numbers |= group.astype(np.uint64) << np.uint64(7 * index)
-    return numbers, sizes
