@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.store import Store
+from yt_exactly_once.local.store import Store, next_timestamp
+from yt_exactly_once.local.tablets import commit
 from yt_exactly_once.local.tablets.transactions import TransactionPool
 
 
@@ -68,4 +69,20 @@ def test_lease_is_cut_to_the_longest_one(tmp_path):
     assert (long.timeout, short.timeout) == (60, 5)
     now[0] += 60
     assert pool.ids() == []
+    pool.close()
+
+
+def test_log_of_sqlite_stays_short(tmp_path, monkeypatch):
+    """A commit does not hold its own snapshot, or no commit could begin the log again."""
+    store = Store(tmp_path / "store")
+    pool = TransactionPool(store)
+    store._writer.execute("PRAGMA wal_autocheckpoint = 10")
+    monkeypatch.setattr(commit, "apply", lambda connection, *_: next_timestamp(connection))
+    for _ in range(100):
+        transaction = pool.start()
+        with transaction.read() as connection:
+            assert connection.in_transaction
+        transaction.buffer([None])
+        pool.commit(transaction.id)
+    assert (tmp_path / "store-wal").stat().st_size < 30 * 16_384
     pool.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import struct
 import threading
 import time
 from contextlib import contextmanager
@@ -151,11 +152,16 @@ class TabletTransaction:
             manner,
             tuple(prerequisites),
         )
+        # A reader of older pages would keep the log of SQLite from ever beginning at its start again.
+        self._close_snapshot()
         with self._store.write() as connection:
             return commit.apply(connection, self._batches, terms)
 
     def _release(self) -> None:
         self._batches = []
+        self._close_snapshot()
+
+    def _close_snapshot(self) -> None:
         if self._snapshot is not None:
             self._snapshot.close()
 
@@ -200,6 +206,7 @@ class TransactionPool:
         self._clock = clock
         self._entries: dict[str, _Entry] = {}
         self._changed = threading.Condition()
+        self._next_look = math.inf
         self._reaper: threading.Thread | None = None
         self._closed = False
 
@@ -233,9 +240,12 @@ class TransactionPool:
                     f"Failed to register duplicate sticky transaction {chosen}",
                     Code.INVALID_TRANSACTION_STATE,
                 )
-            self._entries[chosen] = _Entry(transaction, self._clock() + timeout)
+            deadline = self._clock() + timeout
+            self._entries[chosen] = _Entry(transaction, deadline)
             self._start_reaper()
-            self._changed.notify()
+            # Waking a thread costs more than all else here.
+            if deadline < self._next_look:
+                self._changed.notify()
         return transaction
 
     def get(self, transaction_id: str) -> TabletTransaction:
@@ -338,7 +348,8 @@ class TransactionPool:
                     return
                 now = self._clock()
                 deadlines = [entry.deadline for entry in self._entries.values()]
-                self._changed.wait(max(min(deadlines) - now, 0.05) if deadlines else None)
+                self._next_look = max(min(deadlines, default=math.inf), now + 0.05)
+                self._changed.wait(self._next_look - now if deadlines else None)
             self.expire()
 
 
@@ -354,7 +365,7 @@ def not_found(transaction_id: str) -> YtError:
 def new_transaction_id(atomicity: str) -> str:
     """Mint an id whose type clients recognise as that of a tablet transaction."""
     kind = ATOMIC_TYPE if atomicity == "full" else NON_ATOMIC_TYPE
-    high, low, last = (secrets.randbits(32) for _ in range(3))
+    high, low, last = struct.unpack("3I", secrets.token_bytes(12))
     return f"{high:x}-{low:x}-{CELL_TAG << 16 | kind:x}-{last:x}"
 
 
