@@ -90,7 +90,7 @@ class SortedWriter:
         if not batch.keys:
             return
         columns = batch.rows.columns if batch.kind == "write" else self._layout.key_columns
-        guard = self._guard(batch) if guarded else "1"
+        guarded_columns = self._guarded(batch) if guarded else []
         if batch.aggregate:
             aggregates.register(self._connection)
         given = batch.rows.data[: len(columns)]
@@ -98,13 +98,13 @@ class SortedWriter:
         rows = list(zip([batch.keys, *given], kinds, strict=True))
         with row_images.opened(self._connection, rows) as is_open:
             if is_open:
-                changed = self._write_opened(batch, columns, guard)
+                changed = self._write_opened(batch, columns, guarded_columns)
             else:
-                changed = self._write_bound(batch, columns, guard)
+                changed = self._write_bound(batch, columns, guarded_columns)
         if changed != len(batch.keys):
             raise self._conflict(batch)
 
-    def _write_opened(self, batch: Batch, columns: Sequence[Column], guard: str) -> int:
+    def _write_opened(self, batch: Batch, columns: Sequence[Column], guarded: Sequence[str]) -> int:
         """Write the rows of an image and return how many have passed."""
         layout = self._layout
         names = ['"$key"', '"$ts"', '"$deleted"', *map(quote, layout.sql_names)]
@@ -115,21 +115,24 @@ class SortedWriter:
             (self._timestamp, self._timestamp),
         )
         given = [f"v{number}" for number in range(1 + len(columns))]
-        insert, row, update = self._upsert(batch, columns, guard, given)
+        insert, row, update = self._upsert(batch, columns, guarded, given)
         # Without a condition, ON would be that of a join.
         return self._connection.execute(
-            f"{insert} SELECT {row} FROM {row_images.TABLE} WHERE true {update}"
+            f"{insert} SELECT {row} FROM {row_images.TABLE} WHERE true {update}",
+            (self._timestamp, *[self._start] * len(guarded)),
         ).rowcount
 
-    def _write_bound(self, batch: Batch, columns: Sequence[Column], guard: str) -> int:
+    def _write_bound(self, batch: Batch, columns: Sequence[Column], guarded: Sequence[str]) -> int:
         """Write rows as parameters of statements and return how many have passed."""
         self._keep_replaced(batch.keys)
-        insert, row, update = self._upsert(batch, columns, guard, ["?"] * (1 + len(columns)))
+        insert, row, update = self._upsert(batch, columns, guarded, ["?"] * (1 + len(columns)))
         changed = 0
-        for count, parameters in _pieces([batch.keys, *batch.rows.data[: len(columns)]]):
+        first, last = [self._timestamp], [self._start] * len(guarded)
+        given = [batch.keys, *batch.rows.data[: len(columns)]]
+        for count, pieces in _pieces(given, _PARAMETERS_PER_STATEMENT - 1 - len(last)):
             rows = ", ".join([f"({row})"] * count)
             changed += self._connection.executemany(
-                f"{insert} VALUES {rows} {update}", parameters
+                f"{insert} VALUES {rows} {update}", ([*first, *piece, *last] for piece in pieces)
             ).rowcount
         return changed
 
@@ -147,17 +150,23 @@ class SortedWriter:
             )
 
     def _upsert(
-        self, batch: Batch, columns: Sequence[Column], guard: str, given: Sequence[str]
+        self,
+        batch: Batch,
+        columns: Sequence[Column],
+        guarded: Sequence[str],
+        given: Sequence[str],
     ) -> tuple[str, str, str]:
         """Return an upsert in three parts: what comes before the rows, one row, and the rest.
+
+        SQLite then knows the statement from the commit before. Its first parameter is the commit timestamp,
+        its last ones are the start of the transaction, once for each guarded column.
 
         Args:
             batch: whose rows.
             columns: which are written.
-            guard: condition on the row that is there.
+            guarded: columns of the row that is there whose writes may be a conflict.
             given: SQL for the key and for each column.
         """
-        timestamp = str(self._timestamp)
         deleted = "1" if batch.kind == "delete" else "0"
         lock_columns = [
             quote(column)
@@ -165,16 +174,16 @@ class SortedWriter:
             if batch.locks.get(name) == "exclusive"
         ]
         names = [quote(self._sql_names[column.name]) for column in columns]
-        inserted = ['"$key"', '"$ts"', '"$deleted"', *lock_columns, *names]
-        key, *others = given
-        literals = [key, timestamp, deleted, *[timestamp] * len(lock_columns), *others]
-        changes = [f'"$ts" = {timestamp}', f'"$deleted" = {deleted}']
-        changes += [f"{column} = {timestamp}" for column in lock_columns]
+        # In this order, so that the timestamp is the first parameter whatever the others are.
+        inserted = ['"$ts"', '"$deleted"', *lock_columns, '"$key"', *names]
+        literals = ["?1", deleted, *["?1"] * len(lock_columns), *given]
+        changes = ['"$ts" = ?1', f'"$deleted" = {deleted}']
+        changes += [f"{column} = ?1" for column in lock_columns]
         changes += self._changes(batch, columns)
         return (
             f"INSERT INTO {self._table} ({', '.join(inserted)})",
             ", ".join(literals),
-            f'ON CONFLICT ("$key") DO UPDATE SET {", ".join(changes)} WHERE {guard}',
+            f'ON CONFLICT ("$key") DO UPDATE SET {", ".join(changes)} WHERE {_guard(guarded)}',
         )
 
     def _changes(self, batch: Batch, columns: Sequence[Column]) -> list[str]:
@@ -193,14 +202,6 @@ class SortedWriter:
             else:
                 changes.append(f"{name} = excluded.{name}")
         return changes
-
-    def _guard(self, batch: Batch) -> str:
-        """Build the condition on the existing row under which a write is not a conflict."""
-        columns = self._guarded(batch)
-        return " AND ".join(
-            f"(coalesce({column}, 0) <= {self._start} OR {column} = {self._timestamp})"
-            for column in columns
-        )
 
     def _guarded(self, batch: Batch) -> list[str]:
         if not self._layout.lock_columns:
@@ -240,17 +241,24 @@ class SortedWriter:
         )
 
 
-def _pieces(columns: Sequence[list[Any]]) -> Iterator[tuple[int, Iterator[list[Any]]]]:
+def _guard(columns: Sequence[str]) -> str:
+    """Build the condition on the existing row under which a write is not a conflict."""
+    conditions = [f"(coalesce({column}, 0) <= ? OR {column} = ?1)" for column in columns]
+    return " AND ".join(conditions) or "1"
+
+
+def _pieces(columns: Sequence[list[Any]], most: int) -> Iterator[tuple[int, Iterator[list[Any]]]]:
     """Yield rows for statements that take many, since a statement costs as much as a row.
 
     Args:
         columns: values of the rows, at least one.
+        most: values of a statement.
 
     Yields:
         How many rows a statement takes, and the parameters of one statement after the other.
     """
     width, total = len(columns), len(columns[0])
-    many = max(1, _PARAMETERS_PER_STATEMENT // width)
+    many = max(1, most // width)
     flat: list[Any] = [None] * (width * total)
     for position, column in enumerate(columns):
         flat[position::width] = column
