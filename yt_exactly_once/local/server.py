@@ -24,6 +24,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.http import messages
+from yt_exactly_once.local.http.joining import JoiningTransport
 from yt_exactly_once.local.http.wire import Application
 from yt_exactly_once.local.proxy import Proxy, Settings
 from yt_exactly_once.local.queues.agent import QueueAgent
@@ -45,9 +46,9 @@ class _Protocol(HttpToolsProtocol):
     """Uvicorn's protocol, showing its transport to the application, which may have to reset it."""
 
     def connection_made(self, transport: Any) -> None:
-        # Head and body of an answer are two writes; the second must not wait for an acknowledgement.
+        # Pieces of an answer are several writes; none must wait for an acknowledgement.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        super().connection_made(transport)
+        super().connection_made(JoiningTransport(transport))  # type: ignore[arg-type]
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP with the envelope that every other error has."""
@@ -125,6 +126,7 @@ def main(arguments: list[str] | None = None) -> int:
         log_config=None,
         log_level="warning",
         access_log=False,
+        proxy_headers=False,
         server_header=False,
         timeout_keep_alive=300,
         timeout_graceful_shutdown=_GRACE_SECONDS,

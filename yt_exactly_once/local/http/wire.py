@@ -199,6 +199,8 @@ class Application:
         }
         if "Trailer" not in headers and answer.rest is None:
             headers["Content-Length"] = str(len(answer.body))
+        if transport is not None and request.method != "HEAD":
+            transport.hold()
         await send(
             {
                 "type": "http.response.start",
