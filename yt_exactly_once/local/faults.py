@@ -36,6 +36,7 @@ ACTIONS = {
     "hold": "reset the connection at once and execute after `seconds`",
 }
 
+_RULES = "SELECT id, rule, seen, hits FROM faults ORDER BY id"
 _PASSING = frozenset({"delay", "expire_transaction"})
 """Actions after which a request continues. Any other action is the last that a request meets."""
 
@@ -159,9 +160,9 @@ class Faults:
 
         A rule that ends the request is the last one; those behind it have seen it and not hit it.
         """
-        with self._store.read() as connection:
-            if not any(self._matches(r, command, parameters) for _, r, _, _ in _stored(connection)):
-                return []
+        known = _loaded(self._store.rows(_RULES))
+        if not any(self._matches(rule, command, parameters) for _, rule, _, _ in known):
+            return []
         taken: list[Fault] = []
         with self._store.write() as connection:
             for number, rule, seen, hits in _stored(connection):
@@ -241,7 +242,10 @@ def from_text(text: str) -> dict[str, Any]:
 
 
 def _stored(connection: sqlite3.Connection) -> list[tuple[int, Fault, int, int]]:
-    rows = connection.execute("SELECT id, rule, seen, hits FROM faults ORDER BY id").fetchall()
+    return _loaded(connection.execute(_RULES).fetchall())
+
+
+def _loaded(rows: list[tuple[int, bytes, int, int]]) -> list[tuple[int, Fault, int, int]]:
     return [(n, _load(rule), seen, hits) for n, rule, seen, hits in rows]
 
 

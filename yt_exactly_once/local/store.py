@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -119,6 +119,10 @@ class Store:
             # Nothing of the store was changed. A rollback would also make SQLite read all definitions
             # anew if the reader had temporary tables.
             connection.execute("COMMIT")
+
+    def rows(self, query: str) -> list[Any]:
+        """Return the rows of one statement, which sees the newest committed state."""
+        return self._thread_connection().execute(query).fetchall()
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:

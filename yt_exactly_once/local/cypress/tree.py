@@ -96,16 +96,27 @@ class Cypress:
             YtError: with code 500 when there is none.
         """
         view = self.view(connection, transaction_id)
-        position = walk(view, ypath.parse(path))
-        if position.rest:
-            raise position.missing()
-        return load(view, position)
+        return load(view, _whole(walk(view, ypath.parse(path))))
+
+    def locate(self, connection: sqlite3.Connection, path: YPath) -> Position:
+        """Return where a path leads to in the trunk, without what the node has.
+
+        Raises:
+            YtError: with code 500 when there is nothing.
+        """
+        return _whole(walk(View(connection), path))
 
     def set_attribute(
         self, connection: sqlite3.Connection, node_id: str, name: str, value: Any
     ) -> None:
         """Store an attribute in the trunk, without any check."""
         View(connection).put_attribute(node_id, name, value)
+
+
+def _whole(position: Position) -> Position:
+    if position.rest:
+        raise position.missing()
+    return position
 
 
 def walk(view: View, path: YPath, *, follow_last: bool = True) -> Position:

@@ -7,8 +7,10 @@ parts are in `rich_path`. What a path leads to is decided by the tree.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.cypress import node_names, rich_path
@@ -28,6 +30,7 @@ class Mark(Enum):
 
 Step = str | Mark
 
+_NONE: Mapping[str, Any] = MappingProxyType({})
 _SPECIAL = frozenset("\\/@&*[{")
 _ESCAPED_BYTE = re.compile(r"\\x([0-9a-fA-F]{2})")
 
@@ -59,6 +62,21 @@ def parse(value: Any, what: str = "path") -> YPath:
     Raises:
         YtError: no string, or bad syntax.
     """
+    if isinstance(value, str) and not getattr(value, "attributes", None):
+        known = _plain(str(value))
+        if known is not None:
+            return known
+    return _parse(value, what)
+
+
+@lru_cache(maxsize=4096)
+def _plain(text: str) -> YPath | None:
+    """Return a parsed path that everybody may share; None if it has attributes, which may be changed."""
+    parsed = _parse(text, "path")
+    return None if parsed.attributes else replace(parsed, attributes=_NONE)
+
+
+def _parse(value: Any, what: str) -> YPath:
     text, attributes = rich_path.split(value, what)
     root, rest = _root(text.strip())
     steps = _steps(rest)

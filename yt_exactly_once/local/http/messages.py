@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,8 @@ TRAILERS = "X-YT-Error, X-YT-Response-Code, X-YT-Response-Message"
 
 def make_guid() -> str:
     """Make an id of the form that requests and objects have."""
-    return "-".join(f"{secrets.randbits(32):x}" for _ in range(4))
+    # One call of the kernel.
+    return "-".join(f"{number:x}" for number in struct.unpack("4I", secrets.token_bytes(16)))
 
 
 @dataclass(frozen=True)

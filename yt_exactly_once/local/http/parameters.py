@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -35,8 +36,11 @@ _NESTED_KEY = re.compile(r"\[([^\]]*)\]")
 def header_format(headers: Mapping[str, str]) -> Format:
     """Return the format of header values: JSON unless `X-YT-Header-Format` says otherwise."""
     value = headers.get("x-yt-header-format")
-    if value is None:
-        return structured.JSON
+    return structured.JSON if value is None else _header_format(value)
+
+
+@lru_cache(maxsize=256)
+def _header_format(value: str) -> Format:
     try:
         chosen = structured.parse_format(structured.load_yson(value.encode("latin-1"), "header"))
     except YtError as error:

@@ -34,13 +34,6 @@ def open_table(
     Raises:
         YtError: 500 inside when there is nothing; code 1 when it is not a dynamic table.
     """
-    return open_node(cypress, connection, path, what)[1]
-
-
-def open_node(
-    cypress: Cypress, connection: sqlite3.Connection, path: Any, what: str = "path"
-) -> tuple[Node, TableLayout]:
-    """Return the node of a dynamic table together with its layout."""
     parsed = ypath.parse(path, what)
     cluster = cluster_of(parsed)
     if cluster != CLUSTER_NAME:
@@ -49,13 +42,22 @@ def open_node(
             f'the embedded cluster knows only itself, "{CLUSTER_NAME}"'
         )
     try:
-        node = cypress.resolve(connection, parsed.text)
+        # What the tree keeps of the table is not needed here, and costs more than to find it.
+        position = cypress.locate(connection, parsed)
     except YtError as error:
         raise YtError(f"Error getting mount info for {parsed.text}", inner=[error]) from error
-    layout = find_layout(connection, node.id, node.path)
+    layout = find_layout(connection, position.id, position.path)
     if layout is None:
-        raise YtError(f"Table {node.path} is not dynamic")
-    return node, layout
+        raise YtError(f"Table {position.path} is not dynamic")
+    return layout
+
+
+def open_node(
+    cypress: Cypress, connection: sqlite3.Connection, path: Any
+) -> tuple[Node, TableLayout]:
+    """Return the node of a dynamic table together with its layout."""
+    layout = open_table(cypress, connection, path)
+    return cypress.resolve(connection, f"#{layout.node_id}"), layout
 
 
 def cluster_of(path: YPath) -> str:

@@ -75,7 +75,7 @@ def initialize(connection: sqlite3.Connection) -> None:
             )
 
 
-_cache: dict[str, tuple[str, TableLayout]] = {}
+_cache: dict[tuple[str, str], tuple[str, TableLayout]] = {}
 _cache_lock = threading.Lock()
 _CACHED_LAYOUTS = 1000
 
@@ -87,8 +87,8 @@ def find_layout(connection: sqlite3.Connection, node_id: str, path: str) -> Tabl
     ).fetchone()
     if found is None:
         return None
-    cached = _cache.get(node_id)
-    if cached is not None and cached[0] == found[0] and cached[1].path == path:
+    cached = _cache.get((node_id, path))
+    if cached is not None and cached[0] == found[0]:
         return cached[1]
     (body,) = connection.execute(
         "SELECT body FROM dynamic_tables WHERE node_id = ?", (node_id,)
@@ -105,7 +105,7 @@ def find_layout(connection: sqlite3.Connection, node_id: str, path: str) -> Tabl
     with _cache_lock:
         if len(_cache) >= _CACHED_LAYOUTS:
             _cache.clear()
-        _cache[node_id] = (found[0], layout)
+        _cache[node_id, path] = (found[0], layout)
     return layout
 
 
