@@ -96,11 +96,11 @@ def run_shell(code: str, folder: Path) -> None:
     subprocess.run(["bash", "-e"], cwd=folder, env=environment, input=code, text=True, check=True)
 
 
-LONG = "docs/how-to/test-your-pipeline.md"
-"""Its code starts a Spark of its own, several times."""
+FIRST_READ = ("README.md", "docs/index.md")
+"""The other pages are for the night."""
 
 PAGES = [
-    pytest.param(page, marks=[pytest.mark.nightly] * (page == LONG))
+    pytest.param(page, marks=[pytest.mark.nightly] * (page not in FIRST_READ))
     for page in pages()
     if any(block.how is How.RUNS for block in blocks(page))
 ]
