@@ -28,6 +28,8 @@ COMMANDS = {
     "lookup_rows": ("tabular", "tabular", False, True),
     "insert_rows": ("tabular", "null", True, True),
     "delete_rows": ("tabular", "null", True, True),
+    "create_queue_producer_session": ("null", "structured", True, False),
+    "push_queue_producer": ("tabular", "structured", True, False),
 }
 DESCRIBED = json.dumps(
     [
@@ -102,7 +104,8 @@ def told(proxy):
         headers["X-YT-Parameters"] = yson.loads(headers["X-YT-Parameters"])
     else:
         body = yson.loads(body)
-        assert body.pop("mutation_id")
+    params = headers.get("X-YT-Parameters", body)
+    assert params.pop("mutation_id", None) or "retry" not in params
     timeout = settings.pop("timeout")
     return request.method, request.url, headers, body, dict(settings), timeout
 
@@ -125,10 +128,23 @@ CALLS = {
     "delete encoded": lambda client: client.delete_rows(
         "//l", BytesIO(b"{k=1};"), format=YsonFormat(), raw=True
     ),
+    "create session": lambda client: client.create_queue_producer_session("//p", "//q", "s'"),
+    "push": lambda client: client.push_queue_producer(
+        "//p",
+        "<a=7>//dir/q",
+        "session",
+        3,
+        BytesIO(b"rows"),
+        user_meta={"batch": 7, "digest": "0f"},
+        input_format=input_format("arrow"),
+        raw=True,
+    ),
 }
 ANSWERS = {
     "start": {"content": yson.dumps({"transaction_id": "5-6-7-8"}, yson_format="binary")},
     "look up": {"content": b"{k=1;v=x};#;"},
+    "create session": {"content": b'{epoch=4;sequence_number=-1;user_meta={digest="0f"}}'},
+    "push": {"content": b"{last_sequence_number=9;skipped_row_count=0}"},
 }
 
 
@@ -155,7 +171,7 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("call", ["commit", "look up", "insert"])
+@pytest.mark.parametrize("call", ["commit", "look up", "insert", "create session", "push"])
 @pytest.mark.parametrize("failure", [*FAILURES, "no connection", "closed with an answer"])
 def test_error_is_that_of_the_official_client(proxy, call, failure):
     """The outcome of a commit and what may be retried are decided by it."""
@@ -203,12 +219,14 @@ def test_debug_log_is_that_of_the_client(proxy, monkeypatch):
         "lookup_rows",
         "insert_rows",
         "delete_rows",
+        "create_queue_producer_session",
+        "push_queue_producer",
     ):
         monkeypatch.setattr(lane._client, name, lambda *_, name=name, **__: seen.append(name) or ())
-    for call in ("start", "commit", "look up", "insert", "delete"):
+    for call in ("start", "commit", "look up", "insert", "delete", "create session", "push"):
         CALLS[call](lane)
     LOGGER.manager._clear_cache()
-    assert len(seen) == len(set(seen)) == 5
+    assert len(seen) == len(set(seen)) == 7
     assert proxy.requests == []
 
 

@@ -31,7 +31,7 @@ class Cluster:
         self.rows = []
 
     @contextmanager
-    def pinning(self):
+    def sending(self):
         """Yield the client."""
         yield self
 

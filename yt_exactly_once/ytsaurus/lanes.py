@@ -1,4 +1,4 @@
-"""The commands of a tablet transaction over HTTP, at a third of the official client's processor time.
+"""The commands that write rows over HTTP, at a third of the official client's processor time.
 
 For every request that client reads the environment, looks for modules that are not there, asks for the name
 of the host and copies its configuration. A small batch is five requests. Here all that stays the same is
@@ -55,7 +55,15 @@ if TYPE_CHECKING:
 _API = "v4"
 _NO_TRANSACTION = "0-0-0-0"
 _YSON = simplify_structure({"format": YsonFormat().to_yson_type()})["format"]
-_COMMANDS = frozenset({"insert_rows", "delete_rows", "lookup_rows"})
+_COMMANDS = frozenset(
+    {
+        "insert_rows",
+        "delete_rows",
+        "lookup_rows",
+        "create_queue_producer_session",
+        "push_queue_producer",
+    }
+)
 
 
 def lane_of(client: Any) -> Any:
@@ -92,7 +100,7 @@ def _is_usual(config: Mapping[str, Any]) -> bool:
 
 
 class Lane:
-    """A client that sends the commands of transactions itself; other commands it passes on.
+    """A client that sends the commands that write rows itself; other commands it passes on.
 
     It takes those options of a command which this package uses. Like a client it has one request under way
     at a time.
@@ -136,7 +144,12 @@ class Lane:
             return str(self._client.start_transaction(**options))
         if self._started_by is None:
             self._started_by = get_started_by()
-        params = {**options, "attributes": self._started_by, "output_format": _YSON}
+        params = {
+            **get_option("COMMAND_PARAMS", self._client),
+            **options,
+            "attributes": self._started_by,
+            "output_format": _YSON,
+        }
         answer = self._change("start_transaction", params)
         return str(yson.loads(answer)["transaction_id"])
 
@@ -204,6 +217,62 @@ class Lane:
         params = {"input_format": format.to_yson_type()}
         self._rows("delete_rows", path, params, _body(rows, format, raw=raw))
 
+    def create_queue_producer_session(
+        self, producer_path: str, queue_path: str, session_id: str
+    ) -> dict[str, Any]:
+        """See the official client."""
+        if self._is_watched():
+            found: dict[str, Any] = self._client.create_queue_producer_session(
+                producer_path, queue_path, session_id
+            )
+            return found
+        session = self._session(producer_path, queue_path, session_id)
+        params = {**self._common(), **session}
+        return dict(yson.loads(self._change("create_queue_producer_session", params)))
+
+    def push_queue_producer(
+        self,
+        producer_path: str,
+        queue_path: str,
+        session_id: str,
+        epoch: int,
+        rows: Any,
+        *,
+        user_meta: Any,
+        input_format: Format,
+        raw: bool | None = None,
+    ) -> dict[str, Any]:
+        """See the official client."""
+        if self._is_watched():
+            found: dict[str, Any] = self._client.push_queue_producer(
+                producer_path,
+                queue_path,
+                session_id,
+                epoch,
+                rows,
+                user_meta=user_meta,
+                input_format=input_format,
+                raw=raw,
+            )
+            return found
+        params = {
+            **self._session(producer_path, queue_path, session_id),
+            **self._marked(),
+            "epoch": epoch,
+            "user_meta": user_meta,
+            "input_format": input_format.to_yson_type(),
+        }
+        body = _body(rows, input_format, raw=raw)
+        return dict(yson.loads(self._put("push_queue_producer", params, body)))
+
+    def _session(self, producer: str, queue: str, session_id: str) -> dict[str, Any]:
+        return {
+            "producer_path": self._path(producer),
+            "queue_path": self._path(queue),
+            "session_id": session_id,
+            "output_format": _YSON,
+        }
+
     def _is_watched(self) -> bool:
         """Return whether somebody reads the client's debug log, to which only the client writes."""
         return bool(LOGGER.isEnabledFor(logging.DEBUG))
@@ -212,31 +281,40 @@ class Lane:
         if self._is_watched():
             getattr(self._client, command)(transaction)
         else:
-            self._change(command, {"transaction_id": transaction})
+            joined = get_option("COMMAND_PARAMS", self._client)
+            self._change(command, {**joined, "transaction_id": transaction})
 
-    def _change(self, command: str, params: dict[str, Any]) -> bytes:
+    def _change(self, command: str, params: Mapping[str, Any]) -> bytes:
         """Send a command whose parameters are its body."""
-        body = _dumped(
-            {
-                **get_option("COMMAND_PARAMS", self._client),
-                **params,
-                "mutation_id": generate_uuid(get_option("_random_generator", self._client)),
-                "retry": False,
-            }
-        )
+        body = _dumped({**params, **self._marked()})
         headers = {"Content-Type": "application/x-yt-yson-text"}
         return self._send("POST", command, headers, body, self._light, stream=False)
 
     def _rows(
         self, command: str, path: str, params: dict[str, Any], body: bytes, *, stream: bool = False
     ) -> bytes:
+        """Send a command whose body are rows of a table."""
+        return self._put(command, {"path": self._path(path), **params}, body, stream=stream)
+
+    def _put(
+        self, command: str, params: Mapping[str, Any], body: bytes, *, stream: bool = False
+    ) -> bytes:
         """Send a command whose body are rows."""
+        whole = {**self._common(), **params}
+        headers = {"X-YT-Parameters": _dumped(whole), "Content-Encoding": "identity"}
+        return self._send("PUT", command, headers, body, self._heavy, stream=stream)
+
+    def _path(self, path: str) -> Any:
+        """Return a path as a parameter."""
         if path not in self._paths:
             table = TablePath(path, client=self._client)
             self._paths[path] = simplify_structure({"path": table})["path"]
-        whole = {**self._common(), "path": self._paths[path], **params}
-        headers = {"X-YT-Parameters": _dumped(whole), "Content-Encoding": "identity"}
-        return self._send("PUT", command, headers, body, self._heavy, stream=stream)
+        return self._paths[path]
+
+    def _marked(self) -> dict[str, Any]:
+        """Return what the client adds to a command that changes something and is not heavy."""
+        mutation_id = generate_uuid(get_option("_random_generator", self._client))
+        return {"mutation_id": mutation_id, "retry": False}
 
     def _common(self) -> dict[str, Any]:
         """Return what the client adds to every command, such as the transaction that it has joined."""

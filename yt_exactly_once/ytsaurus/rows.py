@@ -128,12 +128,12 @@ class ProducerSession:
     ) -> ProducerSession:
         """Create the session, or take it over and fence its owner."""
         with (
-            connection.pinning() as client,
+            connection.sending() as lane,
             translated(
                 "create the producer session", producer=producer, queue=queue, session=session_id
             ),
         ):
-            answer = client.create_queue_producer_session(producer, queue, session_id)
+            answer = lane.create_queue_producer_session(producer, queue, session_id)
         return cls(
             producer,
             queue,
@@ -168,12 +168,12 @@ class ProducerSession:
             ClusterUnavailableError: no answer; a retry resolves the outcome.
         """
         with (
-            connection.pinning() as client,
+            connection.sending() as lane,
             translated(
                 "push rows", producer=self.producer, queue=self.queue, session=self.session_id
             ),
         ):
-            answer = client.push_queue_producer(
+            answer = lane.push_queue_producer(
                 self.producer,
                 self.queue,
                 self.session_id,
