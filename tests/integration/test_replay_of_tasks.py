@@ -22,7 +22,6 @@ from yt_exactly_once import TransactionalSink
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.errors import ConfigError, NotOneToOneError
 from yt_exactly_once.spark.sink.modes import idempotent, push
-from yt_exactly_once.spark.sink.modes.row_digest import row_hash
 
 pytestmark = pytest.mark.further
 
@@ -245,33 +244,6 @@ def test_file_source_with_other_cores_is_refused(spark, stream, tmp_path, first,
         start(second)
     start(first)
     assert found() == list(range(600))
-
-
-@pytest.mark.nightly
-def test_rows_that_differ_anywhere_have_other_hashes(spark):
-    """Also where Spark's own hash sees no difference: maps, and nulls that move."""
-    schema = (
-        "a INT, b INT, l ARRAY<INT>, s STRUCT<x: INT, y: INT>, m MAP<STRING, ARRAY<MAP<INT, INT>>>"
-    )
-    rows = [
-        (1, None, [1], (1, None), {"k": [{1: 1}]}),
-        (None, 1, [1], (1, None), {"k": [{1: 1}]}),
-        (1, None, [1, None], (1, None), {"k": [{1: 1}]}),
-        (1, None, [None, 1], (1, None), {"k": [{1: 1}]}),
-        (1, None, [1], (None, 1), {"k": [{1: 1}]}),
-        (1, None, [1], None, {"k": [{1: 1}]}),
-        (1, None, [1], (None, None), {"k": [{1: 1}]}),
-        (1, None, None, (1, None), {"k": [{1: 1}]}),
-        (1, None, [], (1, None), {"k": [{1: 1}]}),
-        (1, None, [1], (1, None), {"k": [{1: None}]}),
-        (1, None, [1], (1, None), {"k": [None]}),
-        (1, None, [1], (1, None), {"k": []}),
-        (1, None, [1], (1, None), {}),
-        (1, None, [1], (1, None), None),
-    ]
-    frame = spark.createDataFrame(rows, schema).coalesce(1)
-    hashed = frame.select(row_hash(frame.schema, frame.columns).alias("hash")).collect()
-    assert len({row["hash"] for row in hashed}) == len(rows)
 
 
 def test_rows_cleaned_after_an_error_are_compared_too(stream):

@@ -28,7 +28,6 @@ from yt_exactly_once.errors import FencedError, NotOneToOneError, ProducerDiverg
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.sink.modes import push, tasks
 from yt_exactly_once.spark.sink.modes.push import PushTask, RehearsalTask, require_same_rows
-from yt_exactly_once.spark.sink.modes.row_digest import ROW_HASH_COLUMN
 from yt_exactly_once.spark.sink.modes.sessions import Numbering, session_prefix
 from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS, InsertTask, TaskSettings
 from yt_exactly_once.spark.sink.options import Target
@@ -133,11 +132,10 @@ class Writing:
     def producer(self) -> str:
         return f"{self.folder}/producer"
 
-    @staticmethod
-    def numbering(batch_id: int, run: str, *, by_source: bool) -> Numbering:
+    def numbering(self, batch_id: int, run: str, *, by_source: bool) -> Numbering:
         source = SourceRange("cluster", "//queue", None, ())
         batch = MicroBatch("query", batch_id, run, (source,))
-        return Numbering(batch, by_source=by_source, seed=0)
+        return Numbering(batch, by_source, self.target.plan, seed=0)
 
     def insert(self, rows: Sequence[int] = ALL, key: int | None = None) -> Iterator[object]:
         """Begin an attempt; every step of it is one insert."""
@@ -152,12 +150,12 @@ class Writing:
         return [row["row"] for row in self.client.select_rows(f"* from [{self.target.path}]")]
 
 
-PUSHED = ("key", "row", *SOURCE_COLUMNS, ROW_HASH_COLUMN)
+PUSHED = ("key", "row", *SOURCE_COLUMNS)
 
 
 def pushed(rows: Sequence[int]) -> list[pa.RecordBatch]:
-    """Return what a pushing task gets; here the hash of a row is the row."""
-    return frame(rows, rows, [0] * len(rows), rows, rows)
+    """Return what a pushing task gets."""
+    return frame(rows, rows, [0] * len(rows), rows)
 
 
 def frame(*values: Any) -> list[pa.RecordBatch]:

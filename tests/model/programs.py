@@ -162,7 +162,6 @@ class Programs:
         with (
             mock.patch.object(idempotent, "sf", _NoFunctions),
             mock.patch.object(idempotent, "named_column"),
-            mock.patch.object(idempotent, "row_hash"),
             mock.patch.object(idempotent, "require_straight"),
             mock.patch.object(look_up, "sessions_of", _sessions_of),
             mock.patch.object(look_up, "table_identity", _identity),

@@ -28,7 +28,6 @@ from yt_exactly_once.config import (
     ClusterConfig,
 )
 from yt_exactly_once.spark.sink.modes import push, tasks
-from yt_exactly_once.spark.sink.modes.row_digest import ROW_HASH_COLUMN
 from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.placement import Placement
@@ -212,7 +211,6 @@ def _values(scenario: Scenario, job: RunJob, place: int, row: int) -> dict[str, 
         index: row,
         wide: key,
         narrow: key,
-        ROW_HASH_COLUMN: place * 1_000 + row,
     }
 
 

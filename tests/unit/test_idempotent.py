@@ -14,9 +14,6 @@ class Frame(SimpleNamespace):
 
     columns, schema = ("id",), None
 
-    def withColumns(self, _columns):  # noqa: N802 - Spark's name
-        return self
-
     def mapInArrow(self, task, _schema):  # noqa: N802 - Spark's name
         return type(task).__name__
 
@@ -27,7 +24,6 @@ def steps(monkeypatch):
     done = []
     for name in ("require_straight", "require_same_rows"):
         monkeypatch.setattr(idempotent, name, lambda *_, name=name: done.append(name))
-    monkeypatch.setattr(idempotent, "row_hash", lambda *_: None)
     monkeypatch.setattr(Idempotent, "for_tasks", lambda _, frame, *__: (frame, None))
     monkeypatch.setattr(Idempotent, "reports", lambda _, job: done.append(job) or [])
     monkeypatch.setattr(Idempotent, "written", lambda *_: [])

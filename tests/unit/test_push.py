@@ -14,11 +14,10 @@ from yt_exactly_once.codec.schema import SOURCE_COLUMNS
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.errors import FencedError, NotOneToOneError
 from yt_exactly_once.spark.sink.modes.push import PushTask
-from yt_exactly_once.spark.sink.modes.row_digest import ROW_HASH_COLUMN
 from yt_exactly_once.spark.sink.modes.sessions import POSITION_BITS, Numbering
 from yt_exactly_once.spark.sink.modes.tasks import ChunkReport, TaskSettings
 
-NAMES = ("key", "query", "place", "row", *SOURCE_COLUMNS, ROW_HASH_COLUMN)
+NAMES = ("key", "query", "place", "row", *SOURCE_COLUMNS)
 ONCE = RetryPolicy(attempts=1, first_wait=timedelta(milliseconds=1))
 
 
@@ -80,12 +79,13 @@ def reports(
 ):
     """Run one attempt of a task; return its reports."""
     source = SourceRange("cluster", "//queue", None, (), "id")
-    numbering = Numbering(MicroBatch("query", batch, run, (source,)), by_source=by_source, seed=0)
     target = prepared_target("//t", is_sorted=False)
+    micro_batch = MicroBatch("query", batch, run, (source,))
+    numbering = Numbering(micro_batch, by_source, target.plan, seed=0)
     target = replace(target, options=Target("//t", digest=digest))
     task = PushTask(TaskSettings(NAMES, target, cluster, 2, ONCE), numbering, "//producer")
     zeros = [0] * len(rows)
-    values = rows, zeros, zeros, rows, zeros, numbers or rows, rows
+    values = rows, zeros, zeros, rows, zeros, numbers or rows
     arrays = [pa.array(column, pa.int64()) for column in values]
     frame = pa.RecordBatch.from_arrays(arrays, [f"c{place}" for place in range(len(NAMES))])
     with task_context(partition, attempt):

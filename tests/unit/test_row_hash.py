@@ -106,6 +106,34 @@ def test_values_do_not_move_between_columns_unnoticed():
     assert [found == nothing[0] for found in row_hashes(given, lists)] == [True, False]
 
 
+def test_nulls_and_entries_do_not_move_unnoticed_at_any_depth():
+    """Neither between columns nor inside lists, structs and maps."""
+    first = {"a": 1, "b": None, "l": [1], "s": {"x": 1, "y": None}, "m": [("k", [[(1, 1)]])]}
+    changes = [
+        {},
+        {"a": None, "b": 1},
+        *({"l": given} for given in ([1, None], [None, 1], None, [])),
+        *({"s": given} for given in ({"x": None, "y": 1}, None, {"x": None, "y": None})),
+        *({"m": [("k", given)]} for given in ([[(1, None)]], [None], [], None)),
+        {"m": []},
+        {"m": None},
+    ]
+    inner = pa.list_(pa.map_(pa.int32(), pa.int32()))
+    pair = pa.struct([("x", pa.int32()), ("y", pa.int32())])
+    schema = pa.schema(
+        {
+            "a": pa.int32(),
+            "b": pa.int32(),
+            "l": pa.list_(pa.int32()),
+            "s": pair,
+            "m": pa.map_(pa.string(), inner),
+        }
+    )
+    batch = pa.RecordBatch.from_pylist([first | change for change in changes], schema=schema)
+    columns = TableSchema.from_yt(table_schema_for(schema)).columns
+    assert len(set(row_hashes(batch, columns).tolist())) == len(changes)
+
+
 def test_values_do_not_move_between_rows_unnoticed():
     """Two rows that swap a value have another digest."""
     one = pa.RecordBatch.from_pydict({"a": [1, 2], "b": [3, 4]})

@@ -5,13 +5,12 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from yt_exactly_once.codec.schema import SOURCE_COLUMNS
+from yt_exactly_once.codec.schema import SOURCE_COLUMNS, WritePlan
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.errors import ConfigError, NotOneToOneError
 from yt_exactly_once.spark.sink.modes.at_least_once import AtLeastOnce
 from yt_exactly_once.spark.sink.modes.idempotent import Idempotent
 from yt_exactly_once.spark.sink.modes.push import require_same_rows
-from yt_exactly_once.spark.sink.modes.row_digest import ROW_HASH_COLUMN
 from yt_exactly_once.spark.sink.modes.sessions import POSITION_BITS, Numbering
 from yt_exactly_once.spark.sink.modes.transactional import Transactional
 from yt_exactly_once.ytsaurus.rows import SessionState
@@ -67,8 +66,8 @@ def test_rows_of_an_older_version_are_refused_with_what_leads_on():
 
 def numbered(*chunks, by_source):
     """Return what each chunk of Spark partition 4 becomes: sessions, homes, rows and numbers."""
-    numbering = Numbering(BATCH, by_source=by_source, seed=0)
-    names = (*SOURCE_COLUMNS, ROW_HASH_COLUMN)
+    numbering = Numbering(BATCH, by_source, WritePlan(TARGET, ()), seed=0)
+    names = (*SOURCE_COLUMNS, "row")
     batches = [
         pa.RecordBatch.from_arrays(
             [pa.array(column, pa.int64()) for column in zip(*rows, strict=True)], names
@@ -109,7 +108,7 @@ def replayed(*reports, by_source=True):
         {"session": session, "digest": digest, "partition": partition}
         for partition, (session, digest) in enumerate(reports)
     ]
-    numbering = Numbering(BATCH, by_source=by_source, seed=0)
+    numbering = Numbering(BATCH, by_source, WritePlan(TARGET, ()), seed=0)
     require_same_rows(told, {"partition-0": pushed()}, numbering, TARGET)
 
 

@@ -21,7 +21,7 @@ from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN, encode_batches
 from yt_exactly_once.spark.sink.modes.at_least_once import AtLeastOnce
 from yt_exactly_once.spark.sink.modes.idempotent import Idempotent
 from yt_exactly_once.spark.sink.modes.push import PushTask, RehearsalTask, require_same_rows
-from yt_exactly_once.spark.sink.modes.row_digest import ROW_HASH_COLUMN, seed_of
+from yt_exactly_once.spark.sink.modes.row_digest import seed_of
 from yt_exactly_once.spark.sink.modes.sessions import Numbering, is_numbered_by_source
 from yt_exactly_once.spark.sink.modes.tasks import (
     KEY_HASH_COLUMNS,
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from yt_exactly_once.spark.sink.modes.mode import Mode, Sessions
     from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.rows import SessionState
-
-_SEED = "fragments"
-"""Tells digests of a writer's rows from those whose rows Spark has hashed."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +101,6 @@ class WriterTask:
             place += count
             if self.sends:
                 more[PARTITION_COLUMN] = np.full(count, partition, np.int32)
-            if self.push is not None:
-                more[ROW_HASH_COLUMN] = hashes(rows, self.target.plan, "<i8")
             if self.insert is not None and self.insert.unique_keys:
                 both = hashes(rows, self.target.plan.keys, "<i8,<i4")
                 more |= dict(zip(KEY_HASH_COLUMNS, (both["f0"], both["f1"]), strict=True))
@@ -272,9 +267,9 @@ class WriterIdempotent(WriterMode, Idempotent):
                 query=batch.query_id,
                 target=target.path,
             )
-        pushed = {*target.plan.names, _SEED}
-        numbering = Numbering(batch, by_source=True, seed=seed_of(pushed))
-        settings = _settings(self, arrived, target, ROW_HASH_COLUMN)
+        names = target.plan.names
+        numbering = Numbering(batch, by_source=True, plan=target.plan, seed=seed_of(names))
+        settings = _settings(self, arrived, target)
         return PushTask(settings, numbering, self.options.producer)
 
 

@@ -19,7 +19,7 @@ from yt_exactly_once.spark.sink.modes.push import (
     RehearsalTask,
     require_same_rows,
 )
-from yt_exactly_once.spark.sink.modes.row_digest import ROW_HASH_COLUMN, row_hash, seed_of
+from yt_exactly_once.spark.sink.modes.row_digest import seed_of
 from yt_exactly_once.spark.sink.modes.sessions import (
     Numbering,
     begun_sessions,
@@ -118,11 +118,9 @@ class Idempotent(TaskMode):
         Otherwise batch id and position do.
         """
         by_source = is_numbered_by_source(frame.columns, batch)
-        pushed = set(target.plan.names) & set(frame.columns)
-        numbering = Numbering(batch, by_source, seed_of(pushed))
-        frame = frame.withColumns({ROW_HASH_COLUMN: row_hash(frame.schema, pushed)})
+        numbering = Numbering(batch, by_source, target.plan, seed_of(target.plan.names))
         placed = target if by_source else target.of_batch(batch)
-        plain, settings = self.for_tasks(frame, placed, ROW_HASH_COLUMN)
+        plain, settings = self.for_tasks(frame, placed)
         task = PushTask(settings, numbering, self.options.producer)
         job = plain.mapInArrow(task, REPORT_SCHEMA)
         if not by_source:

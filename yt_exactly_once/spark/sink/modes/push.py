@@ -164,9 +164,11 @@ class _NumberedSession:
         skip = int(np.searchsorted(numbers, state.sequence_number, side="right"))
         if skip:
             self._require_later_numbers(state, int(numbers[0]))
+            part.require_fit()
         if skip == len(numbers):
             return
-        self._require_same_rows(state, added(self._digest, part.parts[:skip]))
+        seen = added(self._digest, part.parts[:skip]) if skip else self._digest
+        self._require_same_rows(state, seen)
         unseen = part.rows.slice(skip)
         tablets = self._target.placement.tablets(unseen, self._home)
         payload = encode(
@@ -287,6 +289,7 @@ class RehearsalTask:
         digests = dict[str, int]()
         for parts in self.numbering.numbered(self.settings.chunks(batches), partition):
             for part in parts:
+                part.require_fit()
                 seen = part.numbers <= self.last.get(part.session, -1)
                 digests[part.session] = added(digests.get(part.session, 0), part.parts[seen])
         yield pa.RecordBatch.from_arrays(

@@ -1,7 +1,7 @@
 """A digest of rows and of their numbers: it shows whether a replay gives the rows that were pushed.
 
-Spark hashes each row, and a task folds the hashes and the numbers of its rows into a sum. The sum does not
-depend on how the rows are cut into chunks, and it can be continued from where an earlier task left it.
+A task hashes each row, and folds the hashes and the numbers of its rows into a sum. The sum does not depend
+on how the rows are cut into chunks, and it can be continued from where an earlier task left it.
 """
 
 from __future__ import annotations
@@ -11,22 +11,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyspark.sql.functions as sf
-from pyspark.sql.types import ArrayType, MapType, StructType
-
-from yt_exactly_once.codec.reserved import RESERVED_PREFIX
-from yt_exactly_once.spark.schema import named_column
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from pyspark.sql import Column
-    from pyspark.sql.types import DataType
-
     Numbers = np.ndarray[Any, Any]
-
-ROW_HASH_COLUMN = f"{RESERVED_PREFIX}row_hash"
-"""DataFrame column with the hash of what is written of a row."""
 
 _BITS = 64
 _MODULUS = 1 << _BITS
@@ -38,19 +27,8 @@ _SECOND_FACTOR = np.uint64(0x94D049BB133111EB)
 _SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
 
 
-def row_hash(schema: StructType, names: Collection[str]) -> Column:
-    """Return a column with the hash of some columns of a DataFrame, in any order.
-
-    Args:
-        schema: of the DataFrame.
-        names: which columns.
-    """
-    parts = [part for name in sorted(names) for part in _parts(schema[name].dataType, name)]
-    return sf.xxhash64(*parts)
-
-
 def seed_of(names: Collection[str]) -> int:
-    """Return a number that depends on the names of the hashed columns, which the hash leaves out."""
+    """Return a number that depends on the names of the hashed columns: a null leaves no trace in a hash."""
     text = json.dumps(sorted(names)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=_BITS // 8).digest(), "little")
 
@@ -79,32 +57,3 @@ def added(digest: int, parts: Numbers) -> int:
 def spelled(digest: int) -> str:
     """Return a digest as it is kept in a session."""
     return f"{digest:0{_BITS // 4}x}"
-
-
-def _parts(kind: DataType, name: str) -> list[Column]:
-    return _hashable(named_column(name), kind)
-
-
-def _hashable(value: Column, kind: DataType) -> list[Column]:
-    """Return columns that Spark can hash, and that distinguish nulls.
-
-    Spark does not hash maps, and leaves nulls out: `(null, 1)` and `(1, null)` would have one hash.
-    """
-    if isinstance(kind, MapType):
-
-        def entry(pair: Column) -> Column:
-            members = _hashable(pair["value"], kind.valueType)
-            return sf.struct(pair["key"], *members)
-
-        value = sf.transform(sf.map_entries(value), entry)
-    elif isinstance(kind, ArrayType):
-        element = kind.elementType
-        value = sf.transform(value, lambda each: sf.struct(*_hashable(each, element)))
-    elif isinstance(kind, StructType):
-        members = [
-            part
-            for field in kind.fields
-            for part in _hashable(value.getField(field.name), field.dataType)
-        ]
-        return [*members, value.isNull()]
-    return [value, value.isNull()]

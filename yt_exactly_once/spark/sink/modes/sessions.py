@@ -8,24 +8,28 @@ compared before a row is dropped.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.compute as pc
 
+from yt_exactly_once.codec.row_hash import row_hashes
+from yt_exactly_once.codec.rows import row_fragments
 from yt_exactly_once.codec.schema import (
     SOURCE_COLUMNS,
     SOURCE_ROW_COLUMN,
     SOURCE_TABLET_COLUMN,
 )
 from yt_exactly_once.errors import ConfigError, NotOneToOneError
-from yt_exactly_once.spark.sink.modes.row_digest import ROW_HASH_COLUMN, mixed
+from yt_exactly_once.spark.sink.modes.row_digest import mixed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
+    from yt_exactly_once.codec.schema import WritePlan
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.rows import SessionState
@@ -60,7 +64,8 @@ def position_session(partition: int) -> str:
     return f"{_BY_POSITION}-{partition}"
 
 
-class NumberedRows(NamedTuple):
+@dataclass(frozen=True)
+class NumberedRows:
     """Rows of one chunk that go through one session.
 
     Attributes:
@@ -68,14 +73,29 @@ class NumberedRows(NamedTuple):
         home: the tablet of the queue or the Spark partition.
         rows: in order.
         numbers: one per row.
-        parts: what each row adds to the digest.
+        plan: what is written of a row.
+        seed: of the digest.
     """
 
     session: str
     home: int
     rows: pa.RecordBatch
     numbers: np.ndarray[Any, Any]
-    parts: np.ndarray[Any, Any]
+    plan: WritePlan
+    seed: int
+
+    @cached_property
+    def parts(self) -> np.ndarray[Any, Any]:
+        """What each row adds to the digest; ask for it when it is certain that the rows can be written."""
+        return mixed(row_hashes(self.rows, self.plan.columns), self.numbers, self.seed)
+
+    def require_fit(self) -> None:
+        """Check rows that are compared before they are encoded.
+
+        Raises:
+            EncodingError: a value that its column cannot take.
+        """
+        row_fragments(self.rows, self.plan)
 
 
 @dataclass(frozen=True)
@@ -85,11 +105,13 @@ class Numbering:
     Attributes:
         batch: the micro-batch.
         by_source: by their place in the queue; by their position in a task otherwise.
+        plan: what is written of a row.
         seed: of the digest.
     """
 
     batch: MicroBatch
     by_source: bool
+    plan: WritePlan
     seed: int
 
     def numbered(
@@ -116,8 +138,7 @@ class Numbering:
     def _part(
         self, name: str, home: int, rows: pa.RecordBatch, numbers: np.ndarray[Any, Any]
     ) -> NumberedRows:
-        hashes = rows.column(ROW_HASH_COLUMN).to_numpy()
-        return NumberedRows(name, home, rows, numbers, mixed(hashes, numbers, self.seed))
+        return NumberedRows(name, home, rows, numbers, self.plan, self.seed)
 
 
 def is_numbered_by_source(columns: Iterable[str], batch: MicroBatch) -> bool:
