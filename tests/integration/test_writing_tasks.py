@@ -91,7 +91,7 @@ class Writing:
         )
 
     def settings(self, names: tuple[str, ...], chunk: int = 2) -> TaskSettings:
-        return TaskSettings(names, self.target, self.connection, chunk, QUICK)
+        return TaskSettings(names, self.target, self.connection, chunk, QUICK, 1)
 
     def push(
         self,

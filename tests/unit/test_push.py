@@ -3,6 +3,7 @@
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from threading import Barrier, Event
 
 import pyarrow as pa
 import pytest
@@ -76,6 +77,8 @@ def reports(
     attempt=0,
     numbers=None,
     digest=False,
+    tablets=None,
+    connections=1,
 ):
     """Run one attempt of a task; return its reports."""
     source = SourceRange("cluster", "//queue", None, (), "id")
@@ -83,9 +86,11 @@ def reports(
     micro_batch = MicroBatch("query", batch, run, (source,))
     numbering = Numbering(micro_batch, by_source, target.plan, seed=0)
     target = replace(target, options=Target("//t", digest=digest))
-    task = PushTask(TaskSettings(NAMES, target, cluster, 2, ONCE), numbering, "//producer")
+    task = PushTask(
+        TaskSettings(NAMES, target, cluster, 2, ONCE, connections), numbering, "//producer"
+    )
     zeros = [0] * len(rows)
-    values = rows, zeros, zeros, rows, zeros, numbers or rows
+    values = rows, zeros, zeros, rows, tablets or zeros, numbers or rows
     arrays = [pa.array(column, pa.int64()) for column in values]
     frame = pa.RecordBatch.from_arrays(arrays, [f"c{place}" for place in range(len(NAMES))])
     with task_context(partition, attempt):
@@ -180,3 +185,34 @@ def test_positions_of_a_batch_follow_those_of_all_batches_before(cluster):
     ((_, last, meta),) = cluster.sessions.values()
     assert last == (1 << POSITION_BITS) + 2
     assert (meta["run"], meta["batch"], meta["task"]) == ("run", 1, 2)
+
+
+def test_sessions_of_a_chunk_are_pushed_to_side_by_side(cluster):
+    """Each request waits for the cluster; one after the other they would wait for ever here."""
+    both = Barrier(2, timeout=30)
+
+    def together(call):
+        return lambda *given, **more: (both.wait(), call(*given, **more))[1]
+
+    for name in ("create_queue_producer_session", "push_queue_producer"):
+        setattr(cluster, name, together(getattr(cluster, name)))
+    told = push(cluster, [1, 2, 3, 4], by_source=True, tablets=[0, 1, 0, 1], connections=2)
+    assert told == [1, 1, 1, 1]
+    assert sorted(cluster.rows) == [1, 2, 3, 4]
+
+
+def test_no_push_is_under_way_when_a_task_has_failed(cluster):
+    """What is sent later would meet the next attempt of the task; what has not begun is left out."""
+    send, failed = cluster.push_queue_producer, Event()
+
+    def answer(producer, queue, name, *given, **more):
+        if name.endswith("-0"):
+            failed.set()
+            raise FencedError("refused", remedy="none")
+        failed.wait(30)
+        return send(producer, queue, name, *given, **more)
+
+    cluster.push_queue_producer = answer
+    with pytest.raises(FencedError):
+        push(cluster, [1, 2], by_source=True, tablets=[0, 1], connections=2)
+    assert cluster.rows == [2]

@@ -8,6 +8,14 @@ from __future__ import annotations
 
 import gc
 import sys
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from functools import cache
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+T = TypeVar("T")
 
 _spared = 0
 """How many modules this process had when they were last taken out of sight."""
@@ -25,3 +33,32 @@ def spare_modules() -> None:
     if count != _spared:
         gc.freeze()
         _spared = count
+
+
+def side_by_side(calls: Sequence[Callable[[], T]], most: int) -> list[T]:
+    """Make calls on several threads, and return what they return, in their order.
+
+    The threads stay for later tasks of the process: each has a client of its own, with a connection that is
+    open. When this ends, no call is running any more.
+
+    Args:
+        calls: what to do; one call is made on the thread of the caller.
+        most: how many calls are made at a time.
+
+    Raises:
+        Exception: the first one, in the order of the calls. Calls that had not begun then are left out.
+    """
+    if min(len(calls), most) == 1:
+        return [call() for call in calls]
+    begun: list[Future[T]] = [_threads(most).submit(call) for call in calls]
+    wait(begun, return_when=FIRST_EXCEPTION)
+    made = [future for future in begun if not future.cancel()]
+    wait(made)
+    for future in made:
+        future.result()
+    return [future.result() for future in begun]
+
+
+@cache
+def _threads(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, thread_name_prefix="yt-task")

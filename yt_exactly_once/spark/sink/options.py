@@ -207,7 +207,7 @@ class SinkOptions:
             part by part, and the query must give the same rows in the same order whenever it is replayed; a
             replay that differs is refused.
         transaction_timeout: lease of the transaction; tablet nodes allow 60 s.
-        connections: requests sent in parallel within one transaction.
+        connections: requests sent in parallel within one transaction, or by one task in idempotent mode.
         rows_per_tablet_limit: the cluster's `max_rows_per_transaction`; bigger batches are refused.
         wire_format: `auto`, `arrow` or `yson`. `auto` uses Arrow where the cluster takes it and the columns
             are safe in it, else YSON. `arrow` refuses columns that some proxies would store wrongly: `any`,

@@ -281,6 +281,7 @@ def _settings(mode: Mode, arrived: ArrivedRows, target: PreparedTarget, *more: s
         connection=mode.connection,
         dyn_batch_size=target.request_size,
         retry=mode.options.retry,
+        connections=mode.options.connections,
     )
 
 

@@ -8,6 +8,7 @@ computed twice. The first time no task sends a request.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from yt_exactly_once.spark.sink.modes.sessions import (
     session_prefix,
 )
 from yt_exactly_once.spark.sink.modes.tasks import ChunkReport, partition_id
-from yt_exactly_once.spark.worker import spare_modules
+from yt_exactly_once.spark.worker import side_by_side, spare_modules
 from yt_exactly_once.ytsaurus.rows import ProducerSession
 
 if TYPE_CHECKING:
@@ -88,8 +89,11 @@ class PushTask:
                     sessions[part.session] = _NumberedSession(
                         self, part.session, part.home, partition
                     )
-                sent = sessions[part.session].push(part)
-                yield ChunkReport.of_chunk(self.settings, part.rows, sent).to_arrow()
+            # A small batch has a few rows for each of many sessions, and waits for the cluster.
+            pushes = [partial(sessions[part.session].push, part) for part in parts]
+            sent = side_by_side(pushes, self.settings.connections)
+            for part, byte_count in zip(parts, sent, strict=True):
+                yield ChunkReport.of_chunk(self.settings, part.rows, byte_count).to_arrow()
         if not (sessions or self.numbering.by_source) and _is_repeated():
             # The attempt before this one may have had rows.
             name = position_session(partition)

@@ -122,6 +122,7 @@ class TaskSettings:
         connection: the cluster; opened in the worker.
         dyn_batch_size: rows per request.
         retry: how often a request is repeated.
+        connections: how many sessions are opened and pushed to at a time.
     """
 
     names: tuple[str, ...]
@@ -129,6 +130,7 @@ class TaskSettings:
     connection: Connection
     dyn_batch_size: int
     retry: RetryPolicy
+    connections: int
 
     def chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Cut the rows of the task into chunks under their real names."""
@@ -200,6 +202,7 @@ class TaskMode(Mode):
             connection=self.connection,
             dyn_batch_size=target.request_size,
             retry=self.options.retry,
+            connections=self.options.connections,
         )
         return (renamed if len(kept) == len(plain) else renamed.select(*kept)), settings
 
