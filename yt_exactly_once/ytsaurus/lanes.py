@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import logging
+import secrets
+import struct
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +23,6 @@ from yt.packages.requests.cookies import RequestsCookieJar
 from yt.packages.requests.structures import CaseInsensitiveDict
 from yt.wrapper import YsonFormat, YtClient
 from yt.wrapper.common import (
-    generate_uuid,
     get_started_by,
     get_started_by_short,
     get_user_agent,
@@ -41,6 +42,8 @@ try:
         get_proxy_address_url,
         get_token,
     )
+
+    from yt_exactly_once.ytsaurus.joined_requests import join_requests
 except ImportError:
     # A client that is built otherwise prepares all its requests itself.
     HAS_LANES = False
@@ -131,6 +134,7 @@ class Lane:
         self._settings = _get_session(client).merge_environment_settings(
             self._url, {}, None, None, None
         )
+        join_requests(_get_session(client), self._url)
         self._started_by: dict[str, Any] | None = None
         self._paths: dict[str, Any] = {}
 
@@ -313,7 +317,7 @@ class Lane:
 
     def _marked(self) -> dict[str, Any]:
         """Return what the client adds to a command that changes something and is not heavy."""
-        mutation_id = generate_uuid(get_option("_random_generator", self._client))
+        mutation_id = _guid()
         return {"mutation_id": mutation_id, "retry": False}
 
     def _common(self) -> dict[str, Any]:
@@ -345,7 +349,7 @@ class Lane:
         request.method, request.url, request.body = method, f"{self._url}/{command}", body
         headers = request.headers = CaseInsensitiveDict(self._headers)
         headers.update(more)
-        headers["X-YT-Correlation-Id"] = generate_uuid(get_option("_random_generator", client))
+        headers["X-YT-Correlation-Id"] = _guid()
         headers["Content-Length"] = str(len(body))
         token = get_token(client=client)
         if token is not None:
@@ -381,6 +385,11 @@ class Lane:
 
 def _body(rows: Any, kind: Format, *, raw: bool | None) -> bytes:
     return bytes(rows.read() if raw else kind.dumps_rows(rows))
+
+
+def _guid() -> str:
+    """Return a random id of the form that ids have, with one call of the kernel."""
+    return "-".join(f"{number:x}" for number in struct.unpack("4I", secrets.token_bytes(16)))
 
 
 def _dumped(value: Any) -> bytes:
