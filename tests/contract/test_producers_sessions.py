@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from io import BytesIO
+
+import pyarrow as pa
 import pytest
 from yt.wrapper import YtResponseError
+from yt.wrapper.format import ArrowFormat
 
 VALUE = {"name": "v", "type": "string"}
 
@@ -107,6 +111,31 @@ def test_bad_sequence_numbers_are_refused(client, producer, queue, open_session,
         client.push_queue_producer(producer, queue, "s", 0, rows)
     assert caught.value.contains_code(code)
     assert values(client, queue) == []
+
+
+def test_numbers_of_arrow_rows_count_as_those_of_others(client, producer, queue, open_session):
+    """Good ones are skipped or written, and bad ones refused."""
+
+    def push(*numbers):
+        rows = pa.table({"v": [f"{number}".encode() for number in numbers]})
+        rows = rows.append_column("$sequence_number", pa.array(numbers, pa.int64()))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as stream:
+            stream.write_table(rows)
+        body = BytesIO(sink.getvalue())
+        answer = client.push_queue_producer(
+            producer, queue, "s", 0, body, input_format=ArrowFormat(), raw=True
+        )
+        return answer["last_sequence_number"], answer["skipped_row_count"]
+
+    open_session()
+    assert push(3, 7) == (7, 0)
+    assert push(7, 8, 2**62) == (2**62, 1)
+    for bad in ((-5,), (2**62 + 1, 2**62 + 1), (2, 1), (None,)):
+        with pytest.raises(YtResponseError) as caught:
+            push(*bad)
+        assert caught.value.contains_code(3103)
+    assert values(client, queue) == [3, 7, 8, 2**62]
 
 
 def test_epoch_must_be_the_current_one(client, producer, queue, open_session):

@@ -12,8 +12,10 @@ from itertools import pairwise
 from operator import lt
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.tables.columnar import values_of, without
+from yt_exactly_once.local.tables.columnar import ColumnarRows, values_of, without
 from yt_exactly_once.local.tables.schema import PRODUCER_SCHEMA
 from yt_exactly_once.local.tablets import modifications, reads, validation
 from yt_exactly_once.local.tablets.catalog import find_layout
@@ -167,7 +169,7 @@ def push(
     pushed = transaction.progress.get(session.identity)
     stored: int = known["sequence_number"] if pushed is None else pushed
     skipped = bisect_right(numbers, stored)
-    last = numbers[-1] if numbers else _NO_SEQUENCE_NUMBER
+    last = int(numbers[-1]) if len(numbers) else _NO_SEQUENCE_NUMBER
     fresh = without(request.rows[skipped:], SEQUENCE_NUMBER)
     batches = []
     if fresh:
@@ -203,12 +205,16 @@ def _check_epoch(session: Session, given: int, current: int) -> None:
     )
 
 
-def _sequence_numbers(request: Push) -> list[int]:
+def _sequence_numbers(request: Push) -> Sequence[int]:
     """Return one number per row.
 
     Raises:
         YtError: 3103 unless every row has exactly one, not negative and increasing.
     """
+    if request.sequence_number is None and isinstance(request.rows, ColumnarRows):
+        numbers = _column_of_numbers(request.rows.columns.get(SEQUENCE_NUMBER))
+        if numbers is not None:
+            return numbers
     given = values_of(request.rows, SEQUENCE_NUMBER)
     if request.sequence_number is not None:
         if any(number is not None for number in given):
@@ -225,6 +231,15 @@ def _sequence_numbers(request: Push) -> list[int]:
         index, (before, number) = next(place for place in pairs if place[1][0] >= place[1][1])
         raise _bad_numbers(f"must be strictly increasing: row {index} has {number} after {before}")
     return given
+
+
+def _column_of_numbers(column: Any) -> Sequence[int] | None:
+    """Return the numbers of an Arrow column if all are as they must be; otherwise a row is to be named."""
+    if not isinstance(column, pa.Int64Array) or column.null_count:
+        return None
+    numbers: Any = column.to_numpy()
+    is_right = len(numbers) == 0 or (numbers[0] >= 0 and (numbers[1:] > numbers[:-1]).all())
+    return numbers if is_right else None
 
 
 def _sequence_number(index: int, number: Any) -> int:
