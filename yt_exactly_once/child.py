@@ -81,7 +81,8 @@ class Child:
         """Leave no process behind, however the block ended."""
         self.kill()
         assert self._process.stdin is not None
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
         self._selector.close()
         os.close(self._pipe)
 
@@ -89,6 +90,13 @@ class Child:
     def pid(self) -> int:
         """Id of its process, its process group and its session."""
         return self._process.pid
+
+    def send(self, line: str) -> None:
+        """Write a line to its standard input; if it has ended, the next event says so."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(f"{line}\n".encode())
+            self._process.stdin.flush()
 
     def next_event(self, timeout: float) -> dict[str, Any] | None:
         """Return what the child tells next, or `None` after that many seconds of silence.

@@ -1,4 +1,4 @@
-"""What parent and child say to each other: one argument down, one line per event up.
+"""What parent and child say to each other: an argument and one line down, one line per event up.
 
 It imports neither Spark nor the cluster, so the parent can listen without loading them.
 """
@@ -27,32 +27,45 @@ _TOLD_FIELDS = ("batch", "rows", "reason")
 
 
 @dataclass(frozen=True)
-class ChildOptions:
-    """What the parent tells the child, as one command line argument.
+class _Message:
+    def dump(self) -> str:
+        """Return the message as text without line breaks."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def load(cls, text: str) -> Self:
+        """Read the text of a message."""
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True)
+class ChildOptions(_Message):
+    """What a child needs to start Spark, as one command line argument.
 
     Attributes:
         data_dir: see `DataDir`.
-        proxies: addresses of the cluster.
-        mode: write mode of both sinks.
-        rows_per_partition: rows of a batch from one queue partition.
         report: file descriptor to tell events on.
     """
 
     data_dir: str
+    report: int
+
+
+@dataclass(frozen=True)
+class Work(_Message):
+    """What a child does, as a line on its standard input. Before it, the child knows no cluster.
+
+    Attributes:
+        proxies: addresses of the cluster.
+        mode: write mode of both sinks.
+        backend: protocol of both queries.
+        rows_per_partition: rows of a batch from one queue partition.
+    """
+
     proxies: list[str]
     mode: str
     backend: str
     rows_per_partition: int
-    report: int
-
-    def dump(self) -> str:
-        """Return the argument."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def load(cls, argument: str) -> Self:
-        """Read the argument."""
-        return cls(**json.loads(argument))
 
 
 class Report:

@@ -3,12 +3,16 @@
 It is what a user of the package would write, plus two things. It sends every event of the sinks through a
 pipe to the parent, which decides when to kill it. And Spark's Python processes are forked from one that has
 imported what they need, see `nursery`. It never prepares for a kill.
+
+It starts Spark and waits for its work. Until then it asks nothing of the cluster and opens no checkpoint. So
+it can start while the child before it still runs.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import queue
 import signal
 import sys
 import threading
@@ -29,7 +33,7 @@ from yt_exactly_once.demo.layout import (
     DataDir,
     Query,
 )
-from yt_exactly_once.demo.messages import QUERY_FAILED, SESSION_READY, ChildOptions, Report
+from yt_exactly_once.demo.messages import QUERY_FAILED, SESSION_READY, ChildOptions, Report, Work
 from yt_exactly_once.nursery import open_nursery
 from yt_exactly_once.observability import LOGGER_NAME
 
@@ -62,15 +66,18 @@ def main(arguments: list[str]) -> int:
         # Before the first thread, as it forks. Elsewhere Spark's Python processes import what they need.
         interpreter = str(open_nursery(files.scratch, options.report))
         os.environ |= {"PYSPARK_PYTHON": interpreter, "PYSPARK_DRIVER_PYTHON": interpreter}
-    _die_with_the_parent()
+    orders = _listen()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger(LOGGER_NAME).setLevel("INFO")
     report = Report(options.report)
     spark = _session(files)
     register_source(spark)
+    # As Arrow, the JVM has them. From a list, each batch would run a Python function to read them again.
+    airlines = spark.createDataFrame(read_airlines())
+    work = Work.load(orders.get())
     report.tell(SESSION_READY)
     try:
-        _run_to_the_end(spark, options, report)
+        _run_to_the_end(spark, airlines, files, work, report)
     except StreamingQueryException as error:
         report.tell(QUERY_FAILED, error=str(error).partition(_SPARK_DETAILS)[0])
         return 1
@@ -81,17 +88,17 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _run_to_the_end(spark: SparkSession, options: ChildOptions, report: Report) -> None:
-    # As Arrow, the JVM has them. From a list, each batch would run a Python function to read them again.
-    airlines = spark.createDataFrame(read_airlines())
+def _run_to_the_end(
+    spark: SparkSession, airlines: DataFrame, files: DataDir, work: Work, report: Report
+) -> None:
     # Each query talks to a proxy of its own; the two share one store.
-    first, last = options.proxies[0], options.proxies[-1]
-    flights = enrich(_read(spark, FLIGHTS, options, first), airlines)
-    statistics = delays(_read(spark, STATISTICS, options, last))
+    first, last = work.proxies[0], work.proxies[-1]
+    flights = enrich(_read(spark, FLIGHTS, work, first), airlines)
+    statistics = delays(_read(spark, STATISTICS, work, last))
     # One after the other: Spark does not bear two queries of one Python source that start at once.
     running = [
-        _start(flights, FLIGHTS, options, report, proxy=first, output_mode="append"),
-        _start(statistics, STATISTICS, options, report, proxy=last, output_mode="update"),
+        _start(flights, FLIGHTS, files, work, report, proxy=first, output_mode="append"),
+        _start(statistics, STATISTICS, files, work, report, proxy=last, output_mode="update"),
     ]
     while any(query.isActive for query in running):
         spark.streams.awaitAnyTermination()
@@ -170,13 +177,13 @@ def _session(files: DataDir) -> SparkSession:
     )
 
 
-def _read(spark: SparkSession, query: Query, options: ChildOptions, proxy: str) -> DataFrame:
+def _read(spark: SparkSession, query: Query, work: Work, proxy: str) -> DataFrame:
     return (
         spark.readStream.format("yt")
         .option("proxy", proxy)
-        .option("backend", options.backend)
+        .option("backend", work.backend)
         .option("consumer_path", query.consumer)
-        .option("max_rows_per_partition", options.rows_per_partition)
+        .option("max_rows_per_partition", work.rows_per_partition)
         .option("include_service_columns", "true")
         .load(QUEUE)
         .drop(*(column["name"] for column in QUEUE_SERVICE_COLUMNS))
@@ -186,7 +193,8 @@ def _read(spark: SparkSession, query: Query, options: ChildOptions, proxy: str) 
 def _start(
     frame: DataFrame,
     query: Query,
-    options: ChildOptions,
+    files: DataDir,
+    work: Work,
     report: Report,
     *,
     proxy: str,
@@ -201,16 +209,16 @@ def _start(
 
     sink = TransactionalSink(
         query.target,
-        mode=options.mode,
+        mode=work.mode,
         proxy=proxy,
-        client_config={"backend": options.backend},
+        client_config={"backend": work.backend},
         listener=listen,
     )
     running = (
         frame.writeStream.foreachBatch(sink)
         .queryName(query.name)
         .outputMode(output_mode)
-        .option("checkpointLocation", str(DataDir(Path(options.data_dir)).checkpoint(query)))
+        .option("checkpointLocation", str(files.checkpoint(query)))
         .trigger(availableNow=True)
         .start()
     )
@@ -219,15 +227,17 @@ def _start(
     return running
 
 
-def _die_with_the_parent() -> None:
-    """End this process and its JVM when the parent is gone, which closes our standard input."""
+def _listen() -> queue.SimpleQueue[str]:
+    """Return the lines of the parent; end this process and its JVM when they end, as the parent is gone."""
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def watch() -> None:
-        # Nothing is ever sent, so a read that returns has met the end of the file.
-        os.read(sys.stdin.fileno(), 1)
+        for line in sys.stdin:
+            lines.put(line)
         os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True).start()
+    return lines
 
 
 if __name__ == "__main__":

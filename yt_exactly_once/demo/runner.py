@@ -1,7 +1,9 @@
 """The demo from end to end: cluster, data, the child and its deaths, the check.
 
-It is the parent process. It restarts the child after each kill, and if Spark on a busy machine gives up on a
-Python process. If the child ends in another way, the demo has failed.
+It is the parent process. After each kill a new child continues the work, as under a supervisor with a warm
+standby. It starts Spark while the child before it still runs, and is told of its work after the kill. It also
+replaces a child in which Spark gives up on a Python process, because the machine is busy. If a child ends in
+another way, the demo has failed.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from yt_exactly_once.child import Child
 from yt_exactly_once.demo import data, expected, verify
@@ -34,6 +36,7 @@ from yt_exactly_once.demo.messages import (
     QUERY_FAILED,
     SESSION_READY,
     ChildOptions,
+    Work,
 )
 from yt_exactly_once.demo.report import Result
 from yt_exactly_once.demo.schedule import LAST_LIFE_ROWS, Countdown, moments, rows_per_batch
@@ -45,6 +48,7 @@ from yt_exactly_once.ytsaurus.backends import check_backend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import TracebackType
 
     from yt.wrapper import YtClient
 
@@ -110,25 +114,21 @@ def run_demo(options: DemoOptions, display: Display) -> Result:
     batch_rows = rows_per_batch(partition_rows, options.kills)
     with (
         _data_dir(options.data_dir) as files,
+        Supervision(files, options, partition_rows, batch_rows, display=display) as supervision,
         LocalCluster(files.path, proxies=PROXIES) as cluster,
         display,
     ):
         display.say(f"Embedded cluster: {', '.join(cluster.proxy_urls)}; seed {options.seed}")
         # A tablet transaction lives in one proxy: this client must not look for others.
-        client = cluster.client(proxy={"enable_proxy_discovery": False})
+        # Compressing the flights takes longer than storing them.
+        client = cluster.client(
+            proxy={"enable_proxy_discovery": False, "content_encoding": "identity"}
+        )
         data.create_tables(client)
         display.begin(_LOADING, flights.num_rows)
         data.load(client, flights, lambda done: display.advance(_LOADING, done))
-        supervision = Supervision(
-            files,
-            cluster.proxy_urls,
-            options,
-            partition_rows,
-            batch_rows,
-            display=display,
-        )
         display.running(cluster.proxy_urls)
-        supervision.run(moments(options.kills, options.seed))
+        supervision.run(cluster.proxy_urls, moments(options.kills, options.seed))
         display.say("Comparing every row with the data set ...")
         return _check(client, options.rows, supervision, began)
 
@@ -138,7 +138,9 @@ class _BusyMachineError(Exception):
 
 
 class Supervision:
-    """The lives of the child, one after the other.
+    """The lives of the child, one after the other, and the spare one that waits for the next kill.
+
+    Entering it starts the first child. Leaving it leaves no process behind.
 
     Attributes:
         kills: lives that ended by our hand.
@@ -148,7 +150,6 @@ class Supervision:
     def __init__(
         self,
         files: DataDir,
-        proxies: list[str],
         options: DemoOptions,
         partition_rows: int,
         batch_rows: int,
@@ -158,7 +159,8 @@ class Supervision:
         self.kills = 0
         self.replays = 0
         self._files = files
-        self._proxies = proxies
+        self._proxies: list[str] = []
+        self._spare: Child | None = None
         self._options = options
         self._partition_rows = partition_rows
         self._batch_rows = batch_rows
@@ -166,12 +168,31 @@ class Supervision:
         self._done = {query.name: 0 for query in QUERIES}
         self._totals = dict(self._done)
 
-    def run(self, deaths: Iterator[Moment]) -> None:
-        """Start the child, kill it at every moment, restart it, and let the last life finish.
+    def __enter__(self) -> Self:
+        self._spare = self._child()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._spare is not None:
+            with self._spare:
+                self._spare = None
+
+    def run(self, proxies: list[str], deaths: Iterator[Moment]) -> None:
+        """Let a child work, kill it at every moment, let the next one continue, and the last one finish.
+
+        Args:
+            proxies: addresses of the cluster.
+            deaths: when to kill.
 
         Raises:
             ChildFailedError: a life ended otherwise.
         """
+        self._proxies = proxies
         for query in QUERIES:
             self._display.begin(_task(query.name), -(-self._partition_rows // self._batch_rows))
         for moment in deaths:
@@ -180,7 +201,7 @@ class Supervision:
             done = ", ".join(f"{name} {count}" for name, count in self._done.items())
             self._display.killed(self.kills, f"{moment.kind.what} (batches done: {done})")
         self._enlarge_batches()
-        self._live(self._await_end)
+        self._live(self._await_end, is_last=True)
 
     def _enlarge_batches(self) -> None:
         """Let the next life take larger batches, and expect fewer of them."""
@@ -193,10 +214,15 @@ class Supervision:
             self._display.expect(_task(query.name), self._totals[query.name])
         self._batch_rows = larger
 
-    def _live(self, life: Callable[..., None], *arguments: Any) -> None:
-        """Start a child and let it live; start it again if the machine was too busy for it."""
+    def _live(self, life: Callable[..., None], *arguments: Any, is_last: bool = False) -> None:
+        """Let a child do its work; let another one try if the machine was too busy for it."""
         for start in range(1, _STARTS + 1):
-            with self._child() as child:
+            child = self._spare or self._child()
+            self._spare = None
+            with child:
+                child.send(self._work())
+                if not is_last:
+                    self._spare = self._child()
                 try:
                     life(child, *arguments)
                 except _BusyMachineError as error:
@@ -211,16 +237,17 @@ class Supervision:
 
     def _child(self) -> Child:
         def argument(report: int) -> str:
-            return ChildOptions(
-                data_dir=str(self._files.path),
-                proxies=self._proxies,
-                mode=self._options.mode.value,
-                backend=self._options.backend,
-                rows_per_partition=self._batch_rows,
-                report=report,
-            ).dump()
+            return ChildOptions(data_dir=str(self._files.path), report=report).dump()
 
         return Child(_CHILD, argument, self._files.log)
+
+    def _work(self) -> str:
+        return Work(
+            proxies=self._proxies,
+            mode=self._options.mode.value,
+            backend=self._options.backend,
+            rows_per_partition=self._batch_rows,
+        ).dump()
 
     def _kill_in_time(self, child: Child, moment: Moment) -> None:
         countdown = Countdown(moment)
