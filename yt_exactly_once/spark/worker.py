@@ -2,6 +2,9 @@
 
 A worker serves many tasks, one after the other. After each of them `pyspark/daemon.py` calls `gc.collect()`,
 which looks at every object of every imported module. The next task of the worker waits for that.
+
+A worker that reads also frees many megabytes with each pull. glibc returns them to the kernel, which clears
+each page again for the next pull.
 """
 
 from __future__ import annotations
@@ -20,6 +23,9 @@ T = TypeVar("T")
 _spared = 0
 """How many modules this process had when they were last taken out of sight."""
 
+_LARGEST_BLOCK = 32 * 2**20 - 2**16
+"""Bytes, just below the largest block by which glibc moves its thresholds (`DEFAULT_MMAP_THRESHOLD_MAX`)."""
+
 
 def spare_modules() -> None:
     """Take everything that is imported out of the garbage collector's sight, at the begin of a task.
@@ -33,6 +39,17 @@ def spare_modules() -> None:
     if count != _spared:
         gc.freeze()
         _spared = count
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Let this process keep up to 64 MiB that it has freed.
+
+    glibc keeps up to twice the largest block that was ever freed, as far as that was below 32 MiB. So one
+    such block is made and freed. Nobody writes to it, so it takes no memory. An allocator that is set by
+    `MALLOC_*` variables stays as it is, and so does one that is not glibc's.
+    """
+    bytearray(_LARGEST_BLOCK)
 
 
 def side_by_side(calls: Sequence[Callable[[], T]], most: int) -> list[T]:

@@ -43,7 +43,7 @@ from yt_exactly_once.spark.versions import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from yt_exactly_once.spark.worker import spare_modules
+from yt_exactly_once.spark.worker import keep_freed_memory, spare_modules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -246,6 +246,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: QueueTask) -> Iterator[RecordBatch]:  # type: ignore[override]
         """Yield the rows of a task, in order, each once; see `RangeReader.read`."""
         spare_modules()
+        keep_freed_memory()
         reader = RangeReader(
             queue=self._queue,
             decode=self._rows.decode,
