@@ -203,12 +203,14 @@ def test_sessions_of_a_chunk_are_pushed_to_side_by_side(cluster):
 
 def test_no_push_is_under_way_when_a_task_has_failed(cluster):
     """What is sent later would meet the next attempt of the task; what has not begun is left out."""
-    send, failed = cluster.push_queue_producer, Event()
+    send, begun, failed = cluster.push_queue_producer, Event(), Event()
 
     def answer(producer, queue, name, *given, **more):
         if name.endswith("-0"):
+            begun.wait(30)
             failed.set()
             raise FencedError("refused", remedy="none")
+        begun.set()
         failed.wait(30)
         return send(producer, queue, name, *given, **more)
 
