@@ -40,6 +40,7 @@ def test_a_shuffle_is_found_wherever_it_hides(deploy, name):
     deploy(HOLES_OF_PLANS[name])
 
 
+@pytest.mark.nightly
 def test_the_oracle_has_the_same_eyes_on_spark(deploy):
     """One of the holes that are found without Spark, to compare the two forms."""
     deploy(HOLES["1: one sink called from two threads"])

@@ -181,7 +181,7 @@ def test_frame_of_a_query_is_written_into_the_table_made_for_it(stream, cluster,
     flow.assert_exact()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 @pytest.mark.parametrize("own", first_of([{}, {"$timestamp": "uint64"}]), ids=["none", "its own"])
 def test_system_columns_of_a_queue_pass_by(stream, client, own):
     """A frame that has them fits a target without them, and one that fills its own."""

@@ -246,6 +246,7 @@ def test_file_source_with_other_cores_is_refused(spark, stream, tmp_path, first,
     assert found() == list(range(600))
 
 
+@pytest.mark.nightly
 def test_rows_cleaned_after_an_error_are_compared_too(stream):
     """The function catches an error, cleans the DataFrame, and calls the sink again in the same run."""
     flow = stream(rows=100)
@@ -290,6 +291,7 @@ REFUSED = {
 """What may give a repeated task other rows."""
 
 
+@pytest.mark.nightly
 def test_plans_that_may_move_rows_are_refused_by_position(spark, stream, tmp_path):
     """Each before a row is pushed; then the DataFrame of the batch itself is written."""
     spark.sparkContext.setCheckpointDir(str(tmp_path / "rdds"))

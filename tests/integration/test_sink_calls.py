@@ -111,7 +111,7 @@ def test_second_call_of_a_batch_is_refused_until_it_is_settled(flow, calls, mode
     flow.assert_exact()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_one_call_off_is_noticed(flow, monkeypatch):
     """Half of the rows are nowhere, and the consumer is at the end."""
     switch_off("one_call", monkeypatch.setattr)
@@ -120,7 +120,7 @@ def test_one_call_off_is_noticed(flow, monkeypatch):
     assert differences(flow.found(), rows_where(flow, lambda row: row[2] % 2 == 0)) == ""
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_history_off_is_noticed(flow, monkeypatch):
     """The mended function goes past the rows that the old one had lost."""
     refused(flow, twice_by_one_object(flow), "RepeatedCallError")

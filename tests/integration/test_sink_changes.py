@@ -219,7 +219,7 @@ def added_up(queue, start=0):
     return sorted((key, count + start, best[key]) for key, count in counts.items())
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 @pytest.mark.parametrize("wire", first_of(["arrow", "yson"]))
 def test_aggregating_columns_add_up_each_row_once(totals, faults, wire):
     """Over lost answers, lost requests, conflicts and replays."""

@@ -75,6 +75,7 @@ def test_malformed_conf_stops_the_query(stream, spark):
     flow.assert_untouched()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("wire", first_of(["yson", "arrow"]))
 @pytest.mark.parametrize("is_sorted", first_of([False, True]), ids=["ordered", "sorted"])
 def test_both_wire_formats_deliver_the_same(stream, wire, is_sorted):
@@ -172,6 +173,7 @@ def test_ledger_goes_where_it_is_told_and_how(stream, client, tmp):
     assert client.get(f"{path}/@tablet_state") == "mounted"
 
 
+@pytest.mark.nightly
 def test_pickled_sink_delivers(stream):
     """A sink travels as configuration; this one has been to another place and back, twice."""
     flow = stream(rows=2_000)

@@ -93,7 +93,7 @@ def test_rows_written_by_the_tasks_themselves_would_be_noticed(stream):
     assert flow.wrong().startswith("0 lost, e.g. []; ")
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_producer_session_taken_over_in_the_middle_of_a_push_costs_one_retry(stream, faults):
     """As by a task of a stopped driver that wakes up: the survivor takes the session back."""
 

@@ -180,7 +180,7 @@ def test_rows_arrive_once_and_in_order_per_partition(queue, client, tmp, read, t
     assert rows[0].asDict() == {"id": rows[0].id, "name": f"n{rows[0].id}"}
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_range_larger_than_one_pull_is_complete(queue, read, tmp_path):
     """Pulls are limited to 10 000 rows, tasks are not."""
     ids = queue.append(12_500) + queue.append(12_500)
@@ -253,7 +253,7 @@ def offsets(query, name):
     ]
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_progress_shows_how_far_the_query_is_behind(queue, read, tmp_path):
     """Its latest offset is the end of the queue, which a limited batch is still far from."""
     queue.append(25)
@@ -599,7 +599,7 @@ def test_schema_changed_under_a_running_query_is_an_error(queue, read, tmp_path)
 # Faults.
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_proxy_that_is_busy_for_a_while_costs_no_row(queue, read, tmp_path, cluster):
     """Neither planning nor reading gives up at the first refusal."""
     ids = queue.append(50)
@@ -679,7 +679,7 @@ def test_every_kind_of_column_arrives(client, tmp, read, tmp_path):
     assert (other.large, other.number, other.day, other.instant, other.anything) == (None,) * 5
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_strings_that_are_not_utf8_need_binary_strings(client, tmp, read, tmp_path):
     """Text by default, with an error that names the column; bytes when asked to."""
     queue = Queue.create(client, tmp)
@@ -691,7 +691,7 @@ def test_strings_that_are_not_utf8_need_binary_strings(client, tmp, read, tmp_pa
     assert bytes(run(frame, tmp_path / "binary").seen[0][1][0].name) == b"\xff\xfe"
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_older_types_are_read_when_type_v3_is_off(client, tmp, read, tmp_path):
     """A list is then YSON in a binary column."""
     listed = {"type_name": "list", "item": "int64"}

@@ -195,6 +195,7 @@ def test_service_columns(job):
     assert job.results("tablet_idx, row_idx, some_data") == expected
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("mode", first_of(["given by the query", "given by the source"]))
 def test_several_queues_with_an_id(job, mode):
     """One consumer reads both; the path of the queue is part of the key."""

@@ -73,7 +73,7 @@ def test_batch_that_was_pushed_and_not_recorded_is_finished(stream, faults):
     flow.assert_proven()
 
 
-@pytest.mark.further
+@pytest.mark.nightly
 def test_complete_result_is_replaced_under_another_name_of_the_format(stream, spark):
     """Spark says that the output mode is complete; the name is for reading and writing."""
     with pytest.raises(ConfigError, match=r"has a format noop already: org\.apache\.spark"):

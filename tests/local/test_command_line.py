@@ -383,8 +383,8 @@ REACHED = {
 @pytest.mark.parametrize(
     "family",
     [
-        # Every command starts an interpreter, so one family is enough for those who wait.
-        pytest.param(family, marks=[pytest.mark.further] * (family != "queues"))
+        # Every command starts an interpreter, and what it asks of the cluster has tests of its own.
+        pytest.param(family, marks=[pytest.mark.nightly] * (family != "queues"))
         for family in FAMILIES
     ],
 )

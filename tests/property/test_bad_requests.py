@@ -86,6 +86,9 @@ class _Transport:
     def is_closing(self):
         return False
 
+    def hold(self):
+        """The head of an answer waits for its body."""
+
     def write(self, data):
         """A late error may be written as trailers."""
 
