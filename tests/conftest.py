@@ -55,6 +55,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     for item in items:
         for mark in _MARKS.get(_folder(item), ()):
             item.add_marker(mark)
+        # One worker has the session of Spark: a second one would start slowly, too. Others get file by file.
+        shared = item.get_closest_marker("spark") is not None
+        item.add_marker(pytest.mark.xdist_group("spark" if shared else item.path.stem))
     yield
     # So that no worker is left alone with a long file in the end. Within a folder the order is random.
     places = {folder: place for place, folder in enumerate(_LONGEST)}
