@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 from yt.wrapper import default_config
 
 from tests.class_archive import missing_archive, use_archive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from xdist.remote import Producer
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -55,9 +58,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     for item in items:
         for mark in _MARKS.get(_folder(item), ()):
             item.add_marker(mark)
-        # One worker has the session of Spark: a second one would start slowly, too. Others get file by file.
-        shared = item.get_closest_marker("spark") is not None
-        item.add_marker(pytest.mark.xdist_group("spark" if shared else item.path.stem))
     yield
     # So that no worker is left alone with a long file in the end. Within a folder the order is random.
     places = {folder: place for place, folder in enumerate(_LONGEST)}
@@ -70,6 +70,21 @@ def _no_spark_left_behind(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     context = sys.modules.get("pyspark.core.context")
     if context is not None and _folder(request.node) in _WITHOUT_SPARK:
         monkeypatch.setattr(context.SparkContext, "_active_spark_context", None)
+
+
+class _OneSession(LoadFileScheduling):
+    """Give tests to workers file by file, and the files that share the session of Spark to one worker.
+
+    A second session would start slowly, too.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "spark" if nodeid.startswith("tests/integration/") else super()._split_scope(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)  # There is no such hook with `-p no:xdist`.
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
+    return _OneSession(config, log)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
