@@ -190,8 +190,8 @@ class Stage:
                 .option("starting_offsets", "earliest")
                 .option("max_rows_per_partition", point.rows // point.partitions)
             )
-            if name != FLOOR:
-                # The floor has nobody to tell how far it has come.
+            if name not in _NOWHERE:
+                # Who writes nowhere has nobody to tell how far it has come.
                 reader = reader.option("consumer_path", self._create_consumer(name))
             # Idempotent mode numbers rows by where they come from, if it is told.
             reader = reader.option("include_service_columns", name == IDEMPOTENT)
