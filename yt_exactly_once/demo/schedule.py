@@ -28,7 +28,7 @@ nobody has heard of, so that work is left for every kill."""
 
 FEWEST_BATCHES = 16
 
-LAST_LIFE_ROWS = 4
+LAST_LIFE_ROWS = 8
 """How many times as many rows a batch of the last life has. Nobody is going to kill it."""
 
 
