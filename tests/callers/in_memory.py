@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from concurrent.futures import Executor, Future
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from types import SimpleNamespace
@@ -214,6 +215,7 @@ class InMemory(Deployment):
             (client_module, "HeavyProxyProvider", _Provider),
             (client_module, "require_proxy", lambda _: None),
             (TabletTransaction, "side_by_side", _last_first),
+            (client_module, "ThreadPoolExecutor", _AtOnce),
             (logging.getLogger("yt_exactly_once"), "disabled", True),
         ]
         fakes += [
@@ -307,6 +309,21 @@ class Log:
     def _texts(self, number: int) -> list[str]:
         offsets = self._deployment.offsets
         return offsets[number] if 0 <= number < len(offsets) else []
+
+
+class _AtOnce(Executor):
+    """Makes a call when it is submitted: two threads would send their requests in any order."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def submit(self, call: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(call(*given, **named))
+        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+            done.set_exception(error)
+        return done
 
 
 def _last_first(self: Any, calls: Sequence[Callable[[Any], Any]]) -> list[Any]:

@@ -112,7 +112,10 @@ class CrashPoint(Enum):
     )
     TASKS_WRITING = Crash("while the tasks write, with some rows sent", None, None, _SOME_ROWS)
     BATCH_COMPUTED = Crash(
-        "with all rows computed, before a transaction", Event.BATCH_COMPUTED, _NOTHING, _ALL_ROWS
+        "with all rows computed, before the first attempt",
+        Event.BATCH_COMPUTED,
+        _NOTHING,
+        _ALL_ROWS,
     )
     TRANSACTION_STARTED = Crash(
         "with an empty transaction open", Event.TRANSACTION_STARTED, _OPEN, _ALL_ROWS

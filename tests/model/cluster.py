@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from tests.model.continuations import NO_FAILURE
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
     CommitOutcomeUnknownError,
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from tests.model.continuations import Script
-    from yt_exactly_once.commit.cluster import Payload, Row, T, Transaction
+    from yt_exactly_once.commit.cluster import Payload, Row, Transaction
+
+T = TypeVar("T")
 
 CLUSTER = "model"
 CONSUMER = "//consumer"
@@ -58,13 +62,25 @@ class Snapshot(NamedTuple):
     Attributes:
         transaction: id.
         rows: as they were when it began.
-        failing: number of the call inside it that fails, times the number of ways in which it can, plus
-            the way; negative for none.
+        failing: number of the next call inside a transaction that fails, times the number of ways in which
+            it can, plus the way; negative for none. Only calls before the next request count.
     """
 
     transaction: str
     rows: Rows
-    failing: int
+    failing: int = NO_FAILURE
+
+
+class Evaluated(NamedTuple):
+    """What the rows of a batch are to do to the target.
+
+    Attributes:
+        effects: one per row.
+        failing: see `Snapshot`; of a transaction that was begun before.
+    """
+
+    effects: tuple[str, ...]
+    failing: int = NO_FAILURE
 
 
 @dataclass(frozen=True)
@@ -102,8 +118,6 @@ class Commit:
 
 LOCAL_FAILURES = (ClusterUnavailableError, TransactionLostError)
 """How a call inside a transaction may fail."""
-
-NO_FAILURE = -1
 
 OK = "ok"
 UNAVAILABLE = "unavailable"
@@ -192,6 +206,16 @@ class ModelCluster:
             raise ClusterUnavailableError("The model lost a request")
         return ModelTransaction(self, answer)
 
+    def begin_ahead(
+        self, timeout: timedelta, lanes: int, reads: Callable[[Transaction], T]
+    ) -> ModelAhead[T]:
+        """See `Cluster.begin_ahead`."""
+        try:
+            begun = partial(_returned, self.begin(timeout, lanes))
+        except ClusterUnavailableError as error:
+            begun = partial(_raised, error)
+        return ModelAhead(begun, reads)
+
     def unpin(self) -> None:
         """See `Cluster.unpin`; every proxy of the model is as good as another."""
 
@@ -269,7 +293,45 @@ class ModelTransaction:
         """See `Transaction.abort`; what was never sent to be committed leaves no trace."""
 
     def _call(self) -> None:
-        number = self._cluster.script.local()
-        failing, kind = divmod(self._snapshot.failing, len(LOCAL_FAILURES))
+        script = self._cluster.script
+        number = script.local()
+        failing, kind = divmod(script.failing, len(LOCAL_FAILURES))
         if number == failing:
             raise LOCAL_FAILURES[kind]("The model lost a request", transaction=self.id)
+
+
+class ModelAhead(Generic[T]):
+    """The `commit.cluster.Ahead` of the model.
+
+    What is done ahead touches only the snapshot and the buffer of the transaction, so it may as well be done
+    when it is waited for.
+
+    Args:
+        begun: returns the transaction, or raises why there is none.
+        reads: the first calls in it.
+    """
+
+    def __init__(self, begun: Callable[[], Transaction], reads: Callable[[Transaction], T]) -> None:
+        self.transaction = begun
+        self.read = cache(lambda: reads(begun()))
+        self.stop = cache(self._make_calls)
+        self._calls: list[Callable[[Transaction], None]] = []
+
+    def then(self, call: Callable[[Transaction], None]) -> None:
+        """See `Ahead.then`."""
+        self._calls.append(call)
+
+    def _make_calls(self) -> int:
+        """See `Ahead.stop`; all calls have begun."""
+        self.read()
+        for call in self._calls:
+            call(self.transaction())
+        return len(self._calls)
+
+
+def _returned(value: T) -> T:
+    return value
+
+
+def _raised(error: Exception) -> Any:
+    raise error

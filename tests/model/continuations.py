@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
 
+NO_FAILURE = -1
+"""No local call fails."""
+
+
 class SuspendedError(BaseException):
     """Unwinds the program at a request that has no answer yet; no handler of `Exception` sees it."""
 
@@ -65,11 +69,17 @@ class Script:
 
     Args:
         answers: in the order of the requests.
+
+    Attributes:
+        requests: so far.
+        local_calls: since the last answer.
+        failing: which of the local calls after the last answer fails, and how; see `Snapshot`.
     """
 
     def __init__(self, answers: list[Any]) -> None:
         self._answers = answers
         self._stopped = False
+        self.failing = NO_FAILURE
         self.requests: list[Any] = []
         self.local_calls = 0
 
@@ -86,7 +96,9 @@ class Script:
             self._stopped = True
             raise SuspendedError
         self.local_calls = 0
-        return self._answers[len(self.requests) - 1]
+        answer = self._answers[len(self.requests) - 1]
+        self.failing = getattr(answer, "failing", NO_FAILURE)
+        return answer
 
     def local(self) -> int:
         """Count a call that touches nothing shared, and return its number since the last answer."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.model.cluster import LOCAL_FAILURES, Begin, Commit, Snapshot, offset_in
+from tests.model.cluster import LOCAL_FAILURES, Begin, Commit, Evaluated, Snapshot, offset_in
 from tests.model.continuations import Asking, Continuations, Raised, Returned
 from tests.model.invariants import Kind, ViolationError, check_delivered, check_finished
 from tests.model.jobs import Jobs
@@ -211,14 +211,18 @@ class Drivers:
         for label, value, after in self.network.answers(world, asking.request, name):
             continuation = self.programs.resume(driver.continuation, value)
             yield self._resumed(after, slot, continuation, f"{NAMES[slot]} {label}")
-            if isinstance(value, Snapshot) and self.scenario.faults.requests and world.budget:
+            if (
+                isinstance(value, Snapshot | Evaluated)
+                and self.scenario.faults.requests
+                and world.budget
+            ):
                 inside = self.programs.outcome(continuation).local_calls
                 for failing in range(inside * len(LOCAL_FAILURES)):
                     lost = self.programs.resume(
                         driver.continuation, value._replace(failing=failing)
                     )
                     text = f"{NAMES[slot]} {label}, a call inside fails ({failing})"
-                    yield self._resumed(world.disturbed(1), slot, lost, text)
+                    yield self._resumed(after.disturbed(1), slot, lost, text)
 
     def _start_job(self, world: World, slot: int, job: RunJob) -> Step:
         driver = world.drivers[slot]

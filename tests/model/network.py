@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.model.cluster import (
     CONFLICT,
-    NO_FAILURE,
     OK,
     UNAVAILABLE,
     UNKNOWN,
     Begin,
     Commit,
+    Evaluated,
     Lookup,
     Put,
     Snapshot,
@@ -92,7 +92,7 @@ class Network:
                 yield Answer(f"looks up {_shown(values)}", values, world)
                 yield from self._unanswered(world, "look-up")
             case Begin():
-                yield Answer(f"begins {name}", Snapshot(name, world.rows, NO_FAILURE), world)
+                yield Answer(f"begins {name}", Snapshot(name, world.rows), world)
                 yield from self._unanswered(world, "begin")
             case Commit():
                 yield from self._commit(world, request)
@@ -260,7 +260,8 @@ class Network:
             gap = (None,) * (batch - len(checkpoint.states))
             states = (*checkpoint.states[:batch], *gap, folded, *checkpoint.states[batch + 1 :])
             world = world.with_checkpoint(request.checkpoint, checkpoint._replace(states=states))
-        return Answer("evaluates the frame", self.scenario.effects(batch, ranges, folded), world)
+        effects = Evaluated(self.scenario.effects(batch, ranges, folded))
+        return Answer("evaluates the frame", effects, world)
 
     def _advance(self, world: World, request: Advance) -> Iterator[Answer]:
         what = f"source moves the consumer from {request.old} to {request.new}"

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 
     from tests.model.continuations import Script
     from tests.model.scenario import Ranges, Scenario
+    from yt_exactly_once.commit.parts import SendAhead
     from yt_exactly_once.observability import Emitter
 
 TRIMMED = "trimmed"
@@ -281,7 +282,7 @@ class ModelFrame:
         job = self._job
         answer = self._script.ask(Evaluate(job.checkpoint, job.batch, job.ranges))
         self._require_rows(answer)
-        return cast("tuple[str, ...]", answer)
+        return cast("tuple[str, ...]", answer.effects)
 
     @staticmethod
     def _require_rows(answer: Any) -> None:
@@ -320,7 +321,11 @@ class ModelSink(TransactionalSink):
         self._offset_log = cast("Any", _Identified(batch))
         # A program is run again and again, each time as if for the first time.
         self._calls = Calls()
-        run = QueryRun(batch.run_id, agreed=call.batch - 1 if call.agreed else None)
+        run = QueryRun(
+            batch.run_id,
+            agreed=call.batch - 1 if call.agreed else None,
+            computing=0.0 if call.agreed else None,
+        )
         if scenario.by_tasks:
             run.targets = tuple(
                 prepared_target(path, is_sorted=scenario.is_sorted, request_size=scenario.chunk)
@@ -334,7 +339,7 @@ class ModelSink(TransactionalSink):
     def _emitter(self, batch: MicroBatch | Place) -> Emitter:  # noqa: ARG002 - overrides
         return silent
 
-    def _compute(self, delivery: Delivery) -> list[TargetRows]:
+    def _compute(self, delivery: Delivery, send: SendAhead | None = None) -> list[TargetRows]:
         if self.options.mode != WriteMode.TRANSACTIONAL:
             return super()._compute(delivery)
         batch, frame = delivery.batch, cast("Any", delivery.frame)
@@ -343,9 +348,13 @@ class ModelSink(TransactionalSink):
             for effect in frame.evaluate()
         ]
         lanes = [[payload] for payload in payloads]
-        return [
+        rows = [
             TargetRows(target.path, lanes, "yson", len(payloads)) for target in self.options.targets
         ]
+        if send is not None and payloads and not self.options.split_oversized:
+            # The rows of one partition, before those of the others.
+            send(rows[0], payloads[0])
+        return rows
 
 
 def _identity(*_: Any) -> tuple[str, tuple[()]]:

@@ -110,6 +110,12 @@ def _common_row(put: Put) -> None:
     put(network, "conflicts", never_on_the_ledger)
 
 
+def _sent_ahead(put: Put) -> None:
+    """Send the rows again that were sent while others were computed."""
+    sent = transactional._Ahead.sent
+    put(transactional._Ahead, "sent", lambda self: sent(self) - sent(self))
+
+
 def _one_transaction(put: Put) -> None:
     """Record the batch in a transaction of its own, after its rows were committed."""
     commit = BatchCommit._commit
@@ -280,7 +286,7 @@ def _last_part(put: Put) -> None:
 
 
 _STUCK, _BOTH = frozenset({Kind.STUCK}), frozenset({Kind.BOTH_COMMITTED})
-_SELF = frozenset({Kind.SELF_FENCED})
+_SELF, _TWICE = frozenset({Kind.SELF_FENCED}), frozenset({Kind.TWICE})
 
 REMOVALS = (
     Removal(
@@ -376,6 +382,11 @@ REMOVALS = (
             "stateless": frozenset({Kind.LOST}),
             "stateful": frozenset({Kind.LOST}),
         },
+    ),
+    Removal(
+        "what was sent ahead is not sent again",
+        _sent_ahead,
+        {"stateless": _TWICE, "no queue": _TWICE, "two drivers": _TWICE},
     ),
     Removal(
         "the transaction opened before its checks",

@@ -11,7 +11,6 @@ import pytest
 from tests.model.cluster import (
     CLUSTER,
     CONSUMER,
-    NO_FAILURE,
     Append,
     ModelCluster,
     Put,
@@ -21,7 +20,14 @@ from tests.model.cluster import (
     offset_in,
     put,
 )
-from tests.model.continuations import Asking, Continuations, Raised, Returned, Script
+from tests.model.continuations import (
+    NO_FAILURE,
+    Asking,
+    Continuations,
+    Raised,
+    Returned,
+    Script,
+)
 from tests.model.explore import Explorer
 from tests.model.scenario import Faults, Scenario
 from tests.model.scenarios import NO_QUEUE, ROW

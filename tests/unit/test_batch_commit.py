@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 import pytest
 
+from yt_exactly_once.commit import transactional
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.ledger import (
@@ -25,6 +28,7 @@ from yt_exactly_once.errors import (
     ClusterUnavailableError,
     CommitOutcomeUnknownError,
     ConflictError,
+    ExactlyOnceError,
     FencedError,
     LedgerDivergedError,
     OffsetConflictError,
@@ -33,6 +37,7 @@ from yt_exactly_once.errors import (
     TransactionLostError,
 )
 from yt_exactly_once.observability import Event
+from yt_exactly_once.ytsaurus.transaction import TransactionAhead
 
 LEASE = timedelta(seconds=7)
 QUEUE = SourceRange(
@@ -79,6 +84,10 @@ class Cluster:
             self, f"tx{self.begun}", self.fails.popleft() if self.fails else ("", None)
         )
 
+    def begin_ahead(self, timeout, lanes, reads):
+        self.thread = Thread()
+        return TransactionAhead(self.thread, partial(self.begin, timeout, lanes), reads)
+
     def unpin(self):
         self.unpinned += 1
 
@@ -94,6 +103,21 @@ class Cluster:
             None if self.at[one] is None else {"partition_index": one, "offset": self.at[one]}
             for one in partitions
         ]
+
+
+class Thread(Executor):
+    """A thread that makes every call at once, until it is told to wait."""
+
+    waits = False
+
+    def submit(self, call):
+        future = Future()
+        if not self.waits:
+            try:
+                future.set_result(call())
+            except ExactlyOnceError as error:
+                future.set_exception(error)
+        return future
 
 
 class Transaction:
@@ -169,7 +193,7 @@ def test_a_batch_is_read_written_advanced_recorded_and_committed():
     assert cluster.requests == [*READS, *WRITES, ("commit",)]
     assert log == [
         (Event.TRANSACTION_STARTED, {"attempt": 1, "transaction": "tx1"}),
-        (Event.ROWS_WRITTEN, {"path": "//t", "rows": 3, "replaced": 0}),
+        (Event.ROWS_WRITTEN, {"path": "//t", "rows": 3, "replaced": 0, "ahead": 0}),
         (Event.OFFSETS_ADVANCED, {"partitions": 1}),
         (Event.LEDGER_RECORDED, {"transaction": "tx1"}),
         (Event.TRANSACTION_COMMITTED, {"attempt": 1, "transaction": "tx1"}),
@@ -351,6 +375,143 @@ def test_the_rows_of_a_failed_call_are_remembered():
     assert sent["tx1"] == sent["tx2"] == digest_of([ROWS])
 
 
+def test_a_transaction_that_was_opened_ahead_is_the_one_of_the_first_attempt():
+    """It is opened and read before the rows are known. The next attempt opens its own, with the same rows."""
+    cluster, log = Cluster(("commit", ConflictError("told")), applied=False), Log()
+    commit = committer(cluster, log)
+    with commit.ahead(batch()):
+        assert (cluster.requests, log) == (READS, [])
+        assert commit.commit(batch(), whole([ROWS])) == Committed("tx2", 2, 3)
+    assert cluster.requests == [*READS, *WRITES, ("commit",)] * 2
+    assert [fields["transaction"] for fields in log.of(Event.TRANSACTION_STARTED)] == ["tx1", "tx2"]
+
+
+@pytest.mark.parametrize(("fails", "reads"), [((), 2), (("lookup", ConflictError("told")), 1)])
+def test_a_job_that_fails_leaves_no_transaction_behind(fails, reads):
+    """What was opened ahead is aborted, whatever was read. No row was sent, and the job's error is told."""
+    cluster = Cluster(*[fails] if fails else [])
+    with pytest.raises(ZeroDivisionError), committer(cluster).ahead(batch()):
+        raise ZeroDivisionError
+    assert cluster.requests == [*READS[:reads], ("abort",)]
+
+
+AHEAD = WRITES[0]
+"""The first lane of `ROWS`, sent while the other one is computed."""
+
+
+def give(send, *lanes):
+    for lane in lanes:
+        for payload in ROWS.lanes[lane]:
+            send(replace(ROWS, lanes=()), payload)
+
+
+def test_rows_that_were_sent_ahead_are_not_sent_again():
+    """The commit sends the others, and everything that needs all rows to be known."""
+    cluster, log = Cluster(), Log()
+    commit = committer(cluster, log)
+    with commit.ahead(batch()) as send:
+        give(send, 0)
+        assert cluster.requests == [*READS, AHEAD]
+        assert commit.commit(batch(), whole([ROWS])) == Committed("tx1", 1, 3)
+    assert cluster.requests == [*READS, *WRITES, ("commit",)]
+    assert [(fields["rows"], fields["ahead"]) for fields in log.of(Event.ROWS_WRITTEN)] == [(3, 2)]
+
+
+def test_rows_that_wait_to_be_sent_ahead_are_sent_by_the_commit():
+    """It does not wait for a queue of one connection, when it has several."""
+    cluster = Cluster()
+    commit = committer(cluster)
+    with commit.ahead(batch()) as send:
+        cluster.thread.waits = True
+        give(send, 0, 1)
+        commit.commit(batch(), whole([ROWS]))
+    assert cluster.requests == [*READS, *WRITES, ("commit",)]
+
+
+@pytest.mark.parametrize(
+    "error", [TransactionLostError("told"), ClusterUnavailableError("told"), ConflictError("told")]
+)
+def test_rows_that_could_not_be_sent_ahead_are_sent_by_the_next_attempt(error):
+    """All of them, in another transaction; after the failure nothing more is sent in the first."""
+    cluster = Cluster(("write", error))
+    commit = committer(cluster)
+    with commit.ahead(batch()) as send:
+        give(send, 0, 1)
+        assert commit.commit(batch(), whole([ROWS])) == Committed("tx2", 2, 3)
+    assert cluster.requests == [*READS, AHEAD, ("abort",), *READS, *WRITES, ("commit",)]
+
+
+def test_rows_that_the_cluster_refuses_ahead_are_refused():
+    """As if they had been sent at the end."""
+    cluster = Cluster(("write", AccessError("told")))
+    commit = committer(cluster)
+    with commit.ahead(batch()) as send:
+        give(send, 0)
+        with pytest.raises(AccessError):
+            commit.commit(batch(), whole([ROWS]))
+    assert cluster.requests == [*READS, AHEAD, ("abort",)]
+
+
+def test_rows_of_one_target_are_not_taken_for_those_of_another():
+    """Two targets may share a payload."""
+    other = replace(ROWS, path="//u")
+    cluster = Cluster()
+    commit = committer(cluster)
+    with commit.ahead(batch()) as send:
+        give(send, 0, 1)
+        commit.commit(batch(), whole([ROWS, other]))
+    written = [request[1:3] for request in cluster.requests if request[0] == "write"]
+    assert written == [("//t", b"ab"), ("//t", b"c"), ("//u", b"ab"), ("//u", b"c")]
+
+
+@pytest.mark.parametrize(("seconds", "used"), [(1.7, "tx1"), (1.8, "tx2")])
+def test_a_transaction_that_has_waited_for_a_quarter_of_its_lease_is_given_up(
+    monkeypatch, seconds, used
+):
+    """The rows need the rest of it; the attempt opens another one."""
+    now = [100.0]
+    monkeypatch.setattr(transactional.time, "monotonic", lambda: now[0])
+    cluster = Cluster()
+    commit = committer(cluster)
+    with commit.ahead(batch()) as send:
+        give(send, 0)
+        now[0] += seconds
+        give(send, 1)
+        assert commit.commit(batch(), whole([ROWS])) == Committed(used, 1, 3)
+    assert cluster.requests.count(("abort",)) == cluster.begun - 1
+    assert cluster.requests[-5:] == [*WRITES, ("commit",)]
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_failure_ahead_is_one_of_the_first_attempt(begins):
+    """It is repeated like any other, through another proxy."""
+    error = ClusterUnavailableError("told")
+    cluster = Cluster(("lookup", error)) if begins else Unreachable(error)
+    commit = committer(cluster)
+    with commit.ahead(batch()):
+        done = commit.commit(batch(), whole([ROWS]))
+    assert done == (Committed("tx2", 2, 3) if begins else Committed("tx1", 1, 3))
+    assert cluster.unpinned == begins
+
+
+class Unreachable(Cluster):
+    """A cluster whose proxies are not known while the rows are computed."""
+
+    def begin_ahead(self, *_):
+        raise self.fails.popleft()
+
+
+def test_a_writer_that_commits_while_the_rows_are_computed_is_met_by_the_next_attempt():
+    """The transaction does not see it, so the cluster must refuse its commit."""
+    cluster = Cluster(("commit", ConflictError("told")), applied=False)
+    commit = committer(cluster)
+    with commit.ahead(batch()):
+        cluster.entry = entry_of(batch(number=6), "theirs", run="other")
+        with pytest.raises(FencedError):
+            commit.commit(batch(), whole([ROWS]))
+    assert cluster.requests == [*READS, *WRITES, ("commit",), *READS, ("abort",)]
+
+
 PARTS = split([ROWS], 2)
 
 
@@ -410,7 +571,7 @@ def test_committed_parts_are_left_out():
     cluster = Cluster(entry=resumed(1))
     done = committer(cluster).commit(batch(), PARTS, resumed(1))
     assert done == Committed("tx1", 1, 3)
-    assert [request[2] for request in cluster.requests if request[0] == "write"] == [b"", b"c"]
+    assert [request[2] for request in cluster.requests if request[0] == "write"] == [b"c"]
     assert committer(Cluster()).commit(batch(), PARTS, resumed(2)) == Committed("first", 0, 3)
 
 

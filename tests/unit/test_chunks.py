@@ -1,6 +1,7 @@
 """The rows of a DataFrame in chunks, without Spark: all of them, in order, as Spark can hand them over."""
 
 from collections import Counter
+from itertools import chain
 from types import SimpleNamespace
 from unittest.mock import patch
 
@@ -13,6 +14,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import TableSchema, WritePlan
+from yt_exactly_once.commit.cluster import Payload
+from yt_exactly_once.errors import EncodingError
 from yt_exactly_once.spark.schema import with_nullable_members
 from yt_exactly_once.spark.sink import encode
 from yt_exactly_once.spark.sink.encode import (
@@ -85,10 +88,15 @@ class Encoder:
         self.order_matters = order_matters
         self.needs_partitions = needs_partitions
         self.added = []
+        self.lanes = {}
 
     def add(self, rows, partition, *, is_mixed=False):
         """Keep a chunk."""
         self.added.append((ids(rows), partition, is_mixed))
+        return [Payload(rows.num_rows, b"")]
+
+    def in_order(self):
+        """Leave the chunks as they were added."""
 
 
 class Frame:
@@ -171,26 +179,41 @@ def test_rows_of_two_partitions_meet_in_one_chunk_only_if_few_and_in_any_order(
     size=st.integers(1, 25),
     room=st.integers(1, 25),
     room_bytes=st.sampled_from([encode.REQUEST_BYTES, 25 * 20, 1]),
+    arrival=st.randoms(use_true_random=False),
 )
 def test_requests_grow_with_the_rows_and_every_tablet_keeps_to_one_lane(
-    partitions, tablets, rule, size, room, room_bytes
+    partitions, tablets, rule, size, room, room_bytes, arrival
 ):
-    """And not with tablets times partitions. The rows of a partition keep their order in each tablet."""
-    batches, first = [], 0
+    """And not with tablets times partitions. The rows of a partition keep their order in each tablet.
+
+    They do when some are sent before others have come; and the requests are the same in whatever order the
+    partitions come.
+    """
+    batches, first = [[] for _ in partitions], 0
     for partition, sizes in enumerate(partitions):
         for batch in batches_of(sizes, partition, first):
             places = [number * 3 % (tablets or 1) for number in ids(batch)]
-            batches.append(batch.append_column(TABLET_COLUMN, pa.array(places, pa.int64())))
+            column = pa.array(places, pa.int64())
+            batches[partition].append(batch.append_column(TABLET_COLUMN, column))
         first += sum(sizes)
     columns = [{"name": name, "type": "int64"} for name in ("id", PARTITION_COLUMN)]
     plan = WritePlan("//t", TableSchema.from_yt(columns).columns)
     placement = Placement(tablets, rule if tablets else BY_PARTITION)
-    encoder = RowEncoder(plan, WireFormat.YSON, placement)
+    encoder, ahead = (RowEncoder(plan, WireFormat.YSON, placement) for _ in range(2))
+    sent = []
     with patch.multiple(encode, SMALL_BATCH=room, REQUEST_BYTES=room_bytes):
-        encode.encode_batches(batches, encoder, dyn_batch_size=size)
+        encode.encode_batches(chain.from_iterable(batches), encoder, dyn_batch_size=size)
+        arrival.shuffle(batches)
+        encode.encode_batches(
+            chain.from_iterable(batches), ahead, dyn_batch_size=size, send=sent.append
+        )
+    assert ahead.lanes == encoder.lanes
+    early = set(map(id, sent))
+    assert early <= {id(one) for payloads in ahead.lanes.values() for one in payloads}
     lanes, order, counts = {}, {}, Counter()
-    for lane, payloads in encoder.lanes.items():
-        for payload in payloads:
+    for lane, payloads in ahead.lanes.items():
+        rest = [payload for payload in payloads if id(payload) not in early]
+        for payload in [*(one for one in sent if any(one is own for own in payloads)), *rest]:
             assert payload.row_count <= size
             for row in yt.yson.loads(payload.data, yson_type="list_fragment"):
                 tablet = row.get("$tablet_index")
@@ -205,6 +228,41 @@ def test_requests_grow_with_the_rows_and_every_tablet_keeps_to_one_lane(
     row_bytes = 20  # two numbers and a partition
     size = min(size, max(1, room_bytes // row_bytes))
     assert requests <= 1 + 2 * first / min(room, size) + 2 * first / size
+
+
+def test_rows_of_a_partition_are_sent_when_they_have_come():
+    """That is when rows of another one come, or when they fill a chunk; few rows wait for the end."""
+    many, few, full = batches_of([4, 4, 4], 1), batches_of([2], 0), batches_of([5, 5, 1], 2)
+    taken, sent = [], []
+
+    def arriving():
+        for batch in (*many, *few, *full):
+            taken.append(batch)
+            yield batch
+
+    encoder = Encoder()
+    with patch.object(encode, "SMALL_BATCH", 3):
+        encode.encode_batches(
+            arriving(),
+            encoder,
+            dyn_batch_size=10,
+            send=lambda one: sent.append((len(taken), one.row_count)),
+        )
+    assert sent == [(4, 10), (4, 2), (6, 10)]
+    assert encoder.added[3:] == [([0, 1, 10], 0, True)]
+
+
+def test_spark_can_finish_a_job_whose_rows_are_refused():
+    """It would tell of a consumer that went away, which would hide why."""
+    left = iter(batches_of([2, 2, 2]))
+
+    class Refusing(Encoder):
+        def add(self, *_, **__):
+            raise EncodingError("told")
+
+    with pytest.raises(EncodingError, match="told"):
+        encode.encode_batches(left, Refusing(), dyn_batch_size=1)
+    assert list(left) == []
 
 
 def test_spark_is_not_asked_for_partitions_that_do_not_matter():

@@ -1,6 +1,10 @@
-"""Transactional mode: which rows of a batch may have one key."""
+"""Transactional mode: which rows of a batch may have one key, and when its transaction is opened."""
 
 from __future__ import annotations
+
+from contextlib import nullcontext
+from datetime import timedelta
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -8,6 +12,7 @@ import pytest
 from yt_exactly_once import Target, TransactionalSink
 from yt_exactly_once.errors import ConfigError, DuplicateKeyError
 from yt_exactly_once.spark.sink.modes.transactional import _require_unique
+from yt_exactly_once.spark.sink.run import QueryRun
 
 
 def keys(*values):
@@ -32,3 +37,23 @@ def test_mode_that_cannot_see_all_keys_refuses_the_request():
     TransactionalSink(target, proxy="localhost:1", mode="idempotent")
     with pytest.raises(ConfigError, match="exclude each other"):
         Target("//t", unique_keys=True, delete_marker="gone")
+
+
+@pytest.mark.parametrize(
+    ("mode", "seconds", "opens"),
+    [
+        ("transactional", None, False),  # the first batch of a run may be a replay
+        ("transactional", 0.9, True),
+        ("transactional", 1.1, False),
+        ("at-least-once", 0.9, False),
+        ("idempotent", 0.9, False),
+    ],
+)
+def test_transaction_is_opened_ahead_when_computing_is_known_to_be_short(mode, seconds, opens):
+    """It may take a quarter of the lease, and only where no task writes in the meantime."""
+    lease = timedelta(seconds=4)
+    sink = TransactionalSink("//t", proxy="localhost:1", mode=mode, transaction_timeout=lease)
+    delivery = SimpleNamespace(run=QueryRun("run", computing=seconds), batch="batch")
+    committer = SimpleNamespace(ahead=nullcontext)
+    with sink._ahead(delivery, committer) as opened:
+        assert opened == ("batch" if opens else None)

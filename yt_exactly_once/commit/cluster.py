@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 class Payload(NamedTuple):
@@ -24,12 +25,14 @@ class Payload(NamedTuple):
         data: the bytes.
         deletes: whether it deletes the keys in it, which are YSON, or writes rows.
         digest: of the rows, where the ledger keeps one.
+        partition: the lowest Spark partition of its rows.
     """
 
     row_count: int
     data: bytes
     deletes: bool = False
     digest: int = 0
+    partition: int = 0
 
 
 class Reader(Protocol):
@@ -73,11 +76,39 @@ class Transaction(Reader, Protocol):
         """Discard everything."""
 
 
+class Ahead(Protocol[T_co]):
+    """A transaction that is begun, and used, while the caller does something else."""
+
+    def transaction(self) -> Transaction:
+        """Wait for it, or raise why there is none."""
+
+    def read(self) -> T_co:
+        """Wait for what was read first in it, or raise what has failed."""
+
+    def then(self, call: Callable[[Transaction], None]) -> None:
+        """Make a call in it when those before it have succeeded."""
+
+    def stop(self) -> int:
+        """Leave out the calls that have not begun, and wait for the last one that has.
+
+        Returns:
+            How many were made.
+
+        Raises:
+            ExactlyOnceError: what the first one that failed has raised.
+        """
+
+
 class Cluster(Reader, Protocol):
     """A cluster that can begin transactions."""
 
     def begin(self, timeout: timedelta, lanes: int = 1) -> Transaction:
         """Start a tablet transaction."""
+
+    def begin_ahead(
+        self, timeout: timedelta, lanes: int, reads: Callable[[Transaction], T]
+    ) -> Ahead[T]:
+        """Start a tablet transaction and read in it, while the caller does something else."""
 
     def unpin(self) -> None:
         """Use another proxy from now on."""

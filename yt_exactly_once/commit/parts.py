@@ -7,6 +7,7 @@ a replay of a deterministic query splits the same way. Digests reveal when it di
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,10 @@ class TargetRows:
     def byte_count(self) -> int:
         """Bytes of the encoded rows, in the payloads or sent by the tasks."""
         return self.sent_bytes + sum(len(payload.data) for lane in self.lanes for payload in lane)
+
+
+SendAhead = Callable[[TargetRows, "Payload"], None]
+"""Takes a payload of a target before the lanes of the target are known."""
 
 
 @dataclass(frozen=True)

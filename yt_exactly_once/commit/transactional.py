@@ -7,8 +7,10 @@ resolved from the ledger.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -26,21 +28,23 @@ from yt_exactly_once.commit.parts import digest_of
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
     CommitOutcomeUnknownError,
+    ExactlyOnceError,
     LedgerDivergedError,
     OffsetConflictError,
     RepeatedCallError,
     TransactionLostError,
+    TransientError,
 )
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from yt_exactly_once.commit.batch import MicroBatch, SourceRange
-    from yt_exactly_once.commit.cluster import Cluster, Payload, Row, Transaction
+    from yt_exactly_once.commit.cluster import Ahead, Cluster, Payload, Row, Transaction
     from yt_exactly_once.commit.ledger import CommitLedger
-    from yt_exactly_once.commit.parts import Part, TargetRows
+    from yt_exactly_once.commit.parts import Part, SendAhead, TargetRows
     from yt_exactly_once.config import RetryPolicy
     from yt_exactly_once.observability import Emitter
 
@@ -49,6 +53,15 @@ Call = Callable[["Transaction"], Any]
 
 Moves = dict[int, int]
 """Where a consumer is moved to, per partition that moves."""
+
+Read = tuple["LedgerEntry | None", list[tuple["SourceRange", dict[int, int]]]]
+"""The ledger entry, and where the consumer of each source is."""
+
+Sent = tuple[str, int]
+"""A payload that was sent: its target and its identity."""
+
+SHARE_AHEAD = 4
+"""Computing may use one part in so many of the lease of a transaction that was opened ahead."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +123,43 @@ class BatchCommit:
         self._logged = logged
         self._accepted = accepted
         self._mode = mode
+        self._ahead: _Ahead | None = None
+
+    @contextmanager
+    def ahead(self, batch: MicroBatch) -> Iterator[SendAhead]:
+        """Begin the first attempt while the block computes the rows and commits them.
+
+        That is steps 4 and 5, and step 6 for the payloads that the block gives to what it gets. They must be
+        among the rows of the commit, and those of a lane must come in its order. The transaction sees the
+        cluster as of a moment before the rows were computed. If another writer changes the ledger entry or a
+        consumer after that moment, the cluster refuses the commit. If computing takes too much of the lease,
+        the attempt opens another transaction, and writes all rows there. What is left open at the end of the
+        block is aborted.
+
+        Args:
+            batch: the batch.
+        """
+        began = time.monotonic()
+        # The attempt meets a failure again, and handles it.
+        with suppress(TransientError):
+            begun = self._cluster.begin_ahead(
+                self._timeout, self._lanes, partial(self._read, batch=batch)
+            )
+            self._ahead = _Ahead(begun, began + self._timeout.total_seconds() / SHARE_AHEAD)
+        try:
+            yield self._send_ahead
+        finally:
+            self.leave_ahead()
+
+    def leave_ahead(self) -> None:
+        """Abort the transaction that was opened ahead, if no attempt has taken it."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.leave()
+
+    def _send_ahead(self, target: TargetRows, payload: Payload) -> None:
+        if self._ahead is not None:
+            self._ahead.send(target, payload)
 
     def commit(
         self, batch: MicroBatch, parts: Sequence[Part], resumed: LedgerEntry | None = None
@@ -117,7 +167,7 @@ class BatchCommit:
         """Make the batch visible exactly once.
 
         Every part is one transaction, and almost every batch has one part. Every attempt at a part:
-        4. opens a transaction,
+        4. opens a transaction, or takes the one that `ahead` has opened,
         5. checks, inside it, the ledger entry and the consumers,
         6. writes the rows,
         7. advances the consumers, with the last part,
@@ -165,10 +215,11 @@ class BatchCommit:
             raise
 
     def _attempt(self, batch: MicroBatch, part: Part, number: int) -> str:
-        transaction = self._cluster.begin(self._timeout, self._lanes)  # 4
+        transaction, ahead = self._open()  # 4
         try:
             self._emit(Event.TRANSACTION_STARTED, attempt=number, transaction=transaction.id)
-            entry, offsets = self._read(transaction, batch)  # 5
+            sent = ahead.sent() if ahead else frozenset()
+            entry, offsets = ahead.read() if ahead else self._read(transaction, batch)  # 5
             if entry is not None and self._is_done(entry, batch, part):
                 # An earlier attempt, of this run or of one that died, was applied after all.
                 self._emit(
@@ -183,12 +234,12 @@ class BatchCommit:
             ]
             self._tell_left_out(entry, batch)
             replaced = [_replace(transaction, target) for target in part.targets]
-            calls = _writes(part.targets)  # 6
+            calls = _writes(part.targets, sent)  # 6
             if part.is_last:
                 calls += _advances(moves)  # 7
             calls.append(self._record(transaction, entry, batch, part, number))  # 8
             transaction.side_by_side(calls)
-            self._report(transaction, part, replaced, moves)
+            self._report(transaction, part, replaced, moves, sent)
         except BaseException:
             transaction.abort()
             self._emit(Event.TRANSACTION_ABORTED, attempt=number, transaction=transaction.id)
@@ -196,6 +247,15 @@ class BatchCommit:
         self._sent[transaction.id] = ""
         self._commit(transaction, number)  # 9
         return transaction.id
+
+    def _open(self) -> tuple[Transaction, _Ahead | None]:
+        """Return an open transaction, and what was done in it ahead."""
+        ahead = self._ahead
+        if ahead is not None and ahead.is_in_time:
+            self._ahead = None
+            return ahead.begun.transaction(), ahead
+        self.leave_ahead()
+        return self._cluster.begin(self._timeout, self._lanes), None
 
     def _is_done(self, entry: LedgerEntry, batch: MicroBatch, part: Part) -> bool:
         """Check whether the part is committed, with the same offsets and rows.
@@ -235,9 +295,7 @@ class BatchCommit:
                 ledger=self._ledger.path,
             )
 
-    def _read(
-        self, transaction: Transaction, batch: MicroBatch
-    ) -> tuple[LedgerEntry | None, list[tuple[SourceRange, dict[int, int]]]]:
+    def _read(self, transaction: Transaction, batch: MicroBatch) -> Read:
         """Read the ledger entry and the consumers' offsets, as of the transaction's start."""
         sources = [
             source
@@ -296,12 +354,22 @@ class BatchCommit:
         part: Part,
         replaced: Sequence[int],
         moves: Sequence[tuple[SourceRange, Moves]],
+        sent: Collection[Sent],
     ) -> None:
         """Emit what the transaction contains now."""
         for target, deleted in zip(part.targets, replaced, strict=True):
             if target.lanes or deleted:
                 self._emit(
-                    Event.ROWS_WRITTEN, path=target.path, rows=target.row_count, replaced=deleted
+                    Event.ROWS_WRITTEN,
+                    path=target.path,
+                    rows=target.row_count,
+                    replaced=deleted,
+                    ahead=sum(
+                        payload.row_count
+                        for lane in target.lanes
+                        for payload in lane
+                        if (target.path, id(payload)) in sent
+                    ),
                 )
         if part.is_last:
             moved = sum(len(partitions) for _, partitions in moves)
@@ -326,6 +394,47 @@ class BatchCommit:
         self._emit(Event.TRANSACTION_COMMITTED, attempt=number, transaction=transaction.id)
 
 
+@dataclass(frozen=True)
+class _Ahead:
+    """A transaction that was opened ahead, and what is written in it.
+
+    Attributes:
+        begun: the transaction.
+        until: when it has spent its share of the lease, on the monotonic clock.
+        given: what was given to it, in order.
+    """
+
+    begun: Ahead[Read]
+    until: float
+    given: list[tuple[str, Payload]] = field(default_factory=list)
+
+    @property
+    def is_in_time(self) -> bool:
+        """Whether the rest of the lease is enough for the attempt."""
+        return time.monotonic() < self.until
+
+    def send(self, target: TargetRows, payload: Payload) -> None:
+        """Write a payload after those before it, while there is time."""
+        if self.is_in_time:
+            self.given.append((target.path, payload))
+            self.begun.then(partial(_write, target=target, payloads=[payload]))
+
+    def sent(self) -> frozenset[Sent]:
+        """Stop writing, and return what is written, or raise what has failed."""
+        return frozenset((path, id(payload)) for path, payload in self.given[: self.begun.stop()])
+
+    def read(self) -> Read:
+        """Return what was read in it."""
+        return self.begun.read()
+
+    def leave(self) -> None:
+        """Abort it when its requests have ended; what they failed with does not matter any more."""
+        with suppress(ExactlyOnceError):
+            self.begun.stop()
+        with suppress(ExactlyOnceError):
+            self.begun.transaction().abort()
+
+
 def _replace(transaction: Transaction, target: TargetRows) -> int:
     """Delete the rows that a complete result does not have any more, and return how many.
 
@@ -338,15 +447,20 @@ def _replace(transaction: Transaction, target: TargetRows) -> int:
     return sum(payload.row_count for payload in surplus)
 
 
-def _writes(targets: Sequence[TargetRows]) -> list[Call]:
-    """Return one call per lane; none depends on another."""
+def _writes(targets: Sequence[TargetRows], sent: Collection[Sent]) -> list[Call]:
+    """Return one call per lane with payloads that were not sent ahead; none depends on another."""
+    left = [
+        (target, [payload for payload in lane if (target.path, id(payload)) not in sent])
+        for target in targets
+        for lane in target.lanes
+    ]
+    return [partial(_write, target=target, payloads=lane) for target, lane in left if lane]
 
-    def write(transaction: Transaction, target: TargetRows, lane: Sequence[Payload]) -> None:
-        transaction.write(
-            target.path, lane, target.wire, update=target.update, aggregate=target.aggregate
-        )
 
-    return [partial(write, target=target, lane=lane) for target in targets for lane in target.lanes]
+def _write(transaction: Transaction, target: TargetRows, payloads: Sequence[Payload]) -> None:
+    transaction.write(
+        target.path, payloads, target.wire, update=target.update, aggregate=target.aggregate
+    )
 
 
 def _advances(moves: Sequence[tuple[SourceRange, Moves]]) -> list[Call]:

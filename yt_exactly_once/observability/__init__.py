@@ -124,11 +124,12 @@ class Clock:
         self.laps: dict[str, float] = {}
         self._last = time.monotonic()
 
-    def lap(self, name: str) -> None:
-        """Store the time since the last lap under a name."""
+    def lap(self, name: str) -> float:
+        """Store the time since the last lap under a name, and return it."""
         now = time.monotonic()
         self.laps[name] = round(now - self._last, 4)
         self._last = now
+        return self.laps[name]
 
 
 @contextmanager

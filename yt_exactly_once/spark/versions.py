@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyspark
+from pyspark.errors.exceptions.captured import unwrap_spark_exception
+from pyspark.java_gateway import local_connect_and_auth  # type: ignore[attr-defined]
 
 from yt_exactly_once.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
@@ -26,6 +30,7 @@ __all__ = [
     "ReadMaxBytes",
     "ReadMaxRows",
     "SupportsTriggerAvailableNow",
+    "arriving_batches",
     "arrow_batches",
     "require_formats",
 ]
@@ -113,3 +118,39 @@ def arrow_batches(frame: DataFrame) -> list[pa.RecordBatch]:
     # the columns to the schema that they have: eleven calls to the JVM more.
     collected: list[pa.RecordBatch] = collect()
     return collected
+
+
+def arriving_batches(frame: DataFrame) -> Iterator[pa.RecordBatch]:
+    """Compute a DataFrame, once, and yield its rows while Spark computes the others.
+
+    The rows of a partition come when its task has succeeded, all together and in order. Partitions come in
+    any order. Spark keeps the end of the last rows back until there are more, in a buffer. Iterate to the
+    end: only then is it known that the job has succeeded.
+
+    Raises:
+        Exception: what Spark raises when the job fails; some rows may have come before.
+    """
+    # Processes that read or plan need no Arrow.
+    from pyarrow.ipc import open_stream  # noqa: PLC0415
+
+    if not hasattr(frame, "_collect_as_arrow"):
+        # Spark Connect.
+        yield from arrow_batches(frame)
+        return
+    # What `_collect_as_arrow` does in all versions. But it returns when it has all batches.
+    address, secret, server = frame._jdf.collectAsArrowToPython()  # noqa: SLF001
+    try:
+        stream, connection = local_connect_and_auth(address, secret)
+        with connection, stream:
+            connection.setblocking(True)
+            count = 0
+            for batch in open_stream(stream):
+                count += 1
+                yield batch
+            # The number of batches and their order, or a negative number and an error.
+            last = stream.read()
+        if int.from_bytes(last[:4], "big", signed=True) != count or len(last) != 4 + 4 * count:
+            raise EOFError(f"Spark gave {count} batches of rows, and then {last[:1000]!r}")
+    finally:
+        with unwrap_spark_exception():
+            server.getResult()

@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from yt.common import update
 from yt.wrapper import YsonFormat, YtClient
@@ -31,15 +31,16 @@ from yt_exactly_once.ytsaurus.backends import RPC_BACKEND, check_backend
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.lanes import lane_of
 from yt_exactly_once.ytsaurus.reach import require_proxy
-from yt_exactly_once.ytsaurus.transaction import TabletTransaction
+from yt_exactly_once.ytsaurus.transaction import TabletTransaction, TransactionAhead
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import timedelta
 
     from yt_exactly_once.config import ClusterConfig
 
 Row = dict[str, Any]
+T = TypeVar("T")
 
 _MAX_LANES = 64
 """Most threads of one proxy; they start on demand."""
@@ -57,14 +58,17 @@ _READ_BACKOFF = {
 
 @dataclass
 class PinnedProxy:
-    """One concrete proxy, and as many clients for it as there are lanes.
+    """One concrete proxy, a client for it, and one more per lane of a transaction.
+
+    A client that has joined a transaction sends nothing outside it, so the first one joins none.
 
     Attributes:
         url: address of the proxy.
         config: configuration of its clients.
-        clients: one per lane, each with an HTTP connection of its own, or all with one RPC driver.
+        clients: each with an HTTP connection of its own, or all with one RPC driver.
         lanes: what sends the commands of transactions over them.
         pool: threads for requests that are sent side by side.
+        ahead: the thread of a transaction that is used while the caller does something else.
     """
 
     url: str
@@ -74,21 +78,28 @@ class PinnedProxy:
     pool: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(_MAX_LANES, thread_name_prefix="yt-lane")
     )
+    ahead: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="yt-ahead")
+    )
 
-    def client(self, lane: int) -> YtClient:
-        """Return the client of a lane, opening those before it too."""
-        while len(self.clients) <= lane:
+    def client(self, number: int) -> YtClient:
+        """Return a client, opening those before it too."""
+        while len(self.clients) <= number:
             client = YtClient(config=self.config)
             if self.clients and self.config.get("backend") == RPC_BACKEND:
                 set_option("_driver", get_driver_instance(self.clients[0]), client=client)
             self.clients.append(client)
-        return self.clients[lane]
+        return self.clients[number]
 
     def lane(self, number: int) -> Any:
         """Return what sends the commands of transactions over the client of a lane."""
         while len(self.lanes) <= number:
             self.lanes.append(lane_of(self.client(len(self.lanes))))
         return self.lanes[number]
+
+    def senders(self, count: int) -> list[Any]:
+        """Return what sends for the lanes of a transaction: all but the first one."""
+        return [self.lane(1 + number) for number in range(count)]
 
 
 class _RpcProxies(HeavyProxyProvider):  # type: ignore[misc]
@@ -189,8 +200,30 @@ class Connection:
         """
         with self.pinning():
             pinned = self.pinned()
-            senders = [pinned.lane(number) for number in range(lanes)]
-            return TabletTransaction.start(senders, pinned.pool, timeout, proxy=pinned.url)
+            return TabletTransaction.start(
+                pinned.senders(lanes), pinned.pool, timeout, proxy=pinned.url
+            )
+
+    def begin_ahead(
+        self, timeout: timedelta, lanes: int, reads: Callable[[TabletTransaction], T]
+    ) -> TransactionAhead[T]:
+        """Start a tablet transaction and read in it, while this thread does something else.
+
+        The thread begins no other transaction until this one has ended.
+
+        Args:
+            timeout: see `begin`.
+            lanes: see `begin`.
+            reads: the first calls inside the transaction.
+
+        Raises:
+            ClusterUnavailableError: the list of proxies is unavailable.
+        """
+        pinned = self.pinned()
+        start = partial(
+            TabletTransaction.start, pinned.senders(lanes), pinned.pool, timeout, proxy=pinned.url
+        )
+        return TransactionAhead(pinned.ahead, start, reads)
 
     def _state(self) -> Any:
         state = self._local

@@ -1,14 +1,17 @@
 """The rows of a DataFrame as payloads, encoded on the driver and in the order of the rows.
 
 Rows are cut into chunks of at most `dyn_batch_size`; small Arrow batches of Spark are merged first. No task
-sends anything anywhere: which attempt of it counts is Spark's to decide.
+sends anything anywhere: which attempt of it counts is Spark's to decide. What the driver has got of a task
+does not change any more, so it may be sent before the other tasks end.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,7 +26,7 @@ from yt_exactly_once.codec.rows import WireFormat, encode, joined, row_fragments
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.errors import EncodingError
 from yt_exactly_once.spark.schema import with_nullable_members
-from yt_exactly_once.spark.versions import arrow_batches
+from yt_exactly_once.spark.versions import arriving_batches, arrow_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,6 +35,9 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.codec.schema import WritePlan
     from yt_exactly_once.spark.sink.placement import Placement
+
+Send = Callable[[Payload], None]
+"""Takes a payload that will not change, while others are not there yet."""
 
 PARTITION_COLUMN = f"{RESERVED_PREFIX}partition"
 """DataFrame column with the Spark partition of a row."""
@@ -90,8 +96,8 @@ class RowEncoder:
         """Whether the Spark partition of a row matters: not where one tablet takes all rows."""
         return self.order_matters or self.placement.tablet_count != 1
 
-    def add(self, rows: pa.RecordBatch, partition: int, *, is_mixed: bool = False) -> None:
-        """Encode one chunk; what cannot be written is rejected.
+    def add(self, rows: pa.RecordBatch, partition: int, *, is_mixed: bool = False) -> list[Payload]:
+        """Encode one chunk, and return what is to be written of it; what cannot be written is rejected.
 
         Args:
             rows: of the DataFrame that the plan was made for, placed by the placement.
@@ -103,7 +109,7 @@ class RowEncoder:
             EncodingError: a value that its column cannot take, and nowhere to reject its row to.
         """
         try:
-            self._encode(rows, partition, is_mixed=is_mixed)
+            return self._encode(rows, partition, is_mixed=is_mixed)
         except EncodingError:
             if self.rejects is None:
                 raise
@@ -111,11 +117,17 @@ class RowEncoder:
             if not faults:
                 raise
             described = self.rejects.encode(rows, faults, self.plan.target)
-            self._encode(without(rows, faults), partition, is_mixed=is_mixed)
-            self.rejected.append(Payload(len(faults), described))
+            payloads = self._encode(without(rows, faults), partition, is_mixed=is_mixed)
+            self.rejected.append(Payload(len(faults), described, partition=partition))
+            return payloads
 
-    def _encode(self, rows: pa.RecordBatch, partition: int, *, is_mixed: bool) -> None:
-        """Keep all payloads of a chunk, or none."""
+    def in_order(self) -> None:
+        """Put the payloads into the order of the Spark partitions, whenever they were added."""
+        for payloads in (*self.lanes.values(), self.rejected):
+            payloads.sort(key=attrgetter("partition"))
+
+    def _encode(self, rows: pa.RecordBatch, partition: int, *, is_mixed: bool) -> list[Payload]:
+        """Keep all payloads of a chunk, or none, and return them."""
         keys = deleted = None
         if self.delete_marker:
             keys, deleted, rows = changes(rows, self.plan.keys, self.delete_marker)
@@ -125,19 +137,23 @@ class RowEncoder:
         if is_mixed:
             placed = [(self.placement.tablets(rows, rows.column(PARTITION_COLUMN)), rows)]
         payloads = [
-            (tablet, self._payload(part, tablet)) for tablet, part in placed if part.num_rows
+            (tablet, self._payload(part, partition, tablet))
+            for tablet, part in placed
+            if part.num_rows
         ]
         if keys is not None:
             self.keys[partition].append(keys)
         if deleted is not None and len(deleted):
-            self._keep(partition, None, Payload(len(deleted), joined(deleted), deletes=True))
+            deletion = Payload(len(deleted), joined(deleted), deletes=True, partition=partition)
+            payloads.insert(0, (None, deletion))
         for tablet, payload in payloads:
             self._keep(partition, tablet, payload)
+        return [payload for _, payload in payloads]
 
-    def _payload(self, rows: pa.RecordBatch, tablet: Any) -> Payload:
+    def _payload(self, rows: pa.RecordBatch, partition: int, tablet: Any) -> Payload:
         data = encode(rows, self.plan, self.wire, tablet_index=tablet)
         digest = added(0, row_hashes(rows, self.plan.columns)) if self.digests else 0
-        return Payload(rows.num_rows, data, digest=digest)
+        return Payload(rows.num_rows, data, digest=digest, partition=partition)
 
     def _keep(self, partition: int, tablet: Any, payload: Payload) -> None:
         if isinstance(tablet, pa.Array):
@@ -152,8 +168,10 @@ class RowEncoder:
             self.rows_by_tablet[each] += count
 
 
-def encode_frame(frame: DataFrame, encoder: RowEncoder, *, dyn_batch_size: int) -> None:
-    """Evaluate a DataFrame, once, and give its rows to the encoder in the order of the Spark partitions.
+def encode_frame(
+    frame: DataFrame, encoder: RowEncoder, *, dyn_batch_size: int, send: Send | None = None
+) -> None:
+    """Evaluate a DataFrame, once, and give its rows to the encoder.
 
     Spark hands them over as Arrow, one result per partition. They are encoded here, on the driver. That takes
     milliseconds, less than the way into a Python task and back. Each batch is released once encoded.
@@ -162,6 +180,8 @@ def encode_frame(frame: DataFrame, encoder: RowEncoder, *, dyn_batch_size: int) 
         frame: what the encoder was made for, placed by its placement.
         encoder: collects the payloads.
         dyn_batch_size: most rows in one payload.
+        send: see `encode_batches`. Where one tablet takes all rows it gets nothing, since only the end tells
+            their order.
 
     Raises:
         EncodingError: a value that its column cannot take.
@@ -170,7 +190,8 @@ def encode_frame(frame: DataFrame, encoder: RowEncoder, *, dyn_batch_size: int) 
     loose = _with_nullable_members(frame)
     if encoder.needs_partitions:
         numbered = loose.withColumn(PARTITION_COLUMN, sf.spark_partition_id())
-        encode_batches(arrow_batches(numbered), encoder, dyn_batch_size=dyn_batch_size)
+        arrived = arriving_batches(numbered) if send else _drained(arrow_batches(numbered))
+        encode_batches(arrived, encoder, dyn_batch_size=dyn_batch_size, send=send)
         return
     # Another column would cost Spark an analysis of its own.
     for chunk in chunks(_drained(arrow_batches(loose)), dyn_batch_size):
@@ -178,30 +199,47 @@ def encode_frame(frame: DataFrame, encoder: RowEncoder, *, dyn_batch_size: int) 
 
 
 def encode_batches(
-    arrived: Iterable[pa.RecordBatch], encoder: RowEncoder, *, dyn_batch_size: int
+    arrived: Iterable[pa.RecordBatch],
+    encoder: RowEncoder,
+    *,
+    dyn_batch_size: int,
+    send: Send | None = None,
 ) -> None:
     """Give rows to an encoder; each of them carries its partition, in `PARTITION_COLUMN`.
 
+    The payloads are the same in whatever order the partitions come, so that two calls for a batch can be
+    compared.
+
     Args:
-        arrived: rows in the order of the Spark partitions.
+        arrived: the rows of a Spark partition together, and in order.
         encoder: collects the payloads.
         dyn_batch_size: most rows in one payload.
+        send: takes payloads of partitions with many rows as soon as these have come. Those of a lane come in
+            the order of their rows in each Spark partition, and before the others of the lane.
 
     Raises:
         EncodingError: a value that its column cannot take.
     """
-    batches = [batch for batch in arrived if batch.num_rows]
-    del arrived
+    arrived = iter(arrived)
+    try:
+        batches = _without_large(arrived, encoder, dyn_batch_size, send)
+    except EncodingError:
+        # Spark's job shall not end because nobody takes its rows: that would be one more error.
+        for _ in arrived:
+            pass
+        raise
+    encoder.in_order()
+    begun = set(encoder.lanes)
     small = (
         sum(batch.num_rows for batch in batches) <= min(SMALL_BATCH, dyn_batch_size)
         and sum(batch.nbytes for batch in batches) <= REQUEST_BYTES
     )
-    if small and len(batches) > 1 and not encoder.order_matters:
+    if small and len(batches) > 1 and not (begun or encoder.order_matters):
         rows = merged(batches)
         encoder.add(rows, _partition(rows), is_mixed=True)
         return
     if not encoder.order_matters:
-        gathered = _gathered(_drained(batches), encoder.placement, dyn_batch_size)
+        gathered = _gathered(_drained(batches), encoder.placement, dyn_batch_size, begun)
         for rows, partition, is_mixed in gathered:
             encoder.add(rows, partition, is_mixed=is_mixed)
         return
@@ -211,16 +249,60 @@ def encode_batches(
             encoder.add(chunk, partition)
 
 
+def _without_large(
+    arrived: Iterable[pa.RecordBatch], encoder: RowEncoder, size: int, send: Send | None
+) -> list[pa.RecordBatch]:
+    """Encode the rows of partitions with many rows, and return the others in the order of the partitions.
+
+    Only where a row's partition decides its lane. Elsewhere the rows of a partition are for many tablets, and
+    each of them would cost a request.
+    """
+    rest: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+    for partition, piece in _pieces(arrived, size):
+        is_small = piece.fit(min(SMALL_BATCH, size))
+        if is_small or partition in rest or not encoder.placement.is_by_partition:
+            rest[partition] += piece.batches
+            continue
+        for chunk in chunks(piece.batches, size):
+            for payload in encoder.add(chunk, partition):
+                if send is not None:
+                    send(payload)
+    return [batch for partition in sorted(rest) for batch in rest[partition]]
+
+
+def _pieces(arrived: Iterable[pa.RecordBatch], size: int) -> Iterator[tuple[int, _Held]]:
+    """Yield the rows of each partition when they are all there, and before whenever they fill chunks."""
+    piece, partition = _Held(), 0
+    for batch in arrived:
+        if not batch.num_rows:
+            continue
+        if piece.batches and _partition(batch) != partition:
+            yield partition, piece
+            piece = _Held()
+        partition = _partition(batch)
+        piece.add(batch)
+        if piece.rows % size == 0:
+            yield partition, piece
+            piece = _Held()
+    if piece.batches:
+        yield partition, piece
+
+
 def _gathered(
-    batches: Iterable[pa.RecordBatch], placement: Placement, size: int
+    batches: Iterable[pa.RecordBatch], placement: Placement, size: int, begun: set[int]
 ) -> Iterator[tuple[pa.RecordBatch, int, bool]]:
     """Yield chunks of rows, each with a Spark partition of it and whether it is mixed.
 
     The rows of a tablet come in order, and so do those of a Spark partition where keys choose the tablets.
     Either has chunks of its own, unless it has few rows: then it shares one with its neighbours.
+
+    Args:
+        batches: in the order of their partitions.
+        placement: the tablet of each row.
+        size: most rows in a chunk.
+        begun: lanes that have chunks.
     """
     waiting: dict[int, _Held] = defaultdict(_Held)
-    begun = set()
     for batch in batches:
         for tablet, part in placement.split(batch, _partition(batch)):
             place = _partition(batch) if tablet is None else tablet

@@ -49,6 +49,11 @@ class Placement:
     rule: str | tuple[str, ...] = BY_PARTITION
     turn: int = 0
 
+    @property
+    def is_by_partition(self) -> bool:
+        """Whether the Spark partition of a row decides its tablet, or nothing but its key does."""
+        return self.rule == BY_PARTITION
+
     def require_columns(self, names: Sequence[str], target: str) -> None:
         """Check that the DataFrame has what the rule needs.
 

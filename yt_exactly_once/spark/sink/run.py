@@ -31,6 +31,7 @@ class QueryRun:
         schema: of the DataFrame they were prepared for.
         looked_at: when the targets were last checked.
         agreed: the newest batch about which sink and ledger agree; `None` before the first.
+        computing: seconds that computing the newest batch took; `None` before the first.
         begun: by target, the producer sessions that had rows of the newest batch before it was computed.
     """
 
@@ -39,6 +40,7 @@ class QueryRun:
     schema: StructType | None = None
     looked_at: float = 0.0
     agreed: int | None = None
+    computing: float | None = None
     begun: dict[str, dict[str, SessionState]] = field(default_factory=dict)
 
     def continues_with(self, batch: MicroBatch) -> bool:

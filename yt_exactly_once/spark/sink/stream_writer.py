@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.commit.parts import TargetRows
+    from yt_exactly_once.commit.parts import SendAhead, TargetRows
     from yt_exactly_once.spark.sink.arrived import TaskMessage
     from yt_exactly_once.spark.sink.look_up import Found
     from yt_exactly_once.spark.sink.writer_modes import WriterTask
@@ -111,13 +111,18 @@ class WriterSink(TransactionalSink):
             clock = Clock()
             rows = self._compute(delivery)  # 3
             clock.lap("compute")
-            self._write(delivery, rows, planned.found.resumed, clock)
+            committer = self._committer(delivery)
+            self._write(delivery, committer, rows, planned.found.resumed, clock)
 
     def _skip(self, delivery: Delivery, found: Found) -> None:
         """Let a replay pass; Spark has computed it, and so has its state."""
         delivery.emit(Event.BATCH_SKIPPED, reason="replay", rows=found.rows)
 
-    def _rows(self, delivery: Delivery) -> list[TargetRows]:
+    def _rows(
+        self,
+        delivery: Delivery,
+        send: SendAhead | None,  # noqa: ARG002 - all rows have come
+    ) -> list[TargetRows]:
         (target,) = delivery.run.targets
         return self._mode.write(delivery.frame, delivery.batch, target, {})
 

@@ -6,12 +6,13 @@ and prepared targets are created in the process that uses it.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import split, whole
-from yt_exactly_once.commit.transactional import BatchCommit
+from yt_exactly_once.commit.transactional import SHARE_AHEAD, BatchCommit
 from yt_exactly_once.errors import (
     ConfigError,
     ExactlyOnceError,
@@ -37,12 +38,13 @@ from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import DataFrame
 
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.commit.ledger import LedgerEntry
-    from yt_exactly_once.commit.parts import TargetRows
+    from yt_exactly_once.commit.parts import SendAhead, TargetRows
     from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.query.calls import Call, Place
     from yt_exactly_once.spark.query.offset_log import OffsetLog
@@ -156,23 +158,38 @@ class TransactionalSink:
             self._skip(delivery, found)
             return
         clock.lap("look_up")
-        try:
-            what = f"compute {', '.join(self._paths)}"
-            with unfit_python_named(), described(frame, batch, what):
-                rows = self._compute(delivery)  # 3
-        except Exception:
-            # A commit of an earlier run that landed late may have let the queue trim these rows.
-            found = look_up(delivery, self._mode, self._offset_log)
-            if found.is_replay:
-                self._skip(delivery, found)
-                return
-            raise
-        clock.lap("compute")
-        self._write(delivery, rows, found.resumed, clock)
+        committer = self._committer(delivery)
+        with self._ahead(delivery, committer) as send:
+            try:
+                what = f"compute {', '.join(self._paths)}"
+                with unfit_python_named(), described(frame, batch, what):
+                    rows = self._compute(delivery, send)  # 3
+            except Exception:
+                # A commit of an earlier run that landed late may have let the queue trim these rows.
+                found = look_up(delivery, self._mode, self._offset_log)
+                if found.is_replay:
+                    self._skip(delivery, found)
+                    return
+                raise
+            delivery.run.computing = clock.lap("compute")
+            self._write(delivery, committer, rows, found.resumed, clock)
+
+    def _ahead(
+        self, delivery: Delivery, committer: BatchCommit
+    ) -> AbstractContextManager[SendAhead | None]:
+        """Open the transaction while the rows are computed, if that is known not to take long.
+
+        Where the tasks write, computing takes as long as the cluster needs for the rows.
+        """
+        seconds, lease = delivery.run.computing, self.options.transaction_timeout.total_seconds()
+        if self._mode.looks_up_each_batch or seconds is None or seconds * SHARE_AHEAD > lease:
+            return nullcontext()
+        return committer.ahead(delivery.batch)
 
     def _write(
         self,
         delivery: Delivery,
+        committer: BatchCommit,
         rows: list[TargetRows],
         resumed: LedgerEntry | None,
         clock: Clock,
@@ -186,7 +203,7 @@ class TransactionalSink:
         limit = self.options.rows_per_tablet_limit
         parts = split(rows, limit) if self.options.split_oversized else whole(rows)
         try:
-            committed = self._committer(delivery).commit(batch, parts, resumed)  # 4 to 9
+            committed = committer.commit(batch, parts, resumed)  # 4 to 9
         except OffsetConflictError as error:
             name_other_query(delivery, self._connection, error)
             raise
@@ -281,9 +298,9 @@ class TransactionalSink:
                 delivery.frame.write.format("noop").mode("overwrite").save()
         delivery.emit(Event.BATCH_SKIPPED, reason="replay", rows=found.rows)
 
-    def _compute(self, delivery: Delivery) -> list[TargetRows]:
+    def _compute(self, delivery: Delivery, send: SendAhead | None = None) -> list[TargetRows]:
         """Evaluate the DataFrame, once; a mode whose tasks write has written its rows then."""
-        rows = self._rows(delivery)
+        rows = self._rows(delivery, send)
         delivery.emit(Event.BATCH_COMPUTED, rows=sum(target.row_count for target in rows))
         rejected = sum(
             part.row_count for part in rows if part.path == self.options.dead_letter_path
@@ -292,7 +309,7 @@ class TransactionalSink:
             delivery.emit(Event.ROWS_REJECTED, path=self.options.dead_letter_path, rows=rejected)
         return rows
 
-    def _rows(self, delivery: Delivery) -> list[TargetRows]:
+    def _rows(self, delivery: Delivery, send: SendAhead | None) -> list[TargetRows]:
         frame, run = delivery.frame, delivery.run
         if len(run.targets) > 1:
             # Several DataFrames are made of it, and each evaluation of a stateful one would commit state.
@@ -301,7 +318,11 @@ class TransactionalSink:
             part
             for target in run.targets
             for part in self._mode.write(
-                target.transformed(frame), delivery.batch, target, run.begun.get(target.path, {})
+                target.transformed(frame),
+                delivery.batch,
+                target,
+                run.begun.get(target.path, {}),
+                send,
             )
         ]
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.codec.schema import WritePlan
     from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.commit.parts import TargetRows
+    from yt_exactly_once.commit.parts import SendAhead, TargetRows
     from yt_exactly_once.spark.sink.arrived import ArrivedRows, TaskIdentity
     from yt_exactly_once.spark.sink.modes.mode import Mode, Sessions
     from yt_exactly_once.spark.sink.targets import PreparedTarget
@@ -163,6 +163,7 @@ class WriterTransactional(WriterMode, Transactional):
         batch: MicroBatch,
         target: PreparedTarget,
         begun: Sessions,  # noqa: ARG002 - the contract
+        send: SendAhead | None = None,  # noqa: ARG002 - all rows have come
     ) -> list[TargetRows]:
         """See `Mode.write`: the rows that arrived."""
         arrived: ArrivedRows = frame
@@ -193,6 +194,7 @@ class WriterAtLeastOnce(WriterMode, AtLeastOnce):
         batch: MicroBatch,  # noqa: ARG002 - the contract
         target: PreparedTarget,
         begun: Sessions,  # noqa: ARG002
+        send: SendAhead | None = None,  # noqa: ARG002 - all rows have come
     ) -> list[TargetRows]:
         """See `Mode.write`: the tasks have written."""
         return self.written(target, _written_by_tasks(frame))
@@ -222,6 +224,7 @@ class WriterIdempotent(WriterMode, Idempotent):
         batch: MicroBatch,
         target: PreparedTarget,
         begun: Sessions,  # noqa: ARG002 - those that the tasks were planned with count
+        send: SendAhead | None = None,  # noqa: ARG002 - all rows have come
     ) -> list[TargetRows]:
         """See `Mode.write`: the tasks have written, unless the batch was begun before."""
         arrived: ArrivedRows = frame

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.commit.parts import TargetRows
+    from yt_exactly_once.commit.parts import SendAhead, TargetRows
     from yt_exactly_once.spark.sink.modes.mode import Sessions
     from yt_exactly_once.spark.sink.targets import PreparedTarget
 
@@ -41,6 +41,7 @@ class AtLeastOnce(TaskMode):
         batch: MicroBatch,
         target: PreparedTarget,
         begun: Sessions,  # noqa: ARG002 - the contract
+        send: SendAhead | None = None,  # noqa: ARG002 - the contract
     ) -> list[TargetRows]:
         """See `Mode.write`."""
         plain, settings = self.for_tasks(frame, target.of_batch(batch))

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.commit.parts import TargetRows
+    from yt_exactly_once.commit.parts import SendAhead, TargetRows
     from yt_exactly_once.spark.sink.modes.mode import Sessions
     from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.rows import SessionState
@@ -83,7 +83,12 @@ class Idempotent(TaskMode):
         return begun_sessions(batch, targets, sessions, kind)
 
     def write(
-        self, frame: DataFrame, batch: MicroBatch, target: PreparedTarget, begun: Sessions
+        self,
+        frame: DataFrame,
+        batch: MicroBatch,
+        target: PreparedTarget,
+        begun: Sessions,
+        send: SendAhead | None = None,  # noqa: ARG002 - the contract
     ) -> list[TargetRows]:
         """See `Mode.write`.
 

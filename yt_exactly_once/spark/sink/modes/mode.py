@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.commit.parts import TargetRows
+    from yt_exactly_once.commit.parts import SendAhead, TargetRows
     from yt_exactly_once.spark.sink.options import SinkOptions
     from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.client import Connection
@@ -83,7 +83,12 @@ class Mode(ABC):
 
     @abstractmethod
     def write(
-        self, frame: DataFrame, batch: MicroBatch, target: PreparedTarget, begun: Sessions
+        self,
+        frame: DataFrame,
+        batch: MicroBatch,
+        target: PreparedTarget,
+        begun: Sessions,
+        send: SendAhead | None = None,
     ) -> list[TargetRows]:
         """Evaluate the rows of one target, exactly once.
 
@@ -92,6 +97,8 @@ class Mode(ABC):
             batch: the micro-batch.
             target: where to write.
             begun: what `begun` has found for this target.
+            send: takes payloads of the target that will not change, while others are computed. Whatever it
+                got is in the result as well.
 
         Returns:
             What the transaction is to write; without payloads where the tasks have written.

@@ -6,6 +6,8 @@ or a speculative copy is already sorted out. The result is Arrow: no Python obje
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from yt_exactly_once.commit.batch import MicroBatch
+    from yt_exactly_once.commit.parts import SendAhead
     from yt_exactly_once.spark.sink.encode import RowEncoder
     from yt_exactly_once.spark.sink.modes.mode import Sessions
     from yt_exactly_once.spark.sink.targets import PreparedTarget
@@ -63,6 +66,7 @@ class Transactional(Mode):
         batch: MicroBatch,
         target: PreparedTarget,
         begun: Sessions,  # noqa: ARG002 - the contract
+        send: SendAhead | None = None,
     ) -> list[TargetRows]:
         """See `Mode.write`: the rows of the target, and rejected ones if there are any.
 
@@ -70,12 +74,15 @@ class Transactional(Mode):
         so keep their order.
 
         Raises:
-            BatchTooLargeError: more rows than one transaction may write; nothing was sent.
+            BatchTooLargeError: more rows than one transaction may write.
             DuplicateKeyError: two rows have one key, and the target asks for unique keys.
             AmbiguousOrderError: which of the rows of a key is the last one cannot be known.
         """
         encoder = self.encoder(batch, target)
-        encode_frame(frame, encoder, dyn_batch_size=target.request_size)
+        # A part of a batch must not have rows of another one, and a result is replaced before it is written.
+        is_fit = not (self.options.split_oversized or target.options.replaces)
+        send_one = partial(send, _described(target)) if send and is_fit else None
+        encode_frame(frame, encoder, dyn_batch_size=target.request_size, send=send_one)
         return self.encoded(encoder, target)
 
     def encoder(self, batch: MicroBatch, target: PreparedTarget) -> RowEncoder:
@@ -94,14 +101,10 @@ class Transactional(Mode):
             _require_unique(encoder.keys.values(), target.path)
         keys = _distinct_keys(encoder.keys.values(), target.path)
         lanes = [encoder.lanes[lane] for lane in sorted(encoder.lanes)]
-        rows = TargetRows(
-            path=target.path,
+        rows = replace(
+            _described(target),
             lanes=lanes,
-            wire=target.wire.value,
             row_count=sum(encoder.rows_by_tablet.values()),
-            update=target.options.update_columns,
-            aggregate=target.options.aggregate,
-            lane_is_tablet=not target.is_sorted,
             complete=target.complete(keys) if target.options.replaces else None,
             digest=digest_of_rows(lanes) if encoder.digests else None,
         )
@@ -116,6 +119,19 @@ class Transactional(Mode):
             rejected_by=target.path,
         )
         return [rows, rejected]
+
+
+def _described(target: PreparedTarget) -> TargetRows:
+    """Return how the rows of a target are written, without rows."""
+    return TargetRows(
+        path=target.path,
+        lanes=(),
+        wire=target.wire.value,
+        row_count=0,
+        update=target.options.update_columns,
+        aggregate=target.options.aggregate,
+        lane_is_tablet=not target.is_sorted,
+    )
 
 
 def _require_unique(by_partition: Iterable[list[pa.LargeBinaryArray]], target: str) -> None:
