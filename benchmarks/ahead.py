@@ -8,6 +8,7 @@ A delay stands for the network and for the work of tablet nodes.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import statistics
 import tempfile
@@ -75,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--pairs", type=positive, default=20, help="batches of either kind per case"
     )
     options = parser.parse_args(arguments)
+    logging.getLogger("yt_exactly_once").setLevel(logging.WARNING)
     cores = sorted(os.sched_getaffinity(0))
     half = max(1, len(cores) // 2)
     pin(cores[half:] or cores)

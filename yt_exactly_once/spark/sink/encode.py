@@ -7,8 +7,9 @@ does not change any more, so it may be sent before the other tasks end.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
@@ -223,10 +224,10 @@ def encode_batches(
     arrived = iter(arrived)
     try:
         batches = _without_large(arrived, encoder, dyn_batch_size, send)
-    except EncodingError:
+    except Exception:
         # Spark's job shall not end because nobody takes its rows: that would be one more error.
-        for _ in arrived:
-            pass
+        with suppress(Exception):
+            deque(arrived, maxlen=0)
         raise
     encoder.in_order()
     begun = set(encoder.lanes)
@@ -263,7 +264,7 @@ def _without_large(
         if is_small or partition in rest or not encoder.placement.is_by_partition:
             rest[partition] += piece.batches
             continue
-        for chunk in chunks(piece.batches, size):
+        for chunk in chunks(_drained(piece.batches), size):
             for payload in encoder.add(chunk, partition):
                 if send is not None:
                     send(payload)
