@@ -488,7 +488,8 @@ def test_a_failure_ahead_is_one_of_the_first_attempt(begins):
     error = ClusterUnavailableError("told")
     cluster = Cluster(("lookup", error)) if begins else Unreachable(error)
     commit = committer(cluster)
-    with commit.ahead(batch()):
+    with commit.ahead(batch()) as send:
+        give(send, 0)
         done = commit.commit(batch(), whole([ROWS]))
     assert done == (Committed("tx2", 2, 3) if begins else Committed("tx1", 1, 3))
     assert cluster.unpinned == begins

@@ -14,7 +14,7 @@ from yt.common import YtError
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.errors import AccessError, CommitOutcomeUnknownError, ConflictError
 from yt_exactly_once.ytsaurus import transaction
-from yt_exactly_once.ytsaurus.transaction import TabletTransaction
+from yt_exactly_once.ytsaurus.transaction import TabletTransaction, TransactionAhead
 
 
 class Client:
@@ -158,6 +158,54 @@ def test_interrupt_cancels_the_calls_that_have_not_begun(monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             opened.side_by_side([end_later, lambda _: made.append("waiting")])
     assert made == ["under way"]
+
+
+def test_calls_ahead_are_made_one_by_one_until_they_are_stopped(monkeypatch):
+    """An interrupt waits for the one under way too; those after it are left out."""
+    entered, leave, waits, made = threading.Event(), threading.Event(), [], []
+
+    def end_later(_):
+        entered.set()
+        assert leave.wait(30)
+        made.append("second")
+
+    def interrupted(futures):
+        if not waits:
+            waits.append(True)
+            assert entered.wait(30)
+            raise KeyboardInterrupt
+        leave.set()
+        return wait(futures)
+
+    monkeypatch.setattr(transaction, "wait", interrupted)
+    with ThreadPoolExecutor(1) as thread:
+        ahead = TransactionAhead(thread, lambda: "opened", lambda _: "read")
+        ahead.then(lambda _: made.append("first"))
+        ahead.then(end_later)
+        assert entered.wait(30)
+        ahead.then(lambda _: made.append("third"))
+        with pytest.raises(KeyboardInterrupt):
+            ahead.stop()
+        assert (ahead.transaction(), ahead.read(), ahead.stop()) == ("opened", "read", 2)
+    assert made == ["first", "second"]
+
+
+def test_call_ahead_that_fails_is_the_last_one():
+    """The transaction is lost, as far as anybody knows; each request in it would wait in vain."""
+    begun, made = threading.Event(), []
+
+    def fail(_):
+        begun.set()
+        raise ConflictError("told")
+
+    with ThreadPoolExecutor(1) as thread:
+        ahead = TransactionAhead(thread, lambda: "opened", lambda _: "read")
+        ahead.then(fail)
+        ahead.then(lambda _: made.append("more"))
+        assert begun.wait(30)
+        with pytest.raises(ConflictError):
+            ahead.stop()
+    assert made == []
 
 
 class Recorder:
