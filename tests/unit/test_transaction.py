@@ -108,19 +108,21 @@ def test_no_client_stays_joined_when_one_cannot_join():
     assert clients[0].joined == 0
 
 
-def test_interrupt_waits_for_the_calls_under_way(opened, monkeypatch):
-    """Whoever aborts then finds no client at work."""
-    entered, leave = threading.Event(), threading.Event()
-    ended = []
+@pytest.fixture
+def interrupted(monkeypatch):
+    """Interrupt the first wait, once a call is under way; let the call end when it is waited for again.
 
-    def end_later(_):
+    Returns:
+        What a call does: it notes when it ends.
+    """
+    entered, leave, waits = threading.Event(), threading.Event(), []
+
+    def end_later(ended):
         entered.set()
         assert leave.wait(30)
-        ended.append(True)
+        ended.append("under way")
 
-    waits = []
-
-    def interrupted(futures):
+    def interrupted_once(futures):
         if not waits:
             waits.append(True)
             assert entered.wait(30)
@@ -128,66 +130,46 @@ def test_interrupt_waits_for_the_calls_under_way(opened, monkeypatch):
         leave.set()
         return wait(futures)
 
-    monkeypatch.setattr(transaction, "wait", interrupted)
+    monkeypatch.setattr(transaction, "wait", interrupted_once)
+    return end_later
+
+
+def test_interrupt_waits_for_the_calls_under_way(opened, interrupted):
+    """Whoever aborts then finds no client at work."""
+    ended = []
     with pytest.raises(KeyboardInterrupt):
-        opened(2).side_by_side([end_later, end_later])
+        opened(2).side_by_side([lambda _: interrupted(ended)] * 2)
     assert ended
 
 
-def test_interrupt_cancels_the_calls_that_have_not_begun(monkeypatch):
+def test_interrupt_cancels_the_calls_that_have_not_begun(interrupted):
     """Nobody wants their writes any more."""
-    entered, leave = threading.Event(), threading.Event()
-    made, waits = [], []
-
-    def end_later(_):
-        made.append("under way")
-        entered.set()
-        assert leave.wait(30)
-
-    def interrupted(futures):
-        if not waits:
-            waits.append(True)
-            assert entered.wait(30)
-            raise KeyboardInterrupt
-        leave.set()
-        return wait(futures)
-
-    monkeypatch.setattr(transaction, "wait", interrupted)
+    made = []
     with ThreadPoolExecutor(1) as pool:
         opened = TabletTransaction("1-2-3-4", [Client(0), Client(1)], pool, proxy="proxy")
         with pytest.raises(KeyboardInterrupt):
-            opened.side_by_side([end_later, lambda _: made.append("waiting")])
+            opened.side_by_side([lambda _: interrupted(made), lambda _: made.append("waiting")])
     assert made == ["under way"]
 
 
-def test_calls_ahead_are_made_one_by_one_until_they_are_stopped(monkeypatch):
+def test_calls_ahead_are_made_one_by_one_until_they_are_stopped(interrupted):
     """An interrupt waits for the one under way too; those after it are left out."""
-    entered, leave, waits, made = threading.Event(), threading.Event(), [], []
+    made, begun = [], threading.Event()
 
-    def end_later(_):
-        entered.set()
-        assert leave.wait(30)
-        made.append("second")
+    def second(_):
+        begun.set()
+        interrupted(made)
 
-    def interrupted(futures):
-        if not waits:
-            waits.append(True)
-            assert entered.wait(30)
-            raise KeyboardInterrupt
-        leave.set()
-        return wait(futures)
-
-    monkeypatch.setattr(transaction, "wait", interrupted)
     with ThreadPoolExecutor(1) as thread:
         ahead = TransactionAhead(thread, lambda: "opened", lambda _: "read")
         ahead.then(lambda _: made.append("first"))
-        ahead.then(end_later)
-        assert entered.wait(30)
+        ahead.then(second)
+        assert begun.wait(30)
         ahead.then(lambda _: made.append("third"))
         with pytest.raises(KeyboardInterrupt):
             ahead.stop()
         assert (ahead.transaction(), ahead.read(), ahead.stop()) == ("opened", "read", 2)
-    assert made == ["first", "second"]
+    assert made == ["first", "under way"]
 
 
 def test_call_ahead_that_fails_is_the_last_one():
