@@ -110,9 +110,14 @@ class Thread(Executor):
 
     waits = False
 
+    def __init__(self):
+        self.waiting = []
+
     def submit(self, call):
         future = Future()
-        if not self.waits:
+        if self.waits:
+            self.waiting.append(future)
+        else:
             try:
                 future.set_result(call())
             except ExactlyOnceError as error:
@@ -426,6 +431,22 @@ def test_rows_that_wait_to_be_sent_ahead_are_sent_by_the_commit():
         give(send, 0, 1)
         commit.commit(batch(), whole([ROWS]))
     assert cluster.requests == [*READS, *WRITES, ("commit",)]
+
+
+def test_rows_that_wait_to_be_sent_when_a_job_fails_are_left_out():
+    """The transaction must not end while they are sent."""
+    cluster = Cluster()
+
+    def fail():
+        with committer(cluster).ahead(batch()) as send:
+            cluster.thread.waits = True
+            give(send, 0, 1)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert [future.cancelled() for future in cluster.thread.waiting] == [True, True]
+    assert cluster.requests == [*READS, ("abort",)]
 
 
 @pytest.mark.parametrize(
