@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import SparkSession
 
 from benchmarks.arguments import positive
+from benchmarks.modes.work import NARROW
 from yt_exactly_once import TransactionalSink
 from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.observability import LOGGER_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,15 +34,6 @@ if TYPE_CHECKING:
     from yt_exactly_once.commit.parts import SendAhead
     from yt_exactly_once.commit.transactional import BatchCommit
     from yt_exactly_once.spark.sink.run import Delivery
-
-COLUMNS = {
-    "id": ("int64", "value"),
-    "key": ("int64", "value % 10000"),
-    "amount": ("double", "cast(value * 0.25D as double)"),
-    "count": ("int64", "value * 3"),
-    "name": ("utf8", "lpad(string(value), 38, 'name-')"),
-}
-"""Type in the target, and what Spark computes."""
 
 
 class Case(NamedTuple):
@@ -76,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--pairs", type=positive, default=20, help="batches of either kind per case"
     )
     options = parser.parse_args(arguments)
-    logging.getLogger("yt_exactly_once").setLevel(logging.WARNING)
+    logging.getLogger(LOGGER_NAME).setLevel(logging.WARNING)
     cores = sorted(os.sched_getaffinity(0))
     half = max(1, len(cores) // 2)
     pin(cores[half:] or cores)
@@ -104,9 +97,8 @@ def by_turns(
 ) -> tuple[list[float], list[float]]:
     """Return the milliseconds of batches that were begun ahead, and of those before each of them."""
     client = cluster.client()
-    schema = [{"name": name, "type": kind} for name, (kind, _) in COLUMNS.items()]
-    attributes = {"dynamic": True, "schema": schema, "tablet_count": case.partitions}
-    client.create("table", path, attributes=attributes)
+    attributes = {"schema": NARROW.columns(), "tablet_count": case.partitions}
+    client.create("table", path, attributes={"dynamic": True, **attributes})
     client.mount_table(path, sync=True)
     cluster.clear_faults()
     for command, delay in (("*", case.delay), ("insert_rows", case.write_delay)):
@@ -114,7 +106,7 @@ def by_turns(
             cluster.inject("delay", command, seconds=delay / 1000, count=None)
     rows = spark.readStream.format("rate-micro-batch")
     rows = rows.option("rowsPerBatch", case.rows).option("numPartitions", case.partitions)
-    frame = rows.load().selectExpr(*(f"{value} as {name}" for name, (_, value) in COLUMNS.items()))
+    frame = NARROW.of(rows.load().selectExpr("value as id"))
     sink = ByTurns(path, cluster.proxy_urls[0])
     with tempfile.TemporaryDirectory() as checkpoint:
         query = (

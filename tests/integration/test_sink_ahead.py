@@ -54,17 +54,11 @@ def test_rows_of_a_task_that_has_ended_do_not_wait_for_the_others(
         .start()
     )
     try:
-        while not any(event == Event.BATCH_COMMITTED for event, _ in told):
-            assert query.isActive, query.exception()
-            time.sleep(0.01)
+        wait_for(query, lambda: committed(told) == 1)
         before = inserts(cluster)
-        while inserts(cluster) == before:
-            assert query.isActive, query.exception()
-            time.sleep(0.01)
+        wait_for(query, lambda: inserts(cluster) > before)
         gate.touch()
-        while sum(event == Event.BATCH_COMMITTED for event, _ in told) < 2:
-            assert query.isActive, query.exception()
-            time.sleep(0.01)
+        wait_for(query, lambda: committed(told) >= 2)
     finally:
         gate.touch()
         query.stop()
@@ -74,6 +68,16 @@ def test_rows_of_a_task_that_has_ended_do_not_wait_for_the_others(
     found = [row["id"] for row in client.select_rows(f"id from [{target}]")]
     assert len(found) >= 2 * ROWS
     assert sorted(found) == list(range(len(found)))
+
+
+def wait_for(query, holds):
+    while not holds():
+        assert query.isActive, query.exception()
+        time.sleep(0.01)
+
+
+def committed(told):
+    return sum(event == Event.BATCH_COMMITTED for event, _ in told)
 
 
 def inserts(cluster):

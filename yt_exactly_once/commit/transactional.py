@@ -149,9 +149,9 @@ class BatchCommit:
         try:
             yield self._send_ahead
         finally:
-            self.leave_ahead()
+            self._leave_ahead()
 
-    def leave_ahead(self) -> None:
+    def _leave_ahead(self) -> None:
         """Abort the transaction that was opened ahead, if no attempt has taken it."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
@@ -219,7 +219,7 @@ class BatchCommit:
         try:
             self._emit(Event.TRANSACTION_STARTED, attempt=number, transaction=transaction.id)
             sent = ahead.sent() if ahead else frozenset()
-            entry, offsets = ahead.read() if ahead else self._read(transaction, batch)  # 5
+            entry, offsets = ahead.begun.read() if ahead else self._read(transaction, batch)  # 5
             if entry is not None and self._is_done(entry, batch, part):
                 # An earlier attempt, of this run or of one that died, was applied after all.
                 self._emit(
@@ -254,7 +254,7 @@ class BatchCommit:
         if ahead is not None and ahead.is_in_time:
             self._ahead = None
             return ahead.begun.transaction(), ahead
-        self.leave_ahead()
+        self._leave_ahead()
         return self._cluster.begin(self._timeout, self._lanes), None
 
     def _is_done(self, entry: LedgerEntry, batch: MicroBatch, part: Part) -> bool:
@@ -422,10 +422,6 @@ class _Ahead:
     def sent(self) -> frozenset[Sent]:
         """Stop writing, and return what is written, or raise what has failed."""
         return frozenset((path, id(payload)) for path, payload in self.given[: self.begun.stop()])
-
-    def read(self) -> Read:
-        """Return what was read in it."""
-        return self.begun.read()
 
     def leave(self) -> None:
         """Abort it when its requests have ended; what they failed with does not matter any more."""

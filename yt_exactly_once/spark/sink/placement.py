@@ -51,7 +51,7 @@ class Placement:
 
     @property
     def is_by_partition(self) -> bool:
-        """Whether the Spark partition of a row decides its tablet, or nothing but its key does."""
+        """Whether no column decides the tablet: the Spark partition does, or the key of a sorted target."""
         return self.rule == BY_PARTITION
 
     def require_columns(self, names: Sequence[str], target: str) -> None:
@@ -60,7 +60,7 @@ class Placement:
         Raises:
             ConfigError: it has not, or the target is sorted.
         """
-        if self.rule == BY_PARTITION:
+        if self.is_by_partition:
             return
         if self.tablet_count is None:
             raise ConfigError(
@@ -83,7 +83,7 @@ class Placement:
 
     def placed(self, frame: DataFrame) -> DataFrame:
         """Return the DataFrame with the tablet of every row, unless its Spark partition decides."""
-        if self.rule == BY_PARTITION:
+        if self.is_by_partition:
             return frame
         return frame.withColumn(TABLET_COLUMN, self._column().cast("bigint"))
 
@@ -124,7 +124,7 @@ class Placement:
         """
         if self.tablet_count is None:
             return None
-        if self.rule == BY_PARTITION:
+        if self.is_by_partition:
             if isinstance(partition, int):
                 return (partition + self.turn) % self.tablet_count
             turned = (partition.to_numpy() + self.turn) % self.tablet_count
