@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -251,12 +250,15 @@ def test_event_of_a_worker_reaches_the_driver(receiver):
 
 
 def test_datagrams_of_strangers_are_ignored(receiver, monkeypatch):
+    """None ends the thread: without the key a datagram is not even parsed."""
     made, heard = receiver
     host, port, key = made.address.split(" ")
     monkeypatch.setenv(channel.ADDRESS_VARIABLE, f"{host} {port} {'0' * len(key)}")
     emitter()(Event.SOURCE_LOOKED, rows=1)
     strange = channel._socket(os.getpid(), False)
-    for datagram in (b"", b"\xff", b"[]", json.dumps([key, "no.event", {}]).encode(), b"[1, 2, 3]"):
+    ours = key.encode() + b" "
+    noise = (b"", b"\xff", b"[1, 2]", b"[" * 8_000, b"\xff " + b"[" * 7_000)
+    for datagram in (*noise, ours, ours + b"\xff", ours + b"[1, 2, 3]", ours + b'["no.event", {}]'):
         strange.sendto(datagram, (host, int(port)))
     monkeypatch.setenv(channel.ADDRESS_VARIABLE, made.address)
     emitter()(Event.SOURCE_LOOKED, rows=2)

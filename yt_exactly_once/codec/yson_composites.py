@@ -54,6 +54,8 @@ _STEPS[[OPEN_LIST, OPEN_MAP]] = 1
 _STEPS[[CLOSE_LIST, CLOSE_MAP]] = -1
 _MANY_ROUNDS, _FEW_VALUES = 64, 32
 """After so many rounds, fewer values than that are read faster one by one."""
+_DEEPEST = 64
+"""Values nested deeper are left to the parser: each level is a pass over all tokens."""
 
 
 def unzigzag(numbers: Numbers) -> npt.NDArray[np.int64]:
@@ -113,13 +115,16 @@ class Tokens:
         return found
 
 
-def scan(data: Bytes, words: Words, places: Places) -> tuple[Tokens, Places, Places]:
+def scan(
+    data: Bytes, words: Words, places: Places, limits: Places
+) -> tuple[Tokens, Places, Places]:
     """Read one value of any kind at each place.
 
     Args:
         data: the bytes; something follows each value.
         words: of the same bytes.
         places: where the values begin, in order.
+        limits: where each value must have ended: values that share bytes could have tokens without end.
 
     Returns:
         All tokens, which of them begin the values, and where the values end.
@@ -135,9 +140,9 @@ def scan(data: Bytes, words: Words, places: Places) -> tuple[Tokens, Places, Pla
         require(len(active) >= _FEW_VALUES or len(rounds) < _MANY_ROUNDS)
         marks = data[places]
         past = places + _WIDTHS[marks]
-        require((past > places).all())
+        require((past > places).all() and (levels <= _DEEPEST).all())
         numbers = _read_numbers(words, len(data), marks, places, past)
-        require((past < len(data)).all())
+        require((past < limits).all())
         after = data[past]
         keys = after == EQUALS
         rounds.append((active, marks, places, past, numbers, levels, keys))
@@ -148,8 +153,8 @@ def scan(data: Bytes, words: Words, places: Places) -> tuple[Tokens, Places, Pla
         left = levels > 0
         if not left.all():
             ends[active[~left]] = past[~left]
-            active, levels, past, after, keys, steps = (
-                each[left] for each in (active, levels, past, after, keys, steps)
+            active, levels, limits, past, after, keys, steps = (
+                each[left] for each in (active, levels, limits, past, after, keys, steps)
             )
         separated = keys | (after == SEMICOLON)
         closes = (after == CLOSE_LIST) | (after == CLOSE_MAP)

@@ -68,7 +68,7 @@ def scan_rows(rows: bytes, wanted: Mapping[str, LogicalType]) -> ScannedRows | N
         if not wanted.keys() <= set(layout.names):
             return None
         return ScannedRows(_Scan(rows, layout).columns(wanted))
-    except (UnevenError, IndexError, UnicodeDecodeError):
+    except (UnevenError, IndexError, UnicodeDecodeError, pa.ArrowException):
         return None
 
 
@@ -156,6 +156,7 @@ class _Scan:
         self._data: Bytes = np.frombuffer(rows, np.uint8)
         self._words = Words(rows)
         self._starts = self._find_rows()
+        self._ends = np.append(self._starts[1:], self._size)
         self._places = self._starts + 1
 
     def columns(self, wanted: Mapping[str, LogicalType]) -> dict[str, pa.Array]:
@@ -189,7 +190,11 @@ class _Scan:
         require(last == self._size or (last + 1 == self._size and self._data[last] == SEMICOLON))
 
     def _advance(self, places: Places) -> None:
-        require(int(places.max()) < self._size)
+        """Move behind a value of each row.
+
+        None may reach into the next row: before any bytes are copied, that keeps what is copied disjoint.
+        """
+        require((places < self._ends).all())
         self._places = places
 
     def _value(self, markers: Bytes, kind: pa.DataType) -> pa.Array:
@@ -224,14 +229,14 @@ class _Scan:
         return strings(self._data, starts, self._places, null)
 
     def _composite(self, logical: LogicalType) -> pa.Array:
-        tokens, found, ends = scan(self._data, self._words, self._places)
+        tokens, found, ends = scan(self._data, self._words, self._places, self._ends)
         self._advance(ends)
         return Composites(tokens).array(found, logical)
 
     def _skip(self, markers: Bytes) -> None:
         """Step over values of whatever type."""
         if not np.isin(markers, _SIMPLE).all():
-            _, _, ends = scan(self._data, self._words, self._places)
+            _, _, ends = scan(self._data, self._words, self._places, self._ends)
             self._advance(ends)
             return
         sizes = np.where(markers == DOUBLE, 9, 1)

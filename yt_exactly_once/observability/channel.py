@@ -48,7 +48,7 @@ def send(event: Event, fields: Mapping[str, Any]) -> None:
     with suppress(OSError, ValueError):
         host, port, key = address.split(" ")
         short = {name: _short(value) for name, value in fields.items()}
-        datagram = json.dumps([key, event.value, short]).encode()
+        datagram = f"{key} {json.dumps([event.value, short])}".encode()
         if len(datagram) <= MOST_BYTES:
             _socket(os.getpid(), ":" in host).sendto(datagram, (host, int(port)))
 
@@ -111,8 +111,9 @@ class Receiver:
             self._take(datagram)
 
     def _take(self, datagram: bytes) -> None:
-        """Deliver an event that has our key; anything else is noise of the network."""
-        with suppress(ValueError, TypeError, KeyError):
-            key, event, fields = json.loads(datagram)
-            if compare_digest(str(key), self._key):
+        """Deliver an event that has our key; anything else is noise of the network, and is not parsed."""
+        key, _, told = datagram.partition(b" ")
+        if compare_digest(key, self._key.encode()):
+            with suppress(ValueError, TypeError, KeyError):
+                event, fields = json.loads(told)
                 self._deliver(Event(event).value, dict(fields))

@@ -54,7 +54,7 @@ def scan(data: bytes, schema: Sequence[Mapping[str, Any]]) -> ColumnarRows | Non
             rows.pass_over(b";")
         rows.pass_over(b"};")
         rows.check_gaps()
-    except (UnknownSpellingError, IndexError, UnicodeDecodeError):
+    except (UnknownSpellingError, IndexError, UnicodeDecodeError, pa.ArrowException):
         return None
     return ColumnarRows(columns, rows.count)
 
@@ -105,6 +105,7 @@ class _Rows:
         self._size = len(data)
         self._data = np.frombuffer(data + _PADDING + bytes(len(opening)), np.uint8)
         self._starts = self._find(opening)
+        self._ends = np.append(self._starts[1:], self._size)
         self._places = self._starts + 1
         self.count = len(self._starts)
 
@@ -134,7 +135,7 @@ class _Rows:
         if mark == yson_tokens.TRUE:
             true = marks == yson_tokens.TRUE
             _require(bool((null | true | (marks == yson_tokens.FALSE)).all()))
-            self._places = places + 1
+            self._places = self._advanced(places + 1)
             return pa.array(true, mask=null)
         _require(bool((null | (marks == mark)).all()))
         if mark == yson_tokens.DOUBLE:
@@ -158,12 +159,13 @@ class _Rows:
         return yson_tokens.between(data, ends, self._places, null).cast(pa.binary())
 
     def _advanced(self, places: Any) -> Any:
-        _require(int(places.max(initial=0)) < self._size)
+        """Check that no value reaches into the next row: so nothing is copied twice, whatever the bytes."""
+        _require(bool((places < self._ends).all()))
         return places
 
     def check_gaps(self) -> None:
         """Check that each row begins where the one before has ended."""
-        _require(np.array_equal(self._places, np.append(self._starts[1:], self._size)))
+        _require(np.array_equal(self._places, self._ends))
 
 
 def _require(condition: bool) -> None:
