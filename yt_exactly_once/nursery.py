@@ -2,7 +2,8 @@
 
 A fresh driver starts a dozen Python processes, each of which spends seconds of processor time on imports.
 Spark is given a tiny program in place of the interpreter; it hands its arguments, environment and open
-files to the nursery, which forks a process that goes on as the interpreter would have.
+files to the nursery, which forks a process that goes on as the interpreter would have. The environment
+holds the token, and any user may take an abstract address: each end checks whose process the other one is.
 
 A driver that is killed forks its nursery off itself: all of them stay in its session, and are killed and
 stopped with it. `python -m yt_exactly_once.nursery FOLDER` is one that prints the path of the program and
@@ -44,9 +45,11 @@ _CREDENTIALS = struct.Struct("3i")
 """Process, user and group of the other end of a socket."""
 
 _INTERPRETER = """#!{python} -IS
-import json, os, socket, sys
+import json, os, socket, struct, sys
 nursery = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 nursery.connect({address!r})
+if struct.unpack("3i", nursery.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1] != os.getuid():
+    sys.exit("The nursery at the address of this one is of another user; it gets no environment")
 request = json.dumps([sys.argv[1:], dict(os.environ), os.getcwd()]).encode()
 socket.send_fds(nursery, [request], [0, 1, 2])
 for stream in (0, 1, 2):

@@ -110,6 +110,19 @@ def test_data_survives_a_restart_of_the_cluster(tmp_path):
         assert cluster.client().get("//home/x") == 1
 
 
+@pytest.mark.parametrize("was_there", [False, True], ids=["new directory", "open directory"])
+def test_data_are_for_this_user_only(tmp_path, was_there):
+    """Others read neither rows nor logs. A directory that was there keeps its rights."""
+    folder = tmp_path / "data"
+    if was_there:
+        folder.mkdir(mode=0o755)
+    with LocalCluster(folder) as running:
+        running.client().set("//tmp/@x", 1)
+        assert folder.stat().st_mode & 0o777 == (0o755 if was_there else 0o700)
+        opened = [path for path in folder.rglob("*") if path.stat().st_mode & 0o077]
+    assert opened == []
+
+
 def test_temporary_directory_is_removed():
     """Without a directory nothing stays behind."""
     with LocalCluster() as cluster:

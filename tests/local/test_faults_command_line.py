@@ -1,4 +1,4 @@
-"""Faults as flags of `yt-exactly-once local`: given, recorded, replayed."""
+"""What `yt-exactly-once local` takes: faults that are given, recorded and replayed, and a token."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from yt.wrapper import YtClient
+from yt.wrapper.errors import YtTokenError
 
 from yt_exactly_once import cli
 from yt_exactly_once.local import faults
@@ -112,3 +113,17 @@ def test_unknown_fault_is_refused(capsys, tmp_path):
     arguments = ["local", "--data-dir", str(tmp_path / "d"), "--port", "0", "--fault", "explode"]
     assert cli.main(arguments) == 2
     assert 'Unknown fault action "explode"; known: delay' in capsys.readouterr().err
+
+
+def test_token_comes_from_a_file_and_is_in_no_command_line(tmp_path):
+    """Every user of the machine can read the words of a command."""
+    file = tmp_path / "token"
+    with _served(tmp_path / "a", "--token-file", file) as client:
+        token = file.read_text().strip()
+        assert file.stat().st_mode & 0o777 == 0o600
+        with pytest.raises(YtTokenError, match="credentials"):
+            client.exists("/")
+        client.config["token"] = token
+        client.config["enable_token"] = True
+        assert client.exists("/")
+        assert token not in subprocess.check_output(["ps", "axww"], text=True)

@@ -7,6 +7,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from yt.wrapper.ypath import escape_ypath_literal
 
 from tests.local.pipelines import Pipeline
 from yt_exactly_once import cli
@@ -196,3 +197,18 @@ def test_live_view_ends_in_time_and_leaves_a_page(pipeline, told, tmp, tmp_path,
     assert told("status", tmp, "--for", "3")[0] == 2
     assert told("status", tmp, "--watch", "--json")[0] == 2
     assert told("status", tmp, "--report", "/nowhere/x.html")[0] == 2
+
+
+def test_names_are_printed_as_they_are(cluster, told, tmp):
+    """Neither markup nor an emoji nor an escape sequence in a path reaches the terminal."""
+    name = "t[/b][red]:warning:\x1b[31m"
+    made = Pipeline(cluster, tmp, target_name=escape_ypath_literal(name))
+    made.ledger = f"{tmp}/ledger"
+    made.create()
+    made.feed(1)
+    made.run(1)
+    for command in (["status"], ["status", "--partitions"], ["ledger", "list"]):
+        code, shown = told(*command, tmp)
+        assert code == 0, shown
+        assert "t[/b][red]:warning:" in shown.replace("\\", "")
+        assert "\x1b" not in shown

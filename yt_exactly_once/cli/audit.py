@@ -9,8 +9,8 @@ import click
 
 from yt_exactly_once.cli.exit_codes import ExitCode
 from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
-from yt_exactly_once.cli.output import console, print_json
-from yt_exactly_once.operations.view import table
+from yt_exactly_once.cli.output import print_json
+from yt_exactly_once.operations.view import console, table
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.audit.found import Audit

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
 
 import click
 
 from yt_exactly_once.cli.extras import require_extra
-from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.cli.secret_file import kept_secret
 
 _STOPPING = {signal.SIGINT, signal.SIGTERM}
 
@@ -67,7 +66,7 @@ def command(
     require_extra("checkpoints")
     from yt_exactly_once.checkpoints import checkpoints  # noqa: PLC0415 - needs the extra
 
-    secret = None if secret_file is None else _kept_secret(secret_file)
+    secret = None if secret_file is None else kept_secret(secret_file, "--secret-file")
     # All threads inherit the mask, so no other thread takes the signal that this one waits for.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
     try:
@@ -79,34 +78,3 @@ def command(
             signal.sigwait(_STOPPING)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _kept_secret(file: Path) -> str:
-    """Return the secret in a file, and create the file if it is missing.
-
-    Raises:
-        ConfigError: the file cannot be used, or others may read it.
-    """
-    from yt_exactly_once.checkpoints.places import new_secret  # noqa: PLC0415
-
-    try:
-        try:
-            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            if file.stat().st_mode & 0o077:
-                raise ConfigError(
-                    "Other users of the machine can read the file with the secret",
-                    remedy=f"Run: chmod 600 {file}",
-                    path=file,
-                ) from None
-            return file.read_text().strip()
-        secret = new_secret().reveal()
-        with os.fdopen(descriptor, "w") as opened:
-            opened.write(secret + "\n")
-    except OSError as error:
-        raise ConfigError(
-            f"The file with the secret cannot be used: {error.strerror}",
-            remedy="Pass another path to --secret-file",
-            path=file,
-        ) from error
-    return secret

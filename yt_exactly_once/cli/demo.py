@@ -13,6 +13,7 @@ from yt_exactly_once.cli.options import BACKENDS, json_option
 from yt_exactly_once.cli.output import print_json, require_folder
 from yt_exactly_once.cli.signals import ended_by_sigterm
 from yt_exactly_once.config import WriteMode
+from yt_exactly_once.operations.view import console
 
 _LARGEST_SEED = 2**31
 
@@ -73,8 +74,6 @@ def command(
     if watch and as_json:
         raise click.UsageError("--watch and --json exclude each other")
     require_extra("demo")
-    from rich.console import Console  # noqa: PLC0415 - only commands that print need it
-
     from yt_exactly_once.demo.runner import DemoOptions, run_demo  # noqa: PLC0415 - the extra
     from yt_exactly_once.demo.watch import WatchingDisplay  # noqa: PLC0415
 
@@ -91,8 +90,7 @@ def command(
         backend=backend,
         data_dir=data_dir,
     )
-    console = Console(stderr=True, highlight=False) if as_json else None
-    display = WatchingDisplay(console, is_live=watch)
+    display = WatchingDisplay(console(stderr=as_json), is_live=watch)
     with ended_by_sigterm():
         result = run_demo(wanted, display)
     display.summary(result)

@@ -9,8 +9,9 @@ import click
 
 from yt_exactly_once.cli.exit_codes import ExitCode
 from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
-from yt_exactly_once.cli.output import console, print_json
+from yt_exactly_once.cli.output import print_json
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, WriteMode
+from yt_exactly_once.operations.view import console
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.doctor.finding import Finding, Level

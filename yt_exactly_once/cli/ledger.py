@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
-from yt_exactly_once.cli.output import console, print_json
-from yt_exactly_once.operations.view import seconds, table
+from yt_exactly_once.cli.output import print_json
+from yt_exactly_once.operations.view import console, seconds, table
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.ledgers import Judged, LedgerRow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import threading
 from pathlib import Path
@@ -11,7 +12,10 @@ from typing import Any
 import click
 
 from yt_exactly_once.cli.extras import require_extra
+from yt_exactly_once.cli.secret_file import kept_secret
 from yt_exactly_once.errors import ConfigError
+
+TOKEN_VARIABLE = "YT_LOCAL_TOKEN"  # noqa: S105 - the name of a variable
 
 _FAULT_NAMES = (
     "command, count (1; null means no limit), after, probability, seed, seconds, code, message, when, "
@@ -68,7 +72,13 @@ def _fault_rules(
 @click.option(
     "--proxies", type=int, default=1, metavar="N", show_default=True, help="Number of proxies."
 )
-@click.option("--token", metavar="T", help="Token that requests must carry.  [default: none]")
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Requests must carry the token in this file. A missing file is created.  "
+    f"[default: the variable {TOKEN_VARIABLE}, or no token]",
+)
 @click.option(
     "--trim-every",
     type=float,
@@ -116,7 +126,7 @@ def command(
     port: int,
     rpc_port: int,
     proxies: int,
-    token: str | None,
+    token_file: Path | None,
     trim_every: float | None,
     feature_texts: tuple[str, ...],
     rules: list[dict[str, Any]],
@@ -138,6 +148,9 @@ def command(
         raise ConfigError(
             str(error), remedy="List them with: yt-exactly-once local --list-features"
         ) from error
+    token = os.environ.get(TOKEN_VARIABLE) or None
+    if token_file is not None:
+        token = kept_secret(token_file, "--token-file")
     rules = [*rules, *_recorded_faults(replay_faults)]
     if record_faults is not None and not record_faults.parent.is_dir():
         raise ConfigError(
@@ -165,7 +178,8 @@ def command(
         for address in cluster.rpc_addresses:
             click.echo(f"rpc   {address}")
         address = cluster.proxy_urls[0].removeprefix("http://")
-        prefix = "YT_TOKEN=... " if token else ""
+        shown = "..." if token_file is None else f"$(cat {token_file})"
+        prefix = f"YT_TOKEN={shown} " if token else ""
         click.echo(f"try   {prefix}yt --proxy {address} list /")
         told_to_stop.wait()
         if record_faults is not None:

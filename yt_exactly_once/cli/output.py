@@ -1,4 +1,4 @@
-"""Where commands print and write to: JSON for programs, a console for people, files."""
+"""Where commands print and write to: JSON for programs, files. Text for people goes to `view.console`."""
 
 from __future__ import annotations
 
@@ -12,20 +12,10 @@ from yt_exactly_once.errors import ConfigError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rich.console import Console
-
 
 def print_json(value: Any) -> None:
     """Print a value as one JSON document."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def console() -> Console:
-    """Return the console for text and tables. Off a terminal it has no colours, and cuts no line."""
-    from rich.console import Console  # noqa: PLC0415 - only commands that print tables need it
-
-    shown = Console(highlight=False)
-    return shown if shown.is_terminal else Console(highlight=False, width=250)
 
 
 def require_folder(file: Path | None, option: str) -> None:

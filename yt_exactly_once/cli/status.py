@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
-from yt_exactly_once.cli.output import console, print_json, require_folder
-from yt_exactly_once.operations.view import rendered
+from yt_exactly_once.cli.output import print_json, require_folder
+from yt_exactly_once.operations.view import console, rendered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,13 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+
+from yt_exactly_once.operations.view import console
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from rich.console import Console
     from rich.progress import TaskID
 
     from yt_exactly_once.demo.verify import Outcome
@@ -69,11 +71,11 @@ class Display:
     """Shows the progress of the demo.
 
     Args:
-        console: where to; bars are drawn when it is a terminal.
+        screen: where to; bars are drawn when it is a terminal.
     """
 
-    def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(highlight=False)
+    def __init__(self, screen: Console | None = None) -> None:
+        self.console = screen or console()
         self._bars = Progress(
             TextColumn("{task.description:<24}"),
             BarColumn(),
@@ -100,7 +102,7 @@ class Display:
 
     def say(self, text: str) -> None:
         """Print a line above the bars."""
-        self.console.print(text, markup=False, soft_wrap=True)
+        self.console.print(text, soft_wrap=True)
 
     def begin(self, task: str, total: int) -> None:
         """Open a task that is done when it has come to the total."""

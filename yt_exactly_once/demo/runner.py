@@ -346,7 +346,7 @@ def _data_dir(given: Path | None) -> Iterator[DataDir]:
             yield DataDir(Path(path))
         return
     try:
-        given.mkdir(parents=True, exist_ok=True)
+        given.mkdir(mode=0o700, parents=True, exist_ok=True)
         taken = next(given.iterdir(), None)
     except OSError as error:
         raise ConfigError(

@@ -40,12 +40,12 @@ class WatchingDisplay(Display):
     """A display that follows the queries, draws them if asked to, and keeps their history.
 
     Args:
-        console: where to.
+        screen: where to.
         is_live: whether the queries are drawn while they run.
     """
 
-    def __init__(self, console: Console | None = None, *, is_live: bool) -> None:
-        super().__init__(console)
+    def __init__(self, screen: Console | None = None, *, is_live: bool) -> None:
+        super().__init__(screen)
         self.history = History(names={query.target: query.name for query in QUERIES})
         self._is_live = is_live and self.console.is_terminal
         self._lines: list[str] = []

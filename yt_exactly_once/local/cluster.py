@@ -22,6 +22,7 @@ from yt_exactly_once.local.proxy_process import (
     START_SECONDS,
     LocalClusterError,
     ProxyProcess,
+    open_private,
 )
 
 if TYPE_CHECKING:
@@ -330,7 +331,8 @@ def _prepare_dir(given: Path | None) -> Path:
     if given is None:
         return Path(tempfile.mkdtemp(prefix="yt-local-"))
     try:
-        given.mkdir(parents=True, exist_ok=True)
+        # Rows and the plan of faults are the user's own. A folder that was there keeps its rights.
+        given.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=given):
             pass
     except OSError as error:
@@ -341,7 +343,7 @@ def _prepare_dir(given: Path | None) -> Path:
 
 
 def _guard_dir(data_dir: Path) -> IO[str]:
-    guard = (data_dir / "cluster.lock").open("w")
+    guard = open_private(data_dir / "cluster.lock", "w")
     try:
         fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

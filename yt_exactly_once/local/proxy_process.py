@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+    from typing import IO, Any
 
 HOST = "127.0.0.1"
 START_SECONDS = 60.0
@@ -26,6 +27,13 @@ _TOKEN_VARIABLE = "YT_LOCAL_TOKEN"  # noqa: S105 - the name of a variable
 
 class LocalClusterError(Exception):
     """The embedded cluster cannot start or do what was asked; the text names the remedy."""
+
+
+def open_private(path: Path, mode: str) -> IO[Any]:
+    """Open a file that only this user may read, whatever the folder allows."""
+    opened = open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600))  # noqa: SIM115
+    os.fchmod(opened.fileno(), 0o600)
+    return opened
 
 
 class ProxyProcess:
@@ -66,7 +74,7 @@ class ProxyProcess:
             str(rpc_port),
             *options,
         ]
-        with self._log_path.open("ab") as log:
+        with open_private(self._log_path, "ab") as log:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -75,6 +83,7 @@ class ProxyProcess:
                 env=environment,
                 # Ctrl-C in a terminal is for the parent, which then ends its children.
                 start_new_session=True,
+                umask=0o077,
             )
         self.pid = self._process.pid
 

@@ -31,6 +31,7 @@ from yt_exactly_once.local.queues.agent import QueueAgent
 from yt_exactly_once.local.rpc.front import Front
 from yt_exactly_once.local.store import StoreFormatError
 
+_HOST = "127.0.0.1"
 _BACKLOG = 512
 _GRACE_SECONDS = 5
 _PARENT_CHECK_SECONDS = 1.0
@@ -103,9 +104,9 @@ def main(arguments: list[str] | None = None) -> int:
     listeners = []
     for port in (options.port, options.rpc_port):
         try:
-            listeners.append(_listen(options.host, port))
+            listeners.append(_listen(port))
         except OSError as error:
-            sys.stderr.write(f"Cannot listen on {options.host}:{port}: {error}\n")
+            sys.stderr.write(f"Cannot listen on {_HOST}:{port}: {error}\n")
             return PORT_IN_USE
     listener, rpc_listener = listeners
     port = listener.getsockname()[1]
@@ -113,7 +114,7 @@ def main(arguments: list[str] | None = None) -> int:
         token=os.environ.get(_TOKEN_VARIABLE) or None, features=json.loads(options.features)
     )
     try:
-        proxy = Proxy(options.data_dir, f"{options.host}:{port}", settings)
+        proxy = Proxy(options.data_dir, f"{_HOST}:{port}", settings)
     except StoreFormatError as error:
         sys.stderr.write(f"{error}\n")
         return OTHER_FORMAT
@@ -156,7 +157,6 @@ def main(arguments: list[str] | None = None) -> int:
 def _parse(arguments: list[str] | None) -> Any:
     parser = argparse.ArgumentParser(prog="yt_exactly_once.local.server")
     parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--rpc-port", type=int, default=0)
     parser.add_argument("--features", default="{}", help="JSON map")
@@ -165,8 +165,8 @@ def _parse(arguments: list[str] | None) -> Any:
     return parser.parse_args(arguments)
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    listener = socket.create_server((host, port), backlog=_BACKLOG)
+def _listen(port: int) -> socket.socket:
+    listener = socket.create_server((_HOST, port), backlog=_BACKLOG)
     listener.set_inheritable(False)
     return listener
 

@@ -1,18 +1,49 @@
-"""The status of queries as tables for a terminal; nothing is printed here."""
+"""What people see on a terminal: the one console that everything is printed on, and the status as tables.
+
+Paths and names come from the cluster, so whoever may create a node chooses them. The console takes them
+as they are: no markup, no emoji, and no control character reaches the terminal.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from rich.console import Group
+    from rich.console import Console, Group
     from rich.table import Table
 
     from yt_exactly_once.operations.status import QueryStatus, QueueStatus
 
+_WIDE = 250
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+
+_CONTROL = {code: 0x2400 + code for code in range(0x20) if chr(code) != "\n"}
+_CONTROL |= dict.fromkeys(range(0x7F, 0xA0), 0xFFFD)
+"""Characters that command a terminal, and what is shown instead."""
+
+
+def visible(text: str) -> str:
+    """Return a text that commands no terminal: each control character except the line feed has a sign."""
+    return text.translate(_CONTROL)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return the console for text and tables. Off a terminal it has no colours, and cuts no line."""
+    from rich.console import Console  # noqa: PLC0415 - only commands that print tables need it
+    from rich.segment import Segment  # noqa: PLC0415
+
+    class Screen(Console):
+        def render(self, *arguments: Any) -> Iterator[Segment]:
+            """Show the control characters in what is printed; those of rich are marked as such."""
+            for segment in super().render(*arguments):
+                yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+    made = Screen(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not made.is_terminal:
+        made.width = _WIDE
+    return made
 
 
 def table(*names: str) -> Table:
