@@ -59,6 +59,7 @@ _HOWS: dict[str, list[How | str]] = {
     "docs/explanation/chaos.md": [How.OPTIONS] * 3,
     "docs/explanation/compared-with-spyt.md": [How.OPTIONS],
     "docs/explanation/performance.md": [How.OPTIONS],
+    "docs/measured/results.md": [How.OPTIONS],
     "docs/how-to/monitor.md": [
         "tests/unit/test_logs.py tries it, in a process that logs nothing else",
         _BY_CI,
