@@ -1,0 +1,1 @@
+"""`python -m benchmarks.floor`: which settings of Spark make small batches cheaper."""
