@@ -398,7 +398,7 @@ def ledger_entries(client: YtClient, ledger: str) -> list[Entry]:
             ends=_by_queue(row["offsets"], 1),
             left=_by_queue(row["offsets"], 2),
             transaction_id=row["transaction_id"],
-            row_count=row["row_count"],
+            row_count=row["rows"],
             part=row["part"],
             part_count=row["part_count"],
         )
@@ -412,7 +412,6 @@ def _by_queue(offsets: Iterable[Row], place: int) -> dict[str, dict[int, int]]:
             int(part): numbers[place] for part, numbers in source["partitions"].items()
         }
         for source in offsets
-        if "queue" in source
     }
 
 

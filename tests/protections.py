@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once import observability
 from yt_exactly_once.commit import transactional
-from yt_exactly_once.commit.ledger import CommitLedger, Verdict
+from yt_exactly_once.commit.judgement import Verdict
+from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.spark.query import calls, running
 from yt_exactly_once.spark.sink import look_up
 from yt_exactly_once.spark.sink import transactional_sink as sink

@@ -197,6 +197,10 @@ class ProducerDivergedError(FencedError):
     """A producer session is not at the number where its owner left it, although nobody took it over."""
 
 
+class NewerFormatError(ExactlyOnceError):
+    """A newer version of this package wrote the ledger, a note or an offset. This version cannot read it."""
+
+
 class LedgerError(ExactlyOnceError):
     """The ledger cannot be used: its schema is wrong, or an entry is unreadable."""
 

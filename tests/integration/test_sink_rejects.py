@@ -95,7 +95,10 @@ def test_bad_rows_go_to_the_reject_table_once(flow, faults, options):
     flow.assert_proven()
     (entry,) = read_ledger(flow.connection, flow.ledger)
     told = entry.to_json()
-    assert (told["total_rejected"], told["total_rows"]) == (len(rejected(flow)), len(flow.found()))
+    assert (told["total_rejected_rows"], told["total_rows"]) == (
+        len(rejected(flow)),
+        len(flow.found()),
+    )
 
 
 def test_batch_with_bad_rows_fails_unless_they_are_rejected(flow):

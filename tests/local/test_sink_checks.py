@@ -9,7 +9,9 @@ from pyspark.sql.types import LongType, StringType, StructType
 
 from yt_exactly_once import Target, TransactionalSink
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
-from yt_exactly_once.commit.ledger import LEDGER_SCHEMA, CommitLedger, LedgerEntry, offsets_of
+from yt_exactly_once.commit.consumers import offsets_of
+from yt_exactly_once.commit.entry import LEDGER_SCHEMA, LedgerEntry
+from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
@@ -81,7 +83,7 @@ def test_check_says_what_the_first_batch_would(client, tmp, sink):
 def entry_of(query, target, consumer):
     source = SourceRange("local", "//q", consumer, (PartitionRange(0, 0, 5),))
     batch = MicroBatch(query, 7, "run", (source,))
-    return LedgerEntry(query, target, 7, "run", "1-2-3-4", offsets_of(batch), 5, "2026-01-01")
+    return LedgerEntry(query, target, 7, "run", "1-2-3-4", offsets_of(batch))
 
 
 def test_conflict_names_the_other_query(cluster, tmp):

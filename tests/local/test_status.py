@@ -51,10 +51,12 @@ def test_status_shows_batch_totals_and_lag(pipeline, told, tmp):
         "rows": 8,
         "total_rows": 14,
         "batches": 2,
-        "counted_from_start": True,
         "rejected": 0,
         "total_rejected": 0,
+        "sent_by": "driver",
+        "bytes": target["bytes"],
     }
+    assert target["bytes"] > 0
     (queue,) = found["queues"]
     assert (queue["registered"], queue["vital"], queue["auto_trim"]) == (True, True, False)
     assert queue["lag_rows"] == 6
@@ -131,7 +133,8 @@ def test_entries_are_listed_and_shown(pipeline, told, tmp):
     pipeline.run(3)
     assert pipeline.query in told("ledger", "list", tmp)[1]
     _, (entry,) = told("ledger", "show", pipeline.target, "--json")
-    assert entry["sources"][0]["partitions"]["1"] == {"start": 0, "end": 3, "left": 3}
+    assert entry["offsets"][0]["partitions"]["1"] == [0, 3, 3]
+    assert entry["started_at"] <= entry["committed_at"]
     text = told("ledger", "show", pipeline.ledger, "--query", "query")[1]
     assert "partition 1: rows 0 to 3, consumer left at 3" in text
     assert "no entry" in told("ledger", "show", pipeline.ledger, "--query", "other")[1]

@@ -16,7 +16,8 @@ from tests.model.cluster import LEDGER, ModelTransaction, conflicts
 from tests.model.invariants import Kind
 from tests.protections import switch_off
 from yt_exactly_once.commit import transactional
-from yt_exactly_once.commit.ledger import CommitLedger, Verdict, judge
+from yt_exactly_once.commit.judgement import Verdict, judge
+from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import Part
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.errors import CommitOutcomeUnknownError, FencedError

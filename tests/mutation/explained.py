@@ -21,7 +21,7 @@ EXPLAINED: dict[tuple[str, str, str, str], str] = {
     ): "One row more than fits shows that the table is too large; two rows show it as well.",
     ("commit/transactional.py", "BatchCommit._read", "True", "False"): _LENGTHS,
     ("commit/transactional.py", "BatchCommit._report", "True", "False"): _LENGTHS,
-    ("commit/transactional.py", "consumer_offsets", "True", "False"): _LENGTHS,
+    ("commit/consumers.py", "consumer_offsets", "True", "False"): _LENGTHS,
     ("spark/source/range.py", "", "5", "6"): _WAIT,
     ("spark/source/range.py", "", "40", "41"): _WAIT,
     ("spark/source/range.py", "", "50", "51"): _WAIT,

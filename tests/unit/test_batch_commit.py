@@ -13,13 +13,9 @@ import pytest
 from yt_exactly_once.commit import transactional
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.commit.ledger import (
-    CommitLedger,
-    LedgerEntry,
-    RowDigest,
-    Tally,
-    offsets_of,
-)
+from yt_exactly_once.commit.consumers import offsets_of
+from yt_exactly_once.commit.entry import LedgerEntry, RowDigest, Tally
+from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import TargetRows, digest_of, split, whole
 from yt_exactly_once.commit.transactional import BatchCommit, Committed
 from yt_exactly_once.config import RetryPolicy
@@ -52,7 +48,7 @@ def batch(*sources, number=5, run="run", stateful=False, others=""):
 
 def entry_of(of, transaction="before", *, run="run", part=1, count=1, digests=()):
     return LedgerEntry(
-        of.query_id, "//t", of.batch_id, run, transaction, offsets_of(of), 3, "", part, count, digests
+        of.query_id, "//t", of.batch_id, run, transaction, offsets_of(of), part, count, digests
     )  # fmt: skip
 
 
@@ -204,7 +200,7 @@ def test_a_batch_is_read_written_advanced_recorded_and_committed():
         (Event.TRANSACTION_COMMITTED, {"attempt": 1, "transaction": "tx1"}),
     ]
     entry = cluster.entry
-    assert (entry.run_id, entry.batch_id, entry.row_count) == ("run", 5, 3)
+    assert (entry.run_id, entry.batch_id, entry.tally.rows) == ("run", 5, 3)
     assert (entry.part, entry.part_count, entry.digests, entry.others) == (1, 1, (), "digest")
     assert datetime.fromisoformat(entry.committed_at).tzinfo is not None
     assert entry.offset(QUEUE, 0).left == 15
@@ -551,7 +547,7 @@ PARTS = split([ROWS], 2)
 def test_digest_counts_a_batch_once_whatever_its_attempts(fails, applied):
     """It is added to what the ledger holds, in the transaction of the batch."""
     rows = replace(ROWS, digest=9)
-    tally = Tally(1, 1, 1, from_start=True, digest=RowDigest(4, 4, from_start=True, replaces=False))
+    tally = Tally(1, 1, 1, digest=RowDigest(4, 4, from_start=True, replaces=False))
     cluster = Cluster(*fails, entry=replace(BEFORE, tallies={"//t": tally}), applied=applied)
     committer(cluster).commit(batch(), whole([rows]))
     found = cluster.entry.tallies["//t"].digest
@@ -570,7 +566,7 @@ def test_parts_are_committed_in_turn_and_the_consumer_moves_with_the_last():
     assert log.of(Event.OFFSETS_ADVANCED) == [{"partitions": 1}]
     assert [fields["rows"] for fields in log.of(Event.ROWS_WRITTEN)] == [2, 1]
     assert cluster.entry.digests == PARTS[1].digests
-    assert cluster.entry.row_count == 3
+    assert cluster.entry.tally.rows == 3
 
 
 def test_a_part_before_the_last_leaves_the_consumer_where_it_was():

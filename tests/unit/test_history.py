@@ -10,6 +10,7 @@ import pytest
 from tests.protections import switch_off
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import Payload
+from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.commit.history import (
     is_noted,
     note_ledger,
@@ -17,7 +18,7 @@ from yt_exactly_once.commit.history import (
     require_whole,
     settle,
 )
-from yt_exactly_once.commit.ledger import CommitLedger, LedgerEntry
+from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.notes import MemoryNotes, NoNotes, Note, NoteKind
 from yt_exactly_once.commit.parts import TargetRows, whole
 from yt_exactly_once.commit.transactional import BatchCommit
@@ -42,7 +43,7 @@ def batch(number, *, run="run", sources=()):
 
 
 def entry(number):
-    return LedgerEntry("query", "//t", number, "before", "1-2", {}, 0, "")
+    return LedgerEntry("query", "//t", number, "before", "1-2", {})
 
 
 def note(kind, number, ledger_id="", ledger="//ledger"):

@@ -6,7 +6,9 @@ import pytest
 
 from yt_exactly_once import RetryPolicy
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
-from yt_exactly_once.commit.ledger import LedgerEntry, nothing_logged, offsets_of
+from yt_exactly_once.commit.consumers import offsets_of
+from yt_exactly_once.commit.entry import LedgerEntry
+from yt_exactly_once.commit.judgement import nothing_logged
 from yt_exactly_once.errors import FencedError, LedgerDivergedError
 from yt_exactly_once.spark.sink.look_up import look_up
 
@@ -15,9 +17,7 @@ BATCH = MicroBatch("query", 5, "run", (QUEUE,))
 
 
 def entry_of(number):
-    return LedgerEntry(
-        "query", "//t", number, "another run", "1-2", offsets_of(BATCH), 3, "", 1, 1, ()
-    )
+    return LedgerEntry("query", "//t", number, "another run", "1-2", offsets_of(BATCH))
 
 
 def delivery(entry, *, agreed=None):

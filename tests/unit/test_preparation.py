@@ -11,19 +11,24 @@ from yt_exactly_once import Target
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
-from yt_exactly_once.commit.ledger import LEDGER_MARK, LEDGER_SCHEMA, LEDGER_VERSION
+from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA, LEDGER_VERSION
 from yt_exactly_once.errors import (
     BatchTooLargeError,
     ConfigError,
     ConsumerNotRegisteredError,
     LedgerError,
+    NewerFormatError,
     RequestRefusedError,
     SchemaMismatchError,
     TableNotMountedError,
 )
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.schema import spark_schema_of
-from yt_exactly_once.spark.sink.preparation import prepare, require_output_mode
+from yt_exactly_once.spark.sink.preparation import (
+    check_before_start,
+    prepare,
+    require_output_mode,
+)
 from yt_exactly_once.spark.sink.targets import are_the_same, prepare_target
 from yt_exactly_once.ytsaurus import queues
 
@@ -85,7 +90,7 @@ class Cluster:
         found = self.tables[path.removesuffix("/@")]
         if path.endswith("/@"):
             return found
-        return to_yson_type(None, {name: found[name] for name in attributes})
+        return to_yson_type(None, {name: found[name] for name in attributes if name in found})
 
     def mount_table(self, path, *, sync):
         """Mount a table."""
@@ -139,7 +144,7 @@ def test_ledger_is_created_and_mounted_once():
     assert prepared(cluster, batch()) == ((), [])
 
 
-def test_ledger_of_an_older_version_gets_the_mark_by_which_tools_find_it():
+def test_ledger_that_a_person_created_gets_the_mark_by_which_tools_find_it():
     """Who may not set it writes without: the mark is for tools."""
     cluster = Cluster()
     cluster.table(LEDGER, LEDGER_SCHEMA)
@@ -149,6 +154,22 @@ def test_ledger_of_an_older_version_gets_the_mark_by_which_tools_find_it():
     cluster.is_read_only = False
     prepared(cluster, batch())
     assert cluster.tables[LEDGER][LEDGER_MARK] == LEDGER_VERSION
+
+
+def test_ledger_of_a_newer_version_is_refused():
+    """Whatever columns it has; before a query starts, and in its first batch."""
+    cluster = Cluster()
+    cluster.table(LEDGER, [KEY])
+    cluster.tables[LEDGER][LEDGER_MARK] = LEDGER_VERSION + 1
+    options = SimpleNamespace(targets=(), ledger=LEDGER, dead_letter_path=None)
+    for start in (
+        lambda: prepared(cluster, batch()),
+        lambda: check_before_start(
+            SimpleNamespace(options=options, connection=cluster), None, None
+        ),
+    ):
+        with pytest.raises(NewerFormatError, match="run that version again"):
+            start()
 
 
 def test_table_that_is_no_ledger_is_refused():

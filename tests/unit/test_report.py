@@ -22,9 +22,10 @@ def query(batch=3, delivered=7, path="//t", problem=""):
     queue = QueueStatus(
         "c", "//q", "//c", True, True, False, partitions=(part,), problem=problem
     )  # fmt: skip
-    target = TargetStatus(path, 4, 14, batch + 1, counted_from_start=True)
+    target = TargetStatus(path, 4, 14, batch + 1)
     return QueryStatus(
-        "query-12345", "//l", "run", batch, (1, 1), "transactional", 1, "", 5.0, "tx", (target,), (queue,)
+        "query-12345", "//l", "run", batch, (1, 1), "transactional", 1, "", 0.5, 5.0, "tx", (target,),
+        (queue,),
     )  # fmt: skip
 
 

@@ -51,17 +51,16 @@ def list_entries(paths: tuple[str, ...], cluster: ClusterOptions, *, as_json: bo
 def _cells(row: LedgerRow) -> list[str]:
     from yt_exactly_once.operations.ledgers import age_seconds  # noqa: PLC0415
 
-    known = row.to_json()
-    total = known["total_rows"]
+    entry, tally = row.entry, row.entry.tally
     return [
-        row.entry.query_id,
-        row.entry.target,
-        str(row.entry.batch_id),
-        str(known["rows"]),
-        "?" if total is None else f"{total}{'' if known['counted_from_start'] else '+'}",
-        "?" if known["total_rejected"] is None else str(known["total_rejected"]),
-        row.entry.mode or "?",
-        seconds(age_seconds(row.entry)),
+        entry.query_id,
+        entry.target,
+        str(entry.batch_id),
+        str(tally.rows),
+        str(tally.total_rows),
+        str(tally.total_rejected),
+        entry.mode,
+        seconds(age_seconds(entry)),
     ]
 
 
@@ -95,21 +94,15 @@ def show(path: str, query: str | None, cluster: ClusterOptions, *, as_json: bool
 
 def _show(row: LedgerRow) -> None:
     known = row.to_json()
-    digest = known.pop("digest")
+    sources = known.pop("offsets")
     for name, value in known.items():
-        if name != "sources":
-            click.echo(f"{name + ':':20}{'?' if value is None else value}")
-    if digest is None:
-        click.echo(f"{'digest:':20}none")
-    else:
-        since = "" if digest["from_start"] else ", not of all batches"
-        click.echo(f"{'digest:':20}{digest['total']}{since}; of the last batch {digest['batch']}")
-    for source in known["sources"]:
-        click.echo(f"{'queue:':20}{source['queue']} ({source['cluster']})")
-        click.echo(f"{'consumer:':20}{source['consumer'] or 'none'}")
-        for index, part in source["partitions"].items():
-            consumer = f", consumer left at {part['left']}" if source["consumer"] else ""
-            click.echo(f"{'':20}partition {index}: rows {part['start']} to {part['end']}{consumer}")
+        click.echo(f"{name + ':':22}{'none' if value is None else value}")
+    for source in sources:
+        click.echo(f"{'queue:':22}{source['queue']} ({source['cluster']})")
+        click.echo(f"{'consumer:':22}{source['consumer'] or 'none'}")
+        for index, (start, end, left) in source["partitions"].items():
+            consumer = f", consumer left at {left}" if source["consumer"] else ""
+            click.echo(f"{'':22}partition {index}: rows {start} to {end}{consumer}")
     click.echo()
 
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.commit.ledger import CommitLedger, LedgerEntry
+    from yt_exactly_once.commit.entry import LedgerEntry
+    from yt_exactly_once.commit.ledger import CommitLedger
     from yt_exactly_once.commit.notes import Notes
 
 

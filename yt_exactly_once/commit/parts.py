@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.codec.row_hash import joined
-from yt_exactly_once.commit.ledger import Written
+from yt_exactly_once.commit.entry import DRIVER, TASKS, Written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,6 +98,8 @@ class Part:
             found[path] = Written(
                 rows=target.row_count,
                 rejected=rejected.get(path, 0),
+                bytes=target.byte_count,
+                sent_by=TASKS if target.sent_bytes else DRIVER,
                 digest=target.digest,
                 replaces=target.complete is not None,
             )

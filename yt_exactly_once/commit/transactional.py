@@ -15,22 +15,23 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.commit.history import ONE_CALL, settle
-from yt_exactly_once.commit.ledger import (
-    LedgerEntry,
-    Verdict,
-    judge,
-    nothing_logged,
+from yt_exactly_once.commit.consumers import (
+    Moves,
+    consumer_offsets,
+    consumer_rows,
+    left_out,
     offsets_of,
-    require_one_sink,
+    plan_moves,
 )
+from yt_exactly_once.commit.entry import LedgerEntry
+from yt_exactly_once.commit.history import ONE_CALL, settle
+from yt_exactly_once.commit.judgement import Verdict, judge, nothing_logged, require_one_sink
 from yt_exactly_once.commit.parts import digest_of
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
     CommitOutcomeUnknownError,
     ExactlyOnceError,
     LedgerDivergedError,
-    OffsetConflictError,
     RepeatedCallError,
     TransactionLostError,
     TransientError,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from yt_exactly_once.commit.batch import MicroBatch, SourceRange
-    from yt_exactly_once.commit.cluster import Ahead, Cluster, Payload, Row, Transaction
+    from yt_exactly_once.commit.cluster import Ahead, Cluster, Payload, Transaction
     from yt_exactly_once.commit.ledger import CommitLedger
     from yt_exactly_once.commit.parts import Part, SendAhead, TargetRows
     from yt_exactly_once.config import RetryPolicy
@@ -50,9 +51,6 @@ if TYPE_CHECKING:
 
 Call = Callable[["Transaction"], Any]
 """A request inside a transaction that does not depend on the others of its step."""
-
-Moves = dict[int, int]
-"""Where a consumer is moved to, per partition that moves."""
 
 Read = tuple["LedgerEntry | None", list[tuple["SourceRange", dict[int, int]]]]
 """The ledger entry, and where the consumer of each source is."""
@@ -80,7 +78,7 @@ class Committed:
 
 
 class BatchCommit:
-    """Commits batches of one query; steps 4 to 9 of the protocol.
+    """Commits one batch of a query; steps 4 to 9 of the protocol.
 
     Args:
         cluster: where.
@@ -94,7 +92,7 @@ class BatchCommit:
             an earlier call sent it, and an empty one otherwise. This call adds its own.
         logged: see `judge`.
         accepted: see `judge`.
-        mode: the write mode, for the ledger entry.
+        mode: the write mode, for the ledger entry. Its times begin with this object.
     """
 
     def __init__(
@@ -124,6 +122,7 @@ class BatchCommit:
         self._accepted = accepted
         self._mode = mode
         self._ahead: _Ahead | None = None
+        self._began = time.monotonic()
 
     @contextmanager
     def ahead(self, batch: MicroBatch) -> Iterator[SendAhead]:
@@ -317,6 +316,7 @@ class BatchCommit:
         part: Part,
         number: int,
     ) -> Call:
+        seconds = time.monotonic() - self._began
         entry = LedgerEntry(
             query_id=batch.query_id,
             target=self._ledger.targets[0],
@@ -324,14 +324,15 @@ class BatchCommit:
             run_id=batch.run_id,
             transaction_id=transaction.id,
             offsets=offsets_of(batch, before, moved=part.is_last and self._advance_consumer),
-            row_count=part.row_count,
-            committed_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
             part=part.number,
             part_count=part.count,
             digests=part.digests,
             others=batch.others,
             mode=self._mode,
             attempts=number,
+            started_at=_at(datetime.now(UTC) - timedelta(seconds=seconds)),
+            committed_at=_at(datetime.now(UTC)),
+            seconds=round(seconds, 3),
             tallies=self._ledger.tallies(before, batch, part.written()),
         )
         return partial(self._ledger.record, entry=entry)
@@ -473,87 +474,8 @@ def _advances(moves: Sequence[tuple[SourceRange, Moves]]) -> list[Call]:
     ]
 
 
-def consumer_offsets(transaction: Transaction, source: SourceRange) -> dict[int, int]:
-    """Return the consumer's offsets as of the transaction's start; 0 without a row."""
-    assert source.consumer is not None
-    keys = [_consumer_key(source, part.partition) for part in source.partitions]
-    rows = transaction.lookup(source.consumer, keys)
-    return {
-        part.partition: 0 if row is None else int(row["offset"])
-        for part, row in zip(source.partitions, rows, strict=True)
-    }
-
-
-def consumer_rows(source: SourceRange, moves: Moves) -> list[Row]:
-    """Return the consumer's rows after the move.
-
-    One request writes all partitions, where `advance_queue_consumer` needs one request each. `plan_moves`
-    compares the offsets, on rows read in the same transaction. The commit fails when another transaction has
-    written those rows since.
-    """
-    return [
-        {**_consumer_key(source, partition), "offset": offset}
-        for partition, offset in moves.items()
-    ]
-
-
-def _consumer_key(source: SourceRange, partition: int) -> Row:
-    return {
-        "queue_cluster": source.cluster,
-        "queue_path": source.queue,
-        "partition_index": partition,
-    }
-
-
-def plan_moves(
-    source: SourceRange, current: dict[int, int], before: LedgerEntry | None, batch: MicroBatch
-) -> Moves:
-    """Decide how the consumer moves.
-
-    Each partition must be at or after the offset that this query's last commit left, and at or before the
-    start of the batch. The source itself moves a stateful query's consumer within that range, once Spark has
-    logged the batch. Before the first commit any offset up to the start of the batch is fine.
-
-    Raises:
-        OffsetConflictError: a partition is at another offset.
-    """
-    moves: Moves = {}
-    for part in source.partitions:
-        at = current[part.partition]
-        last = before.offset(source, part.partition) if before else None
-        low, high = (last.left if last else 0), part.start
-        if not low <= at <= high:
-            expected = str(low) if low == high else f"{low} to {high}"
-            other = (
-                "Or another sink of the function moved it: set advance_consumer=False for all but the last"
-                if before
-                else "Or another sink of the function moved it: set advance_consumer=False for all but the "
-                "last. Or starting_offsets begins before it: move it back to there, in every partition"
-            )
-            raise OffsetConflictError(
-                f"The consumer is at row {at} of partition {part.partition}, expected {expected}",
-                remedy="Another client moved this consumer. Give each query its own consumer. If the move "
-                f"was intended, set the offset back to {high}, or start a new checkpoint. {other}",
-                query=batch.query_id,
-                batch=batch.batch_id,
-                consumer=source.consumer,
-                queue=source.queue,
-                partition=part.partition,
-            )
-        new = part.start if batch.needs_its_rows else part.end
-        if new > at:
-            moves[part.partition] = new
-    return moves
-
-
-def left_out(before: LedgerEntry, batch: MicroBatch) -> int:
-    """Return how many rows lie between the batch that was committed last and this one, in all queues."""
-    return sum(
-        max(0, part.start - known.end)
-        for source in batch.sources
-        for part in source.partitions
-        if (known := before.offset(source, part.partition)) is not None
-    )
+def _at(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds")
 
 
 def _require_same_parts(

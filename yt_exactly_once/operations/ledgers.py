@@ -1,7 +1,7 @@
 """Ledgers as a whole: finding them, reading their entries, and removing entries of queries that are gone.
 
-A ledger carries the attribute `yt_exactly_once_ledger` since the sink sets it. One that an older version
-created gets it at the next start of its query; until then it is found by its path only.
+A ledger carries the attribute `yt_exactly_once_ledger`. One that was created without it is found by its path
+until the next start of its query sets the attribute.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.commit.ledger import LEDGER_MARK, LEDGER_SCHEMA, LedgerEntry
+from yt_exactly_once.commit.entry import (
+    LEDGER_MARK,
+    LEDGER_SCHEMA,
+    LedgerEntry,
+    require_known_ledger,
+)
 from yt_exactly_once.config import check_path
 from yt_exactly_once.errors import (
     ConfigError,
@@ -54,42 +59,8 @@ class LedgerRow:
     entry: LedgerEntry
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything that is known, for programs."""
-        entry = self.entry
-        tally = entry.tallies.get(entry.target)
-        return {
-            "ledger": self.ledger,
-            "query": entry.query_id,
-            "target": entry.target,
-            "batch": entry.batch_id,
-            "part": entry.part,
-            "parts": entry.part_count,
-            "mode": entry.mode or None,
-            "attempts": entry.attempts or None,
-            "rows": tally.rows if tally else entry.row_count,
-            "total_rows": tally.total_rows if tally else None,
-            "rejected": tally.rejected if tally else None,
-            "total_rejected": tally.total_rejected if tally else None,
-            "batches": tally.batches if tally else None,
-            "counted_from_start": tally.from_start if tally else False,
-            "digest": tally.digest.to_told() if tally and tally.digest else None,
-            "committed_at": entry.committed_at,
-            "run": entry.run_id,
-            "transaction": entry.transaction_id,
-            "sources": [
-                {
-                    "cluster": cluster,
-                    "queue": queue,
-                    "queue_id": queue_id or None,
-                    "consumer": consumer or None,
-                    "partitions": {
-                        str(index): {"start": part.start, "end": part.end, "left": part.left}
-                        for index, part in sorted(parts.items())
-                    },
-                }
-                for (cluster, queue, consumer, queue_id), parts in entry.offsets.items()
-            ],
-        }
+        """Return the path of the ledger and the columns of the entry, for programs."""
+        return {"ledger": self.ledger, **self.entry.to_row()}
 
 
 def find_ledgers(
@@ -149,6 +120,7 @@ def _ledger_at(connection: Connection, path: str, attributes: dict[str, Any]) ->
 
 
 def _require_ledger(connection: Connection, path: str) -> None:
+    require_known_ledger(attributes_of(connection, path, [LEDGER_MARK]) or {}, path)
     info = describe_table(connection, path)
     remedy = "Pass the path that the sink has as ledger_path"
     require_columns(info, LEDGER_SCHEMA, "a ledger", LedgerError, remedy)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN, pulled_field
 from yt_exactly_once.commit.batch import PartitionRange, SourceRange
-from yt_exactly_once.commit.transactional import consumer_offsets, consumer_rows
+from yt_exactly_once.commit.consumers import consumer_offsets, consumer_rows
 from yt_exactly_once.config import check_path
 from yt_exactly_once.errors import ConfigError, ConflictError, TableError
 from yt_exactly_once.operations.ledgers import LedgerRow, age_seconds, read_ledger

@@ -277,13 +277,13 @@ def _queries(queries: Sequence[QueryStatus]) -> list[str]:
         [
             one.query_id[:8],
             target.path,
-            one.mode or "?",
+            one.mode,
             str(one.batch),
             seconds(one.age_seconds),
             str(target.rows),
-            "?" if target.total_rows is None else str(target.total_rows),
-            "?" if target.total_rejected is None else str(target.total_rejected),
-            "?" if one.attempts is None else str(one.attempts),
+            str(target.total_rows),
+            str(target.total_rejected),
+            str(one.attempts),
         ]
         for one in queries
         for target in one.targets

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN, pulled_field
+from yt_exactly_once.commit.entry import DRIVER
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.operations.ledgers import (
     LedgerRow,
@@ -27,7 +28,7 @@ from yt_exactly_once.ytsaurus.queues import RemoteQueue
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from yt_exactly_once.commit.ledger import LedgerEntry, PartitionOffset
+    from yt_exactly_once.commit.entry import LedgerEntry, PartitionOffset
     from yt_exactly_once.ytsaurus.client import Connection
 
 _STAMP = pa.schema([pulled_field("stamp", pa.uint64(), TIMESTAMP_COLUMN)])
@@ -108,21 +109,22 @@ class TargetStatus:
     Attributes:
         path: the target.
         rows: rows of the last batch.
-        total_rows: rows of all counted batches; `None` if nothing was counted.
-        batches: how many batches are counted.
-        counted_from_start: whether they are all batches of the query.
-        rejected: rows of the last batch that the target cannot take, which are not among `rows`; `None` if
-            nothing was counted.
-        total_rejected: the same for all counted batches.
+        total_rows: rows of all batches.
+        batches: how many batches there were.
+        rejected: rows of the last batch that the target cannot take, which are not among `rows`.
+        total_rejected: the same for all batches.
+        bytes: of the encoded rows of the last batch.
+        sent_by: who sent the rows of the last batch to the cluster: `driver` or `tasks`.
     """
 
     path: str
     rows: int
-    total_rows: int | None
-    batches: int | None
-    counted_from_start: bool
-    rejected: int | None = None
-    total_rejected: int | None = None
+    total_rows: int
+    batches: int
+    rejected: int = 0
+    total_rejected: int = 0
+    bytes: int = 0
+    sent_by: str = DRIVER
 
 
 @dataclass(frozen=True)
@@ -135,9 +137,10 @@ class QueryStatus:
         run_id: the run that committed the last batch.
         batch: number of the last committed batch.
         parts: committed and all parts of it; (1, 1) unless it was split.
-        mode: write mode; `None` in entries of older versions.
-        attempts: attempts of the last batch; `None` in entries of older versions.
+        mode: write mode.
+        attempts: attempts of the last batch.
         committed_at: when, by the driver's clock.
+        seconds: how long the sink had worked on the batch by then.
         age_seconds: how long ago, by the clocks of the driver and of this machine.
         transaction_id: the transaction that committed it.
         targets: what it writes.
@@ -149,9 +152,10 @@ class QueryStatus:
     run_id: str
     batch: int
     parts: tuple[int, int]
-    mode: str | None
-    attempts: int | None
+    mode: str
+    attempts: int
     committed_at: str
+    seconds: float
     age_seconds: float | None
     transaction_id: str
     targets: tuple[TargetStatus, ...]
@@ -239,9 +243,10 @@ def _query(
         run_id=entry.run_id,
         batch=entry.batch_id,
         parts=(entry.part, entry.part_count),
-        mode=entry.mode or None,
-        attempts=entry.attempts or None,
+        mode=entry.mode,
+        attempts=entry.attempts,
         committed_at=entry.committed_at,
+        seconds=entry.seconds,
         age_seconds=age_seconds(entry),
         transaction_id=entry.transaction_id,
         targets=tuple(_target(row.entry) for row in sorted(group, key=lambda r: r.entry.target)),
@@ -275,17 +280,16 @@ def _stray(queue: QueueStatus, parts: Mapping[int, PartitionOffset]) -> str:
 
 
 def _target(entry: LedgerEntry) -> TargetStatus:
-    tally = entry.tallies.get(entry.target)
-    if tally is None:
-        return TargetStatus(entry.target, entry.row_count, None, None, counted_from_start=False)
+    tally = entry.tally
     return TargetStatus(
         path=entry.target,
         rows=tally.rows,
         total_rows=tally.total_rows,
         batches=tally.batches,
-        counted_from_start=tally.from_start,
         rejected=tally.rejected,
         total_rejected=tally.total_rejected,
+        bytes=tally.bytes,
+        sent_by=tally.sent_by,
     )
 
 

@@ -93,19 +93,16 @@ def _queries(queries: Sequence[QueryStatus]) -> Table:
     shown = table(*names, "attempts>")
     for one in queries:
         for target in one.targets:
-            total = "?"
-            if target.total_rows is not None:
-                total = f"{target.total_rows}{'' if target.counted_from_start else '+'}"
             shown.add_row(
                 one.query_id[:8],
                 target.path,
-                one.mode or "?",
+                one.mode,
                 str(one.batch),
                 seconds(one.age_seconds),
                 str(target.rows),
-                total,
-                "?" if target.total_rejected is None else str(target.total_rejected),
-                "?" if one.attempts is None else str(one.attempts),
+                str(target.total_rows),
+                str(target.total_rejected),
+                str(one.attempts),
             )
     return shown
 

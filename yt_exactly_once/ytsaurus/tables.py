@@ -159,12 +159,10 @@ def ensure_table(
     return created
 
 
-def mark_table(connection: Connection, path: str, name: str, value: Any) -> None:
-    """Set an attribute by which tools find the table, unless it has one; who may not set it goes without."""
-    client = connection.reader
+def mark_table(connection: Connection, path: str, name: str, value: int) -> None:
+    """Set an attribute by which tools find the table; who may not set it goes without."""
     with suppress(AccessError), translated("mark the table", path=path):
-        if not client.exists(f"{path}/@{name}"):
-            client.set(f"{path}/@{name}", value)
+        connection.reader.set(f"{path}/@{name}", value)
 
 
 def rows_of(connection: Connection, path: str, limit: int) -> list[dict[str, Any]]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tests.chaos.plan import Rates, RoundPlan, folder_path
 from tests.chaos.stage import Stage
 from tests.flows import Row, passed_on
-from yt_exactly_once.commit.ledger import LEDGER_SCHEMA
+from yt_exactly_once.commit.entry import LEDGER_SCHEMA, LedgerEntry, PartitionOffset, Tally
 from yt_exactly_once.config import WriteMode
 
 if TYPE_CHECKING:
@@ -85,26 +85,19 @@ class Hand:
     def record(self, batch: int, row_count: int) -> None:
         """Write the ledger entry of a batch as the package writes it."""
         start, end = batch * ROWS, (batch + 1) * ROWS
-        queue: dict[str, Any] = {
-            "cluster": "local",
-            "queue": self.stage.queue.path,
-            "consumer": "",
-            "partitions": {partition: [start, end, end] for partition in self._partitions(end)},
-        }
-        entry = {
-            "query_id": "q",
-            "target": self.subject.target,
-            "batch_id": batch,
-            "run_id": "r",
-            "transaction_id": "t",
-            "offsets": [queue],
-            "part": 1,
-            "part_count": 1,
-            "digests": [],
-            "row_count": row_count,
-            "committed_at": "",
-        }
-        self.client.insert_rows(self.subject.ledger, [entry])
+        parts = range(len(self.stage.queue.rows))
+        left = {partition: PartitionOffset(start, end, end) for partition in parts}
+        target = self.subject.target
+        entry = LedgerEntry(
+            query_id="q",
+            target=target,
+            batch_id=batch,
+            run_id="r",
+            transaction_id="t",
+            offsets={("local", self.stage.queue.path, "", ""): left},
+            tallies={target: Tally(rows=row_count)},
+        )
+        self.client.insert_rows(self.subject.ledger, [entry.to_row()])
 
     def _partitions(self, end: int) -> dict[str, int]:
         return {str(partition): end for partition in range(len(self.stage.queue.rows))}

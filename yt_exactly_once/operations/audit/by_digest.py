@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from yt_exactly_once.commit.ledger import RowDigest, Tally
+    from yt_exactly_once.commit.entry import RowDigest
     from yt_exactly_once.operations.audit.ranges import RangeReader
     from yt_exactly_once.operations.ledgers import LedgerRow
     from yt_exactly_once.ytsaurus.queues import PartitionBounds
@@ -40,7 +40,7 @@ _STOP = "Stop the query, or audit while it has nothing to do"
 
 def keeps_digests(entries: Entries) -> bool:
     """Return whether every query keeps a digest of the rows that it writes."""
-    return all(tally is not None and tally.digest is not None for tally in _tallies(entries))
+    return all(row.entry.tally.digest is not None for row in entries)
 
 
 def compared_by_digest(
@@ -83,20 +83,13 @@ def compared_by_count(
     """Compare the number of rows of an ordered target with that of its ledger entries.
 
     Raises:
-        UnprovableError: the target is sorted, or the entries do not count every batch.
+        UnprovableError: the target is sorted.
     """
     if info.is_sorted:
         raise UnprovableError(
             "The number of rows proves nothing: the target is sorted, and later rows replace earlier ones",
             remedy="Name the columns with the partition and the index of the row in the queue "
             "(include_service_columns=true of the source gives them), or write with digest=True",
-            target=info.path,
-        )
-    if not all(tally is not None and tally.from_start for tally in _tallies(entries)):
-        raise UnprovableError(
-            "The ledger was begun by an older version, which did not count rows",
-            remedy="Name the columns with the partition and the index of the row in the queue "
-            "(include_service_columns=true of the source gives them)",
             target=info.path,
         )
     entries, bounds = _settled(reader, info, look)
@@ -132,9 +125,8 @@ def _replaced(
             target=info.path,
         )
     rows, digest = _read_sorted(reader, info, entries, look)
-    ((tally,), (kept,)) = _tallies(entries), _digests(info, entries)
-    assert tally is not None
-    return _result(info, entries, By.DIGEST, (rows, digest), (tally.rows, kept.batch))
+    ((row,), (kept,)) = entries, _digests(info, entries)
+    return _result(info, entries, By.DIGEST, (rows, digest), (row.entry.tally.rows, kept.batch))
 
 
 def _read_sorted(
@@ -203,7 +195,7 @@ def _schema(info: TableInfo) -> pa.Schema:
 
 
 def _digests(info: TableInfo, entries: Entries) -> list[RowDigest]:
-    found = [tally.digest if tally else None for tally in _tallies(entries)]
+    found = [row.entry.tally.digest for row in entries]
     known = [digest for digest in found if digest is not None]
     if len(known) < len(found):
         raise UnprovableError(
@@ -214,12 +206,8 @@ def _digests(info: TableInfo, entries: Entries) -> list[RowDigest]:
     return known
 
 
-def _tallies(entries: Entries) -> list[Tally | None]:
-    return [row.entry.tallies.get(row.entry.target) for row in entries]
-
-
 def _total(entries: Entries) -> int:
-    return sum(tally.total_rows for tally in _tallies(entries) if tally is not None)
+    return sum(row.entry.tally.total_rows for row in entries)
 
 
 def _version(entries: Entries) -> set[tuple[str, str]]:
@@ -251,5 +239,5 @@ def _result(
 
 
 def modes_of(entries: Entries) -> tuple[str, ...]:
-    """Return the write modes of entries, as far as they know them."""
-    return tuple(sorted({row.entry.mode for row in entries if row.entry.mode}))
+    """Return the write modes of entries."""
+    return tuple(sorted({row.entry.mode for row in entries}))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.codec.schema import TableSchema, check_frame
-from yt_exactly_once.commit.ledger import LEDGER_SCHEMA
-from yt_exactly_once.errors import SchemaMismatchError
+from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA, require_known_ledger
+from yt_exactly_once.errors import NewerFormatError, SchemaMismatchError
 from yt_exactly_once.operations.doctor.finding import Finding, Level, counted, ok, problem, warning
 from yt_exactly_once.ytsaurus.inspection import attributes_of
 
@@ -146,7 +146,7 @@ def _partitions(connection: Connection, path: str) -> int:
 
 
 def _ledger(subject: Subject, connection: Connection, path: str) -> Iterator[Finding]:
-    found = attributes_of(connection, path, ATTRIBUTES)
+    found = attributes_of(connection, path, (*ATTRIBUTES, LEDGER_MARK))
     if found is None:
         yield Finding(
             "ledger",
@@ -160,6 +160,11 @@ def _ledger(subject: Subject, connection: Connection, path: str) -> Iterator[Fin
     faults = list(_unusable("ledger", path, found))
     yield from faults
     if faults:
+        return
+    try:
+        require_known_ledger(found, path)
+    except NewerFormatError as error:
+        yield problem("ledger", error.what, "The sink refuses it", error.remedy)
         return
     missing = sorted(_columns(LEDGER_SCHEMA) - _columns(found["schema"]))
     if missing:

@@ -20,7 +20,7 @@ from yt_exactly_once.observability import Event
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from yt_exactly_once.commit.ledger import LedgerEntry
+    from yt_exactly_once.commit.entry import LedgerEntry
     from yt_exactly_once.commit.notes import Notes
     from yt_exactly_once.errors import ExactlyOnceError
     from yt_exactly_once.observability import Emitter

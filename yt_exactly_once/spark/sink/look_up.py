@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.commit.history import is_noted, note_ledger, require_ledger, require_whole
-from yt_exactly_once.commit.ledger import LedgerEntry, Verdict, judge, require_one_sink
+from yt_exactly_once.commit.judgement import Verdict, judge, require_one_sink
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts

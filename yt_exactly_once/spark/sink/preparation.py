@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.commit.batch import MicroBatch
-from yt_exactly_once.commit.ledger import LEDGER_MARK, LEDGER_SCHEMA, LEDGER_VERSION
+from yt_exactly_once.commit.entry import (
+    LEDGER_MARK,
+    LEDGER_SCHEMA,
+    LEDGER_VERSION,
+    require_known_ledger,
+)
 from yt_exactly_once.errors import ConfigError, LedgerError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.sink.targets import prepare_target
@@ -25,8 +30,9 @@ if TYPE_CHECKING:
     from yt_exactly_once.errors import ExactlyOnceError
     from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.sink.modes.mode import Mode
-    from yt_exactly_once.spark.sink.options import Target
+    from yt_exactly_once.spark.sink.options import SinkOptions, Target
     from yt_exactly_once.spark.sink.targets import PreparedTarget
+    from yt_exactly_once.ytsaurus.client import Connection
 
 
 _OTHER_LEDGER = (
@@ -74,18 +80,7 @@ def prepare(
         for source in batch.sources:
             if source.consumer is not None:
                 require_registration(connection, source.consumer, source.queue)
-    ledger = options.ledger
-    marked = {**(options.ledger_attributes or {}), LEDGER_MARK: LEDGER_VERSION}
-    if ensure_table(connection, ledger, LEDGER_SCHEMA, marked):
-        emit(Event.LEDGER_CREATED, path=ledger)
-    require_columns(
-        describe_table(connection, ledger),
-        LEDGER_SCHEMA,
-        "a ledger",
-        LedgerError,
-        _OTHER_LEDGER,
-    )
-    mark_table(connection, ledger, LEDGER_MARK, LEDGER_VERSION)
+    _prepare_ledger(options, connection, emit)
     if options.dead_letter_path is not None:
         ensure_table(connection, options.dead_letter_path, REJECT_SCHEMA, {})
         rejected = describe_table(connection, options.dead_letter_path)
@@ -97,6 +92,19 @@ def prepare(
             _OTHER_DEAD_LETTER_PATH,
         )
     return targets
+
+
+def _prepare_ledger(options: SinkOptions, connection: Connection, emit: Emitter) -> None:
+    ledger = options.ledger
+    found = attributes_of(connection, ledger, [LEDGER_MARK])
+    require_known_ledger(found or {}, ledger)
+    marked = {**(options.ledger_attributes or {}), LEDGER_MARK: LEDGER_VERSION}
+    if ensure_table(connection, ledger, LEDGER_SCHEMA, marked):
+        emit(Event.LEDGER_CREATED, path=ledger)
+    info = describe_table(connection, ledger)
+    require_columns(info, LEDGER_SCHEMA, "a ledger", LedgerError, _OTHER_LEDGER)
+    if found is not None and LEDGER_MARK not in found:
+        mark_table(connection, ledger, LEDGER_MARK, LEDGER_VERSION)
 
 
 def check_before_start(mode: Mode, frame: DataFrame, output_mode: str | None) -> None:
@@ -124,7 +132,9 @@ def check_before_start(mode: Mode, frame: DataFrame, output_mode: str | None) ->
         path, purpose = options.dead_letter_path, "a dead-letter table"
         own.append((path, REJECT_SCHEMA, purpose, ConfigError, _OTHER_DEAD_LETTER_PATH))
     for path, schema, purpose, error, remedy in own:
-        if attributes_of(connection, path, []) is not None:
+        found = attributes_of(connection, path, [LEDGER_MARK])
+        if found is not None:
+            require_known_ledger(found, path)
             info = describe_table(connection, path)
             require_columns(info, schema, purpose, error, remedy)
             if info.tablet_state == "frozen":

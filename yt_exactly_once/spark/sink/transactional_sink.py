@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.commit.ledger import LedgerEntry
+    from yt_exactly_once.commit.entry import LedgerEntry
     from yt_exactly_once.commit.parts import SendAhead, TargetRows
     from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.query.calls import Call, Place

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.commit.batch import SourceRange
-from yt_exactly_once.commit.transactional import consumer_rows
+from yt_exactly_once.commit.consumers import consumer_rows
 from yt_exactly_once.errors import (
     ConflictError,
     ConsumerNotRegisteredError,

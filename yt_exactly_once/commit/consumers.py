@@ -1,0 +1,135 @@
+"""Where the consumers of a batch are and where they are moved to; the one place that decides it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.commit.entry import Offsets, PartitionOffset
+from yt_exactly_once.errors import OffsetConflictError
+
+if TYPE_CHECKING:
+    from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
+    from yt_exactly_once.commit.cluster import Row, Transaction
+    from yt_exactly_once.commit.entry import LedgerEntry
+
+Moves = dict[int, int]
+"""Where a consumer is moved to, per partition that moves."""
+
+
+def offsets_of(
+    batch: MicroBatch, before: LedgerEntry | None = None, *, moved: bool = True
+) -> Offsets:
+    """Return the offsets a ledger entry for this batch carries.
+
+    The consumer of a stateful query is left at the start: a replay must rebuild the state from the
+    batch's rows, so the queue must not be allowed to trim them yet.
+
+    Args:
+        batch: the batch.
+        before: the entry that will be replaced.
+        moved: whether the transaction of the entry moves the consumers. Even then the consumer of a
+            queue without new rows stays where it is.
+    """
+    return {
+        source.key: {
+            part.partition: PartitionOffset(
+                part.start,
+                part.end,
+                aim(batch, part) if moved and source.moves else _rest(before, source, part),
+            )
+            for part in source.partitions
+        }
+        for source in batch.sources
+    }
+
+
+def aim(batch: MicroBatch, part: PartitionRange) -> int:
+    """Return where a batch moves a consumer: to its end, or to its start if a replay needs its rows."""
+    return part.start if batch.needs_its_rows else part.end
+
+
+def _rest(before: LedgerEntry | None, source: SourceRange, part: PartitionRange) -> int:
+    known = before.offset(source, part.partition) if before else None
+    return known.left if known else 0
+
+
+def consumer_offsets(transaction: Transaction, source: SourceRange) -> dict[int, int]:
+    """Return the consumer's offsets as of the transaction's start; 0 without a row."""
+    assert source.consumer is not None
+    keys = [_consumer_key(source, part.partition) for part in source.partitions]
+    rows = transaction.lookup(source.consumer, keys)
+    return {
+        part.partition: 0 if row is None else int(row["offset"])
+        for part, row in zip(source.partitions, rows, strict=True)
+    }
+
+
+def consumer_rows(source: SourceRange, moves: Moves) -> list[Row]:
+    """Return the consumer's rows after the move.
+
+    One request writes all partitions, where `advance_queue_consumer` needs one request each. `plan_moves`
+    compares the offsets, on rows read in the same transaction. The commit fails when another transaction has
+    written those rows since.
+    """
+    return [
+        {**_consumer_key(source, partition), "offset": offset}
+        for partition, offset in moves.items()
+    ]
+
+
+def _consumer_key(source: SourceRange, partition: int) -> Row:
+    return {
+        "queue_cluster": source.cluster,
+        "queue_path": source.queue,
+        "partition_index": partition,
+    }
+
+
+def plan_moves(
+    source: SourceRange, current: dict[int, int], before: LedgerEntry | None, batch: MicroBatch
+) -> Moves:
+    """Decide how the consumer moves.
+
+    Each partition must be at or after the offset that this query's last commit left, and at or before the
+    start of the batch. The source itself moves a stateful query's consumer within that range, once Spark has
+    logged the batch. Before the first commit any offset up to the start of the batch is fine.
+
+    Raises:
+        OffsetConflictError: a partition is at another offset.
+    """
+    moves: Moves = {}
+    for part in source.partitions:
+        at = current[part.partition]
+        last = before.offset(source, part.partition) if before else None
+        low, high = (last.left if last else 0), part.start
+        if not low <= at <= high:
+            expected = str(low) if low == high else f"{low} to {high}"
+            other = (
+                "Or another sink of the function moved it: set advance_consumer=False for all but the last"
+                if before
+                else "Or another sink of the function moved it: set advance_consumer=False for all but the "
+                "last. Or starting_offsets begins before it: move it back to there, in every partition"
+            )
+            raise OffsetConflictError(
+                f"The consumer is at row {at} of partition {part.partition}, expected {expected}",
+                remedy="Another client moved this consumer. Give each query its own consumer. If the move "
+                f"was intended, set the offset back to {high}, or start a new checkpoint. {other}",
+                query=batch.query_id,
+                batch=batch.batch_id,
+                consumer=source.consumer,
+                queue=source.queue,
+                partition=part.partition,
+            )
+        if (new := aim(batch, part)) > at:
+            moves[part.partition] = new
+    return moves
+
+
+def left_out(before: LedgerEntry, batch: MicroBatch) -> int:
+    """Return how many rows lie between the batch that was committed last and this one, in all queues."""
+    return sum(
+        max(0, part.start - known.end)
+        for source in batch.sources
+        for part in source.partitions
+        if (known := before.offset(source, part.partition)) is not None
+    )

@@ -1,0 +1,403 @@
+"""One row of the ledger: what a query has committed last into one target.
+
+The first columns are what the protocol compares. The others are statistics for people and tools, and the
+protocol never looks at them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from yt_exactly_once.codec.row_hash import HASH_VERSION, joined
+from yt_exactly_once.commit.formats import require_known_format
+from yt_exactly_once.errors import LedgerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from yt_exactly_once.commit.batch import SourceRange
+    from yt_exactly_once.commit.cluster import Row
+
+LEDGER_VERSION = 1
+"""Format of the entries and of the table. Raise it when an earlier version would misread an entry."""
+
+LEDGER_MARK = "yt_exactly_once_ledger"
+"""Attribute of every ledger, by which it is found; its value is the format of the table."""
+
+
+def _column(name: str, kind: str, *, required: bool = True, **more: str) -> dict[str, Any]:
+    return {"name": name, "type": kind, "required": required, **more}
+
+
+_DIGEST_SCHEMA = [
+    _column("batch_digest", "string", required=False),
+    _column("total_digest", "string", required=False),
+    _column("digest_version", "int64", required=False),
+    _column("digest_from_start", "boolean", required=False),
+    _column("digest_replaces", "boolean", required=False),
+]
+
+LEDGER_SCHEMA: list[dict[str, Any]] = [
+    _column("query_id", "string", sort_order="ascending"),
+    _column("target", "string", sort_order="ascending"),
+    _column("format_version", "int64"),
+    _column("batch_id", "int64"),
+    _column("run_id", "string"),
+    _column("transaction_id", "string"),
+    _column("part", "int64"),
+    _column("part_count", "int64"),
+    _column("part_digests", "any", required=False),
+    _column("offsets", "any", required=False),
+    _column("other_sources", "string"),
+    _column("mode", "string"),
+    _column("sent_by", "string"),
+    _column("attempts", "int64"),
+    _column("started_at", "string"),
+    _column("committed_at", "string"),
+    _column("seconds", "double"),
+    _column("rows", "int64"),
+    _column("rejected_rows", "int64"),
+    _column("bytes", "int64"),
+    _column("total_batches", "int64"),
+    _column("total_rows", "int64"),
+    _column("total_rejected_rows", "int64"),
+    _column("total_bytes", "int64"),
+    *_DIGEST_SCHEMA,
+]
+"""Columns of the ledger table."""
+
+_NO_DIGEST: Row = dict.fromkeys(column["name"] for column in _DIGEST_SCHEMA)
+
+DRIVER, TASKS = "driver", "tasks"
+"""Who sends the rows of a batch to the cluster."""
+
+
+@dataclass(frozen=True)
+class PartitionOffset:
+    """Where a batch left one queue partition.
+
+    Attributes:
+        start: first row of the batch.
+        end: first row after it.
+        left: where the consumer was left: `end`; `start` for a stateful query; and where the entry
+            before had left it when the transaction did not move it.
+    """
+
+    start: int
+    end: int
+    left: int
+
+
+Offsets = dict[tuple[str, str, str, str], dict[int, PartitionOffset]]
+"""Per `SourceRange.key`, per partition."""
+
+
+@dataclass(frozen=True)
+class RowDigest:
+    """Digests of the rows that a query has written into one target: sums of the hashes of rows.
+
+    A sum does not depend on the order of the rows. It changes with every row that is lost, repeated or
+    changed.
+
+    Attributes:
+        batch: of the last batch.
+        total: of all batches that have a digest.
+        from_start: whether these are all batches of the query, written in one way.
+        replaces: whether the rows of the last batch are all that the table holds (`write="replace"`).
+    """
+
+    batch: int
+    total: int
+    from_start: bool
+    replaces: bool
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self | None:
+        """Read a ledger row; nothing if another version of this package hashes rows otherwise."""
+        if row["digest_version"] != HASH_VERSION:
+            return None
+        batch, total = int(row["batch_digest"], 16), int(row["total_digest"], 16)
+        return cls(batch, total, row["digest_from_start"], row["digest_replaces"])
+
+    def to_row(self) -> Row:
+        """Return its columns."""
+        return {
+            "batch_digest": f"{self.batch:016x}",
+            "total_digest": f"{self.total:016x}",
+            "digest_version": HASH_VERSION,
+            "digest_from_start": self.from_start,
+            "digest_replaces": self.replaces,
+        }
+
+
+@dataclass(frozen=True)
+class Written:
+    """What one part of a batch writes into one target.
+
+    Attributes:
+        rows: written or deleted.
+        rejected: rows that the target cannot take.
+        bytes: of the encoded rows.
+        sent_by: `DRIVER` or `TASKS`.
+        digest: of the rows; `None` if none is kept.
+        replaces: see `RowDigest`.
+    """
+
+    rows: int = 0
+    rejected: int = 0
+    bytes: int = 0
+    sent_by: str = DRIVER
+    digest: int | None = None
+    replaces: bool = False
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What a query has written into one target.
+
+    Attributes:
+        rows: rows of the last batch, written or deleted.
+        total_rows: rows of all batches.
+        batches: number of batches.
+        rejected: rows of the last batch that the target cannot take; they are not among `rows`.
+        total_rejected: the same for all batches.
+        bytes: of the encoded rows of the last batch.
+        total_bytes: the same for all batches.
+        sent_by: who sent the rows of the last batch: `DRIVER` or `TASKS`.
+        digest: of the rows; `None` unless the target is given `digest=True`.
+    """
+
+    rows: int = 0
+    total_rows: int = 0
+    batches: int = 0
+    rejected: int = 0
+    total_rejected: int = 0
+    bytes: int = 0
+    total_bytes: int = 0
+    sent_by: str = DRIVER
+    digest: RowDigest | None = None
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        """Read a ledger row."""
+        return cls(
+            rows=int(row["rows"]),
+            total_rows=int(row["total_rows"]),
+            batches=int(row["total_batches"]),
+            rejected=int(row["rejected_rows"]),
+            total_rejected=int(row["total_rejected_rows"]),
+            bytes=int(row["bytes"]),
+            total_bytes=int(row["total_bytes"]),
+            sent_by=row["sent_by"],
+            digest=RowDigest.from_row(row),
+        )
+
+    def to_row(self) -> Row:
+        """Return its columns."""
+        return {
+            "rows": self.rows,
+            "total_rows": self.total_rows,
+            "total_batches": self.batches,
+            "rejected_rows": self.rejected,
+            "total_rejected_rows": self.total_rejected,
+            "bytes": self.bytes,
+            "total_bytes": self.total_bytes,
+            "sent_by": self.sent_by,
+            **(_NO_DIGEST if self.digest is None else self.digest.to_row()),
+        }
+
+    def after(self, written: Written, *, is_same: bool) -> Tally:
+        """Return the tally after one more part.
+
+        Args:
+            written: by the part.
+            is_same: whether it is a part of the batch that was counted last.
+        """
+        return Tally(
+            rows=written.rows + (self.rows if is_same else 0),
+            total_rows=self.total_rows + written.rows,
+            batches=self.batches + (not is_same),
+            rejected=written.rejected + (self.rejected if is_same else 0),
+            total_rejected=self.total_rejected + written.rejected,
+            bytes=written.bytes + (self.bytes if is_same else 0),
+            total_bytes=self.total_bytes + written.bytes,
+            sent_by=written.sent_by,
+            digest=self._digest_after(written, is_same=is_same),
+        )
+
+    def _digest_after(self, written: Written, *, is_same: bool) -> RowDigest | None:
+        old = self.digest
+        if written.digest is None:
+            # A later part of a batch need not write into every target.
+            return old if is_same and not written.rows else None
+        if old is None or old.replaces != written.replaces:
+            is_whole = not self.batches
+            return RowDigest(written.digest, written.digest, is_whole, written.replaces)
+        return RowDigest(
+            batch=joined(written.digest, old.batch if is_same else 0),
+            total=joined(old.total, written.digest),
+            from_start=old.from_start,
+            replaces=written.replaces,
+        )
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """The committed state of one query and target.
+
+    Attributes:
+        query_id: id of the query.
+        target: path of the table written to.
+        batch_id: the last committed batch.
+        run_id: the run that committed it.
+        transaction_id: the tablet transaction that committed it.
+        offsets: the ranges of the batch and where it left the consumers.
+        part: the last committed part of the batch, from 1.
+        part_count: how many parts the batch has; 1 unless it was split.
+        digests: of the committed parts of a split batch.
+        others: `MicroBatch.others` of the batch.
+        mode: write mode of the batch.
+        attempts: how many attempts the part took.
+        started_at: when the sink began with the part, UTC by the driver's clock, ISO 8601; never compared.
+        committed_at: when its commit was sent; as `started_at`.
+        seconds: between the two, by a clock that is never set.
+        tallies: by target.
+    """
+
+    query_id: str
+    target: str
+    batch_id: int
+    run_id: str
+    transaction_id: str
+    offsets: Offsets
+    part: int = 1
+    part_count: int = 1
+    digests: tuple[str, ...] = ()
+    others: str = ""
+    mode: str = ""
+    attempts: int = 1
+    started_at: str = ""
+    committed_at: str = ""
+    seconds: float = 0.0
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the whole batch is committed."""
+        return self.part == self.part_count
+
+    @property
+    def tally(self) -> Tally:
+        """What the query has written into the target of this entry."""
+        return self.tallies.get(self.target, Tally())
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows of the batch in all targets whose tallies are known, rejected ones included."""
+        return sum(tally.rows + tally.rejected for tally in self.tallies.values())
+
+    def offset(self, source: SourceRange, partition: int) -> PartitionOffset | None:
+        """Return where the batch left a partition, if it knew it."""
+        return self.offset_at(source.key, partition)
+
+    def offset_at(
+        self, source: tuple[str, str, str, str], partition: int
+    ) -> PartitionOffset | None:
+        """Return the same as `offset`, by `SourceRange.key`."""
+        return self.offsets.get(source, {}).get(partition)
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        """Read a ledger row.
+
+        Raises:
+            NewerFormatError: a newer version of this package wrote it.
+            LedgerError: the row was not written by this package.
+        """
+        where = {"query": row.get("query_id"), "target": row.get("target")}
+        try:
+            require_known_format(
+                int(row["format_version"]), LEDGER_VERSION, "The ledger entry", **where
+            )
+            return cls(
+                query_id=row["query_id"],
+                target=row["target"],
+                batch_id=int(row["batch_id"]),
+                run_id=row["run_id"],
+                transaction_id=row["transaction_id"],
+                offsets=_offsets_from(row["offsets"] or ()),
+                part=int(row["part"]),
+                part_count=int(row["part_count"]),
+                digests=tuple(row["part_digests"] or ()),
+                others=row["other_sources"],
+                mode=row["mode"],
+                attempts=int(row["attempts"]),
+                started_at=row["started_at"],
+                committed_at=row["committed_at"],
+                seconds=float(row["seconds"]),
+                tallies={row["target"]: Tally.from_row(row)},
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise LedgerError(
+                "The ledger row cannot be read",
+                remedy="Restore the row or the table: only this package may write to it. Use another "
+                "ledger_path only with a new checkpoint, because it does not know earlier batches",
+                **where,
+            ) from error
+
+    def to_row(self) -> Row:
+        """Return the row to write."""
+        return {
+            "query_id": self.query_id,
+            "target": self.target,
+            "format_version": LEDGER_VERSION,
+            "batch_id": self.batch_id,
+            "run_id": self.run_id,
+            "transaction_id": self.transaction_id,
+            "part": self.part,
+            "part_count": self.part_count,
+            "part_digests": list(self.digests),
+            "offsets": list(_offsets_to(self.offsets)),
+            "other_sources": self.others,
+            "mode": self.mode,
+            "attempts": self.attempts,
+            "started_at": self.started_at,
+            "committed_at": self.committed_at,
+            "seconds": self.seconds,
+            **self.tally.to_row(),
+        }
+
+
+def require_known_ledger(attributes: Mapping[str, Any], path: str) -> None:
+    """Check the format of a ledger's table by the mark among its attributes.
+
+    Raises:
+        NewerFormatError: a newer version of this package created it.
+    """
+    version = int(attributes.get(LEDGER_MARK, LEDGER_VERSION))
+    require_known_format(version, LEDGER_VERSION, "The ledger", ledger=path)
+
+
+def _offsets_to(offsets: Offsets) -> Iterator[dict[str, Any]]:
+    for (cluster, queue, consumer, queue_id), parts in offsets.items():
+        yield {
+            "cluster": cluster,
+            "queue": queue,
+            "queue_id": queue_id,
+            "consumer": consumer,
+            "partitions": {
+                str(partition): [part.start, part.end, part.left]
+                for partition, part in sorted(parts.items())
+            },
+        }
+
+
+def _offsets_from(sources: Sequence[Any]) -> Offsets:
+    return {
+        (source["cluster"], source["queue"], source["consumer"], source["queue_id"]): {
+            int(partition): PartitionOffset(*map(int, numbers))
+            for partition, numbers in source["partitions"].items()
+        }
+        for source in sources
+    }

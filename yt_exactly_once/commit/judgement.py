@@ -1,0 +1,169 @@
+"""What a ledger entry says about a batch: new, half committed, a replay, or a contradiction."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.errors import FencedError, LedgerDivergedError, RepeatedCallError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from yt_exactly_once.commit.batch import MicroBatch, SourceRange
+    from yt_exactly_once.commit.entry import LedgerEntry, Offsets
+
+_RESTORE = "Another checkpoint has written the ledger: restore that one"
+
+
+class Verdict(StrEnum):
+    """What a ledger entry says about a batch."""
+
+    NEW = "new"
+    PARTIAL = "partial"
+    REPLAY = "replay"
+
+
+def nothing_logged(_batch_id: int) -> tuple[SourceRange, ...]:
+    """Return no ranges: the offset log is unavailable."""
+    return ()
+
+
+def judge(
+    entry: LedgerEntry | None,
+    batch: MicroBatch,
+    *,
+    ledger: str,
+    running: bool = False,
+    logged: Callable[[int], tuple[SourceRange, ...]] = nothing_logged,
+    accepted: Collection[int] = (),
+) -> Verdict:
+    """Decide whether a batch was committed before.
+
+    Args:
+        entry: what the ledger holds.
+        batch: the batch.
+        ledger: path of the ledger, for messages.
+        running: whether this run has agreed with the ledger before; then a later batch is of another
+            run.
+        logged: returns the ranges of an earlier batch from Spark's log, nothing when they are unknown;
+            called only when batch numbers have a gap.
+        accepted: batches that the user has settled.
+
+    Raises:
+        FencedError: another run committed a later batch.
+        LedgerDivergedError: the entry contradicts the batch: a later batch was committed, the same
+            one with other offsets, or the offsets do not continue where the entry ends and Spark's
+            log does not say that this is the same checkpoint.
+    """
+    if entry is None:
+        return Verdict.NEW
+    where = {
+        "query": batch.query_id,
+        "batch": batch.batch_id,
+        "target": entry.target,
+        "ledger": ledger,
+    }
+    if entry.batch_id > batch.batch_id and running:
+        raise FencedError(
+            f"Another run of this query has already committed batch {entry.batch_id}",
+            remedy="Two drivers share one checkpoint: stop one of them. The other run has written this "
+            "batch; this run has not",
+            run=entry.run_id,
+            **where,
+        )
+    if entry.batch_id > batch.batch_id:
+        raise LedgerDivergedError(
+            f"The ledger already holds batch {entry.batch_id}, but Spark runs batch {batch.batch_id}",
+            remedy="The checkpoint is older than the ledger: it was restored, or a second run of the query "
+            "is active. Stop other runs, and restore the newest checkpoint",
+            **where,
+        )
+    now = _ranges_of(batch.sources)
+    then = _ranges(entry.offsets)
+    if entry.batch_id == batch.batch_id:
+        if now == then and entry.others == batch.others:
+            return Verdict.REPLAY if entry.is_complete else Verdict.PARTIAL
+        raise LedgerDivergedError(
+            f"The ledger holds this batch with other offsets: {_render(then)}, now {_render(now)}"
+            + ("" if now != then else ", and other offsets of sources that are no queues"),
+            remedy=f"{_RESTORE}. If it is lost, start with a new checkpoint and the same consumer. A new "
+            "consumer would begin at the first row of the queue. A query that keeps state has lost it, so "
+            "empty its target and let it read the queue from the beginning",
+            **where,
+        )
+    if not entry.is_complete:
+        raise LedgerDivergedError(
+            f"Only {entry.part} of {entry.part_count} parts of batch {entry.batch_id} were written",
+            remedy=_RESTORE,
+            **where,
+        )
+    between = set(range(entry.batch_id + 1, batch.batch_id))
+    if between and (between <= set(accepted) or then == _ranges_of(logged(entry.batch_id))):
+        # Spark's log agrees with the entry: the sink was not called for the batches in between.
+        return Verdict.NEW
+    for key, (start, _) in now.items():
+        if key in then and then[key][1] != start:
+            raise LedgerDivergedError(
+                f"Partition {key[-1]} of {key[1]} starts at {start}, but the ledger ends at "
+                f"{then[key][1]}",
+                remedy=f"{_RESTORE}. Or the sink was not called for some batches: call it for every "
+                "batch, empty ones too, and start with a new checkpoint and the same consumer",
+                **where,
+            )
+    return Verdict.NEW
+
+
+def require_one_sink(
+    entry: LedgerEntry, batch: MicroBatch, sent: Collection[str], *, ledger: str
+) -> None:
+    """Check that an entry of this very run and batch was written by a call that is known to have been sent.
+
+    The sink finds a second call before it gets here. This check is for a second call that looks like
+    another one's, such as a sink with another name of the same ledger.
+
+    Args:
+        entry: what the ledger holds.
+        batch: the batch.
+        sent: transactions that this run has tried to commit for this batch.
+        ledger: path of the ledger, for the message.
+
+    Raises:
+        RepeatedCallError: another sink wrote it; taken for a replay, the rows of this one would be lost.
+    """
+    of_this_run = entry.run_id == batch.run_id and entry.batch_id == batch.batch_id
+    if of_this_run and entry.transaction_id not in sent:
+        raise RepeatedCallError(
+            "Another sink of this query has written this batch into the same target, but the ledger "
+            "holds one entry per query and target",
+            remedy="Give one sink several Targets. Or give each sink a target of its own, and set "
+            "advance_consumer=False for all sinks of the function except the last",
+            query=batch.query_id,
+            batch=batch.batch_id,
+            target=entry.target,
+            ledger=ledger,
+        )
+
+
+_Place = tuple[str, str, str, str, int]
+
+
+def _ranges(offsets: Offsets) -> dict[_Place, tuple[int, int]]:
+    return {
+        (*source, partition): (part.start, part.end)
+        for source, parts in offsets.items()
+        for partition, part in parts.items()
+    }
+
+
+def _ranges_of(sources: Sequence[SourceRange]) -> dict[_Place, tuple[int, int]]:
+    return {
+        (*source.key, part.partition): (part.start, part.end)
+        for source in sources
+        for part in source.partitions
+    }
+
+
+def _render(ranges: dict[_Place, tuple[int, int]]) -> str:
+    return json.dumps({f"{key[1]}[{key[-1]}]": list(value) for key, value in ranges.items()})
