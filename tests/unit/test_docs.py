@@ -1,5 +1,6 @@
 """The documentation agrees with the code, its links lead somewhere, and its code is code."""
 
+import json
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from tests import code_blocks
 from tests.crash.crash_points import CrashPoint
 from tests.crash.deaths import PASSED_BY_NIGHT
+from tests.versions.__main__ import VERSIONS
 from yt_exactly_once.config import WriteMode
 from yt_exactly_once.observability import Event
 from yt_exactly_once.ytsaurus.failures import CODED, FAILURES
@@ -125,3 +127,8 @@ def test_python_blocks_compile(page):
     """What a reader copies must at least be Python."""
     for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
         compile(block, page.name, "exec")
+
+
+def test_the_workflow_for_hosted_runners_names_the_versions_that_are_tested():
+    workflow = (ROOT / ".ci" / "github.yml").read_text()
+    assert f"pyspark: {json.dumps(VERSIONS)}" in workflow
