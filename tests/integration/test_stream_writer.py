@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 from tests.flows import AGGREGATION, DEDUP, PARTITION_COLUMN, ROW_COLUMN, STATELESS
 from tests.integration.streams import finish
 from tests.tiers import first_of
-from yt_exactly_once import register_source
+from yt_exactly_once import exactly_once_error, register_source
 from yt_exactly_once.errors import ConfigError
 
 MODES = ["transactional", "idempotent", "at-least-once"]
@@ -71,6 +71,56 @@ def test_batch_that_was_pushed_and_not_recorded_is_finished(stream, faults):
     flow.write(mode="idempotent")
     assert flow.wrong() == ""
     flow.assert_proven()
+
+
+def _fail_to_commit(flow, faults, **options):
+    """Append rows, and run one batch that pushes them and does not record it."""
+    for partition in range(3):
+        flow.queue.append(300, partition)
+    faults.inject("error", "commit_transaction", code=307, message="Refused", count=None)
+    with pytest.raises(StreamingQueryException):
+        flow.write(**options)
+    faults.clear_faults()
+
+
+def test_mode_that_returns_in_one_driver_finds_what_the_other_has_pushed(stream, faults):
+    """The Python process that planned the batch before this one knows nothing of the run between."""
+    flow = stream(NUMBERED, rows=900)
+    flow.write(mode="transactional")
+    _fail_to_commit(flow, faults, mode="idempotent")
+    pushed = len(flow.found())
+    flow.refuse("ConfigError", mode="transactional")
+    assert len(flow.found()) == pushed
+    flow.write(mode="idempotent")
+    assert flow.wrong() == ""
+
+
+@pytest.mark.nightly
+def test_replay_in_one_driver_is_compared_with_what_another_run_has_pushed(stream, faults):
+    """Other options give the run between other sinks in the same processes."""
+    flow = stream(NUMBERED, rows=900)
+    flow.write(mode="idempotent")
+    _fail_to_commit(flow, faults, mode="idempotent", connections=2)
+    flow.change = lambda frame: frame.where(sf.col("id") % 3 > 0)
+    flow.refuse("NotOneToOneError", mode="idempotent")
+    flow.change = lambda frame: frame
+    flow.write(mode="idempotent")
+    assert flow.wrong() == ""
+
+
+@pytest.mark.nightly
+def test_reason_of_a_stop_survives_the_abort(stream, faults):
+    """Spark makes a writer to abort, too. What it would find wrong is not why the batch failed."""
+    flow = stream(NUMBERED, rows=900)
+    flow.write()
+    flow.queue.append(300)
+    faults.inject("error", "start_transaction", code=901, message="No access", count=None)
+    faults.inject("error", "lookup_rows", code=901, message="No access", count=None, after=1)
+    with pytest.raises(StreamingQueryException) as caught:
+        flow.write()
+    error = exactly_once_error(caught.value)
+    assert error is not None
+    assert "No access" in str(error)
 
 
 @pytest.mark.nightly

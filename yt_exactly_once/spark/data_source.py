@@ -5,7 +5,7 @@ Spark knows one class under one name for both. What they do is in `source` and i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSource
 
@@ -32,6 +32,12 @@ class YtDataSource(DataSource):
     """
 
     _packed: PackedQueue | None = None
+    _has_travelled = False
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Arrive in another process: Spark plans a batch with a new object, and ends it with a sent one."""
+        vars(self).update(state)
+        self._has_travelled = True
 
     @classmethod
     def name(cls) -> str:
@@ -79,7 +85,8 @@ class YtDataSource(DataSource):
         """Return what writes the batch that Spark runs; see `stream_writer`."""
         from yt_exactly_once.spark.sink.stream_writer import stream_writer  # noqa: PLC0415 - readers start sooner
 
-        return stream_writer(self.options, schema, complete=overwrite)
+        plans = not self._has_travelled
+        return stream_writer(self.options, schema, complete=overwrite, plans=plans)
 
     def _open(self) -> PackedQueue:
         """Open the queue, once per query: Spark pickles the result."""

@@ -1,23 +1,24 @@
 """`writeStream.format("yt")`: the writer that Spark asks, batch by batch.
 
-Spark makes a writer twice per batch, each time in a Python process that serves several batches: to plan
-the batch, and to commit it. The tasks get the planned one. What the processes keep only saves requests: the
-ledger, the checkpoint and the messages of the tasks decide.
+Spark asks for it in Python processes that serve several batches, runs and queries, in turns: to plan a batch,
+to commit it, and to abort it. The tasks get the planned one. No process knows what the others have done. Only
+the tasks know the run, and their messages bring it to the commit. So what must be known before the tasks
+write is looked up for every batch; the commit remembers what its process has committed of that very run.
 """
 
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from yt_exactly_once.errors import ConfigError, FencedError, LedgerDivergedError
 from yt_exactly_once.observability import Clock, Event, reported
 from yt_exactly_once.spark.query.checkpoint import WriterFiles
 from yt_exactly_once.spark.sink.arrived import ArrivedRows, TaskIdentity
 from yt_exactly_once.spark.sink.look_up import find
-from yt_exactly_once.spark.sink.run import Delivery
+from yt_exactly_once.spark.sink.run import Delivery, QueryRun
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 from yt_exactly_once.spark.sink.writer_modes import WRITER_MODES, WriterMode
 from yt_exactly_once.spark.sink.writer_options import parse_writer_options
@@ -52,10 +53,13 @@ class WriterSink(TransactionalSink):
         self._open()
         self._files = self._offset_log = WriterFiles(options.checkpoint, self._connection)
         self._mode.check()
-        self._planned: tuple[str, int] | None = None
+        self._prepared: dict[tuple[Any, ...], QueryRun] = {}
 
-    def plan(self, schema: StructType, output_mode: str) -> PlannedBatch:
-        """Steps 1 and 2, before the rows are computed.
+    def plan(self, schema: StructType, output_mode: str) -> WriterTask:
+        """Steps 1 and 2, before the rows are computed, and return what the tasks do.
+
+        Nothing tells this process the run, so any batch may be a replay. The ledger is asked here if tasks
+        write rows, and in `finish` otherwise.
 
         Args:
             schema: of the DataFrame.
@@ -65,54 +69,57 @@ class WriterSink(TransactionalSink):
             ExactlyOnceError: the batch cannot be written; nothing has been.
         """
         number = self._files.newest()
-        run = self._run_that_plans(number)
-        arrived: Any = ArrivedRows(schema, output_mode, run)
+        arrived: Any = ArrivedRows(schema, output_mode, run_id=f"plan-{uuid.uuid4()}")
         place = self._offset_log.locate(arrived, number)
         emit = self._emitter(place)
         with reported(emit), self._calls.begun(place, self.options.ledger_rows, emit) as call:
             batch = self._offset_log.identify(arrived, place)  # 1
-            ledger = self._ledger(batch)
-            delivery = Delivery(batch, arrived, call, self._run(batch), ledger, emit)
+            kind = batch.query_id, batch.output_mode, batch.stateful
+            run = self._prepared.setdefault(kind, QueryRun(place.run_id))
+            run.agreed = None
+            delivery = Delivery(batch, arrived, call, run, self._ledger(batch), emit)
             self._prepare(delivery)
-            found = find(delivery, self._mode, self._offset_log)  # 2
-            (target,) = delivery.run.targets
+            is_replay = (
+                self._mode.looks_up_each_batch
+                and find(delivery, self._mode, self._offset_log).is_replay  # 2
+            )
+            (target,) = run.targets
             assert isinstance(self._mode, WriterMode), "one of WRITER_MODES"
-            task = self._mode.task(arrived, batch, target, delivery.run.begun.get(target.path, {}))
-        self._planned = run, number
-        return PlannedBatch(
-            replace(task, is_replay=found.is_replay), arrived, found, records=call.records
-        )
+            task = self._mode.task(arrived, batch, target, run.begun.get(target.path, {}))
+        return replace(task, is_replay=is_replay)
 
-    def finish(self, planned: PlannedBatch, messages: Sequence[TaskMessage], number: int) -> None:
-        """Steps 3 to 9, when Spark knows which task of each partition counts.
+    def finish(
+        self, schema: StructType, output_mode: str, messages: Sequence[TaskMessage], number: int
+    ) -> None:
+        """Steps 1 to 9, when Spark knows which task of each partition counts.
+
+        Args:
+            schema: of the DataFrame.
+            output_mode: of the query.
+            messages: of the tasks that count.
+            number: of the batch.
 
         Raises:
             ExactlyOnceError: the batch was not written, or the replay will resolve its outcome.
         """
         task = messages[0].task
-        arrived: Any = replace(
-            planned.arrived,
-            run_id=task.run_id,
-            query_id=task.query_id,
-            messages=sorted(messages, key=lambda message: message.task.partition),
-        )
+        in_order = sorted(messages, key=lambda message: message.task.partition)
+        arrived: Any = ArrivedRows(schema, output_mode, task.run_id, task.query_id, in_order)
         place = self._offset_log.locate(arrived, number)
         emit = self._emitter(place)
         with reported(emit), self._calls.begun(place, self.options.ledger_rows, emit) as call:
-            _require_planned(planned.task.batch, number, task.query_id)
-            batch = replace(planned.task.batch, run_id=task.run_id)
-            call.records = planned.records
-            run = self._run(planned.task.batch)
-            delivery = Delivery(batch, arrived, call, run, self._ledger(batch), emit)
-            if planned.found.is_replay:
-                self._skip(delivery, planned.found)
+            batch = self._offset_log.identify(arrived, place)  # 1
+            delivery = Delivery(batch, arrived, call, self._run(batch), self._ledger(batch), emit)
+            self._prepare(delivery)
+            found = find(delivery, self._mode, self._offset_log)  # 2
+            if found.is_replay:
+                self._skip(delivery, found)
                 return
             _require_rows(messages, batch)
             clock = Clock()
             rows = self._compute(delivery)  # 3
             clock.lap("compute")
-            committer = self._committer(delivery)
-            self._write(delivery, committer, rows, planned.found.resumed, clock)
+            self._write(delivery, self._committer(delivery), rows, found.resumed, clock)
 
     def _skip(self, delivery: Delivery, found: Found) -> None:
         """Let a replay pass; Spark has computed it, and so has its state."""
@@ -126,52 +133,32 @@ class WriterSink(TransactionalSink):
         (target,) = delivery.run.targets
         return self._mode.write(delivery.frame, delivery.batch, target, {})
 
-    def _run_that_plans(self, number: int) -> str:
-        """Return an id for batches that this process plans one after the other.
 
-        The run of the query is not known before its tasks name it. A batch that does not follow the one
-        before, as after a restart, is looked up like the first of a run.
-        """
-        if self._planned is not None and self._planned[1] == number - 1:
-            return self._planned[0]
-        return f"plan-{uuid.uuid4()}"
-
-
-@dataclass(frozen=True)
-class PlannedBatch:
-    """A batch before its rows are computed.
+class Given(NamedTuple):
+    """What Spark says of a query when it asks for a writer.
 
     Attributes:
-        task: what its tasks do.
-        arrived: without rows.
-        found: by the look-up.
-        records: see `Call.records`.
+        options: as Spark hands them over, sorted.
+        schema: of the DataFrame.
+        output_mode: of the query.
     """
 
-    task: WriterTask
-    arrived: Any
-    found: Found
-    records: bool
+    options: tuple[tuple[str, str], ...]
+    schema: StructType
+    output_mode: str
 
 
 class StreamWriter(ArrowStreamWriter):
     """Writes one batch. Spark pickles it for the tasks, which need no more than their part.
 
     Args:
-        task: what the tasks do.
-        sink: of this process.
-        planned: the batch.
+        task: what the tasks do, where Spark plans.
+        given: what the commit needs.
     """
 
-    def __init__(
-        self,
-        task: WriterTask,
-        sink: WriterSink | None = None,
-        planned: PlannedBatch | None = None,
-    ) -> None:
+    def __init__(self, task: WriterTask | None, given: Given | None = None) -> None:
         self._task = task
-        self._sink = sink
-        self._planned = planned
+        self._given = given
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel to the executors."""
@@ -184,15 +171,16 @@ class StreamWriter(ArrowStreamWriter):
             ExactlyOnceError: a row cannot be written, or the task is of another batch.
         """
         spare_modules()
+        assert self._task is not None, "planned"
         task = TaskIdentity.of_this_task()
         _require_planned(self._task.batch, task.batch_id, task.query_id)
         return self._task.run(iterator, task)
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Make the batch visible exactly once; see `WriterSink.finish`."""
-        assert self._sink is not None, "a task does not commit"
-        assert self._planned is not None, "a task does not commit"
-        self._sink.finish(self._planned, messages, batchId)
+        assert self._given is not None, "a task does not commit"
+        options, schema, output_mode = self._given
+        _sink_of(options).finish(schema, output_mode, messages, batchId)
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Leave a failed batch to its replay: what its tasks have written is found or repeated there."""
@@ -205,21 +193,23 @@ def _sink_of(given: tuple[tuple[str, str], ...]) -> WriterSink:
 
 
 def stream_writer(
-    options: Mapping[str, str], schema: StructType, *, complete: bool
+    options: Mapping[str, str], schema: StructType, *, complete: bool, plans: bool
 ) -> StreamWriter:
-    """Plan the batch that Spark runs, and return what writes it.
+    """Return what writes the batch that Spark runs.
 
     Args:
         options: as Spark hands them over.
         schema: of the DataFrame.
         complete: whether the query has output mode `complete`; it has `append` otherwise.
+        plans: whether the batch is to be planned. To commit and to abort needs no plan, and an abort that
+            failed would hide why the batch did.
 
     Raises:
         ExactlyOnceError: the batch cannot be written; nothing has been.
     """
-    sink = _sink_of(tuple(sorted(options.items())))
-    planned = sink.plan(schema, "complete" if complete else "append")
-    return StreamWriter(planned.task, sink, planned)
+    given = Given(tuple(sorted(options.items())), schema, "complete" if complete else "append")
+    task = _sink_of(given.options).plan(schema, given.output_mode) if plans else None
+    return StreamWriter(task, given)
 
 
 def _require_planned(batch: MicroBatch, number: int, query_id: str) -> None:

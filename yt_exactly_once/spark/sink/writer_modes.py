@@ -35,7 +35,7 @@ from yt_exactly_once.spark.sink.modes.transactional import Transactional
 from yt_exactly_once.spark.sink.placement import PRESERVE, ROUND_ROBIN, TABLET_COLUMN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from yt_exactly_once.codec.schema import WritePlan
     from yt_exactly_once.commit.batch import MicroBatch
@@ -217,6 +217,16 @@ class WriterIdempotent(WriterMode, Idempotent):
             return WriterTask(batch, names, target, sends=False, insert=insert)
         push = self._push_task(arrived, batch, target)
         return WriterTask(batch, names, target, sends=bool(begun), push=push, begun=dict(begun))
+
+    def begun(
+        self,
+        frame: Any,
+        batch: MicroBatch,
+        targets: Sequence[PreparedTarget],
+        sessions: Callable[[], Sessions],
+    ) -> dict[str, dict[str, SessionState]]:
+        """See `Mode.begun`; what was there before the tasks wrote comes in their messages."""
+        return {} if frame.messages else super().begun(frame, batch, targets, sessions)
 
     def write(
         self,
