@@ -115,11 +115,14 @@ def test_set_needs_a_parent(client, tmp):
     assert client.get(f"{tmp}/a/b") == 1
 
 
-def test_set_on_a_map_replaces_its_children(client, tmp):
-    """What the new value lacks is gone."""
-    client.set(f"{tmp}/a", {"x": 1, "y": {"z": 2}})
-    client.set(f"{tmp}/a", {"x": 3}, force=True)
-    assert client.get(f"{tmp}/a") == {"x": 3}
+def test_set_on_a_map_replaces_its_children_by_force(client, tmp):
+    """Without it a typo in a path would cost a tree."""
+    client.set(f"{tmp}/map", {"a": 1})
+    with pytest.raises(yt.YtResponseError, match='without "force" flag'):
+        client.set(f"{tmp}/map", {"b": 2})
+    assert client.get(f"{tmp}/map") == {"a": 1}
+    client.set(f"{tmp}/map", {"b": 2}, force=True)
+    assert client.get(f"{tmp}/map") == {"b": 2}
 
 
 def test_entity_cannot_be_set(client, tmp):

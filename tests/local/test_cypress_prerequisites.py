@@ -79,14 +79,16 @@ def test_transaction_does_not_outlive_its_prerequisite(client, tmp, end):
 
 
 def test_commit_is_refused_when_another_transaction_is_gone(client, conditional, tmp):
-    """And the transaction may still be committed without that condition."""
+    """And the refusal ends the transaction: a second try without the condition has nothing to commit."""
     needed, writer = (client.start_transaction(timeout=60_000) for _ in range(2))
     with client.Transaction(transaction_id=writer, ping=False):
         client.set(f"{tmp}/a", 1)
     client.abort_transaction(needed)
     _refused(conditional(**{NEEDED: [needed]}).commit_transaction, writer)
-    client.commit_transaction(writer)
-    assert client.get(f"{tmp}/a") == 1
+    with pytest.raises(yt.YtResponseError) as caught:
+        client.commit_transaction(writer)
+    assert caught.value.contains_code(11000)
+    assert not client.exists(f"{tmp}/a")
 
 
 def test_commands_run_while_the_node_is_unchanged(client, conditional, tmp):

@@ -383,3 +383,66 @@ def test_lease_can_be_changed(client):
     client.abort_transaction(transaction_id)
     with pytest.raises(yt.YtResponseError, match="No such transaction"):
         client.set(f"#{transaction_id}/@timeout", 1000)
+
+
+def test_end_of_an_expired_parent_ends_the_nested_for_readers(raw, client):
+    """Nobody changes the tree meanwhile, so only the reading itself can find out."""
+    start = lambda **given: raw.command("POST", "start_transaction", given).json()["transaction_id"]  # noqa: E731
+    outer = start(timeout=300)
+    inner = start(timeout=60_000, transaction_id=outer)
+    locked = client.create("map_node", f"//tmp/{uuid.uuid4().hex}")
+    raw.command("POST", "lock", {"path": f"#{locked}", "transaction_id": inner})
+    while client.exists(f"//sys/transactions/{outer}"):
+        pass
+    assert not client.exists(f"//sys/transactions/{inner}")
+    assert client.get(f"#{locked}/@locks") == []
+
+
+def test_waiting_lock_of_a_nested_transaction_moves_to_the_parent(client, other, tmp):
+    """With the commit of the nested one, and is granted there."""
+    client.create("table", f"{tmp}/t")
+    holder = other.start_transaction()
+    with other.Transaction(transaction_id=holder, ping=False):
+        other.lock(f"{tmp}/t")
+    with client.Transaction() as outer:
+        with client.Transaction():
+            waiting = client.lock(f"{tmp}/t", waitable=True)["lock_id"]
+            assert not client.exists(f"#{waiting}/@acquisition_time")
+        assert client.get(f"#{waiting}/@transaction_id") == str(outer.transaction_id)
+        assert client.get(f"//sys/locks/{waiting}/@state") == "pending"
+        other.abort_transaction(holder)
+        assert client.get(f"#{waiting}/@state") == "acquired"
+        assert client.exists(f"#{waiting}/@acquisition_time")
+
+
+def test_lock_existing_locks_what_will_do(raw, client, tmp):
+    """A plain `ignore_existing` does not, and without it the flag means nothing and is refused."""
+    client.create("table", f"{tmp}/t")
+    transaction_id = client.start_transaction()
+    wish = {"type": "table", "path": f"{tmp}/t", "transaction_id": transaction_id}
+    raw.command("POST", "create", {**wish, "ignore_existing": True})
+    assert client.get(f"{tmp}/t/@locks") == []
+    raw.command("POST", "create", {**wish, "ignore_existing": True, "lock_existing": True})
+    assert [lock["mode"] for lock in client.get(f"{tmp}/t/@locks")] == ["exclusive"]
+    client.abort_transaction(transaction_id)
+    answer = raw.command("POST", "create", {**wish, "transaction_id": None, "lock_existing": True})
+    assert "lock_existing" in answer.json()["message"]
+
+
+def test_created_nodes_are_held_by_their_transaction(client, tmp):
+    """All of them: parents that were made on the way, and what lies inside a value."""
+    with client.Transaction():
+        client.create("table", f"{tmp}/a/t", recursive=True)
+        client.set(f"{tmp}/m", {"list": [1]})
+        for path in ("a", "a/t", "m", "m/list", "m/list/0"):
+            assert client.get(f"{tmp}/{path}/@lock_mode") == "exclusive", path
+    assert client.get(f"{tmp}/a/t/@lock_mode") == "none"
+
+
+def test_commit_gives_a_revision_of_its_own(client, tmp):
+    """What was read inside before the commit is older than what others see after it."""
+    client.set(f"{tmp}/a", 1)
+    with client.Transaction():
+        client.set(f"{tmp}/a", 2)
+        inside = client.get(f"{tmp}/a/@revision")
+    assert client.get(f"{tmp}/a/@revision") > inside

@@ -9,11 +9,12 @@ from yt import yson
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands import master_transactions
-from yt_exactly_once.local.commands.mutations import run_once
+from yt_exactly_once.local.commands.mutations import run_once, settled
 from yt_exactly_once.local.commands.objects import create_object
 from yt_exactly_once.local.commands.registry import Context, command
 from yt_exactly_once.local.cypress import (
     attributes,
+    branches,
     copying,
     locks,
     nodes,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 _PLAIN = "names of attributes are UTF-8"
-_LEASE = re.compile("#([^/]+)/@timeout")
+_LEASE = re.compile("(?:#|//sys/(?:topmost_)?transactions/)([^/]+)/@timeout")
 
 
 def view_of(context: Context, connection: sqlite3.Connection) -> View:
@@ -74,6 +75,7 @@ def create(context: Context) -> Any:
         recursive=arguments.flag(parameters, "recursive"),
         ignore_existing=arguments.flag(parameters, "ignore_existing"),
         ignore_type_mismatch=arguments.flag(parameters, "ignore_type_mismatch"),
+        lock_existing=arguments.flag(parameters, "lock_existing"),
         force=arguments.flag(parameters, "force"),
     )
     path = path_of(context)
@@ -87,7 +89,7 @@ def create(context: Context) -> Any:
 def get(context: Context) -> Any:
     """Read a node, an attribute or a part of a document."""
     path = path_of(context)
-    with context.proxy.store.read() as connection:
+    with settled(context) as connection:
         view = view_of(context, connection)
         found = virtual.find(view, path, context.proxy.live_proxies)
         if found is not None:
@@ -105,7 +107,7 @@ def get(context: Context) -> Any:
 def list_(context: Context) -> Any:
     """List the children of a map, or the keys of an attribute or a document."""
     path = path_of(context)
-    with context.proxy.store.read() as connection:
+    with settled(context) as connection:
         view = view_of(context, connection)
         found = virtual.find(view, path, context.proxy.live_proxies)
         if found is not None:
@@ -121,7 +123,7 @@ def list_(context: Context) -> Any:
 def exists(context: Context) -> Any:
     """Tell whether a path leads to something."""
     path = path_of(context)
-    with context.proxy.store.read() as connection:
+    with settled(context) as connection:
         view = view_of(context, connection)
         found = virtual.find(view, path, context.proxy.live_proxies)
         value = found.exists() if found is not None else reading.exists(view, path)
@@ -197,14 +199,11 @@ def move(context: Context) -> Any:
 def _transfer(context: Context, operation: Any) -> Any:
     source = path_of(context, "source_path")
     target = path_of(context, "destination_path")
-    force = arguments.flag(context.parameters, "force")
-    ignore_existing = arguments.flag(context.parameters, "ignore_existing")
-    if force and ignore_existing:
-        raise YtError('Cannot specify both "ignore_existing" and "force" options simultaneously')
     options = copying.Options(
         recursive=arguments.flag(context.parameters, "recursive"),
-        force=force,
-        ignore_existing=ignore_existing,
+        force=arguments.flag(context.parameters, "force"),
+        ignore_existing=arguments.flag(context.parameters, "ignore_existing"),
+        lock_existing=arguments.flag(context.parameters, "lock_existing"),
         preserve=frozenset(
             name.removeprefix("preserve_")
             for name in context.parameters
@@ -240,6 +239,7 @@ def link(context: Context) -> Any:
             context.user,
             recursive=arguments.flag(parameters, "recursive"),
             ignore_existing=arguments.flag(parameters, "ignore_existing"),
+            lock_existing=arguments.flag(parameters, "lock_existing"),
             force=force,
         )
         return {"node_id": nodes.create(view, path, wish)}
@@ -277,12 +277,12 @@ def lock(context: Context) -> Any:
             attribute_key=keys["attribute_key"],
             waitable=arguments.flag(parameters, "waitable"),
         )
-        revision = view.attribute(position.id, "revision") or yson.YsonUint64(0)
+        # A waiting lock sees no revision yet.
+        revision = view.attribute(position.id, "revision") if taken.acquired else None
         return {
             "lock_id": taken.id,
             "node_id": position.id,
-            "cell_tag": 1,
-            "revision": revision,
+            "revision": revision or yson.YsonUint64(0),
         }
 
     return run_once(context, change)
@@ -301,6 +301,7 @@ def unlock(context: Context) -> Any:
         if position.rest:
             raise position.missing()
         locks.release_explicit(view, position.id)
+        branches.destroy_if_unreachable(connection, position.id)
         return {}
 
     return run_once(context, change)

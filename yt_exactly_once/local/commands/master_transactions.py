@@ -10,7 +10,7 @@ from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands.mutations import run_once
 from yt_exactly_once.local.cypress import master_transactions, prerequisites
 from yt_exactly_once.local.cypress.ids import CELL_TAG
-from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import next_timestamp
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def ping(context: Context) -> dict[str, Any]:
 
 
 def commit(context: Context) -> dict[str, Any]:
-    """Commit a master transaction."""
+    """Commit a master transaction; one whose prerequisites do not hold is aborted."""
     transaction_id = _required(context)
     parameters = context.parameters
 
@@ -69,7 +69,13 @@ def commit(context: Context) -> dict[str, Any]:
             "commit_timestamps": {str(CELL_TAG): timestamp},
         }
 
-    answer: dict[str, Any] = run_once(context, change)
+    try:
+        answer: dict[str, Any] = run_once(context, change)
+    except YtError as error:
+        if error.contains(Code.PREREQUISITE_CHECK_FAILED):
+            with context.proxy.store.write() as connection:
+                master_transactions.abort(connection, transaction_id)
+        raise
     return answer
 
 

@@ -7,6 +7,7 @@ repeated commit is a second commit.
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local import arguments
@@ -16,7 +17,7 @@ from yt_exactly_once.local.formats.structured import dump_yson, load_yson
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from yt_exactly_once.local.commands.registry import Context
 
@@ -52,6 +53,18 @@ def run_once(context: Context, change: Callable[[sqlite3.Connection], Any]) -> A
         if mutation_id is not None:
             _keep(connection, mutation_id, dump_yson(answer))
     return answer
+
+
+@contextmanager
+def settled(context: Context) -> Iterator[sqlite3.Connection]:
+    """Give the state to read, without what ended because a lease ran out."""
+    with context.proxy.store.read() as connection:
+        overdue = master_transactions.overdue(connection)
+    if overdue:
+        with context.proxy.store.write() as connection:
+            master_transactions.expire(connection)
+    with context.proxy.store.read() as connection:
+        yield connection
 
 
 def _kept(connection: sqlite3.Connection, mutation_id: str) -> bytes | None:

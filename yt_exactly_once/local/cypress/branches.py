@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.local.cypress import chunks, dynamic, locks
+from yt_exactly_once.local.cypress import chunks, clock, dynamic, locks
 from yt_exactly_once.local.cypress.layout import TRUNK
 from yt_exactly_once.local.cypress.view import View
 
@@ -28,6 +28,7 @@ def merge(connection: sqlite3.Connection, tx: str, parent_tx: str) -> None:
     for node_id in frozen:
         _drop_versions(connection, node_id, tx)
     orphans = _merge_entries(connection, tx, parent_tx)
+    clock.restamp(connection, tx)
     _merge_attributes(connection, tx, parent_tx)
     changed = connection.execute(
         "SELECT node_id FROM cypress_contents WHERE tx = ?", (tx,)

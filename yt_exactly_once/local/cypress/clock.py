@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
+from yt_exactly_once.local.formats.structured import dump_yson
 from yt_exactly_once.local.store import next_timestamp
 
 if TYPE_CHECKING:
@@ -23,6 +24,11 @@ def now() -> str:
 def spell(moment: datetime) -> str:
     """Return a time as attributes spell it."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def spell_unix(seconds: float) -> str:
+    """Return a unix time as attributes spell it."""
+    return spell(datetime.fromtimestamp(seconds, UTC))
 
 
 def revision(connection: sqlite3.Connection) -> Any:
@@ -56,3 +62,12 @@ def touch(view: View, node_id: str, *kinds: str) -> None:
     number = revision(view.connection)
     stamps = {f"{kind}_revision": number for kind in kinds}
     view.put_attributes(node_id, {"modification_time": now(), "revision": number, **stamps})
+
+
+def restamp(connection: sqlite3.Connection, tx: str) -> None:
+    """Give what a transaction changed the revision of its commit."""
+    connection.execute(
+        "UPDATE cypress_attributes SET value = ? WHERE tx = ?"
+        " AND name IN ('revision', 'attribute_revision', 'content_revision')",
+        (dump_yson(revision(connection)), tx),
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.local.cypress import chunks, clock, dynamic, lists, nodes, tree
+from yt_exactly_once.local.cypress import chunks, clock, dynamic, lists, locks, nodes, tree
 from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.cypress.layout import ROOT_ID
 from yt_exactly_once.local.errors import YtError
@@ -40,6 +40,7 @@ class Options:
         recursive: whether missing parents are created.
         force: whether a node at the destination is replaced.
         ignore_existing: whether a node at the destination will do.
+        lock_existing: whether such a node is locked exclusively.
         preserve: what a copied or moved node keeps, the names without `preserve_`.
         owner: who does it.
     """
@@ -47,14 +48,19 @@ class Options:
     recursive: bool = False
     force: bool = False
     ignore_existing: bool = False
+    lock_existing: bool = False
     preserve: frozenset[str] = frozenset()
     owner: str = "root"
+
+    def __post_init__(self) -> None:
+        """Refuse flags that contradict each other."""
+        nodes.check_flags(self)
 
 
 def copy(view: View, source: YPath, target: YPath, options: Options) -> str:
     """Copy a node; return the id of the copy."""
     position, destination = _ends(view, source, target)
-    taken = _check_destination(destination, options)
+    taken = _check_destination(view, destination, options)
     if taken is not None:
         return taken
     copy_id = make_id(position.type)
@@ -66,10 +72,10 @@ def copy(view: View, source: YPath, target: YPath, options: Options) -> str:
 
 def move(view: View, source: YPath, target: YPath, options: Options) -> str:
     """Move a node; return its id, which stays."""
+    if options.ignore_existing:
+        raise YtError('Cannot specify "ignore_existing" for move operation')
     position, destination = _ends(view, source, target)
-    taken = _check_destination(destination, options)
-    if taken is not None:
-        return taken
+    _check_destination(view, destination, options)
     if position.id == ROOT_ID:
         raise YtError("Cannot move the root")
     _check_not_below(view, position.id, destination)
@@ -117,10 +123,12 @@ def _ends(view: View, source: YPath, target: YPath) -> tuple[Position, Position]
     return position, tree.walk(view, target, follow_last=False)
 
 
-def _check_destination(destination: Position, options: Options) -> str | None:
+def _check_destination(view: View, destination: Position, options: Options) -> str | None:
     if destination.rest:
         return None
     if options.ignore_existing:
+        if options.lock_existing:
+            locks.acquire(view, destination.id)
         return destination.id
     if not options.force:
         raise nodes.already_exists(destination.path)
@@ -140,7 +148,7 @@ def _check_not_below(view: View, node_id: str, destination: Position) -> None:
 
 
 def _copy_node(view: View, source_id: str, copy_id: str, node_type: str, options: Options) -> None:
-    view.add_node(copy_id, node_type)
+    locks.add_node(view, copy_id, node_type)
     stored = view.attributes(source_id)
     kept = {
         name: value

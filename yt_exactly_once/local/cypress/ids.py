@@ -31,6 +31,7 @@ TYPES = {
     "tablet": 702,
     "tablet_cell_bundle": 710,
 }
+NULL = "0-0-0-0"
 CELL_TAG = 1
 CELL_ID = "1-1-102bc-1"
 """The tablet cell that every new cluster has and every mounted tablet is shown in."""
@@ -52,3 +53,8 @@ def is_id(text: str) -> bool:
 def type_number(object_id: str) -> int:
     """Return the type that an id carries."""
     return int(object_id.split("-")[2], 16) & 0xFFFF
+
+
+def cell_tag(object_id: str) -> int:
+    """Return the tag of the master cell that an id carries."""
+    return int(object_id.split("-")[2], 16) >> 16

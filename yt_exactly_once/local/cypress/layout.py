@@ -49,7 +49,8 @@ _STATEMENTS = (
     "CREATE INDEX master_transactions_by_expiry ON master_transactions (expires)",
     (
         "CREATE TABLE cypress_locks (id TEXT PRIMARY KEY, node_id TEXT, tx TEXT, mode TEXT, child_key TEXT,"
-        " attribute_key TEXT, state TEXT, explicit INTEGER, created REAL)"
+        " attribute_key TEXT, state TEXT, explicit INTEGER, created REAL,"
+        " acquired REAL)"
     ),
     "CREATE INDEX locks_by_node ON cypress_locks (node_id)",
     "CREATE INDEX locks_by_tx ON cypress_locks (tx)",

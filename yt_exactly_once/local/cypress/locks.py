@@ -7,7 +7,7 @@ transaction takes none but must not meet one.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.cypress import chunks
@@ -23,7 +23,7 @@ SNAPSHOT = "snapshot"
 SHARED = "shared"
 EXCLUSIVE = "exclusive"
 MODES = frozenset((SNAPSHOT, SHARED, EXCLUSIVE))
-_COLUMNS = "id, node_id, tx, mode, child_key, attribute_key, state, explicit"
+_COLUMNS = "id, node_id, tx, mode, child_key, attribute_key, state, explicit, created, acquired"
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class Lock:
     attribute_key: str | None
     state: str
     explicit: bool
+    created: float = 0.0
+    acquired: float | None = None
 
 
 def acquire(
@@ -67,6 +69,16 @@ def acquire(
         ):
             return
     _insert(view.connection, wanted)
+
+
+def add_node(view: View, node_id: str, node_type: str) -> None:
+    """Record a new object; the transaction that creates it holds it exclusively."""
+    view.add_node(node_id, node_type)
+    if view.tx != TRUNK:
+        _insert(
+            view.connection,
+            Lock("", node_id, view.tx, EXCLUSIVE, None, None, "acquired", explicit=False),
+        )
 
 
 def take(
@@ -139,6 +151,12 @@ def find(connection: sqlite3.Connection, lock_id: str) -> Lock | None:
     return Lock(*row) if row else None
 
 
+def all_(connection: sqlite3.Connection) -> list[Lock]:
+    """Return every lock."""
+    rows = connection.execute(f"SELECT {_COLUMNS} FROM cypress_locks ORDER BY created")
+    return [Lock(*row) for row in rows]
+
+
 def of_transaction(connection: sqlite3.Connection, tx: str) -> list[Lock]:
     """Return the locks of a transaction."""
     rows = connection.execute(
@@ -158,15 +176,12 @@ def frozen_nodes(connection: sqlite3.Connection, tx: str) -> set[str]:
 
 
 def hand_over(connection: sqlite3.Connection, tx: str, parent_tx: str) -> None:
-    """Give the locks of a committed transaction to its parent; snapshots end."""
+    """Give the locks of a committed transaction to its parent, waiting ones too; snapshots end."""
     if parent_tx == TRUNK:
         release(connection, tx)
         return
     nodes = [lock.node_id for lock in of_transaction(connection, tx)]
-    connection.execute(
-        "DELETE FROM cypress_locks WHERE tx = ? AND (mode = ? OR state = 'pending')",
-        (tx, SNAPSHOT),
-    )
+    connection.execute("DELETE FROM cypress_locks WHERE tx = ? AND mode = ?", (tx, SNAPSHOT))
     connection.execute("UPDATE cypress_locks SET tx = ? WHERE tx = ?", (parent_tx, tx))
     _grant_pending(connection, nodes)
 
@@ -188,29 +203,15 @@ def _on_node(
 
 
 def _insert(connection: sqlite3.Connection, lock: Lock) -> Lock:
-    made = Lock(
-        make_id("lock"),
-        lock.node_id,
-        lock.tx,
-        lock.mode,
-        lock.child_key,
-        lock.attribute_key,
-        lock.state,
-        lock.explicit,
+    now = time.time()
+    made = replace(
+        lock,
+        id=make_id("lock"),
+        created=now,
+        acquired=now if lock.state == "acquired" else None,
     )
     connection.execute(
-        "INSERT INTO cypress_locks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            made.id,
-            made.node_id,
-            made.tx,
-            made.mode,
-            made.child_key,
-            made.attribute_key,
-            made.state,
-            made.explicit,
-            time.time(),
-        ),
+        "INSERT INTO cypress_locks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(made)
     )
     return made
 
@@ -281,7 +282,8 @@ def _grant_pending(connection: sqlite3.Connection, node_ids: list[str]) -> None:
                 if waiting.mode == SNAPSHOT:
                     _freeze(view, node_id)
                 connection.execute(
-                    "UPDATE cypress_locks SET state = 'acquired' WHERE id = ?", (waiting.id,)
+                    "UPDATE cypress_locks SET state = 'acquired', acquired = ? WHERE id = ?",
+                    (time.time(), waiting.id),
                 )
 
 

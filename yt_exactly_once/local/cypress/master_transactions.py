@@ -175,6 +175,14 @@ def expire(connection: sqlite3.Connection) -> None:
         _end(connection, transaction_id)
 
 
+def overdue(connection: sqlite3.Connection) -> bool:
+    """Tell whether the lease of a transaction ran out that is still here."""
+    found = connection.execute(
+        "SELECT 1 FROM master_transactions WHERE expires <= ? LIMIT 1", (time.time(),)
+    ).fetchone()
+    return found is not None
+
+
 def describe(connection: sqlite3.Connection, transaction_id: str) -> dict[str, Any] | None:
     """Return the attributes of a live transaction."""
     row = connection.execute(
@@ -222,12 +230,20 @@ def _end(connection: sqlite3.Connection, transaction_id: str) -> None:
 
 def _end_dependent(connection: sqlite3.Connection, transaction_id: str) -> None:
     """Abort the transactions that had this one, now ended, as a prerequisite."""
-    living = connection.execute("SELECT id, attributes FROM master_transactions").fetchall()
-    for other, stored in living:
-        needed = load_yson(stored, "attributes").get(_DEPENDS_ON, [])
+    for other in dependent(connection, transaction_id):
         # One of them may have ended together with an earlier one.
-        if transaction_id.lower() in needed and _is_there(connection, other):
+        if _is_there(connection, other):
             _end(connection, other)
+
+
+def dependent(connection: sqlite3.Connection, transaction_id: str) -> list[str]:
+    """Return the transactions that have this one as a prerequisite."""
+    living = connection.execute("SELECT id, attributes FROM master_transactions").fetchall()
+    return [
+        other
+        for other, stored in living
+        if transaction_id.lower() in load_yson(stored, "attributes").get(_DEPENDS_ON, [])
+    ]
 
 
 def _is_there(connection: sqlite3.Connection, transaction_id: str) -> bool:

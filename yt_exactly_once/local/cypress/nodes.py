@@ -7,7 +7,7 @@ of `reading`, copying that of `copying`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from yt import yson
 
@@ -68,6 +68,7 @@ class Creation:
         recursive: whether missing parents are created.
         ignore_existing: whether an existing node of the type will do.
         ignore_type_mismatch: whether one of any type will.
+        lock_existing: whether an existing node that will do is locked exclusively.
         force: whether an existing node is replaced.
     """
 
@@ -77,7 +78,38 @@ class Creation:
     recursive: bool = False
     ignore_existing: bool = False
     ignore_type_mismatch: bool = False
+    lock_existing: bool = False
     force: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse flags that contradict each other."""
+        check_flags(self)
+        if self.ignore_type_mismatch and not self.ignore_existing:
+            raise YtError('Cannot specify "ignore_type_mismatch" without "ignore_existing"')
+
+
+class ExistingFlags(Protocol):
+    """What a command does about a node that exists already."""
+
+    @property
+    def ignore_existing(self) -> bool:
+        """Whether it will do."""
+
+    @property
+    def lock_existing(self) -> bool:
+        """Whether it is locked."""
+
+    @property
+    def force(self) -> bool:
+        """Whether it is replaced."""
+
+
+def check_flags(wish: ExistingFlags) -> None:
+    """Refuse flags that contradict each other."""
+    if wish.force and wish.ignore_existing:
+        raise YtError('Cannot specify both "ignore_existing" and "force" options simultaneously')
+    if wish.lock_existing and not wish.ignore_existing:
+        raise YtError('Cannot specify "lock_existing" without "ignore_existing"')
 
 
 def create(view: View, path: YPath, wish: Creation) -> str:
@@ -90,14 +122,14 @@ def create(view: View, path: YPath, wish: Creation) -> str:
         raise YtError(f'Cannot create a node of type "{wish.node_type}" in the embedded cluster')
     position = tree.walk(view, path, follow_last=False)
     if not position.rest:
-        if wish.ignore_existing and not wish.force:
-            return _accept_existing(position, wish)
+        if wish.ignore_existing:
+            return _accept_existing(view, position, wish)
         if not wish.force or position.id == ROOT_ID:
             raise already_exists(position.path)
     node_type, stored = _initial(wish)
     node_id = make_id(node_type)
     place(view, position, node_id, recursive=wish.recursive, owner=wish.owner)
-    view.add_node(node_id, node_type)
+    locks.add_node(view, node_id, node_type)
     view.put_attributes(node_id, clock.birth(view.connection, wish.owner))
     _fill(view, node_id, node_type, stored)
     return node_id
@@ -155,14 +187,14 @@ def _make_parents(
     for step in missing:
         made = make_id("map_node")
         locks.acquire(view, parent_id, locks.SHARED, child_key=step)
-        view.add_node(made, "map_node")
+        locks.add_node(view, made, "map_node")
         view.put_attributes(made, clock.birth(view.connection, owner))
         view.put_child(parent_id, step, made)
         parent_id = made
     return parent_id, name
 
 
-def _accept_existing(position: Position, wish: Creation) -> str:
+def _accept_existing(view: View, position: Position, wish: Creation) -> str:
     wanted = "table" if wish.node_type.startswith("queue_") else wish.node_type
     if position.type != wanted and not wish.ignore_type_mismatch:
         raise YtError(
@@ -170,6 +202,8 @@ def _accept_existing(position: Position, wish: Creation) -> str:
             f' "{wanted}" type is about to be created',
             Code.ALREADY_EXISTS,
         )
+    if wish.lock_existing:
+        locks.acquire(view, position.id)
     return position.id
 
 
@@ -343,7 +377,7 @@ def _build(view: View, position: Position, value: Any, *, recursive: bool, owner
 
 
 def _plant(view: View, node_id: str, node_type: str, value: Any, owner: str) -> None:
-    view.add_node(node_id, node_type)
+    locks.add_node(view, node_id, node_type)
     given = {str(k): v for k, v in (getattr(value, "attributes", None) or {}).items()}
     view.put_attributes(node_id, {**clock.birth(view.connection, owner), **given})
     if node_type in COMPOSITE:
@@ -379,9 +413,11 @@ def _set_self(view: View, position: Position, value: Any, *, force: bool, owner:
         locks.acquire(view, position.id)
         view.put_value(position.id, without_attributes(value))
     elif position.type in COMPOSITE and type_of(value) == position.type:
+        if not force:
+            raise YtError(
+                f'"set" of {position.path} without "force" flag is forbidden; use "create" instead',
+            )
         values.check_depth(value, position.path.count("/"), position.path)
-        if not force and position.id == ROOT_ID:
-            raise YtError("Cannot replace the root")
         locks.acquire(view, position.id)
         for child_id in view.children(position.id).values():
             unlink(view, child_id)

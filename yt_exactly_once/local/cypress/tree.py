@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.cypress import layout, lists, master_transactions, seeds, ypath
+from yt_exactly_once.local.cypress.ids import CELL_TAG, NULL, cell_tag, is_id
 from yt_exactly_once.local.cypress.view import Node, View
 from yt_exactly_once.local.cypress.ypath import Mark, Step, YPath
 from yt_exactly_once.local.errors import Code, YtError
@@ -181,6 +182,13 @@ def _start(view: View, path: YPath) -> tuple[str, str, str]:
     if not path.root:
         return layout.ROOT_ID, "map_node", "/"
     node_type = view.node_type(path.root)
+    if (
+        node_type is None
+        and is_id(path.root)
+        and cell_tag(path.root) != CELL_TAG
+        and path.root != NULL
+    ):
+        raise YtError(f"Unknown cell tag {cell_tag(path.root)} in {path.text}")
     if node_type is None:
         raise YtError(
             f"Error resolving path {path.text}",

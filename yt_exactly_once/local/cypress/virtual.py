@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
-from yt_exactly_once.local.cypress import chunks, dynamic, locks, master_transactions, values
+from yt_exactly_once.local.cypress import chunks, clock, dynamic, locks, master_transactions, values
 from yt_exactly_once.local.cypress.ids import TYPES, is_id, type_number
 from yt_exactly_once.local.cypress.reading import with_attributes
 from yt_exactly_once.local.cypress.ypath import Mark, YPath
@@ -118,7 +118,13 @@ def find(view: View, path: YPath, proxies: Callable[[], list[str]]) -> Virtual |
     if path.steps[:1] != ("sys",):
         return None
     makers: dict[Step, Callable[[], dict[str, dict[str, Any]]]] = {
+        "locks": lambda: {lock.id: _describe_lock(lock) for lock in locks.all_(view.connection)},
         "transactions": lambda: _transactions(view),
+        "topmost_transactions": lambda: {
+            name: known
+            for name, known in _transactions(view).items()
+            if known["type"] == "transaction"
+        },
         "http_proxies": lambda: {address: _proxy(address) for address in proxies()},
         "proxies": lambda: {address: _proxy(address) for address in proxies()},
     }
@@ -148,23 +154,27 @@ def _by_id(view: View, path: YPath) -> Virtual | None:
         known = chunks.describe(view, path.root)
     elif number == TYPES["lock"]:
         lock = locks.find(view.connection, path.root)
-        known = (
-            None
-            if lock is None
-            else {
-                "id": lock.id,
-                "type": "lock",
-                "state": lock.state,
-                "mode": lock.mode,
-                "node_id": lock.node_id,
-                "transaction_id": lock.tx,
-            }
-        )
+        known = None if lock is None else _describe_lock(lock)
     elif number == TYPES["tablet"]:
         known = _describe_tablet(view, path.root)
     else:
         return None
     return Virtual(None if known is None else {}, known or {}, path.steps, path.text)
+
+
+def _describe_lock(lock: locks.Lock) -> dict[str, Any]:
+    times = {"creation_time": lock.created, "acquisition_time": lock.acquired}
+    return {
+        "id": lock.id,
+        "type": "lock",
+        "state": lock.state,
+        "mode": lock.mode,
+        "node_id": lock.node_id,
+        "transaction_id": lock.tx,
+        "implicit": not lock.explicit,
+        **{name: clock.spell_unix(at) for name, at in times.items() if at is not None},
+        **{k: v for k in ("child_key", "attribute_key") if (v := getattr(lock, k)) is not None},
+    }
 
 
 def _describe_tablet(view: View, tablet_id: str) -> dict[str, Any] | None:
@@ -182,6 +192,9 @@ def _describe_transaction(view: View, transaction_id: str) -> dict[str, Any] | N
     held = locks.of_transaction(view.connection, transaction_id)
     return {
         **known,
+        "depth": len(master_transactions.chain(view.connection, transaction_id)) - 2,
+        "cypress_transaction": True,
+        "dependent_transaction_ids": master_transactions.dependent(view.connection, transaction_id),
         "lock_ids": [lock.id for lock in held],
         "locked_node_ids": sorted({lock.node_id for lock in held}),
     }

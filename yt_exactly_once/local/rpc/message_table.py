@@ -133,7 +133,8 @@ TReqCopyNode: src_path=1 string!, dst_path=2 string!, recursive=3 bool=false, fo
     preserve_account=5 bool=false, preserve_expiration_time=6 bool=false, \
     preserve_creation_time=7 bool=false, ignore_existing=8 bool=false, \
     preserve_modification_time=10 bool=false, preserve_owner=11 bool=false, \
-    preserve_acl=12 bool=false, preserve_expiration_timeout=14 bool=false, \
+    preserve_acl=12 bool=false, lock_existing=13 bool=false, \
+    preserve_expiration_timeout=14 bool=false, \
     transactional_options=100 TTransactionalOptions, prerequisite_options=101 TPrerequisiteOptions, \
     mutating_options=103 TMutatingOptions
 TRspCopyNode: node_id=1 TGuid!
@@ -145,8 +146,9 @@ TReqMoveNode: src_path=1 string!, dst_path=2 string!, recursive=3 bool=false, fo
     mutating_options=103 TMutatingOptions
 TRspMoveNode: node_id=1 TGuid!
 TReqLinkNode: src_path=1 string!, dst_path=2 string!, recursive=3 bool=false, force=4 bool=false, \
-    ignore_existing=5 bool=false, transactional_options=100 TTransactionalOptions, \
-    prerequisite_options=101 TPrerequisiteOptions, mutating_options=103 TMutatingOptions
+    ignore_existing=5 bool=false, lock_existing=6 bool=false, \
+    transactional_options=100 TTransactionalOptions, prerequisite_options=101 TPrerequisiteOptions, \
+    mutating_options=103 TMutatingOptions
 TRspLinkNode: node_id=1 TGuid!
 TReqConcatenateNodes: src_paths=1 string*, dst_path=2 string!, \
     transactional_options=100 TTransactionalOptions, mutating_options=103 TMutatingOptions

@@ -87,7 +87,7 @@ def multiset_attributes_node(call: Call) -> None:
 
 
 def _creation(request: Any) -> dict[str, Any]:
-    flags = ("recursive", "force", "ignore_existing", "ignore_type_mismatch")
+    flags = ("recursive", "force", "ignore_existing", "ignore_type_mismatch", "lock_existing")
     return options.at_path(request, *flags) | _object(request)
 
 
@@ -145,7 +145,8 @@ def _transfer(request: Any) -> dict[str, Any]:
     flags = [
         name
         for name in request.DESCRIPTOR.fields_by_name
-        if name in {"recursive", "force", "ignore_existing"} or name.startswith("preserve_")
+        if name in {"recursive", "force", "ignore_existing", "lock_existing"}
+        or name.startswith("preserve_")
     ]
     return {
         "source_path": paths.load(request.src_path, "source_path"),
@@ -167,7 +168,7 @@ def _linking(request: Any) -> dict[str, Any]:
         "target_path": paths.load(request.src_path, "target_path"),
         "link_path": paths.load(request.dst_path, "link_path"),
         **options.common(request),
-        **options.scalars(request, ("recursive", "force", "ignore_existing")),
+        **options.scalars(request, ("recursive", "force", "ignore_existing", "lock_existing")),
     }
 
 
