@@ -17,7 +17,6 @@ from yt_exactly_once.spark.sink import look_up
 from yt_exactly_once.spark.sink import transactional_sink as sink
 from yt_exactly_once.spark.sink.modes.at_least_once import AtLeastOnce
 from yt_exactly_once.spark.sink.modes.idempotent import Idempotent
-from yt_exactly_once.spark.sink.modes.transactional import Transactional
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 if TYPE_CHECKING:
@@ -97,15 +96,15 @@ def _room_check() -> list[Patch]:
 def _producer_sessions() -> list[Patch]:
     """Tasks of idempotent mode append their rows without a session that would know them."""
 
-    def plainly(self: Any, *given: Any) -> Any:
-        return AtLeastOnce(self.options, self.connection).write(*given)
+    def plainly(self: Any, given: Any) -> Any:
+        return AtLeastOnce(self.options, self.connection).plan(given)
 
-    return [(Idempotent, "_push", plainly)]
+    return [(Idempotent, "plan", plainly)]
 
 
 def _push_look_up() -> list[Patch]:
     """Rows of an unfinished batch that idempotent mode has pushed are not looked for."""
-    return [(mode, "begun", lambda *_: {}) for mode in (Transactional, Idempotent)]
+    return [(look_up, "begun_sessions", lambda *_: {})]
 
 
 def _one_call() -> list[Patch]:

@@ -34,7 +34,8 @@ from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.schema import arrow_of_spark
-from yt_exactly_once.spark.sink.encode import RowEncoder, encode_frame
+from yt_exactly_once.spark.sink.encode import RowEncoder, encode_batches
+from yt_exactly_once.spark.sink.frame_rows import collected
 from yt_exactly_once.spark.sink.placement import Placement
 
 if TYPE_CHECKING:
@@ -163,7 +164,8 @@ class Stage:
         )
         placement = Placement(None if keys else point.partitions)
         encoder = RowEncoder(plan, WireFormat.ARROW, placement)
-        encode_frame(frame, encoder, dyn_batch_size=_ROWS_PER_REQUEST)
+        arrived = collected(frame, needs_partitions=True)
+        encode_batches(arrived, encoder, dyn_batch_size=_ROWS_PER_REQUEST)
         for lane in encoder.lanes.values():
             for payload in lane:
                 yield payload.data

@@ -15,7 +15,8 @@ from yt_exactly_once.codec.schema import (
 )
 from yt_exactly_once.errors import EncodingError
 from yt_exactly_once.spark.schema import arrow_of_spark
-from yt_exactly_once.spark.sink.encode import RowEncoder, encode_frame
+from yt_exactly_once.spark.sink.encode import RowEncoder, encode_batches
+from yt_exactly_once.spark.sink.frame_rows import collected
 from yt_exactly_once.spark.sink.placement import Placement
 
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -49,7 +50,9 @@ def payloads(frame, *, wire=WireFormat.YSON, size=1000, placement=BY_KEY, column
     table = TableSchema.from_yt(columns or table_schema_for(schema))
     plan = check_frame(schema, table, target="//t", sorted=False)
     encoder = RowEncoder(plan, wire, placement)
-    encode_frame(placement.placed(frame), encoder, dyn_batch_size=size)
+    needed = placement.tablet_count != 1
+    arrived = collected(placement.placed(frame), needs_partitions=needed)
+    encode_batches(arrived, encoder, dyn_batch_size=size, is_placed=needed)
     chunks = [
         Chunk(lane, payload.row_count, payload.data)
         for lane, lane_payloads in encoder.lanes.items()

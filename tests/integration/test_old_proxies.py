@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
-from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -63,7 +62,7 @@ def written(cluster, client, tmp):
         target = prepare_target(
             connection,
             Target(path),
-            SimpleNamespace(schema=described, columns=described.names),
+            described,
             wire=wire,
             rows_per_tablet=100,
             show_values=False,

@@ -37,7 +37,7 @@ def table(cluster, client, tmp):
     prepared = prepare_target(
         connection,
         Target(path),
-        SimpleNamespace(schema=frame, columns=frame.names),
+        frame,
         wire="auto",
         rows_per_tablet=100,
         show_values=False,

@@ -27,9 +27,10 @@ from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, ClusterConfig
 from yt_exactly_once.errors import FencedError, NotOneToOneError, ProducerDivergedError
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.sink.modes import push, tasks
-from yt_exactly_once.spark.sink.modes.push import PushTask, RehearsalTask, require_same_rows
+from yt_exactly_once.spark.sink.modes.mode import TaskSettings
+from yt_exactly_once.spark.sink.modes.push import PushTask, RehearsalTask
 from yt_exactly_once.spark.sink.modes.sessions import Numbering, session_prefix
-from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS, InsertTask, TaskSettings
+from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS, InsertTask
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.placement import Placement
 from yt_exactly_once.spark.sink.targets import PreparedTarget
@@ -90,8 +91,8 @@ class Writing:
             table_id="",
         )
 
-    def settings(self, names: tuple[str, ...], chunk: int = 2) -> TaskSettings:
-        return TaskSettings(names, self.target, self.connection, chunk, QUICK, 1)
+    def settings(self, names: tuple[str, ...], chunk: int = 2, run: str = "run") -> TaskSettings:
+        return TaskSettings(names, self.target, self.connection, chunk, QUICK, 1, run)
 
     def push(
         self,
@@ -106,7 +107,7 @@ class Writing:
     ) -> Iterator[object]:
         """Begin an attempt; every step of it is one push."""
         numbering = self.numbering(batch_id, run, by_source=by_source)
-        task = PushTask(self.settings(PUSHED, chunk), numbering, self.producer)
+        task = PushTask(self.settings(PUSHED, chunk, run), numbering, self.producer)
         with task_context(partition, attempt):
             yield from task(pushed(rows))
 
@@ -120,13 +121,12 @@ class Writing:
             for name, state in sessions_of(self.connection, self.producer, prefix).items()
         }
         numbering = self.numbering(0, run, by_source=by_source)
-        last = {name: state.sequence_number for name, state in begun.items()}
+        task = RehearsalTask(self.settings(PUSHED), numbering, begun)
         reports = []
         for partition, rows in tasks.items():
-            task = RehearsalTask(self.settings(PUSHED), numbering, last)
             with task_context(partition):
-                reports += [row for told in task(pushed(rows)) for row in told.to_pylist()]
-        require_same_rows(reports, begun, numbering, self.target.path)
+                reports += task(pushed(rows))
+        task.require_same_rows(reports)
 
     @property
     def producer(self) -> str:
@@ -141,7 +141,7 @@ class Writing:
         """Begin an attempt; every step of it is one insert."""
         names = ("key", "row", *KEY_HASH_COLUMNS)
         keys = list(rows) if key is None else [key] * len(rows)
-        task = InsertTask(self.settings(names), update=False, unique_keys=self.is_sorted)
+        task = InsertTask(self.settings(names), unique_keys=self.is_sorted)
         with task_context(0):
             yield from task(frame(keys, rows, keys, pa.array(keys, pa.int32())))
 

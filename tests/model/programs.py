@@ -48,8 +48,7 @@ from yt_exactly_once.errors import (
     OffsetConflictError,
 )
 from yt_exactly_once.spark.query.calls import Calls, Place
-from yt_exactly_once.spark.sink import look_up
-from yt_exactly_once.spark.sink.modes import idempotent
+from yt_exactly_once.spark.sink import frame_rows, look_up
 from yt_exactly_once.spark.sink.modes.push import RehearsalTask
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.run import Delivery, QueryRun
@@ -161,9 +160,9 @@ class Programs:
         columns = frame_columns(self._scenario)
         frame = ModelFrame(script, job, columns, self._tasks)
         with (
-            mock.patch.object(idempotent, "sf", _NoFunctions),
-            mock.patch.object(idempotent, "named_column"),
-            mock.patch.object(idempotent, "require_straight"),
+            mock.patch.object(frame_rows, "sf", _NoFunctions),
+            mock.patch.object(frame_rows, "named_column"),
+            mock.patch.object(frame_rows, "require_straight"),
             mock.patch.object(look_up, "sessions_of", _sessions_of),
             mock.patch.object(look_up, "table_identity", _identity),
         ):
@@ -220,12 +219,12 @@ class ModelFrame:
         self._script = script
         self._job = job
         self._tasks = tasks
-        self.columns = columns
-        self.schema = None
+        self.schema = SimpleNamespace(names=columns)
 
     def withColumns(self, more: dict[str, Any]) -> ModelFrame:  # noqa: N802 - Spark's name
         """See `DataFrame.withColumns`."""
-        return ModelFrame(self._script, self._job, [*self.columns, *more], self._tasks)
+        columns = [*self.schema.names, *more]
+        return ModelFrame(self._script, self._job, columns, self._tasks)
 
     def toDF(self, *_names: str) -> ModelFrame:  # noqa: N802 - Spark's name
         """See `DataFrame.toDF`; a task gets its columns by the names it was given."""
@@ -237,10 +236,11 @@ class ModelFrame:
 
     def mapInArrow(self, task: Any, _schema: str) -> ModelFrame:  # noqa: N802 - Spark's name
         """See `DataFrame.mapInArrow`."""
-        last = task.last if isinstance(task, RehearsalTask) else {}
-        job = self._job._replace(rehearsed=tuple(sorted(last.items())))
+        begun = task.begun if isinstance(task, RehearsalTask) else {}
+        last = sorted((name, state.sequence_number) for name, state in begun.items())
+        job = self._job._replace(rehearsed=tuple(last))
         self._tasks[job] = task
-        return ModelFrame(self._script, job, self.columns, self._tasks)
+        return ModelFrame(self._script, job, self.schema.names, self._tasks)
 
     def toArrow(self) -> ModelFrame:  # noqa: N802 - Spark's name
         """See `DataFrame.toArrow`."""
@@ -342,7 +342,7 @@ class ModelSink(TransactionalSink):
     def _compute(self, delivery: Delivery, send: SendAhead | None = None) -> list[TargetRows]:
         if self.options.mode != WriteMode.TRANSACTIONAL:
             return super()._compute(delivery)
-        batch, frame = delivery.batch, cast("Any", delivery.frame)
+        batch, frame = delivery.batch, cast("Any", delivery.rows)._frame
         payloads = [
             Payload(1, json.dumps([batch.query_id, batch.batch_id, effect]).encode())
             for effect in frame.evaluate()

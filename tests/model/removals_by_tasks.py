@@ -14,6 +14,7 @@ from tests.model.tasks import Client, rows_in
 from yt_exactly_once.commit.parts import whole
 from yt_exactly_once.errors import TransientError
 from yt_exactly_once.spark.sink.modes import idempotent, push, tasks
+from yt_exactly_once.spark.sink.modes.push import RehearsalTask
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import ProducerSession
@@ -78,7 +79,7 @@ def _digest_in_a_task(put: Put) -> None:
 
 
 def _rehearsal(put: Put) -> None:
-    put(idempotent, "require_same_rows", lambda *_: None)
+    put(RehearsalTask, "require_same_rows", lambda *_: None)
 
 
 def _digests(put: Put) -> None:

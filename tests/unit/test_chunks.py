@@ -17,14 +17,15 @@ from yt_exactly_once.codec.schema import TableSchema, WritePlan
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.errors import EncodingError
 from yt_exactly_once.spark.schema import with_nullable_members
-from yt_exactly_once.spark.sink import encode
+from yt_exactly_once.spark.sink import encode, frame_rows
 from yt_exactly_once.spark.sink.encode import (
     PARTITION_COLUMN,
     RowEncoder,
     chunks,
-    encode_frame,
+    encode_batches,
     merged,
 )
+from yt_exactly_once.spark.sink.frame_rows import collected
 from yt_exactly_once.spark.sink.placement import (
     BY_PARTITION,
     ROUND_ROBIN,
@@ -84,9 +85,8 @@ class Encoder:
 
     placement = Placement(None)
 
-    def __init__(self, *, order_matters=False, needs_partitions=True):
+    def __init__(self, *, order_matters=False):
         self.order_matters = order_matters
-        self.needs_partitions = needs_partitions
         self.added = []
         self.lanes = {}
 
@@ -128,10 +128,11 @@ class Frame:
 
 
 def encoded(frame, *, size, order_matters=False, needs_partitions=True):
-    encoder = Encoder(order_matters=order_matters, needs_partitions=needs_partitions)
+    encoder = Encoder(order_matters=order_matters)
     functions = SimpleNamespace(spark_partition_id=lambda: None, col=Column)
-    with patch.object(encode, "sf", functions):
-        encode_frame(frame, encoder, dyn_batch_size=size)
+    with patch.object(frame_rows, "sf", functions):
+        arrived = collected(frame, needs_partitions=needs_partitions)
+    encode_batches(arrived, encoder, dyn_batch_size=size, is_placed=needs_partitions)
     return encoder.added
 
 

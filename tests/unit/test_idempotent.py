@@ -1,49 +1,50 @@
-"""What idempotent mode checks before its tasks push; the tasks have tests of their own."""
+"""What idempotent mode does before its tasks push; the tasks have tests of their own."""
 
 from types import SimpleNamespace
 
 import pytest
 
-from yt_exactly_once.commit.batch import MicroBatch
-from yt_exactly_once.spark.sink.modes import idempotent
+from yt_exactly_once.codec.schema import SOURCE_COLUMNS
+from yt_exactly_once.commit.batch import MicroBatch, SourceRange
+from yt_exactly_once.spark.sink import frame_rows
+from yt_exactly_once.spark.sink.frame_rows import FrameRows
 from yt_exactly_once.spark.sink.modes.idempotent import Idempotent
+from yt_exactly_once.spark.sink.modes.mode import TargetBatch
+from yt_exactly_once.spark.sink.modes.push import RehearsalTask
+from yt_exactly_once.spark.sink.options import Target
+from yt_exactly_once.spark.sink.placement import Placement
 
 
-class Frame(SimpleNamespace):
-    """A DataFrame that only tells which task it is given to."""
-
-    columns, schema = ("id",), None
+class Frame:
+    """A DataFrame that only shows which task it is given to."""
 
     def mapInArrow(self, task, _schema):  # noqa: N802 - Spark's name
         return type(task).__name__
 
-
-@pytest.fixture
-def steps(monkeypatch):
-    """What is done, in order."""
-    done = []
-    for name in ("require_straight", "require_same_rows"):
-        monkeypatch.setattr(idempotent, name, lambda *_, name=name: done.append(name))
-    monkeypatch.setattr(Idempotent, "for_tasks", lambda _, frame, *__: (frame, None))
-    monkeypatch.setattr(Idempotent, "reports", lambda _, job: done.append(job) or [])
-    monkeypatch.setattr(Idempotent, "written", lambda *_: [])
-    return done
+    def select(self, *_names):
+        return self
 
 
 @pytest.mark.parametrize("by_source", [True, False])
 @pytest.mark.parametrize("begun", [{}, {"0": SimpleNamespace(sequence_number=3)}])
-def test_rows_are_inspected_as_far_as_their_numbers_need_it(monkeypatch, steps, by_source, begun):
+def test_rows_are_inspected_as_far_as_their_numbers_need_it(monkeypatch, by_source, begun):
     """Positions need rows that come straight from the batch; a begun batch is rehearsed first."""
-    monkeypatch.setattr(idempotent, "is_numbered_by_source", lambda *_: by_source)
-    mode = object.__new__(Idempotent)
-    mode.options = SimpleNamespace(producer="//producer")
-    plan = SimpleNamespace(names=("id",))
-    target = SimpleNamespace(plan=plan, path="//t", is_sorted=False)
-    turned = []
+    done, turned = [], []
+    monkeypatch.setattr(frame_rows, "require_straight", lambda *_: done.append("straight"))
+    monkeypatch.setattr(frame_rows, "arrow_batches", lambda job: done.append(job) or [])
+    monkeypatch.setattr(RehearsalTask, "require_same_rows", lambda *_: done.append("same"))
+    options = SimpleNamespace(producer="//producer", retry=None, connections=1)
+    target = SimpleNamespace(
+        plan=SimpleNamespace(names=("id",)), options=Target("//t"), is_sorted=False,
+        placement=Placement(1), request_size=1,
+    )  # fmt: skip
     target.of_batch = lambda batch: turned.append(batch) or target
-    assert mode.write(Frame(), MicroBatch("query", 0, "run"), target, begun) == []
-    inspected = [] if by_source else ["require_straight"]
-    rehearsed = ["RehearsalTask", "require_same_rows"] if begun else []
-    assert steps == [*inspected, *rehearsed, "PushTask"]
+    source = SourceRange("cluster", "//queue", None, ())
+    columns = ("id", *(SOURCE_COLUMNS if by_source else ()))
+    given = TargetBatch(MicroBatch("query", 0, "run", (source,)), target, columns, begun)
+    FrameRows(Frame()).compute(Idempotent(options, None).plan(given))
+    inspected = [] if by_source else ["straight"]
+    rehearsed = ["RehearsalTask", "same"] if begun else []
+    assert done == [*inspected, *rehearsed, "PushTask"]
     # Rows that carry their source go where their queue partition says, in all batches.
     assert bool(turned) is not by_source

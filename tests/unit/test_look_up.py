@@ -29,7 +29,7 @@ def delivery(entry, *, agreed=None):
     call = SimpleNamespace(is_first=False, sent={}, has_sent=lambda _: False)
     ledger = SimpleNamespace(path="//ledger", read=lambda _: entry)
     return SimpleNamespace(
-        batch=BATCH, run=run, call=call, ledger=ledger, frame=None, emit=lambda *_, **__: None
+        batch=BATCH, run=run, call=call, ledger=ledger, rows=None, emit=lambda *_, **__: None
     )
 
 

@@ -228,7 +228,7 @@ def target(cluster, wire="auto", more=(), **options):
     return prepare_target(
         cluster,
         Target(TARGET, **options),
-        SimpleNamespace(schema=schema, columns=names),
+        schema,
         wire=wire,
         rows_per_tablet=10,
         show_values=False,

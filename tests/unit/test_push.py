@@ -14,9 +14,10 @@ from yt_exactly_once import RetryPolicy, Target
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.errors import FencedError, NotOneToOneError
+from yt_exactly_once.spark.sink.modes.mode import TaskSettings
 from yt_exactly_once.spark.sink.modes.push import PushTask
 from yt_exactly_once.spark.sink.modes.sessions import POSITION_BITS, Numbering
-from yt_exactly_once.spark.sink.modes.tasks import ChunkReport, TaskSettings
+from yt_exactly_once.spark.sink.modes.tasks import ChunkReport
 
 NAMES = ("key", "query", "place", "row", *SOURCE_COLUMNS)
 ONCE = RetryPolicy(attempts=1, first_wait=timedelta(milliseconds=1))
@@ -87,7 +88,7 @@ def reports(
     numbering = Numbering(micro_batch, by_source, target.plan, seed=0)
     target = replace(target, options=Target("//t", digest=digest))
     task = PushTask(
-        TaskSettings(NAMES, target, cluster, 2, ONCE, connections), numbering, "//producer"
+        TaskSettings(NAMES, target, cluster, 2, ONCE, connections, run), numbering, "//producer"
     )
     zeros = [0] * len(rows)
     values = rows, zeros, zeros, rows, tablets or zeros, numbers or rows

@@ -2,13 +2,15 @@
 
 import itertools
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 import yt.yson
 
-from yt_exactly_once import TransactionalSink
+from tests.model.tasks import prepared_target
+from yt_exactly_once import Target, TransactionalSink
 from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.reserved import RESERVED_PREFIX, is_reserved, require_no_reserved
 from yt_exactly_once.codec.rows import WireFormat
@@ -19,8 +21,11 @@ from yt_exactly_once.codec.schema import (
     TableSchema,
     check_frame,
 )
+from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import EncodingError, SchemaMismatchError
 from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN, RowEncoder
+from yt_exactly_once.spark.sink.frame_rows import selected
+from yt_exactly_once.spark.sink.modes.mode import TargetBatch
 from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS
 from yt_exactly_once.spark.sink.placement import (
     BY_PARTITION,
@@ -116,13 +121,14 @@ def test_row_of_a_tablet_that_is_not_there_is_refused(tablet, shown):
         (Placement(2), {}, True),
         (Placement(None), {}, True),
         (Placement(1), {"delete_marker": "gone"}, True),
-        (Placement(1), {"collect_keys": True}, True),
+        (Placement(1), {"unique_keys": True}, True),
     ],
 )
 def test_partitions_matter_unless_all_rows_go_to_one_tablet(placement, changes, expected):
     """Where keys choose the tablets, each partition is sent by itself and so keeps its order."""
-    encoder = RowEncoder(planned(keyed=False), WireFormat.YSON, placement, **changes)
-    assert encoder.needs_partitions is expected
+    options = Target("//t", **changes)
+    target = replace(prepared_target("//t", is_sorted=False), placement=placement, options=options)
+    assert target.needs_partitions is expected
 
 
 @pytest.mark.parametrize("wire", list(WireFormat))
@@ -148,7 +154,6 @@ def test_tasks_get_the_columns_that_name_a_row(mode, other, is_renamed):
     """Beside those of the table; the others stay behind. Spark cannot find every name as it is."""
 
     class Frame:
-        columns = (other, "id", SOURCE_QUEUE_COLUMN, SOURCE_TABLET_COLUMN, SOURCE_ROW_COLUMN)
         taken = renamed = ()
 
         def toDF(self, *names):  # noqa: N802 - Spark's name
@@ -160,12 +165,15 @@ def test_tasks_get_the_columns_that_name_a_row(mode, other, is_renamed):
             return self
 
     sink = TransactionalSink("//t", proxy="localhost:1", mode=mode)
-    target = SimpleNamespace(plan=planned(keyed=True), request_size=1)
-    frame, settings = sink._mode.for_tasks(Frame(), target)
-    assert settings.names == Frame.columns[1:]
+    target = SimpleNamespace(plan=planned(keyed=True), request_size=1, placement=Placement(None))
+    columns = (other, "id", SOURCE_QUEUE_COLUMN, SOURCE_TABLET_COLUMN, SOURCE_ROW_COLUMN)
+    given = TargetBatch(MicroBatch("query", 0, "run"), target, columns, {})
+    names = sink._mode.settings(given, target).names
+    assert names == columns[1:]
+    frame = selected(Frame(), columns, names)
     plain = ("c0", "c1", "c2", "c3", "c4")
     assert frame.renamed == (plain if is_renamed else ())
-    assert frame.taken == (plain if is_renamed else Frame.columns)[1:]
+    assert frame.taken == (plain if is_renamed else columns)[1:]
 
 
 def test_service_columns_of_another_kind_say_nothing_about_a_rejected_row():

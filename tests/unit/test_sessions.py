@@ -1,5 +1,6 @@
 """Which sessions a batch was begun in, and which of them this sink can go on with."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -8,10 +9,10 @@ import pytest
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, WritePlan
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.errors import ConfigError, NotOneToOneError
-from yt_exactly_once.spark.sink.modes.at_least_once import AtLeastOnce
+from yt_exactly_once.spark.sink.look_up import _kind
 from yt_exactly_once.spark.sink.modes.idempotent import Idempotent
-from yt_exactly_once.spark.sink.modes.push import require_same_rows
-from yt_exactly_once.spark.sink.modes.sessions import POSITION_BITS, Numbering
+from yt_exactly_once.spark.sink.modes.push import RehearsalTask
+from yt_exactly_once.spark.sink.modes.sessions import POSITION_BITS, Numbering, begun_sessions
 from yt_exactly_once.spark.sink.modes.transactional import Transactional
 from yt_exactly_once.ytsaurus.rows import SessionState
 
@@ -24,10 +25,11 @@ def pushed(batch=7, **more):
 
 
 def begun(sessions, *, columns=("id",), mode=Idempotent, is_sorted=False):
-    options = SimpleNamespace(transformed=lambda frame: frame)
-    target = SimpleNamespace(is_sorted=is_sorted, path=TARGET, options=options)
-    frame = SimpleNamespace(columns=list(columns))
-    return mode(None, None).begun(frame, BATCH, [target], lambda: sessions)
+    target = SimpleNamespace(is_sorted=is_sorted, path=TARGET, options=None)
+    written = SimpleNamespace(names=list(columns))
+    delivery = SimpleNamespace(batch=BATCH, rows=SimpleNamespace(written=lambda _: written))
+    kind = partial(_kind, delivery, mode(None, None))
+    return begun_sessions(BATCH, [target], lambda: sessions, kind)
 
 
 def test_sessions_with_rows_of_the_batch_are_found_by_their_short_names():
@@ -40,7 +42,6 @@ def test_sessions_with_rows_of_the_batch_are_found_by_their_short_names():
     }
     assert begun(sessions) == {TARGET: {"partition-0": pushed()}}
     assert begun(sessions, is_sorted=True) == {}
-    assert begun(sessions, mode=AtLeastOnce) == {}
 
 
 @pytest.mark.parametrize(
@@ -105,11 +106,12 @@ def test_rows_without_a_source_are_numbered_by_their_position_in_the_task():
 def replayed(*reports, by_source=True):
     """Compare what tasks report with a session that has the digest 0a."""
     told = [
-        {"session": session, "digest": digest, "partition": partition}
-        for partition, (session, digest) in enumerate(reports)
+        pa.RecordBatch.from_pylist([{"session": name, "digest": digest, "partition": partition}])
+        for partition, (name, digest) in enumerate(reports)
     ]
     numbering = Numbering(BATCH, by_source, WritePlan(TARGET, ()), seed=0)
-    require_same_rows(told, {"partition-0": pushed()}, numbering, TARGET)
+    settings = SimpleNamespace(target=SimpleNamespace(path=TARGET))
+    RehearsalTask(settings, numbering, {"partition-0": pushed()}).require_same_rows(told)
 
 
 def test_a_replay_with_the_rows_of_the_session_continues():

@@ -7,8 +7,7 @@ from pyarrow import fs
 
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.query.checkpoint import CheckpointFiles, WriterFiles
-from yt_exactly_once.spark.sink.arrived import ArrivedRows
+from yt_exactly_once.spark.query.checkpoint import CheckpointFiles, RunningBatch, WriterFiles
 from yt_exactly_once.spark.sink.options import SinkOptions
 from yt_exactly_once.spark.storage import ArrowFolder, Folder, open_storage
 from yt_exactly_once.spark.webhdfs import WebHdfsFolder
@@ -88,10 +87,10 @@ def test_writer_finds_the_batch_that_runs(tmp_path):
     """Its number is the newest one logged; run and mode come from Spark, and its rows are read again."""
     files = checkpoint(tmp_path)
     assert files.newest() == 10
-    arrived = ArrivedRows(None, "complete", "the-run", "the-query")
-    place = files.locate(arrived, 10)
+    running = RunningBatch("the-query", "the-run", "complete")
+    place = files.place_of(running, 10)
     assert (place.query_id, place.run_id, place.batch_id) == ("the-query", "the-run", 10)
-    batch = files.identify(arrived, files.locate(arrived, 1))
+    batch = files.batch_of(running, files.place_of(running, 1))
     assert (batch.output_mode, batch.stateful, batch.needs_its_rows) == ("complete", False, True)
     assert not files.has_ended(place)
 
@@ -100,9 +99,9 @@ def test_checkpoint_of_another_query_is_refused(tmp_path):
     """Or one without any batch, or in a form that is not known."""
     files = checkpoint(tmp_path, version="v2")
     with pytest.raises(ConfigError, match="version v2"):
-        files.locate(ArrivedRows(None, "append", "run"), 1)
+        files.place_of(RunningBatch("", "run", "append"), 1)
     (tmp_path / "offsets" / "1").write_text("v1\n{}\n7")
     with pytest.raises(ConfigError, match="another query"):
-        files.locate(ArrivedRows(None, "append", "run", "other"), 1)
+        files.place_of(RunningBatch("other", "run", "append"), 1)
     with pytest.raises(ConfigError, match="has no batch"):
         WriterFiles(str(tmp_path / "elsewhere")).newest()

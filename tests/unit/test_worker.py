@@ -12,7 +12,7 @@ import pytest
 
 from yt_exactly_once.spark import worker
 from yt_exactly_once.spark.sink import stream_writer
-from yt_exactly_once.spark.sink.modes import push, tasks
+from yt_exactly_once.spark.sink.modes import mode
 from yt_exactly_once.spark.sink.modes.push import PushTask
 from yt_exactly_once.spark.sink.modes.tasks import InsertTask
 from yt_exactly_once.spark.sink.stream_writer import StreamWriter
@@ -66,8 +66,8 @@ class CalledError(Exception):
 @pytest.mark.parametrize(
     ("module", "run"),
     [
-        (tasks, lambda: next(InsertTask(None, update=False, unique_keys=False)([]))),
-        (push, lambda: next(PushTask(None, None, "")([]))),
+        (mode, lambda: next(InsertTask(None, unique_keys=False)([]))),
+        (mode, lambda: next(PushTask(None, None, "")([]))),
         (stream_writer, lambda: StreamWriter(None).write(iter(()))),
         (reader, lambda: QueueStreamReader.read(None, None)),
     ],

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError
@@ -24,8 +24,6 @@ from yt_exactly_once.spark.query.offset_log import (
 from yt_exactly_once.spark.storage import open_storage, shown
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from yt_exactly_once.commit.batch import SourceRange
     from yt_exactly_once.ytsaurus.client import Connection
 
@@ -60,7 +58,7 @@ class CheckpointFiles:
         """Travel without the id: every start of the query unpickles its sinks, and is another run."""
         return _checkpoint_files_of_a_run, (self._location, self._connection)
 
-    def locate(self, frame: DataFrame, batch_id: int) -> Place:  # noqa: ARG002 - one interface
+    def locate(self, frame: object, batch_id: int) -> Place:  # noqa: ARG002 - one interface
         """See `OffsetLog.locate`.
 
         Raises:
@@ -78,7 +76,7 @@ class CheckpointFiles:
         _connect_runs[self._location] = self._run_id, True
         return Place(metadata["id"], self._run_id, batch_id, FolderNotes(self._files))
 
-    def identify(self, frame: DataFrame, place: Place) -> MicroBatch:  # noqa: ARG002 - one interface
+    def identify(self, frame: object, place: Place) -> MicroBatch:  # noqa: ARG002 - one interface
         """See `OffsetLog.identify`."""
         batch_id = place.batch_id
         now = self._read(batch_id)
@@ -121,7 +119,8 @@ class CheckpointFiles:
         return [line for line in lines[1:] if line != _NO_OFFSET]
 
 
-class RunningBatch(Protocol):
+@dataclass(frozen=True)
+class RunningBatch:
     """What a streaming writer knows of the batch that Spark runs.
 
     Attributes:
@@ -158,18 +157,17 @@ class WriterFiles(CheckpointFiles):
             )
         return max(numbers)
 
-    def locate(self, frame: Any, batch_id: int) -> Place:
-        """See `OffsetLog.locate`.
+    def place_of(self, running: RunningBatch, batch_id: int) -> Place:
+        """Return the place of a batch; see `OffsetLog.locate`.
 
         Args:
-            frame: a `RunningBatch`.
+            running: what Spark says of the batch.
             batch_id: number of the batch.
 
         Raises:
             ConfigError: the checkpoint is not that of the query.
         """
-        running: RunningBatch = frame
-        place = super().locate(frame, batch_id)
+        place = self.locate(running, batch_id)
         if running.query_id not in ("", place.query_id):
             raise ConfigError(
                 "checkpointLocation is the checkpoint of another query",
@@ -180,10 +178,12 @@ class WriterFiles(CheckpointFiles):
             )
         return replace(place, run_id=running.run_id)
 
-    def identify(self, frame: Any, place: Place) -> MicroBatch:
-        """See `OffsetLog.identify`; Spark computes every replay before it asks a writer."""
-        running: RunningBatch = frame
-        batch = super().identify(frame, place)
+    def batch_of(self, running: RunningBatch, place: Place) -> MicroBatch:
+        """Return the batch of a place; see `OffsetLog.identify`.
+
+        Spark computes every replay before it asks a writer.
+        """
+        batch = self.identify(running, place)
         return replace(batch, output_mode=running.output_mode, reads_again=True)
 
     def has_ended(self, place: Place) -> bool:  # noqa: ARG002 - one interface

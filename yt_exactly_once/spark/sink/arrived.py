@@ -5,21 +5,34 @@ Spark keeps one message per partition: that of the task attempt which counts.
 
 from __future__ import annotations
 
+import hashlib
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
+from yt_exactly_once.codec.rows import row_fragments
+from yt_exactly_once.codec.schema import SOURCE_TABLET_COLUMN
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.query.running import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY
+from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN
+from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS, ChunkReport
+from yt_exactly_once.spark.sink.placement import PRESERVE, ROUND_ROBIN, TABLET_COLUMN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from pyspark.sql.types import StructType
 
+    from yt_exactly_once.codec.schema import WritePlan
+    from yt_exactly_once.commit.batch import MicroBatch
+    from yt_exactly_once.spark.sink.modes.mode import Plan, RowTask
+    from yt_exactly_once.spark.sink.options import Target
     from yt_exactly_once.ytsaurus.rows import SessionState
 
 RUN_ID_PROPERTY = "spark.jobGroup.id"
@@ -106,24 +119,122 @@ def packed(batches: Iterable[pa.RecordBatch]) -> tuple[bytes, int]:
 
 
 @dataclass(frozen=True)
-class ArrivedRows:
-    """The rows of a batch, in the place of the DataFrame that `foreachBatch` gets.
+class WriterTask:
+    """What each task of a streaming writer does. It travels to the executors.
+
+    Attributes:
+        plan: what is done with the rows.
+        is_replay: whether the batch was found in the ledger, and so must not be written.
+    """
+
+    plan: Plan
+    is_replay: bool = False
+
+    def run(self, batches: Iterable[pa.RecordBatch], task: TaskIdentity) -> TaskMessage:
+        """Send or write all rows of the task; Spark's state needs every row to be computed."""
+        if self.is_replay:
+            return TaskMessage(task, sum(batch.num_rows for batch in batches), skipped=True)
+        plan = self.plan
+        if plan.task is None or plan.rehearsal is not None:
+            content, count = packed(self._prepared(batches, task.partition, sends=True))
+            return TaskMessage(task, count, content, begun=dict(plan.given.begun))
+        rows = self._prepared(batches, task.partition, sends=False)
+        reports = tuple(plan.task.of_run(task.run_id).run(rows, task.partition))
+        return TaskMessage(task, ChunkReport.of_all(reports).row_count, reports=reports)
+
+    def _prepared(
+        self, batches: Iterable[pa.RecordBatch], partition: int, *, sends: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows with what Spark computes for them where there is a DataFrame."""
+        place, target, names = 0, self.plan.given.target, list(self.plan.names)
+        for given in batches:
+            rows = given.rename_columns(list(self.plan.given.columns))
+            more: dict[str, Any] = {}
+            count = rows.num_rows
+            if target.placement.rule == ROUND_ROBIN:
+                tablets = target.placement.tablet_count
+                more[TABLET_COLUMN] = (np.arange(place, place + count) + partition) % tablets
+            elif target.placement.rule == PRESERVE:
+                more[TABLET_COLUMN] = rows.column(SOURCE_TABLET_COLUMN).cast(pa.int64())
+            place += count
+            if set(KEY_HASH_COLUMNS) <= set(names):
+                both = _hashes(rows, target.plan.keys, "<i8,<i4")
+                more |= dict(zip(KEY_HASH_COLUMNS, (both["f0"], both["f1"]), strict=True))
+            if sends:
+                more[PARTITION_COLUMN] = np.full(count, partition, np.int32)
+            whole = pa.RecordBatch.from_arrays(
+                [*rows.columns, *(pa.array(values) for values in more.values())],
+                names=[*rows.schema.names, *more],
+            )
+            yield whole.select(names + [PARTITION_COLUMN] * sends)
+
+
+def _hashes(rows: pa.RecordBatch, plan: WritePlan, dtype: str) -> np.ndarray[Any, Any]:
+    """Return a hash of what is written of each row.
+
+    Args:
+        rows: with the columns of the plan.
+        plan: which columns.
+        dtype: of one hash.
+    """
+    kind = np.dtype(dtype)
+    texts = row_fragments(rows, plan).to_pylist()
+    digests = (hashlib.blake2b(text, digest_size=kind.itemsize).digest() for text in texts)
+    return np.frombuffer(b"".join(digests), dtype=kind)
+
+
+@dataclass(frozen=True)
+class TaskRows:
+    """The rows of a batch of a streaming writer: Spark computes them before it asks for the commit.
 
     Attributes:
         schema: of the DataFrame.
-        output_mode: of the query.
-        run_id: id of the run.
-        query_id: id of the query; empty before the first task has named it.
         messages: in the order of the partitions; empty while the batch is planned.
     """
 
     schema: StructType
-    output_mode: str
-    run_id: str
-    query_id: str = ""
     messages: Sequence[TaskMessage] = ()
 
     @property
-    def columns(self) -> list[str]:
-        """Names of the columns."""
-        return list(self.schema.names)
+    def are_computed(self) -> bool:
+        """See `Rows.are_computed`."""
+        return bool(self.messages)
+
+    def written(self, target: Target) -> StructType:
+        """See `Rows.written`; a target of a writer transforms nothing."""
+        assert target.transform is None, "the format has no such option"
+        return self.schema
+
+    def conf(self, _name: str) -> str | None:
+        """See `Rows.conf`; a writer sees none."""
+        return None
+
+    def described(self, _batch: MicroBatch, _step: str) -> AbstractContextManager[None]:
+        """See `Rows.described`; a writer starts no jobs."""
+        return nullcontext()
+
+    def kept(self) -> TaskRows:
+        """See `Rows.kept`."""
+        return self
+
+    def compute(self, plan: Plan) -> Iterator[pa.RecordBatch]:
+        """See `Rows.compute`: return what the tasks have sent, or push from here what they have sent.
+
+        Raises:
+            NotOneToOneError: rows of the batch were pushed before, and these are others.
+        """
+        if plan.task is None:
+            return (rows for message in self.messages for rows in message.batches())
+        if plan.rehearsal is None:
+            return (report for message in self.messages for report in message.reports)
+        plan.rehearsal.require_same_rows(self._run_here(plan, plan.rehearsal))
+        return self._run_here(plan, plan.task)
+
+    def pass_over(self) -> None:
+        """See `Rows.pass_over`: Spark has computed them."""
+
+    def _run_here(self, plan: Plan, task: RowTask) -> Iterator[pa.RecordBatch]:
+        names = list(plan.names)
+        for message in self.messages:
+            rows = (batch.select(names) for batch in message.batches())
+            yield from task.run(rows, message.task.partition)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyspark.sql.functions as sf
 
 from yt_exactly_once.codec.changes import changes
 from yt_exactly_once.codec.rejects import Rejects, find_faults, without
@@ -26,13 +25,9 @@ from yt_exactly_once.codec.row_hash import added, row_hashes
 from yt_exactly_once.codec.rows import WireFormat, encode, joined, row_fragments
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.errors import EncodingError
-from yt_exactly_once.spark.schema import with_nullable_members
-from yt_exactly_once.spark.versions import arriving_batches, arrow_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from pyspark.sql import DataFrame
 
     from yt_exactly_once.codec.schema import WritePlan
     from yt_exactly_once.spark.sink.placement import Placement
@@ -91,11 +86,6 @@ class RowEncoder:
     def order_matters(self) -> bool:
         """Whether rows of several Spark partitions must be distinguished."""
         return bool(self.delete_marker) or self.collect_keys
-
-    @property
-    def needs_partitions(self) -> bool:
-        """Whether the Spark partition of a row matters: not where one tablet takes all rows."""
-        return self.order_matters or self.placement.tablet_count != 1
 
     def add(self, rows: pa.RecordBatch, partition: int, *, is_mixed: bool = False) -> list[Payload]:
         """Encode one chunk, and return what is to be written of it; what cannot be written is rejected.
@@ -169,44 +159,15 @@ class RowEncoder:
             self.rows_by_tablet[each] += count
 
 
-def encode_frame(
-    frame: DataFrame, encoder: RowEncoder, *, dyn_batch_size: int, send: Send | None = None
-) -> None:
-    """Evaluate a DataFrame, once, and give its rows to the encoder.
-
-    Spark hands them over as Arrow, one result per partition. They are encoded here, on the driver. That takes
-    milliseconds, less than the way into a Python task and back. Each batch is released once encoded.
-
-    Args:
-        frame: what the encoder was made for, placed by its placement.
-        encoder: collects the payloads.
-        dyn_batch_size: most rows in one payload.
-        send: see `encode_batches`. Where one tablet takes all rows it gets nothing, since only the end tells
-            their order.
-
-    Raises:
-        EncodingError: a value that its column cannot take.
-    """
-    # The schema of `frame` is known. That of any other DataFrame is two calls to the JVM.
-    loose = _with_nullable_members(frame)
-    if encoder.needs_partitions:
-        numbered = loose.withColumn(PARTITION_COLUMN, sf.spark_partition_id())
-        arrived = arriving_batches(numbered) if send else _drained(arrow_batches(numbered))
-        encode_batches(arrived, encoder, dyn_batch_size=dyn_batch_size, send=send)
-        return
-    # Another column would cost Spark an analysis of its own.
-    for chunk in chunks(_drained(arrow_batches(loose)), dyn_batch_size):
-        encoder.add(chunk, 0)
-
-
 def encode_batches(
     arrived: Iterable[pa.RecordBatch],
     encoder: RowEncoder,
     *,
     dyn_batch_size: int,
     send: Send | None = None,
+    is_placed: bool = True,
 ) -> None:
-    """Give rows to an encoder; each of them carries its partition, in `PARTITION_COLUMN`.
+    """Give rows to an encoder, and forget them.
 
     The payloads are the same in whatever order the partitions come, so that two calls for a batch can be
     compared.
@@ -217,10 +178,15 @@ def encode_batches(
         dyn_batch_size: most rows in one payload.
         send: takes payloads of partitions with many rows as soon as these have come. Those of a lane come in
             the order of their rows in each Spark partition, and before the others of the lane.
+        is_placed: whether each row carries its partition, in `PARTITION_COLUMN`.
 
     Raises:
         EncodingError: a value that its column cannot take.
     """
+    if not is_placed:
+        for chunk in chunks(arrived, dyn_batch_size):
+            encoder.add(chunk, 0)
+        return
     arrived = iter(arrived)
     try:
         batches = _without_large(arrived, encoder, dyn_batch_size, send)
@@ -240,13 +206,13 @@ def encode_batches(
         encoder.add(rows, _partition(rows), is_mixed=True)
         return
     if not encoder.order_matters:
-        gathered = _gathered(_drained(batches), encoder.placement, dyn_batch_size, begun)
+        gathered = _gathered(drained(batches), encoder.placement, dyn_batch_size, begun)
         for rows, partition, is_mixed in gathered:
             encoder.add(rows, partition, is_mixed=is_mixed)
         return
     # A batch of Arrow is a part of one partition.
-    for partition, drained in groupby(_drained(batches), _partition):
-        for chunk in chunks(drained, dyn_batch_size):
+    for partition, held in groupby(drained(batches), _partition):
+        for chunk in chunks(held, dyn_batch_size):
             encoder.add(chunk, partition)
 
 
@@ -264,7 +230,7 @@ def _without_large(
         if is_small or partition in rest or not encoder.placement.is_by_partition:
             rest[partition] += piece.batches
             continue
-        for chunk in chunks(_drained(piece.batches), size):
+        for chunk in chunks(drained(piece.batches), size):
             for payload in encoder.add(chunk, partition):
                 if send is not None:
                     send(payload)
@@ -363,27 +329,12 @@ class _Held:
         return rows, _partition(rows), len(self.batches) > 1
 
 
-def _with_nullable_members(frame: DataFrame) -> DataFrame:
-    """Let members of structs be null, in the columns where that makes a difference."""
-    kinds = [with_nullable_members(field.dataType) for field in frame.schema]
-    if all(kind == field.dataType for kind, field in zip(kinds, frame.schema, strict=True)):
-        # Most DataFrames are like that, and every step costs Spark an analysis of its own.
-        return frame
-    # By place: names of columns may differ in case alone, which Spark takes for the same.
-    plain = [f"c{place}" for place in range(len(kinds))]
-    loose = [
-        (sf.col(alias) if kind == field.dataType else sf.col(alias).cast(kind)).alias(field.name)
-        for alias, kind, field in zip(plain, kinds, frame.schema, strict=True)
-    ]
-    return frame.toDF(*plain).select(*loose)
-
-
 def _partition(batch: pa.RecordBatch) -> int:
     partition: int = batch.column(PARTITION_COLUMN)[0].as_py()
     return partition
 
 
-def _drained(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def drained(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the batches and forget each of them."""
     batches.reverse()
     while batches:

@@ -13,7 +13,11 @@ from yt_exactly_once.commit.judgement import Verdict, judge, require_one_sink
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
-from yt_exactly_once.spark.query.jobs import described
+from yt_exactly_once.spark.sink.modes.sessions import (
+    begun_sessions,
+    is_numbered_by_source,
+    session_kind,
+)
 from yt_exactly_once.ytsaurus.rows import sessions_of
 from yt_exactly_once.ytsaurus.tables import rows_of, table_identity
 
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.spark.query.offset_log import OffsetLog
     from yt_exactly_once.spark.sink.modes.mode import Mode
     from yt_exactly_once.spark.sink.run import Delivery
+    from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.client import Connection
     from yt_exactly_once.ytsaurus.rows import SessionState
 
@@ -101,10 +106,14 @@ def look_up(delivery: Delivery, mode: Mode, offset_log: OffsetLog) -> Found:
         accepted=mode.options.accepted,
     )
     run.begun = {}
-    if verdict is Verdict.NEW and not run.continues_with(batch):
+    if (
+        verdict is Verdict.NEW
+        and not run.continues_with(batch)
+        and _looks_for_pushes(delivery, mode)
+    ):
         sessions = partial(_sessions, delivery, mode)
-        with described(delivery.frame, batch, "compare the replay with pushed rows"):
-            run.begun = mode.begun(delivery.frame, batch, run.targets, sessions)
+        with delivery.rows.described(batch, "compare the replay with pushed rows"):
+            run.begun = begun_sessions(batch, run.targets, sessions, partial(_kind, delivery, mode))
     run.agree(batch)
     if entry is not None and verdict is not Verdict.NEW:
         require_one_sink(entry, batch, call.sent, ledger=ledger.path)
@@ -168,3 +177,16 @@ def _sessions(delivery: Delivery, mode: Mode) -> Mapping[str, SessionState]:
     return run_attempts(
         lambda _: sessions_of(mode.connection, path, prefix), mode.options.retry, delivery.emit
     )
+
+
+def _looks_for_pushes(delivery: Delivery, mode: Mode) -> bool:
+    """Return whether rows in producer sessions can only be of an earlier run or call."""
+    return not (mode.may_repeat or (mode.pushes and delivery.rows.are_computed))
+
+
+def _kind(delivery: Delivery, mode: Mode, target: PreparedTarget) -> str:
+    """Return how the sessions are named in which the sink identifies rows; empty where it uses none."""
+    if not mode.pushes:
+        return ""
+    columns = delivery.rows.written(target.options).names
+    return session_kind(by_source=is_numbered_by_source(columns, delivery.batch))

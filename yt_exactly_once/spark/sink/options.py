@@ -167,6 +167,11 @@ class Target:
         return frame if self.transform is None else self.transform(frame)
 
     @property
+    def collects_keys(self) -> bool:
+        """Whether all keys of a batch must be known together."""
+        return self.replaces or self.unique_keys
+
+    @property
     def placement_rule(self) -> str | tuple[str, ...]:
         """The placement, by name or as columns."""
         return self.placement if isinstance(self.placement, str) else tuple(self.placement)
@@ -316,15 +321,17 @@ class SinkOptions:
         """What the sink writes in the ledger, one for each target."""
         return [LedgerRow(self.cluster.proxy, self.ledger, target.path) for target in self.targets]
 
-    def request_size(self, frame: DataFrame) -> int:
+    def request_size(self, configured: str | None) -> int:
         """Return how many rows a request carries at most.
+
+        Args:
+            configured: what `DYN_BATCH_SIZE_CONF` is in the Spark session.
 
         Raises:
             ConfigError: the Spark conf is no number of rows.
         """
         size = self.dyn_batch_size
         if size is None:
-            configured = frame.sparkSession.conf.get(DYN_BATCH_SIZE_CONF, None)
             try:
                 size = DEFAULT_DYN_BATCH_SIZE if configured is None else int(configured)
             except ValueError:

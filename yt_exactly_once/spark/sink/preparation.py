@@ -14,6 +14,7 @@ from yt_exactly_once.commit.entry import (
 )
 from yt_exactly_once.errors import ConfigError, LedgerError
 from yt_exactly_once.observability import Event
+from yt_exactly_once.spark.sink.options import DYN_BATCH_SIZE_CONF
 from yt_exactly_once.spark.sink.targets import prepare_target
 from yt_exactly_once.ytsaurus.inspection import attributes_of
 from yt_exactly_once.ytsaurus.queues import require_registration
@@ -25,12 +26,11 @@ from yt_exactly_once.ytsaurus.tables import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from yt_exactly_once.errors import ExactlyOnceError
     from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.sink.modes.mode import Mode
     from yt_exactly_once.spark.sink.options import SinkOptions, Target
+    from yt_exactly_once.spark.sink.run import Rows
     from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.client import Connection
 
@@ -44,7 +44,7 @@ _OTHER_DEAD_LETTER_PATH = "Name another path in dead_letter_path: the sink creat
 
 def prepare(
     mode: Mode,
-    frame: DataFrame,
+    rows: Rows,
     batch: MicroBatch,
     emit: Emitter,
 ) -> tuple[PreparedTarget, ...]:
@@ -67,10 +67,10 @@ def prepare(
         prepare_target(
             connection,
             target,
-            frame,
+            rows.written(target),
             wire=options.wire_format,
             rows_per_tablet=options.rows_per_tablet_limit,
-            request_size=options.request_size(frame),
+            request_size=options.request_size(rows.conf(DYN_BATCH_SIZE_CONF)),
             show_values=options.show_values,
         )
         for target in options.targets
@@ -107,7 +107,7 @@ def _prepare_ledger(options: SinkOptions, connection: Connection, emit: Emitter)
         mark_table(connection, ledger, LEDGER_MARK, LEDGER_VERSION)
 
 
-def check_before_start(mode: Mode, frame: DataFrame, output_mode: str | None) -> None:
+def check_before_start(mode: Mode, rows: Rows, output_mode: str | None) -> None:
     """Check what `prepare` checks, as far as it needs no running query. Create nothing.
 
     Raises:
@@ -120,7 +120,7 @@ def check_before_start(mode: Mode, frame: DataFrame, output_mode: str | None) ->
         prepare_target(
             connection,
             target,
-            frame,
+            rows.written(target),
             wire=options.wire_format,
             rows_per_tablet=options.rows_per_tablet_limit,
             show_values=options.show_values,

@@ -4,21 +4,60 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from collections.abc import Iterable
+    from contextlib import AbstractContextManager
+
+    import pyarrow as pa
     from pyspark.sql.types import StructType
 
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.commit.ledger import CommitLedger
     from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.query.calls import Call
+    from yt_exactly_once.spark.sink.modes.mode import Plan
+    from yt_exactly_once.spark.sink.options import Target
     from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.rows import SessionState
 
 LOOK_INTERVAL = 10.0
 """Seconds after which a target is checked again: another table may have replaced it."""
+
+
+class Rows(Protocol):
+    """The rows of a batch: a DataFrame, or what the tasks of a writer have sent."""
+
+    @property
+    def schema(self) -> StructType:
+        """Columns of the DataFrame."""
+
+    @property
+    def are_computed(self) -> bool:
+        """Whether tasks have computed them, and have written what they write."""
+
+    def written(self, target: Target) -> StructType:
+        """Return the columns of the DataFrame as a target transforms it."""
+
+    def conf(self, name: str) -> str | None:
+        """Return a setting of the Spark session."""
+
+    def described(self, batch: MicroBatch, step: str) -> AbstractContextManager[None]:
+        """Say in Spark's UI what the jobs of a block do."""
+
+    def kept(self) -> Rows:
+        """Return the rows such that they are computed once, however often they are asked for."""
+
+    def compute(self, plan: Plan) -> Iterable[pa.RecordBatch]:
+        """Compute the rows, once, and let tasks do with them what is planned.
+
+        Returns:
+            All that tasks have reported; or all rows, where they come to the driver.
+        """
+
+    def pass_over(self) -> None:
+        """Let Spark have computed the rows, for its state, and write none."""
 
 
 @dataclass
@@ -66,7 +105,7 @@ class Delivery:
 
     Attributes:
         batch: which one.
-        frame: its rows.
+        rows: its rows.
         call: the call of the sink that delivers it.
         run: of its query.
         ledger: its query's ledger entries.
@@ -74,7 +113,7 @@ class Delivery:
     """
 
     batch: MicroBatch
-    frame: DataFrame
+    rows: Rows
     call: Call
     run: QueryRun
     ledger: CommitLedger

@@ -9,18 +9,16 @@ write is looked up for every batch; the commit remembers what its process has co
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from yt_exactly_once.errors import ConfigError, FencedError, LedgerDivergedError
-from yt_exactly_once.observability import Clock, Event, reported
-from yt_exactly_once.spark.query.checkpoint import WriterFiles
-from yt_exactly_once.spark.sink.arrived import ArrivedRows, TaskIdentity
+from yt_exactly_once.observability import Clock, reported
+from yt_exactly_once.spark.query.checkpoint import RunningBatch, WriterFiles
+from yt_exactly_once.spark.sink.arrived import TaskIdentity, TaskRows, WriterTask
 from yt_exactly_once.spark.sink.look_up import find
 from yt_exactly_once.spark.sink.run import Delivery, QueryRun
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
-from yt_exactly_once.spark.sink.writer_modes import WRITER_MODES, WriterMode
 from yt_exactly_once.spark.sink.writer_options import parse_writer_options
 from yt_exactly_once.spark.versions import ArrowStreamWriter
 from yt_exactly_once.spark.worker import spare_modules
@@ -32,10 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.commit.parts import SendAhead, TargetRows
     from yt_exactly_once.spark.sink.arrived import TaskMessage
-    from yt_exactly_once.spark.sink.look_up import Found
-    from yt_exactly_once.spark.sink.writer_modes import WriterTask
     from yt_exactly_once.spark.sink.writer_options import WriterOptions
 
 
@@ -45,8 +40,6 @@ class WriterSink(TransactionalSink):
     Args:
         options: of the writer.
     """
-
-    _modes = WRITER_MODES
 
     def __init__(self, options: WriterOptions) -> None:
         self.options = options.sink
@@ -69,24 +62,32 @@ class WriterSink(TransactionalSink):
             ExactlyOnceError: the batch cannot be written; nothing has been.
         """
         number = self._files.newest()
-        arrived: Any = ArrivedRows(schema, output_mode, run_id=f"plan-{uuid.uuid4()}")
-        place = self._offset_log.locate(arrived, number)
+        running = RunningBatch("", f"plan-{uuid.uuid4()}", output_mode)
+        place = self._files.place_of(running, number)
         emit = self._emitter(place)
         with reported(emit), self._calls.begun(place, self.options.ledger_rows, emit) as call:
-            batch = self._offset_log.identify(arrived, place)  # 1
+            batch = self._files.batch_of(running, place)  # 1
             kind = batch.query_id, batch.output_mode, batch.stateful
             run = self._prepared.setdefault(kind, QueryRun(place.run_id))
             run.agreed = None
-            delivery = Delivery(batch, arrived, call, run, self._ledger(batch), emit)
+            delivery = Delivery(batch, TaskRows(schema), call, run, self._ledger(batch), emit)
             self._prepare(delivery)
             is_replay = (
                 self._mode.looks_up_each_batch
                 and find(delivery, self._mode, self._offset_log).is_replay  # 2
             )
             (target,) = run.targets
-            assert isinstance(self._mode, WriterMode), "one of WRITER_MODES"
-            task = self._mode.task(arrived, batch, target, run.begun.get(target.path, {}))
-        return replace(task, is_replay=is_replay)
+            plan = self._plan(delivery, target)
+            if plan.is_by_position:
+                raise ConfigError(
+                    "Idempotent mode cannot number the rows in the format yt: only foreachBatch shows "
+                    "whether they come in the same order again",
+                    remedy="Read one queue with include_service_columns=true and keep its columns; or use "
+                    "mode='transactional', or foreachBatch",
+                    query=batch.query_id,
+                    target=target.path,
+                )
+        return WriterTask(plan, is_replay=is_replay)
 
     def finish(
         self, schema: StructType, output_mode: str, messages: Sequence[TaskMessage], number: int
@@ -104,12 +105,16 @@ class WriterSink(TransactionalSink):
         """
         task = messages[0].task
         in_order = sorted(messages, key=lambda message: message.task.partition)
-        arrived: Any = ArrivedRows(schema, output_mode, task.run_id, task.query_id, in_order)
-        place = self._offset_log.locate(arrived, number)
+        running, rows = (
+            RunningBatch(task.query_id, task.run_id, output_mode),
+            TaskRows(schema, in_order),
+        )
+        place = self._files.place_of(running, number)
         emit = self._emitter(place)
         with reported(emit), self._calls.begun(place, self.options.ledger_rows, emit) as call:
-            batch = self._offset_log.identify(arrived, place)  # 1
-            delivery = Delivery(batch, arrived, call, self._run(batch), self._ledger(batch), emit)
+            batch = self._files.batch_of(running, place)  # 1
+            run = self._run(batch)
+            delivery = Delivery(batch, rows, call, run, self._ledger(batch), emit)
             self._prepare(delivery)
             found = find(delivery, self._mode, self._offset_log)  # 2
             if found.is_replay:
@@ -117,21 +122,11 @@ class WriterSink(TransactionalSink):
                 return
             _require_rows(messages, batch)
             clock = Clock()
-            rows = self._compute(delivery)  # 3
+            # What was there before the tasks wrote.
+            run.begun = {target.path: in_order[0].begun for target in run.targets}
+            written = self._compute(delivery)  # 3
             clock.lap("compute")
-            self._write(delivery, self._committer(delivery), rows, found.resumed, clock)
-
-    def _skip(self, delivery: Delivery, found: Found) -> None:
-        """Let a replay pass; Spark has computed it, and so has its state."""
-        delivery.emit(Event.BATCH_SKIPPED, reason="replay", rows=found.rows)
-
-    def _rows(
-        self,
-        delivery: Delivery,
-        send: SendAhead | None,  # noqa: ARG002 - all rows have come
-    ) -> list[TargetRows]:
-        (target,) = delivery.run.targets
-        return self._mode.write(delivery.frame, delivery.batch, target, {})
+            self._write(delivery, self._committer(delivery), written, found.resumed, clock)
 
 
 class Given(NamedTuple):
@@ -173,7 +168,7 @@ class StreamWriter(ArrowStreamWriter):
         spare_modules()
         assert self._task is not None, "planned"
         task = TaskIdentity.of_this_task()
-        _require_planned(self._task.batch, task.batch_id, task.query_id)
+        _require_planned(self._task.plan.given.batch, task.batch_id, task.query_id)
         return self._task.run(iterator, task)
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 - Spark's name

@@ -33,7 +33,7 @@ from yt_exactly_once.ytsaurus.tables import describe_table, table_identity
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
     from yt_exactly_once.codec.rejects import Rejects
     from yt_exactly_once.codec.schema import WritePlan
@@ -84,10 +84,16 @@ class PreparedTarget:
             self.wire,
             self.placement,
             delete_marker=self.options.delete_marker or "",
-            collect_keys=self.options.replaces or self.options.unique_keys,
+            collect_keys=self.options.collects_keys,
             rejects=rejects,
             digests=self.options.digest,
         )
+
+    @property
+    def needs_partitions(self) -> bool:
+        """Whether the Spark partition of a row matters: not where one tablet takes all rows."""
+        is_ordered = bool(self.options.delete_marker) or self.options.collects_keys
+        return is_ordered or self.placement.tablet_count != 1
 
     def of_batch(self, batch: MicroBatch) -> PreparedTarget:
         """Return the target as the rows of a batch are placed in it, where their Spark partition decides.
@@ -103,10 +109,6 @@ class PreparedTarget:
     def room(self) -> int:
         """Most rows that one transaction can touch."""
         return self.rows_per_tablet * self.tablet_count
-
-    def transformed(self, frame: DataFrame) -> DataFrame:
-        """Return the DataFrame that is written here, with the tablets of its rows."""
-        return self.placement.placed(self.options.transformed(frame))
 
     def complete(self, keys: pa.LargeBinaryArray) -> CompleteResult:
         """Return the claim that the table holds nothing but rows with these keys."""
@@ -136,14 +138,23 @@ class PreparedTarget:
 def prepare_target(
     connection: Connection,
     target: Target,
-    frame: DataFrame,
+    written: StructType,
     *,
     wire: str,
     rows_per_tablet: int,
     request_size: int = DEFAULT_DYN_BATCH_SIZE,
     show_values: bool,
 ) -> PreparedTarget:
-    """Describe the table, compare it with the frame, and choose the wire format.
+    """Describe the table, compare it with the DataFrame, and choose the wire format.
+
+    Args:
+        connection: to its cluster.
+        target: the table.
+        written: the DataFrame's columns, as the target transforms it.
+        wire: the wire format that is asked for.
+        rows_per_tablet: see `PreparedTarget`.
+        request_size: see `PreparedTarget`.
+        show_values: whether errors may show values.
 
     Raises:
         TableError: there is no such table, it is static, or it is not mounted.
@@ -153,9 +164,8 @@ def prepare_target(
     info = describe_table(connection, target.path)
     info.require_mounted()
     table = TableSchema.from_yt(info.schema)
-    written = target.transformed(frame)
-    require_no_reserved(written.columns, target.path)
-    frame_schema = arrow_of_spark(written.schema)
+    require_no_reserved(written.names, target.path)
+    frame_schema = arrow_of_spark(written)
     _require_kind(target, table, frame_schema)
     if target.delete_marker is not None:
         frame_schema = frame_schema.remove(frame_schema.get_field_index(target.delete_marker))

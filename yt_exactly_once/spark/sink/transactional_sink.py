@@ -7,6 +7,7 @@ and prepared targets are created in the process that uses it.
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +26,12 @@ from yt_exactly_once.spark.executors import unfit_python_named
 from yt_exactly_once.spark.java import require_startable
 from yt_exactly_once.spark.query.calls import PROCESS_CALLS
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
-from yt_exactly_once.spark.query.jobs import described
 from yt_exactly_once.spark.query.raised import PROCESS_ERRORS, surfaced
 from yt_exactly_once.spark.query.running import RunningQuery
+from yt_exactly_once.spark.sink.frame_rows import FrameRows
 from yt_exactly_once.spark.sink.look_up import find, look_up, name_other_query
 from yt_exactly_once.spark.sink.modes import MODES
+from yt_exactly_once.spark.sink.modes.mode import TargetBatch
 from yt_exactly_once.spark.sink.options import SinkOptions, require_known, takes
 from yt_exactly_once.spark.sink.preparation import check_before_start, prepare
 from yt_exactly_once.spark.sink.run import Delivery, QueryRun
@@ -37,7 +39,6 @@ from yt_exactly_once.spark.sink.targets import are_the_same
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
     from pyspark.sql import DataFrame
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.spark.query.calls import Call, Place
     from yt_exactly_once.spark.query.offset_log import OffsetLog
     from yt_exactly_once.spark.sink.look_up import Found
-    from yt_exactly_once.spark.sink.modes.mode import Mode
+    from yt_exactly_once.spark.sink.modes.mode import Plan
     from yt_exactly_once.spark.sink.targets import PreparedTarget
 
 
@@ -87,7 +88,6 @@ class TransactionalSink:
     """
 
     last_error: ExactlyOnceError | None
-    _modes: Mapping[str, type[Mode]] = MODES
     _offset_log: OffsetLog
 
     @takes(SinkOptions)
@@ -144,13 +144,14 @@ class TransactionalSink:
             ExactlyOnceError: as the first batch would.
         """
         self._connection.require_proxy()
-        check_before_start(self._mode, frame, output_mode)
+        check_before_start(self._mode, FrameRows(frame), output_mode)
 
     def _deliver(self, call: Call, frame: DataFrame, emit: Emitter) -> None:
         if call.place.problem is not None:
             raise call.place.problem
         batch = self._offset_log.identify(frame, call.place)  # 1
-        delivery = Delivery(batch, frame, call, self._run(batch), self._ledger(batch), emit)
+        rows = FrameRows(frame)
+        delivery = Delivery(batch, rows, call, self._run(batch), self._ledger(batch), emit)
         clock = Clock()
         self._prepare(delivery)
         found = find(delivery, self._mode, self._offset_log)  # 2
@@ -162,8 +163,8 @@ class TransactionalSink:
         with self._ahead(delivery, committer) as send:
             try:
                 what = f"compute {', '.join(self._paths)}"
-                with unfit_python_named(), described(frame, batch, what):
-                    rows = self._compute(delivery, send)  # 3
+                with unfit_python_named(), rows.described(batch, what):
+                    written = self._compute(delivery, send)  # 3
             except Exception:
                 # A commit of an earlier run that landed late may have let the queue trim these rows.
                 found = look_up(delivery, self._mode, self._offset_log)
@@ -172,7 +173,7 @@ class TransactionalSink:
                     return
                 raise
             delivery.run.computing = clock.lap("compute")
-            self._write(delivery, committer, rows, found.resumed, clock)
+            self._write(delivery, committer, written, found.resumed, clock)
 
     def _ahead(
         self, delivery: Delivery, committer: BatchCommit
@@ -236,7 +237,7 @@ class TransactionalSink:
 
     def _open(self) -> None:
         self._connection = Connection(self.options.cluster)
-        self._mode = self._modes[self.options.mode](self.options, self._connection)
+        self._mode = MODES[self.options.mode](self.options, self._connection)
         self._runs: dict[str, QueryRun] = {}
         self._calls = PROCESS_CALLS
         listener = self.options.listener
@@ -267,7 +268,7 @@ class TransactionalSink:
         The targets are checked again now and then. A table that replaced one since would store rows that
         were encoded for the old one, perhaps wrongly.
         """
-        run, schema, emit = delivery.run, delivery.frame.schema, delivery.emit
+        run, schema, emit = delivery.run, delivery.rows.schema, delivery.emit
         is_known = run.schema == schema
         if is_known and not run.must_look():
             return
@@ -279,7 +280,7 @@ class TransactionalSink:
                     self._connection.require_proxy()
                 if is_known and are_the_same(self._connection, run.targets):
                     return run.targets
-                return prepare(self._mode, delivery.frame, delivery.batch, emit)
+                return prepare(self._mode, delivery.rows, delivery.batch, emit)
             except TransientError as error:
                 error.where.setdefault("proxy", self.options.cluster.proxy)
                 self._connection.unpin()
@@ -294,8 +295,8 @@ class TransactionalSink:
         continue when a batch leaves no state.
         """
         if delivery.batch.stateful:
-            with described(delivery.frame, delivery.batch, "rebuild the state of a replay"):
-                delivery.frame.write.format("noop").mode("overwrite").save()
+            with delivery.rows.described(delivery.batch, "rebuild the state of a replay"):
+                delivery.rows.pass_over()
         delivery.emit(Event.BATCH_SKIPPED, reason="replay", rows=found.rows)
 
     def _compute(self, delivery: Delivery, send: SendAhead | None = None) -> list[TargetRows]:
@@ -310,21 +311,20 @@ class TransactionalSink:
         return rows
 
     def _rows(self, delivery: Delivery, send: SendAhead | None) -> list[TargetRows]:
-        frame, run = delivery.frame, delivery.run
+        rows, run = delivery.rows, delivery.run
         if len(run.targets) > 1:
-            # Several DataFrames are made of it, and each evaluation of a stateful one would commit state.
-            frame = frame.localCheckpoint(eager=True)
-        return [
-            part
-            for target in run.targets
-            for part in self._mode.write(
-                target.transformed(frame),
-                delivery.batch,
-                target,
-                run.begun.get(target.path, {}),
-                send,
-            )
-        ]
+            rows = rows.kept()
+        written: list[TargetRows] = []
+        for target in run.targets:
+            plan = replace(self._plan(delivery, target), send=send)
+            written += self._mode.finish(plan, rows.compute(plan))
+        return written
+
+    def _plan(self, delivery: Delivery, target: PreparedTarget) -> Plan:
+        """Return what the tasks do with the rows of a target."""
+        columns = tuple(delivery.rows.written(target.options).names)
+        begun = delivery.run.begun.get(target.path, {})
+        return self._mode.plan(TargetBatch(delivery.batch, target, columns, begun))
 
     def _committer(self, delivery: Delivery) -> BatchCommit:
         return BatchCommit(

@@ -5,24 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.sink.modes.tasks import (
-    REPORT_SCHEMA,
-    ChunkReport,
-    InsertTask,
-    TaskMode,
-)
+from yt_exactly_once.spark.sink.modes.mode import Plan
+from yt_exactly_once.spark.sink.modes.tasks import InsertTask, TaskMode
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.commit.parts import SendAhead, TargetRows
-    from yt_exactly_once.spark.sink.modes.mode import Sessions
-    from yt_exactly_once.spark.sink.targets import PreparedTarget
+    from yt_exactly_once.spark.sink.modes.mode import TargetBatch
 
 
 class AtLeastOnce(TaskMode):
     """Loses nothing, and may repeat rows."""
+
+    may_repeat = True
 
     def check(self) -> None:
         """See `Mode.check`: nobody sees all keys of a batch."""
@@ -35,16 +28,7 @@ class AtLeastOnce(TaskMode):
                     target=target.path,
                 )
 
-    def write(
-        self,
-        frame: DataFrame,
-        batch: MicroBatch,
-        target: PreparedTarget,
-        begun: Sessions,  # noqa: ARG002 - the contract
-        send: SendAhead | None = None,  # noqa: ARG002 - the contract
-    ) -> list[TargetRows]:
-        """See `Mode.write`."""
-        plain, settings = self.for_tasks(frame, target.of_batch(batch))
-        task = InsertTask(settings, update=target.options.update_columns, unique_keys=False)
-        reports = self.reports(plain.mapInArrow(task, REPORT_SCHEMA))
-        return self.written(target, ChunkReport.of_all(reports))
+    def plan(self, given: TargetBatch) -> Plan:
+        """See `Mode.plan`."""
+        settings = self.settings(given, given.target.of_batch(given.batch))
+        return Plan(given, settings.names, InsertTask(settings, unique_keys=False))

@@ -1,17 +1,30 @@
-"""The contract of a write mode: how the rows of a batch get from Spark into a target."""
+"""The contract of a write mode: how the rows of a batch get from Spark into a target.
+
+`plan` says on the driver what tasks do with their rows. A `RowTask` does it: one object, that runs inside
+`mapInArrow` and inside the `write` of the format alike. `finish` says what came of it for the commit.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from pyspark import TaskContext
+
+from yt_exactly_once.spark.sink.encode import chunks
+from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
+from yt_exactly_once.spark.worker import spare_modules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
 
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.commit.parts import SendAhead, TargetRows
+    from yt_exactly_once.config import RetryPolicy
     from yt_exactly_once.spark.sink.options import SinkOptions
     from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.client import Connection
@@ -20,11 +33,126 @@ if TYPE_CHECKING:
     Sessions = Mapping[str, SessionState]
 
 
+@dataclass(frozen=True)
+class TaskSettings:
+    """What every writing task needs.
+
+    Attributes:
+        names: columns of the batches the task gets, in order.
+        target: where to write.
+        connection: the cluster; opened in the worker.
+        dyn_batch_size: rows per request.
+        retry: how often a request is repeated.
+        connections: how many sessions are opened and pushed to at a time.
+        run_id: run of the query.
+    """
+
+    names: tuple[str, ...]
+    target: PreparedTarget
+    connection: Connection
+    dyn_batch_size: int
+    retry: RetryPolicy
+    connections: int
+    run_id: str = ""
+
+    def chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Cut the rows of the task into chunks under their real names."""
+        for chunk in chunks(batches, self.dyn_batch_size):
+            yield chunk.rename_columns(list(self.names))
+
+
+@dataclass(frozen=True)
+class RowTask(ABC):
+    """What each task of a batch does with its rows. It travels to the executors.
+
+    Attributes:
+        settings: see there.
+    """
+
+    settings: TaskSettings
+
+    reports: ClassVar[StructType]
+    """Columns of what it reports to the driver."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run inside `mapInArrow`."""
+        spare_modules()
+        context = TaskContext.get()
+        assert context is not None, "runs inside a Spark task"
+        yield from self.run(batches, context.partitionId())
+
+    @abstractmethod
+    def run(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
+        """Take all rows of one Spark partition, in the columns `Plan.names`; yield reports."""
+
+    def of_run(self, run_id: str) -> Self:
+        """Return the task for a run of the query, which may not be known when the task is planned."""
+        return replace(self, settings=replace(self.settings, run_id=run_id))
+
+
+class Rehearsal(RowTask):
+    """Computes all rows, and writes none; its reports show what a replay would write."""
+
+    @abstractmethod
+    def require_same_rows(self, reports: Iterable[pa.RecordBatch]) -> None:
+        """Compare the rows with those that were written before.
+
+        Raises:
+            NotOneToOneError: they are others.
+        """
+
+
+@dataclass(frozen=True)
+class TargetBatch:
+    """A batch and one of its targets, before the rows are computed.
+
+    Attributes:
+        batch: the micro-batch.
+        target: where its rows go.
+        columns: of the DataFrame, as the target transforms it.
+        begun: producer sessions that have rows of the batch, although it is not in the ledger.
+    """
+
+    batch: MicroBatch
+    target: PreparedTarget
+    columns: tuple[str, ...]
+    begun: Sessions
+
+    @property
+    def placed_columns(self) -> tuple[str, ...]:
+        """The columns, and the tablet of each row where its Spark partition does not decide."""
+        is_placed = not self.target.placement.is_by_partition
+        return self.columns + (TABLET_COLUMN,) * is_placed
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the tasks of a batch do with the rows of one target.
+
+    Attributes:
+        given: the batch and the target.
+        names: columns of the rows, in order; those that the DataFrame lacks are computed for them.
+        task: what the tasks do; `None` where the rows come to the driver.
+        rehearsal: what they do before, once over all rows, without writing; `None` for nothing.
+        needs_partitions: whether rows that come to the driver carry their Spark partition.
+        is_by_position: whether a repeated task must get the same rows in the same order.
+        send: takes payloads that do not change any more, while the driver gets others.
+    """
+
+    given: TargetBatch
+    names: tuple[str, ...]
+    task: RowTask | None = None
+    rehearsal: Rehearsal | None = None
+    needs_partitions: bool = False
+    is_by_position: bool = False
+    send: SendAhead | None = None
+
+
 class Mode(ABC):
     """One way of writing. A sink has one object of it per process.
 
-    The sink does everything else: it looks the batch up before `write`, and commits what `write` returns
-    together with the consumers and the ledger.
+    The sink does everything else: it looks the batch up before the rows are computed, and commits what
+    `finish` returns together with the consumers and the ledger.
 
     Args:
         options: of the sink.
@@ -32,10 +160,16 @@ class Mode(ABC):
     """
 
     looks_up_each_batch: ClassVar[bool] = True
-    """Whether every batch is looked up in the ledger before `write`, and not only the first of a run.
+    """Whether every batch is looked up in the ledger before it is computed, and not only the first of a run.
 
-    Rows that `write` makes visible need it: the check inside the transaction comes too late for them.
+    Rows that tasks make visible need it: the check inside the transaction comes too late for them.
     """
+
+    may_repeat: ClassVar[bool] = False
+    """Whether rows of an unfinished batch that idempotent mode has pushed may be written again."""
+
+    pushes: ClassVar[bool] = False
+    """Whether rows of an unfinished batch that idempotent mode has pushed are recognised."""
 
     def __init__(self, options: SinkOptions, connection: Connection) -> None:
         self.options = options
@@ -56,50 +190,22 @@ class Mode(ABC):
             ConfigError: the query cannot be written in this mode.
         """
 
-    def begun(
-        self,
-        frame: DataFrame,  # noqa: ARG002 - for modes that look
-        batch: MicroBatch,  # noqa: ARG002
-        targets: Sequence[PreparedTarget],  # noqa: ARG002
-        sessions: Callable[[], Sessions],  # noqa: ARG002
-    ) -> dict[str, dict[str, SessionState]]:
-        """Return the producer sessions that have rows of a batch which is not in the ledger.
-
-        A mode that may repeat rows does not look.
-
-        Args:
-            frame: rows of the batch.
-            batch: the first one that this run writes.
-            targets: of the sink.
-            sessions: asks the cluster for all sessions of the query.
-
-        Returns:
-            For each target, the sessions by name.
+    @abstractmethod
+    def plan(self, given: TargetBatch) -> Plan:
+        """Say what tasks do with the rows of a target.
 
         Raises:
-            ConfigError: this mode would write those rows again.
+            ConfigError: the rows cannot be written in this mode.
         """
-        return {}
 
     @abstractmethod
-    def write(
-        self,
-        frame: DataFrame,
-        batch: MicroBatch,
-        target: PreparedTarget,
-        begun: Sessions,
-        send: SendAhead | None = None,
-    ) -> list[TargetRows]:
-        """Evaluate the rows of one target, exactly once.
+    def finish(self, plan: Plan, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
+        """Return what the transaction is to write; without payloads where the tasks have written.
 
         Args:
-            frame: its rows, as the target transforms them.
-            batch: the micro-batch.
-            target: where to write.
-            begun: what `begun` has found for this target.
-            send: takes payloads of the target that will not change, while others are computed. Whatever it
-                got is in the result as well.
+            plan: of this mode.
+            arrived: all that tasks have reported, or all rows where they come to the driver.
 
-        Returns:
-            What the transaction is to write; without payloads where the tasks have written.
+        Raises:
+            ExactlyOnceError: the rows cannot be written.
         """

@@ -21,6 +21,7 @@ from yt_exactly_once.codec.schema import SOURCE_ROW_COLUMN, SOURCE_TABLET_COLUMN
 from yt_exactly_once.errors import FencedError, NotOneToOneError, ProducerFencedError
 from yt_exactly_once.observability import Event, emitter
 from yt_exactly_once.retrying import run_attempts
+from yt_exactly_once.spark.sink.modes.mode import Rehearsal, RowTask
 from yt_exactly_once.spark.sink.modes.row_digest import added, spelled
 from yt_exactly_once.spark.sink.modes.sessions import (
     REPEAT,
@@ -28,8 +29,8 @@ from yt_exactly_once.spark.sink.modes.sessions import (
     position_session,
     session_prefix,
 )
-from yt_exactly_once.spark.sink.modes.tasks import ChunkReport, partition_id
-from yt_exactly_once.spark.worker import side_by_side, spare_modules
+from yt_exactly_once.spark.sink.modes.tasks import REPORT_SCHEMA, ChunkReport
+from yt_exactly_once.spark.worker import side_by_side
 from yt_exactly_once.ytsaurus.rows import ProducerSession
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.spark.sink.modes.sessions import NumberedRows, Numbering
-    from yt_exactly_once.spark.sink.modes.tasks import TaskSettings
     from yt_exactly_once.ytsaurus.rows import SessionState
 
 REHEARSAL_SCHEMA = (
@@ -58,7 +58,7 @@ _WAY_ON = (
 
 
 @dataclass(frozen=True)
-class PushTask:
+class PushTask(RowTask):
     """Appends rows through queue-producer sessions, each row at most once.
 
     Rows are numbered by their source (session per queue partition, number = row index there) or by the
@@ -66,21 +66,16 @@ class PushTask:
     with the same numbers on a replay: one-to-one flows without a shuffle do. One that differs is refused.
 
     Attributes:
-        settings: see there.
         numbering: how rows are numbered.
         producer: path of the producer table.
     """
 
-    settings: TaskSettings
     numbering: Numbering
     producer: str
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Push all rows of the task; yield reports."""
-        spare_modules()
-        yield from self.push(batches, partition_id())
+    reports = REPORT_SCHEMA
 
-    def push(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
+    def run(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
         """Push the rows of one Spark partition; yield one report per chunk and session."""
         sessions: dict[str, _NumberedSession] = {}
         for parts in self.numbering.numbered(self.settings.chunks(batches), partition):
@@ -189,7 +184,7 @@ class _NumberedSession:
             self._target.wire.value,
             int(numbers[-1]),
             {
-                "run": self._batch.run_id,
+                "run": self._task.settings.run_id,
                 "batch": self._batch.batch_id,
                 "task": self._partition,
                 "digest": spelled(added(self._digest, part.parts)),
@@ -246,7 +241,10 @@ class _NumberedSession:
 
         Another run may spread the same rows over other tasks.
         """
-        ours = (state.run, state.batch) == (self._batch.run_id, self._batch.batch_id)
+        ours = (state.run, state.batch) == (
+            self._task.settings.run_id,
+            self._batch.batch_id,
+        )
         if ours and state.task != self._partition:
             raise NotOneToOneError(
                 f"Rows of one source partition are in the Spark partitions {state.task} and "
@@ -269,32 +267,27 @@ class _NumberedSession:
 
 
 @dataclass(frozen=True)
-class RehearsalTask:
+class RehearsalTask(Rehearsal):
     """Reports, for each session, the digest of those rows of the task that the session has.
 
     Attributes:
-        settings: see there.
         numbering: how rows are numbered.
-        last: number of the last row of each session, by its name.
+        begun: sessions that have rows of the batch, by name.
     """
 
-    settings: TaskSettings
     numbering: Numbering
-    last: Mapping[str, int]
+    begun: Mapping[str, SessionState]
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Compute all rows of the task; write nothing."""
-        yield from self.rehearse(batches, partition_id())
+    reports = REHEARSAL_SCHEMA
 
-    def rehearse(
-        self, batches: Iterable[pa.RecordBatch], partition: int
-    ) -> Iterator[pa.RecordBatch]:
+    def run(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
         """Report about the rows of one Spark partition."""
         digests = dict[str, int]()
+        last = {name: state.sequence_number for name, state in self.begun.items()}
         for parts in self.numbering.numbered(self.settings.chunks(batches), partition):
             for part in parts:
                 part.require_fit()
-                seen = part.numbers <= self.last.get(part.session, -1)
+                seen = part.numbers <= last.get(part.session, -1)
                 digests[part.session] = added(digests.get(part.session, 0), part.parts[seen])
         yield pa.RecordBatch.from_arrays(
             [
@@ -305,33 +298,23 @@ class RehearsalTask:
             schema=_REHEARSAL,
         )
 
-
-def require_same_rows(
-    reports: Iterable[Mapping[str, Any]],
-    begun: Mapping[str, SessionState],
-    numbering: Numbering,
-    target: str,
-) -> None:
-    """Compare what a replay gives with what sessions have.
-
-    Raises:
-        NotOneToOneError: a session has other rows, or more.
-    """
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for told in reports:
-        found.setdefault(told["session"], []).append(told)
-    for name, state in begun.items():
-        tasks = found.get(name, [])
-        if len(tasks) == 1 and tasks[0]["digest"] == state.digest:
-            continue
-        if not tasks:
-            why = "no task of this replay gives them"
-        elif len(tasks) > 1:
-            partitions = " and ".join(str(told["partition"]) for told in tasks)
-            why = f"this replay gives them in the Spark partitions {partitions}"
-        else:
-            why = "this replay gives other rows in their place, or in another order"
-        raise other_rows(why, numbering, target, name)
+    def require_same_rows(self, reports: Iterable[pa.RecordBatch]) -> None:
+        """See `Rehearsal.require_same_rows`: sessions have other rows, or more."""
+        found: dict[str, list[Mapping[str, Any]]] = {}
+        for told in (row for report in reports for row in report.to_pylist()):
+            found.setdefault(told["session"], []).append(told)
+        for name, state in self.begun.items():
+            tasks = found.get(name, [])
+            if len(tasks) == 1 and tasks[0]["digest"] == state.digest:
+                continue
+            if not tasks:
+                why = "no task of this replay gives them"
+            elif len(tasks) > 1:
+                partitions = " and ".join(str(told["partition"]) for told in tasks)
+                why = f"this replay gives them in the Spark partitions {partitions}"
+            else:
+                why = "this replay gives other rows in their place, or in another order"
+            raise other_rows(why, self.numbering, self.settings.target.path, name)
 
 
 def _is_repeated() -> bool:

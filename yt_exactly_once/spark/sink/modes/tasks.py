@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, LongType, StructType
 
 from yt_exactly_once.codec.reserved import RESERVED_PREFIX
@@ -22,21 +21,15 @@ from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.errors import ConfigError, NotOneToOneError
 from yt_exactly_once.observability import emitter
 from yt_exactly_once.retrying import run_attempts
-from yt_exactly_once.spark.sink.encode import chunks
-from yt_exactly_once.spark.sink.modes.mode import Mode
+from yt_exactly_once.spark.sink.modes.mode import Mode, RowTask, TaskSettings
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
-from yt_exactly_once.spark.versions import arrow_batches
-from yt_exactly_once.spark.worker import spare_modules
 from yt_exactly_once.ytsaurus.rows import insert_payload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
-    from pyspark.sql import DataFrame
-
-    from yt_exactly_once.config import RetryPolicy
+    from yt_exactly_once.spark.sink.modes.mode import Plan, TargetBatch
     from yt_exactly_once.spark.sink.targets import PreparedTarget
-    from yt_exactly_once.ytsaurus.client import Connection
 
 REPORT_SCHEMA = (
     StructType()
@@ -101,6 +94,17 @@ class ChunkReport:
             b"".join(row["key_hashes"] for row in told),
         )
 
+    def written(self, target: PreparedTarget) -> TargetRows:
+        """Return for the commit what tasks have written into a target."""
+        return TargetRows(
+            path=target.path,
+            lanes=(),
+            wire=target.wire.value,
+            row_count=self.row_count,
+            digest=self.digest if target.options.digest else None,
+            sent_bytes=self.byte_count,
+        )
+
     def to_arrow(self) -> pa.RecordBatch:
         """Return it as tasks hand it to Spark."""
         row = {
@@ -110,32 +114,6 @@ class ChunkReport:
             "key_hashes": self.key_hashes,
         }
         return pa.RecordBatch.from_pylist([row], schema=_REPORT)
-
-
-@dataclass(frozen=True)
-class TaskSettings:
-    """What every writing task needs.
-
-    Attributes:
-        names: columns of the batches the task gets, in order.
-        target: where to write.
-        connection: the cluster; opened in the worker.
-        dyn_batch_size: rows per request.
-        retry: how often a request is repeated.
-        connections: how many sessions are opened and pushed to at a time.
-    """
-
-    names: tuple[str, ...]
-    target: PreparedTarget
-    connection: Connection
-    dyn_batch_size: int
-    retry: RetryPolicy
-    connections: int
-
-    def chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Cut the rows of the task into chunks under their real names."""
-        for chunk in chunks(batches, self.dyn_batch_size):
-            yield chunk.rename_columns(list(self.names))
 
 
 class TaskMode(Mode):
@@ -169,85 +147,47 @@ class TaskMode(Mode):
                 remedy="Use mode='transactional', or one sink per target",
             )
 
-    def for_tasks(
-        self, frame: DataFrame, target: PreparedTarget, *more: str
-    ) -> tuple[DataFrame, TaskSettings]:
-        """Return the DataFrame whose tasks write, and what they need.
-
-        Spark looks columns up by name, takes a dot for a path into a struct, and ignores case. So where that
-        matters they travel under plain names, and tasks restore the real ones.
+    def settings(self, given: TargetBatch, target: PreparedTarget, *more: str) -> TaskSettings:
+        """Return what the tasks need.
 
         Args:
-            frame: rows of the target.
-            target: where to write.
+            given: the batch and its target.
+            target: as the rows of the batch are placed in it.
             more: columns that the tasks need beside those of the table.
         """
-        wanted = {
-            *target.plan.names,
-            *SOURCE_COLUMNS,
-            SOURCE_QUEUE_COLUMN,
-            TABLET_COLUMN,
-            *more,
-        }
-        names = frame.columns
-        # Every step costs Spark an analysis of its own.
-        plain, renamed = names, frame
-        if not _are_plain(names):
-            plain = [f"c{place}" for place in range(len(names))]
-            renamed = frame.toDF(*plain)
-        kept = [alias for alias, name in zip(plain, names, strict=True) if name in wanted]
-        settings = TaskSettings(
-            names=tuple(name for name in names if name in wanted),
+        wanted = {*target.plan.names, *SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN, TABLET_COLUMN}
+        columns = tuple(name for name in given.placed_columns if name in wanted)
+        return TaskSettings(
+            names=columns + more,
             target=target,
             connection=self.connection,
             dyn_batch_size=target.request_size,
             retry=self.options.retry,
             connections=self.options.connections,
+            run_id=given.batch.run_id,
         )
-        return (renamed if len(kept) == len(plain) else renamed.select(*kept)), settings
 
-    def reports(self, job: DataFrame) -> list[pa.RecordBatch]:
-        """Run the tasks, and return what they report."""
-        return list(arrow_batches(job))
-
-    def written(self, target: PreparedTarget, report: ChunkReport) -> list[TargetRows]:
-        """Return what the tasks have written."""
-        rows = TargetRows(
-            path=target.path,
-            lanes=(),
-            wire=target.wire.value,
-            row_count=report.row_count,
-            digest=report.digest if target.options.digest else None,
-            sent_bytes=report.byte_count,
-        )
-        return [rows]
-
-
-def _are_plain(names: Sequence[str]) -> bool:
-    """Return whether Spark finds each of the columns by its name."""
-    words = all(name.isascii() and name.isidentifier() for name in names)
-    return words and len({name.lower() for name in names}) == len(names)
+    def finish(self, plan: Plan, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
+        """See `Mode.finish`: what the tasks have written."""
+        return [ChunkReport.of_all(arrived).written(plan.given.target)]
 
 
 @dataclass(frozen=True)
-class InsertTask:
+class InsertTask(RowTask):
     """Writes chunks, each in a transaction of its own that the proxy begins and commits.
 
     Attributes:
-        settings: see there.
-        update: keep the columns that the DataFrame does not have.
         unique_keys: refuse two rows with one key, as far as this task sees them, and report hashes.
     """
 
-    settings: TaskSettings
-    update: bool
     unique_keys: bool
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    reports = REPORT_SCHEMA
+
+    def run(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
         """Write all rows of the task; yield one report per chunk."""
-        spare_modules()
         settings, target = self.settings, self.settings.target
-        partition, emit = partition_id(), emitter(target=target.path)
+        emit = emitter(target=target.path)
         for chunk in settings.chunks(batches):
             hashes = key_hashes(chunk) if self.unique_keys else None
             if hashes is not None:
@@ -261,7 +201,7 @@ class InsertTask:
                     target.path,
                     payload,
                     target.wire.value,
-                    update=self.update,
+                    update=target.options.update_columns,
                 )
 
             run_attempts(insert, settings.retry, emit)
@@ -295,10 +235,3 @@ def require_unique(hashes: np.ndarray[Any, Any], target: str) -> None:
 def unpack_hashes(packed: bytes) -> np.ndarray[Any, Any]:
     """Return what tasks reported as an array."""
     return np.frombuffer(packed, dtype=[("wide", "<i8"), ("narrow", "<i4")])
-
-
-def partition_id() -> int:
-    """Return the number of the Spark partition that this task computes."""
-    context = TaskContext.get()
-    assert context is not None, "runs inside a Spark task"
-    return context.partitionId()

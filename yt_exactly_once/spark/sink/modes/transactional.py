@@ -17,21 +17,14 @@ from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.commit.parts import TargetRows, digest_of_rows
 from yt_exactly_once.errors import AmbiguousOrderError, ConfigError, DuplicateKeyError
-from yt_exactly_once.spark.sink.encode import encode_frame
-from yt_exactly_once.spark.sink.modes.mode import Mode
-from yt_exactly_once.spark.sink.modes.sessions import begun_sessions
+from yt_exactly_once.spark.sink.encode import encode_batches
+from yt_exactly_once.spark.sink.modes.mode import Mode, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable
 
-    from pyspark.sql import DataFrame
-
-    from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.commit.parts import SendAhead
-    from yt_exactly_once.spark.sink.encode import RowEncoder
-    from yt_exactly_once.spark.sink.modes.mode import Sessions
+    from yt_exactly_once.spark.sink.modes.mode import TargetBatch
     from yt_exactly_once.spark.sink.targets import PreparedTarget
-    from yt_exactly_once.ytsaurus.rows import SessionState
 
 
 class Transactional(Mode):
@@ -50,25 +43,13 @@ class Transactional(Mode):
                     target=target.path,
                 )
 
-    def begun(
-        self,
-        frame: DataFrame,  # noqa: ARG002 - the contract
-        batch: MicroBatch,
-        targets: Sequence[PreparedTarget],
-        sessions: Callable[[], Sessions],
-    ) -> dict[str, dict[str, SessionState]]:
-        """See `Mode.begun`: rows that idempotent mode has pushed would be written again."""
-        return begun_sessions(batch, targets, sessions, lambda _: "")
+    def plan(self, given: TargetBatch) -> Plan:
+        """See `Mode.plan`: the rows come to the driver."""
+        target = given.target
+        return Plan(given, given.placed_columns, needs_partitions=target.needs_partitions)
 
-    def write(
-        self,
-        frame: DataFrame,
-        batch: MicroBatch,
-        target: PreparedTarget,
-        begun: Sessions,  # noqa: ARG002 - the contract
-        send: SendAhead | None = None,
-    ) -> list[TargetRows]:
-        """See `Mode.write`: the rows of the target, and rejected ones if there are any.
+    def finish(self, plan: Plan, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
+        """See `Mode.finish`: the rows of the target, and rejected ones if there are any.
 
         Payloads for one tablet, or of one Spark partition where keys choose the tablet, share a lane and
         so keep their order.
@@ -78,23 +59,18 @@ class Transactional(Mode):
             DuplicateKeyError: two rows have one key, and the target asks for unique keys.
             AmbiguousOrderError: which of the rows of a key is the last one cannot be known.
         """
-        encoder = self.encoder(batch, target)
-        # A part of a batch must not have rows of another one, and a result is replaced before it is written.
-        is_fit = not (self.options.split_oversized or target.options.replaces)
-        send_one = partial(send, _described(target)) if send and is_fit else None
-        encode_frame(frame, encoder, dyn_batch_size=target.request_size, send=send_one)
-        return self.encoded(encoder, target)
-
-    def encoder(self, batch: MicroBatch, target: PreparedTarget) -> RowEncoder:
-        """Return what encodes the rows of a batch."""
+        options, batch, target = self.options, plan.given.batch, plan.given.target
         rejects = None
-        if self.options.dead_letter_path is not None:
-            rejects = Rejects(self.options.dead_letter_path, batch.query_id, batch.batch_id)
-        return target.of_batch(batch).encoder(rejects)
-
-    def encoded(self, encoder: RowEncoder, target: PreparedTarget) -> list[TargetRows]:
-        """Return what an encoder has collected; see `write`."""
-        options, rejects = self.options, encoder.rejects
+        if options.dead_letter_path is not None:
+            rejects = Rejects(options.dead_letter_path, batch.query_id, batch.batch_id)
+        encoder = target.of_batch(batch).encoder(rejects)
+        # A part of a batch must not have rows of another one, and a result is replaced before it is written.
+        is_fit = not (options.split_oversized or target.options.replaces)
+        send = partial(plan.send, _described(target)) if plan.send and is_fit else None
+        size = target.request_size
+        encode_batches(
+            arrived, encoder, dyn_batch_size=size, send=send, is_placed=plan.needs_partitions
+        )
         if not options.split_oversized:
             target.require_room(encoder.rows_by_tablet)
         if target.options.unique_keys:

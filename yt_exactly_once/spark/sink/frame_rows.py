@@ -1,0 +1,174 @@
+"""The rows of a micro-batch as `foreachBatch` hands them over: a DataFrame that is computed once."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyspark.sql.functions as sf
+
+from yt_exactly_once.spark.query.jobs import described
+from yt_exactly_once.spark.query.lineage import require_straight
+from yt_exactly_once.spark.schema import named_column, with_nullable_members
+from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN, drained
+from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS
+from yt_exactly_once.spark.versions import arriving_batches, arrow_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from contextlib import AbstractContextManager
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from yt_exactly_once.commit.batch import MicroBatch
+    from yt_exactly_once.spark.sink.modes.mode import Plan, RowTask
+    from yt_exactly_once.spark.sink.options import Target
+    from yt_exactly_once.spark.sink.targets import PreparedTarget
+
+
+class FrameRows:
+    """See `Rows`.
+
+    Args:
+        frame: the DataFrame.
+    """
+
+    def __init__(self, frame: DataFrame) -> None:
+        self._frame = frame
+        self._transformed: dict[str, DataFrame] = {}
+
+    @cached_property
+    def schema(self) -> StructType:
+        """See `Rows.schema`."""
+        return self._frame.schema
+
+    @property
+    def are_computed(self) -> bool:
+        """See `Rows.are_computed`."""
+        return False
+
+    def written(self, target: Target) -> StructType:
+        """See `Rows.written`."""
+        return self._of(target).schema
+
+    def conf(self, name: str) -> str | None:
+        """See `Rows.conf`."""
+        return self._frame.sparkSession.conf.get(name, None)
+
+    def described(self, batch: MicroBatch, step: str) -> AbstractContextManager[None]:
+        """See `Rows.described`."""
+        return described(self._frame, batch, step)
+
+    def kept(self) -> FrameRows:
+        """See `Rows.kept`; each evaluation of a stateful DataFrame would commit state."""
+        return FrameRows(self._frame.localCheckpoint(eager=True))
+
+    def compute(self, plan: Plan) -> Iterable[pa.RecordBatch]:
+        """See `Rows.compute`.
+
+        Raises:
+            ConfigError: a repeated task may get its rows in another order.
+            NotOneToOneError: rows of the batch were pushed before, and these are others.
+        """
+        target = plan.given.target
+        placed = target.placement.placed(self._of(target.options))
+        if plan.task is None:
+            return collected(
+                placed, needs_partitions=plan.needs_partitions, as_they_come=bool(plan.send)
+            )
+        names = list(plan.given.placed_columns)
+        if set(KEY_HASH_COLUMNS) <= set(plan.names):
+            placed, names = _hashed(placed, target), [*names, *KEY_HASH_COLUMNS]
+        plain = selected(placed, names, plan.names)
+        job = _run_by(plain, plan.task)
+        if plan.is_by_position:
+            require_straight(job, plan.given.batch)
+        if plan.rehearsal is not None:
+            plan.rehearsal.require_same_rows(arrow_batches(_run_by(plain, plan.rehearsal)))
+        return arrow_batches(job)
+
+    def pass_over(self) -> None:
+        """See `Rows.pass_over`."""
+        self._frame.write.format("noop").mode("overwrite").save()
+
+    def _of(self, target: Target) -> DataFrame:
+        if target.path not in self._transformed:
+            self._transformed[target.path] = target.transformed(self._frame)
+        return self._transformed[target.path]
+
+
+def _run_by(frame: DataFrame, task: RowTask) -> DataFrame:
+    return frame.mapInArrow(task, task.reports)
+
+
+def collected(
+    frame: DataFrame, *, needs_partitions: bool, as_they_come: bool = False
+) -> Iterable[pa.RecordBatch]:
+    """Return the rows as Arrow, one result per partition; the driver encodes them.
+
+    That takes milliseconds, less than the way into a Python task and back.
+
+    Args:
+        frame: the DataFrame, which is computed once.
+        needs_partitions: whether the rows carry their Spark partition.
+        as_they_come: whether they are wanted while Spark computes others, in any order of the partitions.
+    """
+    # The schema of `frame` is known. That of any other DataFrame is two calls to the JVM.
+    loose = _with_nullable_members(frame)
+    if not needs_partitions:
+        # Another column would cost Spark an analysis of its own.
+        return drained(arrow_batches(loose))
+    numbered = loose.withColumn(PARTITION_COLUMN, sf.spark_partition_id())
+    return arriving_batches(numbered) if as_they_come else drained(arrow_batches(numbered))
+
+
+def _hashed(frame: DataFrame, target: PreparedTarget) -> DataFrame:
+    """Add two hashes of each row's key."""
+    keys = [named_column(name) for name in target.plan.key_names]
+    wide, narrow = KEY_HASH_COLUMNS
+    # Spark skips nulls in a hash: without the flags (null, 1) and (1, null) would be one key.
+    hashed = [*keys, *(key.isNull() for key in keys)]
+    return frame.withColumns({wide: sf.xxhash64(*hashed), narrow: sf.hash(*hashed)})
+
+
+def selected(frame: DataFrame, names: Sequence[str], wanted: Sequence[str]) -> DataFrame:
+    """Return some columns of a DataFrame, perhaps under other names.
+
+    Spark looks columns up by name, takes a dot for a path into a struct, and ignores case. So where that
+    matters they travel under plain names, and tasks restore the real ones.
+
+    Args:
+        frame: the DataFrame.
+        names: all its columns.
+        wanted: those that are kept, in the same order.
+    """
+    # Every step costs Spark an analysis of its own.
+    plain, renamed = list(names), frame
+    if not _are_plain(names):
+        plain = [f"c{place}" for place in range(len(names))]
+        renamed = frame.toDF(*plain)
+    kept = [alias for alias, name in zip(plain, names, strict=True) if name in wanted]
+    return renamed if len(kept) == len(plain) else renamed.select(*kept)
+
+
+def _are_plain(names: Sequence[str]) -> bool:
+    """Return whether Spark finds each of the columns by its name."""
+    words = all(name.isascii() and name.isidentifier() for name in names)
+    return words and len({name.lower() for name in names}) == len(names)
+
+
+def _with_nullable_members(frame: DataFrame) -> DataFrame:
+    """Let members of structs be null, in the columns where that makes a difference."""
+    kinds = [with_nullable_members(field.dataType) for field in frame.schema]
+    if all(kind == field.dataType for kind, field in zip(kinds, frame.schema, strict=True)):
+        # Most DataFrames are like that, and every step costs Spark an analysis of its own.
+        return frame
+    # By place: names of columns may differ in case alone, which Spark takes for the same.
+    plain = [f"c{place}" for place in range(len(kinds))]
+    loose = [
+        (sf.col(alias) if kind == field.dataType else sf.col(alias).cast(kind)).alias(field.name)
+        for alias, kind, field in zip(plain, kinds, frame.schema, strict=True)
+    ]
+    return frame.toDF(*plain).select(*loose)
