@@ -60,7 +60,7 @@ def _trim_guard() -> list[Patch]:
 def _compare_and_set() -> list[Patch]:
     """The consumer is moved wherever it stands."""
 
-    def blindly(source: Any, _current: Any, _before: Any, _batch: Any) -> Any:
+    def blindly(source: Any, _current: Any, _before: Any, _batch: Any, _ledger: str) -> Any:
         return {part.partition: part.end for part in source.partitions}
 
     return [(transactional, "plan_moves", blindly)]

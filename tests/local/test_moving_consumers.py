@@ -57,7 +57,9 @@ def test_consumer_is_moved_in_every_partition(pipeline, direction, to, moved):
     """Rows that are trimmed are not there to go back to."""
     pipeline.client.trim_rows(pipeline.queue, 1, 2)
     found = plan(pipeline, direction, to)
-    assert found.rows == sum(abs(6 - offset) for offset in moved.values())
+    at_stake = found.repeated if direction == "rewind" else found.lost
+    assert at_stake == sum(abs(6 - offset) for offset in moved.values())
+    assert found.repeated + found.lost == at_stake
     (affected,) = found.affected
     assert (affected.query_id, affected.batch) == (pipeline.query, 0)
     make_move(pipeline.connection, found)
@@ -111,14 +113,21 @@ def test_command_says_what_it_does_and_refuses_while_the_query_runs(pipeline, cl
     move = ["rewind", pipeline.consumer, pipeline.queue, "--to", "earliest", *common]
     assert cli.main([*move, "--dry-run"]) == 0
     said = capsys.readouterr().out
-    assert "12 rows will be read again" in said
-    assert "the rows will be there twice" in said
+    assert "12 committed rows are read again" in said
+    assert "rows that are read again will be there twice" in said
     assert "OffsetConflictError" in said
+    assert cli.main([*move, "--yes", "--force"]) == 2
+    assert "12 rows may get into a target twice" in capsys.readouterr().err
+    move += ["--accept-repeated", "12"]
     assert cli.main([*move, "--yes"]) == 2
     assert "less than 60 s ago" in capsys.readouterr().err
     assert offsets(pipeline) == {0: 6, 1: 6}
     assert cli.main([*move, "--yes", "--force", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["moved"]
     assert offsets(pipeline) == {0: 0, 1: 0}
+    back = ["skip", *move[1:4], "ledger", *common, "--yes"]
+    assert cli.main(back) == 0
+    assert "Its checkpoint continues: start the query as it was" in capsys.readouterr().out
+    assert offsets(pipeline) == {0: 6, 1: 6}
     assert cli.main(["skip", *move[1:4], "yesterday", *common]) == 2
-    assert "no offset, earliest, latest or time" in capsys.readouterr().err
+    assert "no offset, earliest, latest, ledger or time" in capsys.readouterr().err

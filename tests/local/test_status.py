@@ -55,6 +55,8 @@ def test_status_shows_batch_totals_and_lag(pipeline, told, tmp):
         "total_rejected": 0,
         "sent_by": "driver",
         "bytes": target["bytes"],
+        "state": "mounted",
+        "problem": "",
     }
     assert target["bytes"] > 0
     (queue,) = found["queues"]
@@ -110,7 +112,7 @@ def test_ledgers_are_found_by_mark_by_path_and_beside_their_target(cluster, clie
     connection = deep.connection
     assert find_ledgers(connection, [tmp]) == [deep.ledger]
     assert find_ledgers(connection, [old.target, old.ledger]) == [old.ledger]
-    with pytest.raises(LedgerError, match="no ledger"):
+    with pytest.raises(LedgerError, match="No ledger"):
         find_ledgers(connection, [old.queue])
     with pytest.raises(TableNotFoundError):
         find_ledgers(connection, [f"{tmp}/nothing"])

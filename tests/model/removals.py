@@ -91,7 +91,7 @@ def _dead_run(put: Put) -> None:
 
 
 def _compare_and_set(put: Put) -> None:
-    def blindly(source: Any, _current: Any, _before: Any, batch: Any) -> Any:
+    def blindly(source: Any, _current: Any, _before: Any, batch: Any, _ledger: str) -> Any:
         return {
             part.partition: part.start if batch.stateful else part.end for part in source.partitions
         }

@@ -90,7 +90,7 @@ def test_recreated_queue_is_another_queue():
     """Its rows are counted from 0 again, and its consumer may stand anywhere up to its start."""
     before, after = batch(3, (0, 90), queue_id="a"), batch(4, (2, 7), queue_id="b")
     assert verdict(entry(before), after) is Verdict.NEW
-    assert plan_moves(after.sources[0], {0: 2}, entry(before), after) == {0: 7}
+    assert plan_moves(after.sources[0], {0: 2}, entry(before), after, "//ledger") == {0: 7}
     assert LedgerEntry.from_row(entry(after).to_row()) == entry(after)
 
 
@@ -173,7 +173,7 @@ def test_sink_that_does_not_advance_records_no_move():
 
 
 def moves(now, stands, before=None):
-    return plan_moves(now.sources[0], dict(enumerate(stands)), before, now)
+    return plan_moves(now.sources[0], dict(enumerate(stands)), before, now, "//ledger")
 
 
 def test_stateless_batch_moves_the_consumer_to_its_end():

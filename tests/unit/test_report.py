@@ -18,7 +18,7 @@ VOID = {"meta", "line", "circle", "rect", "polygon", "polyline"}
 
 
 def query(batch=3, delivered=7, path="//t", problem=""):
-    part = PartitionStatus(0, delivered, delivered, 0, 10, 2.0)
+    part = PartitionStatus(0, delivered, delivered, delivered, 0, 10, 2.0)
     queue = QueueStatus(
         "c", "//q", "//c", True, True, False, partitions=(part,), problem=problem
     )  # fmt: skip

@@ -470,7 +470,7 @@ def test_recreated_queue_between_two_runs_is_a_loss():
     queue = FakeQueue(10)
     end = read_before(queue)
     queue.info, queue.uppers = ANOTHER, [30]
-    told = r"recreated.*Set fail_on_data_loss to false.*moved to the first row"
+    told = r"recreated.*Set fail_on_data_loss to false.*Leave the consumer.*repair TARGET --new-checkpoint"
     with pytest.raises(DataLossError, match=told):
         everything(reader(queue), end)
 

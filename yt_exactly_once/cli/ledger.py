@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from yt_exactly_once.cli.exit_codes import ExitCode
 from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
 from yt_exactly_once.cli.output import print_json
 from yt_exactly_once.operations.view import console, seconds, table
@@ -23,29 +24,30 @@ def command() -> None:
 @click.argument("paths", nargs=-1)
 @cluster_options
 @json_option
-def list_entries(paths: tuple[str, ...], cluster: ClusterOptions, *, as_json: bool) -> None:
+def list_entries(paths: tuple[str, ...], cluster: ClusterOptions, *, as_json: bool) -> ExitCode:
     """List the entries of ledgers: one for each query and target.
 
     PATHS are ledgers, targets with a ledger beside them, or folders to search. Without any, //home is
-    searched. A search lists every folder below: one request each.
+    searched. A search lists every folder below: one request each. A ledger that cannot be read does not hide
+    the others; the exit code is then 1.
     """
     from yt_exactly_once.operations import ledgers  # noqa: PLC0415 - the client is slow
 
     connection = cluster.connect()
-    rows = [
-        row
-        for ledger in ledgers.find_ledgers(connection, paths)
-        for row in ledgers.read_ledger(connection, ledger)
-    ]
+    rows, unread = ledgers.read_ledgers(connection, ledgers.find_ledgers(connection, paths))
+    code = ExitCode.FAULT_FOUND if unread else ExitCode.OK
+    for error in unread.values():
+        click.echo(str(error), err=True)
     if as_json:
         print_json([row.to_json() for row in rows])
-        return
+        return code
     shown = table(
         "query", "target", "batch>", "rows>", "total>", "rejected>", "mode", "age>", "ledger"
     )
     for row in rows:
         shown.add_row(*_cells(row), row.ledger)
     console().print(shown)
+    return code
 
 
 def _cells(row: LedgerRow) -> list[str]:

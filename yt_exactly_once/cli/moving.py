@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
+from yt_exactly_once.cli.options import ClusterOptions, accepting, cluster_options, json_option
 from yt_exactly_once.cli.output import print_json
 from yt_exactly_once.operations.view import console, table
 
@@ -26,14 +26,16 @@ class _Place(click.ParamType[int | str | datetime]):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> int | str | datetime:
         """Read it."""
-        if value in {"earliest", "latest"} or isinstance(value, int | datetime):
+        if value in {"earliest", "latest", "ledger"} or isinstance(value, int | datetime):
             return value  # type: ignore[no-any-return]
         if value.isdecimal():
             return int(value)
         try:
             return datetime.fromisoformat(value)
         except ValueError:
-            self.fail(f"{value!r} is no offset, earliest, latest or time (ISO 8601)", param, ctx)
+            self.fail(
+                f"{value!r} is no offset, earliest, latest, ledger or time (ISO 8601)", param, ctx
+            )
 
 
 def moving(direction: str, explanation: str) -> click.Command:
@@ -52,6 +54,8 @@ def moving(direction: str, explanation: str) -> click.Command:
         ledgers: tuple[str, ...],
         wait: float,
         quiet: float,
+        accept_repeated: int,
+        accept_lost: int,
         cluster: ClusterOptions,
         *,
         dry_run: bool,
@@ -75,7 +79,12 @@ def moving(direction: str, explanation: str) -> click.Command:
         if not as_json:
             _print(plan)
         if not dry_run:
-            if not force:
+            positions.require_accepted(
+                "repeated", accept_repeated, plan.repeated, positions.REPEATED
+            )
+            positions.require_accepted("lost", accept_lost, plan.lost, positions.LOST)
+            # A running query refuses any other place, and so cannot move a consumer that is elsewhere.
+            if not force and to != positions.LEDGER:
                 positions.require_stopped(connection, plan, look_seconds=wait, quiet_seconds=quiet)
             if not yes:
                 click.confirm("Move the consumer?", abort=True, err=True)
@@ -83,10 +92,7 @@ def moving(direction: str, explanation: str) -> click.Command:
         if as_json:
             print_json({**plan.to_json(), "moved": not dry_run})
         elif not dry_run:
-            click.echo("moved")
-            click.echo(
-                "Start the query with a new checkpointLocation. It begins where the consumer is now."
-            )
+            click.echo("moved. A new checkpoint begins where the consumer is now")
 
     decorate: list[Callable[[Any], Any]] = [
         click.argument("consumer"),
@@ -96,8 +102,8 @@ def moving(direction: str, explanation: str) -> click.Command:
             type=_Place(),
             required=True,
             metavar="PLACE",
-            help="An offset, earliest, latest, or a time such as 2026-01-31T12:00:00Z: the first row "
-            "that is not older.",
+            help="ledger: after the last row that the query has committed. Or an offset, earliest, latest, "
+            "or a time such as 2026-01-31T12:00:00Z: the first row that is not older.",
         ),
         click.option(
             "--partition",
@@ -134,6 +140,7 @@ def moving(direction: str, explanation: str) -> click.Command:
             show_default=True,
             help="Seconds that must have passed since the last batch of each query.",
         ),
+        accepting,
         cluster_options,
         json_option,
     ]
@@ -151,8 +158,10 @@ def _print(plan: Plan) -> None:
     console().print(shown)
     if plan.stays:
         click.echo(f"stays: partitions {', '.join(map(str, plan.stays))}")
-    what = "read again" if plan.direction == "rewind" else "never read"
-    click.echo(f"{plan.rows} rows will be {what}")
+    click.echo(
+        f"with a new checkpoint, {plan.repeated} committed rows are read again, and {plan.lost} rows that "
+        "are not committed are never read"
+    )
     for one in plan.affected:
         click.echo(f"query {one.query_id}, target {one.target}, batch {one.batch}: {one.meaning}.")
     if not plan.affected:

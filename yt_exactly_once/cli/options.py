@@ -114,6 +114,25 @@ def require_one_schema(like: str | None, schema: str | None) -> None:
         raise click.UsageError("Give one of --like and --schema")
 
 
+def accepting(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--accept-repeated` and `--accept-lost`, by which a person accepts rows that are at stake."""
+    repeated = click.option(
+        "--accept-repeated",
+        type=click.IntRange(min=0),
+        default=0,
+        metavar="N",
+        help="Do it although N rows may get into a target twice; N is the number that the plan names.",
+    )
+    lost = click.option(
+        "--accept-lost",
+        type=click.IntRange(min=0),
+        default=0,
+        metavar="N",
+        help="Do it although N rows never get into a target; N is the number that the plan names.",
+    )
+    return repeated(lost(command))
+
+
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON instead of text for people."
 )

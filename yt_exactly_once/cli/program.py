@@ -32,6 +32,7 @@ COMMANDS = {
     "ledger": "Look into ledgers, and remove entries of queries that are gone.",
     "local": "Run an embedded cluster in the foreground.",
     "verify-cluster": "Check on a live cluster every fact that exactly-once stands on.",
+    "repair": "Plan what a broken query needs to continue exactly where its ledger says, and do it.",
     "rewind": "Move a consumer back, to an offset or a time, and say what that means.",
     "skip": "Move a consumer forward, past rows that are never to be read.",
     "status": "Show every query: its last batch, and how far it is behind in its queues.",

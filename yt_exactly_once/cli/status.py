@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from yt_exactly_once.cli.exit_codes import ExitCode
 from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
 from yt_exactly_once.cli.output import print_json, require_folder
-from yt_exactly_once.operations.view import console, rendered
+from yt_exactly_once.operations.view import console, remarks, rendered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from rich.console import RenderableType
 
     from yt_exactly_once.operations.history import History
     from yt_exactly_once.operations.status import QueryStatus
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.command("status")
 @click.argument("paths", nargs=-1)
-@click.option("--query", metavar="ID", help="Only this query.")
+@click.option("--query", metavar="ID", help="Only this query; the first characters are enough.")
 @click.option("--partitions", is_flag=True, help="Show every partition of every queue.")
 @click.option("--watch", is_flag=True, help="Show a live view until Ctrl-C.")
 @click.option(
@@ -45,6 +48,12 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Write an HTML page; with --watch it has a time line of all that was seen.",
 )
+@click.option(
+    "--check",
+    "is_checked",
+    is_flag=True,
+    help="For programs: the exit code is 1 if anything is wrong, in the last look of --watch.",
+)
 @cluster_options
 @json_option
 def command(
@@ -57,8 +66,9 @@ def command(
     *,
     partitions: bool,
     watch: bool,
+    is_checked: bool,
     as_json: bool,
-) -> None:
+) -> ExitCode:
     """Show every query: its targets, its last batch, and how far it is behind in its queues.
 
     PATHS are ledgers, targets with a ledger beside them, or folders to search. Without any, //home is
@@ -73,44 +83,57 @@ def command(
     if duration is not None and not watch:
         raise click.UsageError("--for needs --watch")
     require_folder(report, "--report")
-    from yt_exactly_once.operations import ledgers  # noqa: PLC0415 - the client is slow
+    from yt_exactly_once.operations import ledgers, status  # noqa: PLC0415 - the client is slow
     from yt_exactly_once.operations.history import History  # noqa: PLC0415
-    from yt_exactly_once.operations.status import status  # noqa: PLC0415
 
     connection = cluster.connect()
     # Folders are searched once; a live view does not repeat it.
     found = ledgers.find_ledgers(connection, paths)
     history = History()
 
+    unread: dict[str, str] = {}
+
     def look() -> Sequence[QueryStatus]:
-        history.look(status(connection, found, query=query) if found else [])
+        queries, errors = status.look(connection, found, query=query)
+        unread.clear()
+        unread.update({path: str(error) for path, error in errors.items()})
+        history.look(queries)
         return history.queries
+
+    def live() -> RenderableType:
+        from rich.console import Group  # noqa: PLC0415 - only the live view needs it
+
+        found = look()
+        return Group(rendered(found, partitions=partitions), *remarks(found, unread))
 
     try:
         if watch:
-            _watch(look, every, duration, partitions=partitions)
+            _watch(live, every, duration)
         elif as_json:
-            print_json([one.to_json() for one in look()])
+            known = [one.to_json() for one in look()]
+            print_json(
+                known + [{"ledger": path, "problems": [why]} for path, why in unread.items()]
+            )
         else:
-            console().print(rendered(look(), partitions=partitions))
+            screen, queries = console(), look()
+            if queries:
+                screen.print(rendered(queries, partitions=partitions))
+            for line in remarks(queries, unread):
+                screen.print(line, soft_wrap=True)
     finally:
         if report is not None:
             _write(report, history)
+    is_bad = bool(unread) or any(one.problems for one in history.queries)
+    return ExitCode.FAULT_FOUND if is_checked and is_bad else ExitCode.OK
 
 
-def _watch(
-    look: Callable[[], Sequence[QueryStatus]],
-    every: float,
-    duration: float | None,
-    *,
-    partitions: bool,
-) -> None:
+def _watch(shown: Callable[[], RenderableType], every: float, duration: float | None) -> None:
     from rich.live import Live  # noqa: PLC0415 - only the live view needs it
 
     end = None if duration is None else time.monotonic() + duration
     with Live(console=console(), auto_refresh=False) as live:
         while True:
-            live.update(rendered(look(), partitions=partitions), refresh=True)
+            live.update(shown(), refresh=True)
             if end is not None and time.monotonic() + every > end:
                 return
             time.sleep(every)

@@ -86,7 +86,11 @@ def _consumer_key(source: SourceRange, partition: int) -> Row:
 
 
 def plan_moves(
-    source: SourceRange, current: dict[int, int], before: LedgerEntry | None, batch: MicroBatch
+    source: SourceRange,
+    current: dict[int, int],
+    before: LedgerEntry | None,
+    batch: MicroBatch,
+    ledger: str,
 ) -> Moves:
     """Decide how the consumer moves.
 
@@ -104,16 +108,9 @@ def plan_moves(
         low, high = (last.left if last else 0), part.start
         if not low <= at <= high:
             expected = str(low) if low == high else f"{low} to {high}"
-            other = (
-                "Or another sink of the function moved it: set advance_consumer=False for all but the last"
-                if before
-                else "Or another sink of the function moved it: set advance_consumer=False for all but the "
-                "last. Or starting_offsets begins before it: move it back to there, in every partition"
-            )
             raise OffsetConflictError(
                 f"The consumer is at row {at} of partition {part.partition}, expected {expected}",
-                remedy="Another client moved this consumer. Give each query its own consumer. If the move "
-                f"was intended, set the offset back to {high}, or start a new checkpoint. {other}",
+                remedy=_moved_remedy(source, before, ledger, part),
                 query=batch.query_id,
                 batch=batch.batch_id,
                 consumer=source.consumer,
@@ -123,6 +120,27 @@ def plan_moves(
         if (new := aim(batch, part)) > at:
             moves[part.partition] = new
     return moves
+
+
+def _moved_remedy(
+    source: SourceRange, before: LedgerEntry | None, ledger: str, part: PartitionRange
+) -> str:
+    others = (
+        "If two queries use this consumer, give each its own. If two sinks of the function move it, set "
+        "advance_consumer=False for all but the last"
+    )
+    if before is None:
+        return (
+            "The query has committed nothing yet: starting_offsets begins before its consumer, or another "
+            f"client moved it. To see what it repeats to take it back, run: yt-exactly-once rewind "
+            f"{source.consumer} {source.queue} --to {part.start} --partition {part.partition} "
+            f"--dry-run. {others}"
+        )
+    return (
+        "It was removed, or another client moved it. To take it back to where the query left it, run: "
+        f"yt-exactly-once repair {ledger} --query {before.query_id} --apply. Then start the query on the "
+        f"same checkpoint: a new one would begin where the consumer is. {others}"
+    )
 
 
 def left_out(before: LedgerEntry, batch: MicroBatch) -> int:

@@ -229,7 +229,8 @@ class BatchCommit:
                 transaction.abort()
                 return entry.transaction_id
             moves = [
-                (source, plan_moves(source, current, entry, batch)) for source, current in offsets
+                (source, plan_moves(source, current, entry, batch, self._ledger.path))
+                for source, current in offsets
             ]
             self._tell_left_out(entry, batch)
             replaced = [_replace(transaction, target) for target in part.targets]

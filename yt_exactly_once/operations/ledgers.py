@@ -20,11 +20,14 @@ from yt_exactly_once.commit.entry import (
 )
 from yt_exactly_once.config import check_path
 from yt_exactly_once.errors import (
+    AccessError,
     ConfigError,
     ConflictError,
+    ExactlyOnceError,
     LedgerError,
     TableError,
     TableNotFoundError,
+    TransientError,
 )
 from yt_exactly_once.ytsaurus.browsing import all_rows, attributes_of, children
 from yt_exactly_once.ytsaurus.tables import describe_table, require_columns
@@ -112,11 +115,8 @@ def _ledger_at(connection: Connection, path: str, attributes: dict[str, Any]) ->
         except (LedgerError, TableNotFoundError):
             continue
         return candidate
-    raise LedgerError(
-        f"This table is no ledger, and there is none at {beside}",
-        remedy="Pass the path that the sink has as ledger_path",
-        path=path,
-    )
+    # That of a sink with several targets is named after another one.
+    return entries_of(connection, path)[0].ledger
 
 
 def _require_ledger(connection: Connection, path: str) -> None:
@@ -161,6 +161,25 @@ def read_ledger(connection: Connection, path: str) -> list[LedgerRow]:
     describe_table(connection, path).require_mounted()
     rows = [LedgerRow(path, LedgerEntry.from_row(row)) for row in all_rows(connection, path)]
     return sorted(rows, key=lambda row: row.entry.committed_at, reverse=True)
+
+
+def read_ledgers(
+    connection: Connection, paths: Sequence[str]
+) -> tuple[list[LedgerRow], dict[str, ExactlyOnceError]]:
+    """Return the entries of all ledgers that can be read, and why each of the others cannot.
+
+    Args:
+        connection: the cluster.
+        paths: of ledgers.
+    """
+    rows: list[LedgerRow] = []
+    unread: dict[str, ExactlyOnceError] = {}
+    for path in paths:
+        try:
+            rows += read_ledger(connection, path)
+        except (LedgerError, TableError, TransientError, AccessError) as error:
+            unread[path] = error
+    return rows, unread
 
 
 def entries_of(connection: Connection, target: str, ledger: str | None = None) -> list[LedgerRow]:
@@ -276,7 +295,7 @@ def remove_entry(connection: Connection, row: LedgerRow) -> None:
     key = {"query_id": row.entry.query_id, "target": row.entry.target}
     transaction = connection.begin(_LEASE)
     try:
-        _require_unchanged(row, transaction.lookup(row.ledger, [key])[0])
+        require_unchanged(row, transaction.lookup(row.ledger, [key])[0])
         transaction.delete(row.ledger, [key])
     except BaseException:
         transaction.abort()
@@ -284,11 +303,20 @@ def remove_entry(connection: Connection, row: LedgerRow) -> None:
     transaction.commit()
 
 
-def _require_unchanged(row: LedgerRow, found: Mapping[str, Any] | None) -> None:
+def require_unchanged(row: LedgerRow, found: Mapping[str, Any] | None) -> None:
+    """Check that an entry is still the one that was read.
+
+    Args:
+        row: what was read.
+        found: what the ledger has now.
+
+    Raises:
+        ConflictError: the query has written it since.
+    """
     if found is None or found["transaction_id"] != row.entry.transaction_id:
         raise ConflictError(
             "The entry has changed since it was read: its query is running",
-            remedy="Nothing was removed. Look at it again",
+            remedy="Nothing was changed. Look at it again",
             ledger=row.ledger,
             query=row.entry.query_id,
             target=row.entry.target,

@@ -21,7 +21,13 @@ from yt_exactly_once.commit.batch import PartitionRange, SourceRange
 from yt_exactly_once.commit.consumers import consumer_offsets, consumer_rows
 from yt_exactly_once.config import check_path
 from yt_exactly_once.errors import ConfigError, ConflictError, TableError
-from yt_exactly_once.operations.ledgers import LedgerRow, age_seconds, read_ledger
+from yt_exactly_once.operations.ledgers import (
+    LedgerRow,
+    age_seconds,
+    read_ledger,
+    require_unchanged,
+    supersedes,
+)
 from yt_exactly_once.ytsaurus.browsing import row_time
 from yt_exactly_once.ytsaurus.queues import RemoteQueue, require_registration
 from yt_exactly_once.ytsaurus.tables import describe_table
@@ -51,9 +57,13 @@ class Direction(StrEnum):
 
 EARLIEST = "earliest"
 LATEST = "latest"
+LEDGER = "ledger"
+
+REPEATED = "get into a target twice"
+LOST = "never get into a target"
 
 To = int | str | datetime
-"""An offset, `earliest`, `latest`, or a time with a zone: the first row that is not older."""
+"""An offset, `earliest`, `latest`, `ledger`, or a time with a zone: the first row that is not older."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +112,8 @@ class Plan:
         moves: the partitions that move.
         stays: partitions that are already there or beyond.
         affected: the queries that read with this consumer, as far as ledgers say.
+        repeated: rows that are in a target, and that a new checkpoint reads again.
+        lost: rows that are in no target, and that a new checkpoint never reads.
     """
 
     direction: Direction
@@ -111,15 +123,12 @@ class Plan:
     moves: tuple[Move, ...]
     stays: tuple[int, ...]
     affected: tuple[Affected, ...]
-
-    @property
-    def rows(self) -> int:
-        """Rows that a new checkpoint reads again, or never."""
-        return sum(abs(move.new - move.old) for move in self.moves)
+    repeated: int
+    lost: int
 
     def to_json(self) -> dict[str, Any]:
         """Return everything, for programs."""
-        return {**asdict(self), "direction": self.direction.value, "rows": self.rows}
+        return {**asdict(self), "direction": self.direction.value}
 
 
 def plan_move(
@@ -164,11 +173,26 @@ def plan_move(
             queue=queue,
         )
     cluster = remote.cluster_name()
-    at = remote.stored_offsets(cluster, chosen)
+    at = remote.stored_offsets(cluster, range(len(bounds)))
+    entries = _entries(connection, queue, consumer, ledgers)
+    ends = _ends(entries, queue, consumer, info.id)
+    if to == LEDGER and ends is None:
+        raise ConfigError(
+            "No ledger has a query that has read this queue with this consumer",
+            remedy="Name its ledger or its target with --ledger. If the queue was recreated, use "
+            "yt-exactly-once repair",
+            queue=queue,
+            consumer=consumer,
+        )
+    # What no ledger knows of was read by another program, up to its consumer.
+    known = (at if not entries else {}) if ends is None else ends
     moves, stays = [], []
     for partition in chosen:
         old = at.get(partition, 0)
-        new = _place(connection, queue, partition, bounds[partition], to)
+        if to == LEDGER:
+            new = known.get(partition, 0)
+        else:
+            new = _place(connection, queue, partition, bounds[partition], to)
         forward = new > old
         if new == old or forward != (direction is Direction.SKIP):
             stays.append(partition)
@@ -183,7 +207,14 @@ def plan_move(
             queue=queue,
             consumer=consumer,
         )
-    rows = [row for ledger in ledgers for row in read_ledger(connection, ledger)]
+    places = at | {move.partition: move.new for move in moves}
+    repeated = lost = 0
+    for move in moves:
+        bound = bounds[move.partition]
+        done = min(max(known.get(move.partition, 0), bound.lower), bound.upper)
+        new = min(max(move.new, bound.lower), bound.upper)
+        repeated += max(done - new, 0)
+        lost += max(new - done, 0)
     return Plan(
         direction=direction,
         cluster=cluster,
@@ -191,7 +222,9 @@ def plan_move(
         consumer=consumer,
         moves=tuple(moves),
         stays=tuple(stays),
-        affected=_affected(connection, direction, queue, consumer, rows),
+        affected=tuple(_affected(connection, row, queue, consumer, places) for row in entries),
+        repeated=0 if to == LEDGER else repeated,
+        lost=0 if to == LEDGER else lost,
     )
 
 
@@ -241,37 +274,72 @@ def require_stopped(
 
 
 def make_move(connection: Connection, plan: Plan) -> None:
-    """Move the consumer in all partitions at once, or in none.
+    """Move the consumer in all partitions at once, or in none; see `move_consumer`."""
+    move_consumer(connection, plan.cluster, plan.queue, plan.consumer, plan.moves)
+
+
+def move_consumer(
+    connection: Connection,
+    cluster: str,
+    queue: str,
+    consumer: str,
+    moves: Sequence[Move],
+    rows: Sequence[LedgerRow] = (),
+) -> None:
+    """Move a consumer in all partitions at once, or in none.
+
+    Args:
+        connection: the cluster.
+        cluster: name of the queue's cluster.
+        queue: the queue.
+        consumer: the consumer.
+        moves: by partition.
+        rows: entries that must not have changed.
 
     Raises:
-        ConflictError: the consumer is no longer where the plan found it; nothing was moved.
+        ConflictError: the consumer is no longer where the plan found it, or a query has committed.
     """
-    source = SourceRange(
-        plan.cluster,
-        plan.queue,
-        plan.consumer,
-        tuple(PartitionRange(move.partition, move.old, move.new) for move in plan.moves),
-    )
+    ranges = tuple(PartitionRange(move.partition, move.old, move.new) for move in moves)
+    source = SourceRange(cluster, queue, consumer, ranges)
     transaction = connection.begin(_LEASE)
     try:
-        _require_still_there(plan, consumer_offsets(transaction, source))
-        moves = {move.partition: move.new for move in plan.moves}
-        transaction.insert(plan.consumer, consumer_rows(source, moves))
+        _require_still_there(consumer, moves, consumer_offsets(transaction, source))
+        for row in rows:
+            key = {"query_id": row.entry.query_id, "target": row.entry.target}
+            require_unchanged(row, transaction.lookup(row.ledger, [key])[0])
+        transaction.insert(
+            consumer, consumer_rows(source, {move.partition: move.new for move in moves})
+        )
     except BaseException:
         transaction.abort()
         raise
     transaction.commit()
 
 
-def _require_still_there(plan: Plan, at: Mapping[int, int]) -> None:
-    for move in plan.moves:
+def _require_still_there(consumer: str, moves: Sequence[Move], at: Mapping[int, int]) -> None:
+    for move in moves:
         if at[move.partition] != move.old:
             raise ConflictError(
                 f"The consumer is at {at[move.partition]} of partition {move.partition} now, and was at "
                 f"{move.old}: a query is running",
                 remedy="Nothing was moved. Stop the query, and try again",
-                consumer=plan.consumer,
+                consumer=consumer,
             )
+
+
+def require_accepted(name: str, accepted: int, count: int, what: str) -> None:
+    """Check that a number of rows at stake was accepted by that very number.
+
+    Raises:
+        ConfigError: another number was accepted, or none.
+    """
+    if count != accepted:
+        raise ConfigError(
+            f"{count} rows may {what}",
+            remedy=f"Nothing was changed. If that is right, repeat the command with --accept-{name} {count}"
+            if count
+            else f"Nothing was changed. Leave --accept-{name} out",
+        )
 
 
 def _seen(
@@ -289,45 +357,75 @@ def _seen(
     return at, rows
 
 
-def _affected(
-    connection: Connection,
-    direction: Direction,
-    queue: str,
-    consumer: str,
-    rows: Sequence[LedgerRow],
-) -> tuple[Affected, ...]:
-    found = [
+def _entries(
+    connection: Connection, queue: str, consumer: str, ledgers: Sequence[str]
+) -> list[LedgerRow]:
+    """Return the entries of the queries that read with a consumer, and that no later one has replaced."""
+    rows = [row for ledger in ledgers for row in read_ledger(connection, ledger)]
+    return [
         row
         for row in rows
         if any((key[1], key[2]) == (queue, consumer) for key in row.entry.offsets)
+        and not any(supersedes(later.entry, row.entry) for later in rows)
     ]
-    return tuple(
-        Affected(
-            query_id=row.entry.query_id,
-            ledger=row.ledger,
-            target=row.entry.target,
-            batch=row.entry.batch_id,
-            meaning=_meaning(connection, direction, row.entry.target),
+
+
+def _ends(
+    entries: Sequence[LedgerRow], queue: str, consumer: str, queue_id: str
+) -> dict[int, int] | None:
+    """Return the first row of each partition that is in no target; nothing if no query has read the queue.
+
+    Raises:
+        ConfigError: several queries read with the consumer, and have read different rows.
+    """
+    known = [
+        {partition: part.end for partition, part in parts.items()}
+        for row in entries
+        for key, parts in row.entry.offsets.items()
+        if key[1:] == (queue, consumer, queue_id)
+    ]
+    if any(ends != known[0] for ends in known):
+        raise ConfigError(
+            "Several queries read with this consumer, and are at different rows",
+            remedy="Name the ledger of one of them with --ledger. Give each query a consumer of its own",
+            queue=queue,
+            consumer=consumer,
         )
-        for row in found
+    return known[0] if known else None
+
+
+def _affected(
+    connection: Connection, row: LedgerRow, queue: str, consumer: str, places: Mapping[int, int]
+) -> Affected:
+    entry = row.entry
+    parts = next(
+        parts for key, parts in entry.offsets.items() if (key[1], key[2]) == (queue, consumer)
+    )
+    keeps = all(part.left <= places.get(n, 0) <= part.end for n, part in parts.items())
+    return Affected(
+        query_id=entry.query_id,
+        ledger=row.ledger,
+        target=entry.target,
+        batch=entry.batch_id,
+        meaning="Its checkpoint continues: start the query as it was"
+        if keeps
+        else _meaning(connection, entry.target),
     )
 
 
-def _meaning(connection: Connection, direction: Direction, target: str) -> str:
+def _meaning(connection: Connection, target: str) -> str:
     checkpoint = "Its checkpoint then stops with OffsetConflictError: start with a new one"
-    if direction is Direction.SKIP:
-        return f"The skipped rows never get into the target. {checkpoint}"
     try:
         is_sorted = describe_table(connection, target).is_sorted
     except TableError:
         return f"There is no target to write to. {checkpoint}"
     if is_sorted:
         return (
-            "The rows are written again, each over the row with its key. A query that adds up or counts must "
-            f"begin with an empty target. {checkpoint}"
+            "Rows that are read again are written again, each over the row with its key. A query that adds "
+            f"up or counts must begin with an empty target. {checkpoint}"
         )
     return (
-        "The target is ordered: the rows will be there twice, unless you empty it first. "
+        "The target is ordered: rows that are read again will be there twice, unless you empty it first. "
         f"{checkpoint}"
     )
 
@@ -357,7 +455,7 @@ def _place(
     if not isinstance(to, int):
         raise ConfigError(
             f"{to!r} is no place in a queue",
-            remedy="Give an offset, earliest, latest, or a time such as 2026-01-31T12:00:00Z",
+            remedy="Give an offset, earliest, latest, ledger, or a time such as 2026-01-31T12:00:00Z",
         )
     if not bounds.lower <= to <= bounds.upper:
         raise ConfigError(

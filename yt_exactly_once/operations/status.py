@@ -20,6 +20,7 @@ from yt_exactly_once.operations.ledgers import (
     age_seconds,
     find_ledgers,
     read_ledger,
+    read_ledgers,
     supersedes,
 )
 from yt_exactly_once.ytsaurus.browsing import attributes_of, now, registration, row_time
@@ -41,29 +42,38 @@ class PartitionStatus:
     Attributes:
         partition: index of the partition.
         delivered: first row that the query has not committed.
-        consumer: where its consumer is; `None` without one.
+        left: first row that its consumer may be at: where the last batch left it.
+        consumer: where its consumer is; `None` without one, or if it cannot be read.
         first: first row that the queue still has.
         end: index the next row will get.
         lag_seconds: age of the first row that is not committed; 0 without lag, `None` if the queue has no
             column `$timestamp`, or has trimmed the row.
+        is_of_another: whether `delivered` and `left` count rows of a queue that was at this path before.
     """
 
     partition: int
     delivered: int
+    left: int
     consumer: int | None
     first: int
     end: int
     lag_seconds: float | None
+    is_of_another: bool = False
 
     @property
     def lag_rows(self) -> int:
         """Rows of the queue that are not committed."""
-        return max(self.end - self.delivered, 0)
+        return max(self.end - (self.first if self.is_of_another else self.delivered), 0)
 
     @property
     def lost_rows(self) -> int:
         """Rows that were trimmed before they were committed."""
-        return max(self.first - self.delivered, 0)
+        return 0 if self.is_of_another else max(self.first - self.delivered, 0)
+
+    @property
+    def is_stray(self) -> bool:
+        """Whether the consumer is where the query did not leave it."""
+        return self.consumer is not None and not self.left <= self.consumer <= self.delivered
 
 
 @dataclass(frozen=True)
@@ -78,6 +88,8 @@ class QueueStatus:
         vital: whether the registration is vital, so that rows it has not read are not trimmed.
         auto_trim: whether the queue trims what all vital consumers have read.
         partitions: in their order; empty if the queue cannot be read.
+        consumer_state: of the tablets of the consumer; empty if there is none.
+        is_recreated: whether another queue is at the path than the one that the query has read.
         problem: why it cannot be read, or what is wrong with it; empty if nothing is.
     """
 
@@ -88,6 +100,8 @@ class QueueStatus:
     vital: bool | None = None
     auto_trim: bool | None = None
     partitions: tuple[PartitionStatus, ...] = ()
+    consumer_state: str = ""
+    is_recreated: bool = False
     problem: str = ""
 
     @property
@@ -115,6 +129,8 @@ class TargetStatus:
         total_rejected: the same for all batches.
         bytes: of the encoded rows of the last batch.
         sent_by: who sent the rows of the last batch to the cluster: `driver` or `tasks`.
+        state: of its tablets, `missing`, or the type of what is there instead; empty if it cannot be read.
+        problem: what is wrong with it; empty if nothing is.
     """
 
     path: str
@@ -125,6 +141,8 @@ class TargetStatus:
     total_rejected: int = 0
     bytes: int = 0
     sent_by: str = DRIVER
+    state: str = ""
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -164,7 +182,9 @@ class QueryStatus:
     @property
     def problems(self) -> list[str]:
         """What is wrong, a sentence each."""
-        found = [f"{queue.path}: {queue.problem}" for queue in self.queues if queue.problem]
+        named = [(one.path, one.problem) for one in self.targets]
+        named += [(one.path, one.problem) for one in self.queues]
+        found = [f"{path}: {problem}" for path, problem in named if problem]
         done, count = self.parts
         if done < count:
             found.append(f"batch {self.batch} is half written: {done} of {count} parts")
@@ -195,18 +215,26 @@ def status(
     Args:
         connection: the cluster.
         paths: see `find_ledgers`.
-        query: only this query.
+        query: only queries with an id that begins so.
         looking: see `find_ledgers`.
 
     Raises:
-        ExactlyOnceError: a ledger cannot be read. A queue that cannot be read is a `problem`.
+        ExactlyOnceError: there are ledgers, and none can be read. What cannot be read of a query is a
+            `problem`.
     """
-    rows = [
-        row
-        for ledger in find_ledgers(connection, paths, looking=looking)
-        for row in read_ledger(connection, ledger)
-    ]
-    return statuses(connection, [row for row in rows if query in (None, row.entry.query_id)])
+    found, unread = look(connection, find_ledgers(connection, paths, looking=looking), query=query)
+    if unread and not found:
+        raise next(iter(unread.values()))
+    return found
+
+
+def look(
+    connection: Connection, ledgers: Sequence[str], *, query: str | None = None
+) -> tuple[list[QueryStatus], dict[str, ExactlyOnceError]]:
+    """Return the same as `status`, and why ledgers cannot be read, by their paths."""
+    rows, unread = read_ledgers(connection, ledgers)
+    wanted = [row for row in rows if row.entry.query_id.startswith(query or "")]
+    return statuses(connection, wanted), unread
 
 
 def statuses(connection: Connection, rows: Sequence[LedgerRow]) -> list[QueryStatus]:
@@ -226,20 +254,23 @@ def _query(
     entries: Sequence[LedgerEntry],
     moment: float,
 ) -> QueryStatus:
-    entry = group[0].entry
-    queues = [_queue(connection, source, parts, moment) for source, parts in entry.offsets.items()]
-    strays = [
-        _stray(queue, parts) for queue, parts in zip(queues, entry.offsets.values(), strict=True)
+    row = group[0]
+    entry = row.entry
+    queues = [
+        _queue(connection, row, source, parts, moment) for source, parts in entry.offsets.items()
     ]
     # The query itself may have moved a consumer after its entry was read. A later query that took over the
     # consumer may do so too.
-    if any(strays) and (
-        any(supersedes(other, entry) for other in entries) or not _is_newest(connection, group[0])
+    if any(_stray(queue) for queue in queues) and (
+        any(supersedes(other, entry) for other in entries) or not _is_newest(connection, row)
     ):
-        strays = [""] * len(strays)
+        strays = [""] * len(queues)
+    else:
+        strays = [_stray(queue) for queue in queues]
+    hint = f". Run: {repair_command(row)}"
     return QueryStatus(
         query_id=entry.query_id,
-        ledger=group[0].ledger,
+        ledger=row.ledger,
         run_id=entry.run_id,
         batch=entry.batch_id,
         parts=(entry.part, entry.part_count),
@@ -249,12 +280,21 @@ def _query(
         seconds=entry.seconds,
         age_seconds=age_seconds(entry),
         transaction_id=entry.transaction_id,
-        targets=tuple(_target(row.entry) for row in sorted(group, key=lambda r: r.entry.target)),
+        targets=tuple(_target(connection, row) for row in sorted(group, key=_target_path)),
         queues=tuple(
-            replace(queue, problem=queue.problem or stray)
+            replace(queue, problem=queue.problem or (stray and stray + hint))
             for queue, stray in zip(queues, strays, strict=True)
         ),
     )
+
+
+def repair_command(row: LedgerRow) -> str:
+    """Return the command that repairs the query of an entry."""
+    return f"yt-exactly-once repair {row.ledger} --query {row.entry.query_id} --apply"
+
+
+def _target_path(row: LedgerRow) -> str:
+    return row.entry.target
 
 
 def _is_newest(connection: Connection, row: LedgerRow) -> bool:
@@ -264,25 +304,24 @@ def _is_newest(connection: Connection, row: LedgerRow) -> bool:
     )
 
 
-def _stray(queue: QueueStatus, parts: Mapping[int, PartitionOffset]) -> str:
+def _stray(queue: QueueStatus) -> str:
     """Say that a consumer is where the query did not leave it; empty if it is in its place."""
     for part in queue.partitions:
-        place = parts.get(part.partition)
-        if place is None or part.consumer is None or place.left <= part.consumer <= place.end:
-            continue
-        left = str(place.end) if place.left == place.end else f"{place.left} to {place.end}"
-        return (
-            f"the consumer {queue.consumer} is at row {part.consumer} of partition {part.partition}, and "
-            f"this query left it at {left}: another query or a person moved it, or the function "
-            "left a batch out. Give each query its own consumer"
-        )
+        if part.is_stray:
+            left = part.left, part.delivered
+            place = str(left[0]) if left[0] == left[1] else f"{left[0]} to {left[1]}"
+            return (
+                f"the consumer {queue.consumer} is at row {part.consumer} of partition {part.partition}, and "
+                f"this query left it at {place}: it was removed, or another query or a person moved it, or "
+                "the function left a batch out"
+            )
     return ""
 
 
-def _target(entry: LedgerEntry) -> TargetStatus:
-    tally = entry.tally
-    return TargetStatus(
-        path=entry.target,
+def _target(connection: Connection, row: LedgerRow) -> TargetStatus:
+    path, tally = row.entry.target, row.entry.tally
+    known = TargetStatus(
+        path=path,
         rows=tally.rows,
         total_rows=tally.total_rows,
         batches=tally.batches,
@@ -291,10 +330,23 @@ def _target(entry: LedgerEntry) -> TargetStatus:
         bytes=tally.bytes,
         sent_by=tally.sent_by,
     )
+    try:
+        found = attributes_of(connection, path, ["type", "tablet_state"])
+    except ExactlyOnceError as error:
+        return replace(known, problem=error.what)
+    if found is None:
+        return replace(
+            known, state="missing", problem="there is no table. Restore it, or begin again"
+        )
+    state = str(found.get("tablet_state", found["type"]))
+    if state == "mounted":
+        return replace(known, state=state)
+    return replace(known, state=state, problem=f"it is {state}. Run: {repair_command(row)}")
 
 
 def _queue(
     connection: Connection,
+    row: LedgerRow,
     source: tuple[str, str, str, str],
     parts: Mapping[int, PartitionOffset],
     moment: float,
@@ -302,13 +354,14 @@ def _queue(
     cluster, path, consumer, queue_id = source
     known = QueueStatus(cluster, path, consumer or None)
     try:
-        return _asked(connection, known, queue_id, parts, moment)
+        return _asked(connection, row, known, queue_id, parts, moment)
     except ExactlyOnceError as error:
-        return QueueStatus(cluster, path, consumer or None, problem=error.what)
+        return replace(known, problem=error.what)
 
 
 def _asked(
     connection: Connection,
+    row: LedgerRow,
     known: QueueStatus,
     queue_id: str,
     parts: Mapping[int, PartitionOffset],
@@ -316,13 +369,16 @@ def _asked(
 ) -> QueueStatus:
     remote = RemoteQueue(connection, known.path, known.consumer)
     info = remote.describe()
-    registered = None
+    registered = consumer = None
     if known.consumer:
         registered = registration(connection, known.path, known.consumer)
+        consumer = attributes_of(connection, known.consumer, ["tablet_state"])
     config = attributes_of(connection, known.path, ["auto_trim_config"]) or {}
     bounds = remote.state().partitions
-    offsets = remote.stored_offsets(known.cluster, range(len(bounds)))
+    is_readable = consumer is not None and consumer["tablet_state"] in {"mounted", "frozen"}
+    offsets = remote.stored_offsets(known.cluster, range(len(bounds))) if is_readable else {}
     has_stamp = any(column["name"] == TIMESTAMP_COLUMN for column in info.schema)
+    is_recreated = bool(queue_id) and info.id != queue_id
     found = []
     for partition, bound in enumerate(bounds):
         part = parts.get(partition)
@@ -331,56 +387,56 @@ def _asked(
             PartitionStatus(
                 partition=partition,
                 delivered=delivered,
-                consumer=offsets.get(partition, 0) if known.consumer else None,
+                left=part.left if part else 0,
+                # One that was removed is at 0 again once it is created.
+                consumer=offsets.get(partition, 0) if is_readable or not consumer else None,
                 first=bound.lower,
                 end=bound.upper,
                 lag_seconds=_lag(
                     # Without the consumer: who looks need not be registered.
                     RemoteQueue(connection, known.path),
                     partition,
-                    delivered,
+                    bound.lower if is_recreated else delivered,
                     bound.lower,
                     bound.upper,
                     moment if has_stamp else None,
                 ),
+                is_of_another=is_recreated,
             )
         )
-    return QueueStatus(
-        cluster=known.cluster,
-        path=known.path,
-        consumer=known.consumer,
+    if not known.consumer:
+        found = [replace(part, consumer=None) for part in found]
+    asked = replace(
+        known,
         registered=None if known.consumer is None else registered is not None,
         vital=None if registered is None else bool(registered["vital"]),
         auto_trim=bool((config.get("auto_trim_config") or {}).get("enable")),
         partitions=tuple(found),
-        problem=_problem(known, info.id, queue_id, found, is_registered=registered is not None),
+        consumer_state=str(consumer["tablet_state"]) if consumer else "",
+        is_recreated=is_recreated,
     )
+    return replace(asked, problem=_problem(asked, row))
 
 
-def _problem(
-    known: QueueStatus,
-    table_id: str,
-    queue_id: str,
-    found: Sequence[PartitionStatus],
-    *,
-    is_registered: bool,
-) -> str:
-    if queue_id and table_id != queue_id:
+def _problem(queue: QueueStatus, row: LedgerRow) -> str:
+    hint = f"Run: {repair_command(row)}"
+    if queue.is_recreated:
         return (
             "the queue was removed and recreated since the last batch. The query stops with DataLossError, "
-            "unless it has fail_on_data_loss=false"
+            f"unless it has fail_on_data_loss=false. {hint}"
         )
-    lost = sum(part.lost_rows for part in found)
+    lost = sum(part.lost_rows for part in queue.partitions)
     if lost:
         return (
             f"{lost} rows were trimmed before the query committed them. It stops with DataLossError, unless "
             "it has fail_on_data_loss=false"
         )
-    if known.consumer and not is_registered:
-        return (
-            f"the consumer {known.consumer} is not registered. Run: yt register-queue-consumer {known.path} "
-            f"{known.consumer} --vital"
-        )
+    if queue.consumer and not queue.consumer_state:
+        return f"the consumer {queue.consumer} does not exist. {hint}"
+    if queue.consumer and queue.consumer_state != "mounted":
+        return f"the consumer {queue.consumer} is {queue.consumer_state}. {hint}"
+    if queue.registered is False:
+        return f"the consumer {queue.consumer} is not registered. {hint}"
     return ""
 
 

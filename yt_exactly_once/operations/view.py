@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from rich.console import Console, Group
     from rich.table import Table
+    from rich.text import Text
 
     from yt_exactly_once.operations.status import QueryStatus, QueueStatus
 
@@ -70,22 +71,28 @@ def seconds(duration: float | None) -> str:
 
 
 def rendered(queries: Sequence[QueryStatus], *, partitions: bool) -> Group:
-    """Return the tables of queries and queues, and what is wrong with them."""
+    """Return the tables of queries and queues."""
     from rich.console import Group  # noqa: PLC0415 - only output for people needs it
-    from rich.text import Text  # noqa: PLC0415
 
-    if not queries:
-        return Group(
-            Text(
-                "no query has committed a batch here. If one does not run, ask yt-exactly-once doctor"
-            )
-        )
-    problems = [
-        Text(f"{one.query_id[:8]}: {problem}", style="bold red")
-        for one in queries
-        for problem in one.problems
-    ]
-    return Group(_queries(queries), _queues(queries, partitions=partitions), *problems)
+    return Group(_queries(queries), _queues(queries, partitions=partitions))
+
+
+def remarks(queries: Sequence[QueryStatus], unread: Mapping[str, str]) -> list[Text]:
+    """Return what is wrong, a line each; to be printed unwrapped, as lines have commands to copy.
+
+    Args:
+        queries: all of them.
+        unread: why ledgers cannot be read, by their paths.
+    """
+    from rich.text import Text  # noqa: PLC0415 - only output for people needs it
+
+    found = [f"{one.query_id[:8]}: {problem}" for one in queries for problem in one.problems]
+    found += [f"{path}: {why}" for path, why in unread.items()]
+    if not queries and not unread:
+        found = [
+            "no query has committed a batch here. If one does not run, ask yt-exactly-once doctor"
+        ]
+    return [Text(line, style="bold red" if queries or unread else "") for line in found]
 
 
 def _queries(queries: Sequence[QueryStatus]) -> Table:

@@ -159,6 +159,15 @@ def ensure_table(
     return created
 
 
+def mount_table(connection: Connection, path: str, *, is_frozen: bool = False) -> None:
+    """Mount a table, or unfreeze one that is frozen, and wait until it is."""
+    with translated("mount the table", path=path):
+        if is_frozen:
+            connection.reader.unfreeze_table(path, sync=True)
+        else:
+            connection.reader.mount_table(path, sync=True)
+
+
 def mark_table(connection: Connection, path: str, name: str, value: int) -> None:
     """Set an attribute by which tools find the table; who may not set it goes without."""
     with suppress(AccessError), translated("mark the table", path=path):

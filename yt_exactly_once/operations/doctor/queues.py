@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.operations.doctor.finding import Finding, counted, ok, problem, warning
+from yt_exactly_once.operations.doctor.queries import repair_commands
 from yt_exactly_once.operations.doctor.tables import ATTRIBUTES
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.inspection import attributes_of
@@ -22,6 +23,7 @@ _READABLE = frozenset({"mounted", "frozen", "freezing", "unfreezing"})
 
 def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
     """Look at each queue and its consumer."""
+    commands = repair_commands(subject, connection)
     for queue in subject.queues:
         found = attributes_of(connection, queue.path, (*ATTRIBUTES, *_TTL, "auto_trim_config"))
         faults = list(_unreadable(queue.path, found))
@@ -41,7 +43,8 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
                 "consumer_path of the source",
             )
             continue
-        yield from _consumer(connection, queue, found)
+        command = commands.get((queue.path, queue.consumer), "")
+        yield from _consumer(connection, queue, found, command)
 
 
 def _unreadable(path: str, found: dict[str, Any] | None) -> Iterator[Finding]:
@@ -77,14 +80,18 @@ def _retention(path: str, found: dict[str, Any]) -> Iterator[Finding]:
         )
 
 
-def _consumer(connection: Connection, queue: Queue, found: dict[str, Any]) -> Iterator[Finding]:
+def _consumer(
+    connection: Connection, queue: Queue, found: dict[str, Any], command: str
+) -> Iterator[Finding]:
     assert queue.consumer is not None
     path = queue.consumer
     consumer = attributes_of(connection, path, (*ATTRIBUTES, "treat_as_queue_consumer"))
     why = "The query stops at its start"
     create = f"yt-exactly-once create-consumer {path} {queue.path}"
     if consumer is None:
-        yield problem("consumer", f"There is nothing at the consumer {path}", why, create)
+        # A consumer that is only created again is at row 0, where no query left it.
+        what = f"There is nothing at the consumer {path}"
+        yield problem("consumer", what, why, command or create)
         return
     if not consumer.get("treat_as_queue_consumer"):
         create = f"yt-exactly-once create-consumer PATH {queue.path}, with a free path"
@@ -99,7 +106,8 @@ def _consumer(connection: Connection, queue: Queue, found: dict[str, Any]) -> It
         )
         return
     yield _registration(connection, queue.path, path, found)
-    yield from _offsets(connection, queue.path, path, int(found["tablet_count"]))
+    if not command:
+        yield from _offsets(connection, queue.path, path, int(found["tablet_count"]))
 
 
 def _registration(
@@ -159,8 +167,9 @@ def _offsets(
             f"The consumer {consumer} is at row {stored[partition]} of partition {partition} of {queue}, "
             f"which ends at {upper}",
             "The queue was recreated, or somebody moved the consumer. A new query would skip rows",
-            f"yt advance-queue-consumer {consumer} {queue} --partition-index {partition} --old-offset "
-            f"{stored[partition]} --new-offset 0",
+            "Name the target of the query with --target: its ledger knows where the consumer belongs. If "
+            f"no query has ever read with it: yt-exactly-once rewind {consumer} {queue} --to earliest "
+            f"--partition {partition} --accept-repeated {upper - bounds[partition].lower} --yes",
         )
     if not lost and not beyond:
         behind = sum(b.upper - max(stored.get(n, 0), b.lower) for n, b in enumerate(bounds))

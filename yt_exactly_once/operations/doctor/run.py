@@ -12,6 +12,7 @@ from yt_exactly_once.operations.doctor import (
     clock,
     machine,
     proxies,
+    queries,
     queues,
     spark_settings,
     tables,
@@ -62,6 +63,7 @@ def examine(
         ("clock", lambda: clock.examine(connection)),
         ("bundles", lambda: bundles.examine(subject, connection)),
         ("queue", lambda: queues.examine(subject, connection)),
+        ("query", lambda: queries.examine(subject, connection)),
         ("tables", lambda: tables.examine(subject, connection)),
         ("spark settings", lambda: spark_settings.examine(subject, connection)),
     )

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 NEW_QUERY = "Start a new query with a new checkpoint location"
 
-BEGIN_AGAIN = f"{NEW_QUERY}, with its consumer, if it has one, moved to the first row to be read"
+BEGIN_AGAIN = (
+    "Or begin again: put the consumer where the ledger has the query, and start with a new checkpoint "
+    "location. Run: yt-exactly-once repair TARGET --new-checkpoint --apply"
+)
 """A new query begins at the consumer's offset: rows before that are passed over."""
 
 SHARED = "shared"
@@ -214,8 +217,8 @@ def check_reachable(
         raise DataLossError(
             f"The query has read {max(offset.partitions) + 1} partitions, the queue now has "
             f"{len(bounds)}",
-            remedy="A running query cannot lose partitions: their rows moved to other "
-            f"indexes. {BEGIN_AGAIN}",
+            remedy=f"A running query cannot lose partitions: their rows moved to other indexes. "
+            f"{BEGIN_AGAIN}",
             queue=offset.queue,
         )
     for partition, bound in enumerate(bounds):

@@ -498,7 +498,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.fail_on_data_loss:
             remedy = (
                 "Set fail_on_data_loss to false: the query continues at the first row of the new queue, and "
-                f"takes the consumer back there. Or: {BEGIN_AGAIN}"
+                f"takes the consumer back there. Leave the consumer where it is. {BEGIN_AGAIN}"
             )
             raise recreated(self._queue.path, self._queue.consumer, remedy)
 

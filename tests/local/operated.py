@@ -1,0 +1,301 @@
+"""A query that an operator breaks and repairs: the real source, sink and checkpoint, without Spark.
+
+`Operated` does what Spark does in a run with `availableNow`: it logs offsets, calls the sink, logs the
+commit, and starts at the same place again. Advice is followed as it is printed, see `follow`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import shlex
+import uuid
+from collections import Counter
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from datetime import timedelta
+from io import StringIO
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from yt.cli import yt_binary
+
+from tests.callers.frames import Frame
+from yt_exactly_once import RetryPolicy, Target, TransactionalSink, cli
+from yt_exactly_once.spark.query import checkpoint
+from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
+from yt_exactly_once.spark.source.opening import OpenedQueue
+from yt_exactly_once.spark.source.packed import PackedQueue
+from yt_exactly_once.spark.source.reader import QueueStreamReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from yt.wrapper import YtClient
+
+    from yt_exactly_once.local import LocalCluster
+
+PARTITIONS = 2
+QUEUE_SCHEMA = [
+    {"name": "value", "type": "int64"},
+    {"name": "$timestamp", "type": "uint64"},
+    {"name": "$cumulative_data_weight", "type": "int64"},
+]
+TARGET_SCHEMA = [{"name": "value", "type": "int64"}]
+_ROWS = pa.schema([("value", pa.int64())])
+_ATTEMPTS = RetryPolicy(attempts=2, first_wait=timedelta(0), max_wait=timedelta(0))
+_MOST_STEPS = 6
+"""How many pieces of advice an operator follows, one after the other, before they give up."""
+
+_COMMAND = re.compile(
+    r"(?<![\w/-])(?:yt-exactly-once|yt) [a-z].*?(?=\. |\.$|\n|, and |; |$)", re.MULTILINE
+)
+_LOSS = re.compile(r"fail_on_data_loss(?: to |=)false")
+
+
+class Killed(BaseException):
+    """Raised where the driver dies."""
+
+
+@dataclass
+class Operated:
+    """One query from a queue of two partitions into a target.
+
+    Attributes:
+        cluster: where.
+        folder: holds everything on the cluster.
+        checkpoint: the folder of the checkpoint; another one is a new query.
+        mode: write mode of the sink.
+        loss: whether the source was told that rows may be lost.
+        fed: every row that was ever in the queue.
+        options: of the sink, in every run.
+    """
+
+    cluster: LocalCluster
+    folder: str
+    checkpoint: Path
+    mode: str = "transactional"
+    loss: bool = False
+    fed: list[int] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
+    _numbers: Any = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        self.client: YtClient = self.cluster.client()
+        self.queue, self.consumer = f"{self.folder}/queue", f"{self.folder}/consumer"
+        self.target = f"{self.folder}/target"
+        self.ledger = f"{self.target}_ledger"
+
+    def create(self) -> Operated:
+        """Create what the query needs."""
+        self.create_queue()
+        self.create_table(self.target, TARGET_SCHEMA)
+        self.command(f"yt-exactly-once create-consumer {self.consumer} {self.queue}")
+        return self
+
+    def create_queue(self) -> None:
+        """Create the queue, or another one at its path."""
+        self.create_table(self.queue, QUEUE_SCHEMA, tablet_count=PARTITIONS)
+
+    def create_table(self, path: str, schema: list[dict[str, Any]], **attributes: Any) -> None:
+        """Create and mount a dynamic table."""
+        given = {"dynamic": True, "schema": schema, **attributes}
+        self.client.create("table", path, recursive=True, attributes=given)
+        self.client.mount_table(path, sync=True)
+
+    def feed(self, rows: int) -> None:
+        """Append rows to every partition."""
+        for partition in range(PARTITIONS):
+            values = list(itertools.islice(self._numbers, rows))
+            self.fed += values
+            self.client.insert_rows(
+                self.queue, [{"$tablet_index": partition, "value": value} for value in values]
+            )
+
+    @property
+    def query_id(self) -> str:
+        """The id that Spark gave to the query."""
+        return str(json.loads((self.checkpoint / "metadata").read_text())["id"])
+
+    # Spark's part
+
+    def run(self, *, rows: int | None = None, die_after: str = "") -> None:
+        """Run the query to the end of the queue.
+
+        Args:
+            rows: most rows of a partition in a batch.
+            die_after: the driver dies after it has logged `offsets`, or after the `sink` has committed.
+        """
+        reader = self._reader()
+        sink = self._sink()
+        reader.prepareForTriggerAvailableNow()
+        limit = ReadAllAvailable() if rows is None else ReadMaxRows(rows)
+        number, done = self._newest("offsets"), self._newest("commits")
+        end = self._offset(number) if number >= 0 else reader.initialOffset()
+        if number > done:
+            start = self._offset(number - 1) if number > 0 else reader.initialOffset()
+            self._execute(reader, sink, number, (start, end), die_after)
+        while (planned := reader.latestOffset(end, limit)) != end:
+            number += 1
+            texts = ["v1", json.dumps({"batchWatermarkMs": 0}), json.dumps(planned)]
+            self._write(f"offsets/{number}", "\n".join(texts))
+            if die_after == "offsets":
+                raise Killed
+            self._execute(reader, sink, number, (end, planned), die_after)
+            end = planned
+
+    def kill(self, die_after: str, **options: Any) -> None:
+        """Run the query until the driver dies."""
+        with pytest.raises(Killed):
+            self.run(die_after=die_after, **options)
+
+    def _execute(
+        self,
+        reader: Any,
+        sink: TransactionalSink,
+        number: int,
+        ends: tuple[Any, Any],
+        die_after: str,
+    ) -> None:
+        start, end = ends
+        tasks = reader.partitions(start, end)
+        batches = [list(reader.read(task)) for task in tasks]
+        placed = [
+            pa.Table.from_batches(some).select(["value"]).cast(_ROWS).combine_chunks().to_batches()
+            for some in batches
+            if some
+        ]
+        empty = pa.RecordBatch.from_pylist([], schema=_ROWS)
+        conf = SimpleNamespace(get=lambda _name, default=None: default)
+        session = SimpleNamespace(conf=conf, _jvm=None)
+        frame = Frame(
+            SimpleNamespace(in_task=False),  # type: ignore[arg-type]
+            _ROWS,
+            lambda: [each for some in placed for each in some] or [empty],
+            session,
+        )
+        sink(frame, number)  # type: ignore[arg-type]
+        if die_after == "sink":
+            raise Killed
+        self._write(f"commits/{number}", 'v1\n{"nextBatchWatermarkMs":0}')
+        reader.commit(end)
+
+    def _reader(self) -> QueueStreamReader:
+        given = {
+            "path": self.queue,
+            "consumer_path": self.consumer,
+            "proxy": self.cluster.proxy_urls[0],
+            "fail_on_data_loss": "false" if self.loss else "true",
+        }
+        return QueueStreamReader(PackedQueue(OpenedQueue.open(given)), sleep=lambda _seconds: None)
+
+    def _sink(self) -> TransactionalSink:
+        if not (self.checkpoint / "metadata").exists():
+            self._write("metadata", json.dumps({"id": str(uuid.uuid4())}))
+        target = Target(self.target)
+        options = {"proxy": self.cluster.proxy_urls[0], "mode": self.mode, "retry": _ATTEMPTS}
+        with mock.patch("yt_exactly_once.spark.sink.transactional_sink.require_startable"):
+            sink = TransactionalSink(target, **options | self.options)
+        # Each start unpickles the sinks in a process of its own.
+        checkpoint._connect_runs.pop(str(self.checkpoint), None)
+        sink._offset_log = CheckpointFiles(str(self.checkpoint))
+        return sink
+
+    def _newest(self, folder: str) -> int:
+        place = self.checkpoint / folder
+        names = [found.name for found in place.iterdir()] if place.is_dir() else []
+        return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+    def _offset(self, number: int) -> Any:
+        return json.loads((self.checkpoint / "offsets" / str(number)).read_text().splitlines()[2])
+
+    def _write(self, name: str, text: str) -> None:
+        file = self.checkpoint / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    # The operator's part
+
+    def command(self, line: str) -> tuple[int, str]:
+        """Run a command as a shell would; return its exit code, and all that it printed."""
+        program, *arguments = shlex.split(line)
+        said = StringIO()
+        environment = {"YT_PROXY": self.cluster.proxy_urls[0], "YT_TOKEN": "token", "COLUMNS": "80"}
+        with (
+            mock.patch.dict("os.environ", environment),
+            redirect_stdout(said),
+            redirect_stderr(said),
+        ):
+            if program == "yt-exactly-once":
+                return cli.main(arguments), said.getvalue()
+            assert program == "yt"
+            # The client reads YT_PROXY once, when it is imported.
+            address = ["--proxy", self.cluster.proxy_urls[0]]
+            with mock.patch("sys.argv", ["yt", *address, *arguments]):
+                try:
+                    yt_binary.main()
+                except SystemExit as ended:
+                    return int(ended.code or 0), said.getvalue()
+            return 0, said.getvalue()
+
+    def follow(self, advice: str) -> str:
+        """Do what a text says, word by word: run its commands, and set its options; return what was said."""
+        # Of alternatives the first.
+        advice = advice.partition(" Or ")[0].replace("TARGET", self.target)
+        commands = _COMMAND.findall(advice)
+        heard = []
+        for command in commands:
+            code, said = self.command(command)
+            assert code in {0, 1}, f"{command}\n{said}"
+            heard.append(said)
+        if _LOSS.search(advice):
+            self.loss = True
+        assert commands or _LOSS.search(advice), f"nobody can do this: {advice}"
+        return "\n".join(heard)
+
+    def restart_with_advice(self, **options: Any) -> list[str]:
+        """Start the query, and follow the remedy of each error that it stops with; return the errors."""
+        stopped: list[str] = []
+        for _ in range(_MOST_STEPS):
+            try:
+                self.run(**options)
+            except Exception as error:  # noqa: BLE001 - whatever the operator reads
+                stopped.append(str(error))
+                self.follow(getattr(error, "remedy", ""))
+            else:
+                return stopped
+        raise AssertionError("\n".join(stopped))
+
+    def doctor(self) -> tuple[int, str]:
+        """Ask the doctor with every path of the query."""
+        return self.command(
+            f"yt-exactly-once doctor --queue {self.queue} --consumer {self.consumer} --target {self.target}"
+            " --max-rows-per-partition 1000"
+        )
+
+    def repairs(self) -> list[str]:
+        """Return the repairs that the doctor prints for problems."""
+        lines = self.doctor()[1].splitlines()
+        found, is_problem = [], False
+        for line in lines:
+            if not line.startswith(" "):
+                is_problem = line.startswith("problem ")
+            elif is_problem and line.strip().startswith("repair: "):
+                found.append(line.strip().removeprefix("repair: "))
+        return found
+
+    def written(self) -> Counter[int]:
+        """Return the rows of the target, each with how often it is there."""
+        return Counter(
+            row["value"] for row in self.client.select_rows(f"value from [{self.target}]")
+        )
+
+    def assert_exact(self, expected: list[int] | None = None) -> None:
+        """Compare every row: each that was ever in the queue is in the target, once."""
+        found, wanted = self.written(), Counter(self.fed if expected is None else expected)
+        assert (found - wanted, wanted - found) == (Counter(), Counter())

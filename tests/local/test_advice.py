@@ -1,0 +1,94 @@
+"""Advice is executed as it is printed: the query then runs, and every row is in the target once."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.local.operated import Operated
+
+
+@pytest.fixture
+def query(cluster, tmp, tmp_path):
+    made = Operated(cluster, tmp, tmp_path / "checkpoint").create()
+    made.feed(10)
+    made.run(rows=6)
+    made.assert_exact()
+    return made
+
+
+def by_errors(query):
+    """Start the query, and do what each error says."""
+    query.restart_with_advice()
+
+
+def by_doctor(query):
+    """Ask first, do all that it says, and ask again: nothing is left."""
+    repairs = query.repairs()
+    assert repairs
+    for repair in repairs:
+        query.follow(repair)
+    assert query.repairs() == []
+    assert query.restart_with_advice() == []
+
+
+def by_status(query):
+    """The same with `status`."""
+    code, said = query.command(f"yt-exactly-once status {query.folder} --check")
+    assert code == 1
+    query.follow(said)
+    code, said = query.command(f"yt-exactly-once status {query.folder} --check")
+    assert code == 0, said
+    assert query.restart_with_advice() == []
+
+
+@pytest.mark.parametrize("asked", [by_errors, by_doctor, by_status])
+def test_removed_consumer_is_put_back_where_the_query_left_it(query, asked):
+    """One that is only created again is at row 0, from where a new checkpoint repeats every row."""
+    query.client.remove(query.consumer)
+    query.feed(5)
+    asked(query)
+    query.assert_exact()
+
+
+def test_new_checkpoint_begins_after_the_last_row_of_the_ledger(query, tmp_path):
+    """However the consumer was lost: the checkpoint is, too."""
+    query.client.remove(query.consumer)
+    query.feed(5)
+    query.checkpoint = tmp_path / "another"
+    query.follow("Run: yt-exactly-once repair TARGET --new-checkpoint --apply.")
+    query.run()
+    query.assert_exact()
+
+
+@pytest.mark.parametrize("touched", ["nothing", "moved to 0"])
+@pytest.mark.parametrize("waiting", [False, True])
+def test_recreated_queue_is_read_from_its_first_row(query, touched, waiting):
+    """With a batch of the old queue in Spark's log too, and after somebody has moved the consumer."""
+    if waiting:
+        query.feed(3)
+        query.kill("sink")
+    query.client.remove(query.queue)
+    query.create_queue()
+    query.feed(8)
+    if touched == "moved to 0":
+        query.client.register_queue_consumer(query.queue, query.consumer, vital=True)
+        query.follow(
+            f"Run: yt-exactly-once rewind {query.consumer} {query.queue} --to earliest "
+            f"--ledger {query.ledger} --force --yes."
+        )
+    query.restart_with_advice()
+    query.assert_exact()
+
+
+def test_unmounted_ledger_does_not_hide_the_other_queries(query, cluster, tmp_path):
+    """It is named, with what to do."""
+    other = Operated(cluster, f"{query.folder}/other", tmp_path / "other").create()
+    other.feed(2)
+    other.run()
+    query.client.unmount_table(query.ledger, sync=True)
+    for command in ("status", "ledger list"):
+        _, said = query.command(f"yt-exactly-once {command} {query.folder}")
+        assert other.query_id[:8] in said
+        assert f"yt mount-table {query.ledger} --sync" in said
+    by_status(query)
+    query.assert_exact()

@@ -1,0 +1,66 @@
+"""The queries that have written the targets: where they are, and whether everything is where they left it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.errors import ExactlyOnceError
+from yt_exactly_once.operations.doctor.finding import Finding, counted, ok, problem
+from yt_exactly_once.operations.ledgers import entries_of
+from yt_exactly_once.operations.status import repair_command, statuses
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from yt_exactly_once.operations.doctor.subject import Subject
+    from yt_exactly_once.operations.ledgers import LedgerRow
+    from yt_exactly_once.ytsaurus.client import Connection
+
+Commands = dict[tuple[str, str], str]
+
+
+def _rows(subject: Subject, connection: Connection) -> list[LedgerRow]:
+    found: dict[tuple[str, str, str], LedgerRow] = {}
+    for target in subject.targets:
+        # A target without an entry has had no batch; an unreadable ledger is reported by its own check.
+        with suppress(ExactlyOnceError):
+            for row in entries_of(connection, target, subject.ledger):
+                found[row.ledger, row.entry.query_id, row.entry.target] = row
+    return list(found.values())
+
+
+def repair_commands(subject: Subject, connection: Connection) -> Commands:
+    """Return the command that repairs the query of each queue and consumer, as far as ledgers know it."""
+    return {
+        (key[1], key[2]): repair_command(row)
+        for row in _rows(subject, connection)
+        for key in row.entry.offsets
+    }
+
+
+def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
+    """Compare the ledger of each query with its queues and consumers."""
+    rows = _rows(subject, connection)
+    own = {(queue.path, queue.consumer) for queue in subject.queues}
+    for one in statuses(connection, rows):
+        mine = [queue for queue in one.queues if not own or (queue.path, queue.consumer) in own]
+        if not mine:
+            continue
+        bad = [queue for queue in mine if queue.problem]
+        row = next(row for row in rows if row.entry.transaction_id == one.transaction_id)
+        for queue in bad:
+            what, _, _ = queue.problem.partition(" Run: ")
+            yield problem(
+                "query",
+                f"{queue.path}: {what.rstrip('.')}",
+                f"Query {one.query_id} cannot continue, or would not continue where it ended",
+                repair_command(row),
+            )
+        if not bad:
+            lag = sum(queue.lag_rows for queue in mine)
+            yield ok(
+                "query",
+                f"Query {one.query_id} has committed batch {one.batch}, and can continue: "
+                f"{counted(lag, 'row')} to read",
+            )

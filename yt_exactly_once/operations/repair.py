@@ -1,0 +1,343 @@
+"""The way back to a query that continues exactly where its ledger says, as a plan and as its steps.
+
+The ledger says what is in the target. So a plan puts everything else back to what the last entry needs:
+tables mounted, consumers there, registered and at the rows where the query left them. No step repeats or
+loses a row by itself. What would is counted, and must be accepted by that number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.config import WriteMode
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.operations.ledgers import supersedes
+from yt_exactly_once.operations.positions import (
+    LOST,
+    REPEATED,
+    Move,
+    move_consumer,
+    require_accepted,
+)
+from yt_exactly_once.operations.status import statuses
+from yt_exactly_once.ytsaurus.queues import create_consumer_table, register_consumer
+from yt_exactly_once.ytsaurus.tables import mount_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from yt_exactly_once.operations.ledgers import LedgerRow
+    from yt_exactly_once.operations.status import PartitionStatus, QueryStatus, QueueStatus
+    from yt_exactly_once.ytsaurus.client import Connection
+
+_MOUNTABLE = frozenset({"unmounted", "frozen", "unmounting", "freezing"})
+
+
+@dataclass(frozen=True)
+class Mount:
+    """Mount a table.
+
+    Attributes:
+        path: of the table.
+        state: of its tablets now.
+    """
+
+    path: str
+    state: str
+
+    def __str__(self) -> str:
+        return f"mount {self.path}, which is {self.state}"
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """Create a consumer, or register it as a vital one.
+
+    Attributes:
+        path: of the consumer.
+        queue: path of the queue.
+        is_missing: whether it must be created.
+    """
+
+    path: str
+    queue: str
+    is_missing: bool
+
+    def __str__(self) -> str:
+        made = "create and register" if self.is_missing else "register"
+        return f"{made} the consumer {self.path} for {self.queue}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Move a consumer to where the ledger has it.
+
+    Attributes:
+        cluster: name of the queue's cluster.
+        queue: path of the queue.
+        path: of the consumer.
+        moves: by partition.
+    """
+
+    cluster: str
+    queue: str
+    path: str
+    moves: tuple[Move, ...]
+
+    def __str__(self) -> str:
+        places = "; ".join(f"{one.partition}: {one.old} to {one.new}" for one in self.moves)
+        return f"move the consumer {self.path} of {self.queue}, by partition: {places}"
+
+
+Step = Mount | Consumer | Place
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What is to be done for one query.
+
+    Attributes:
+        row: an entry of the query.
+        targets: what the query writes.
+        steps: what `apply` does, in order.
+        repeated: rows that may get into the target a second time, at most.
+        lost: rows that are gone, or will be passed over.
+        open: what a person must do, or decide, first. Nothing can be applied before.
+        start: how the query is started afterwards.
+    """
+
+    row: LedgerRow
+    targets: tuple[str, ...]
+    steps: tuple[Step, ...]
+    repeated: int
+    lost: int
+    open: tuple[str, ...]
+    start: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything, for programs."""
+        return {
+            "query": self.row.entry.query_id,
+            "ledger": self.row.ledger,
+            "targets": list(self.targets),
+            "steps": [str(step) for step in self.steps],
+            "repeated": self.repeated,
+            "lost": self.lost,
+            "open": list(self.open),
+            "start": self.start,
+        }
+
+
+def plan_repairs(
+    connection: Connection,
+    rows: Sequence[LedgerRow],
+    *,
+    query: str = "",
+    new_checkpoint: bool = False,
+) -> list[Repair]:
+    """Work out what every query needs to continue.
+
+    Args:
+        connection: the cluster.
+        rows: all entries of the ledgers in question.
+        query: only queries with an id that begins so.
+        new_checkpoint: whether the query is to continue with a new checkpoint, since the old one is lost.
+
+    Raises:
+        ConfigError: there is no such query.
+    """
+    replaced = {
+        row.entry.query_id for row in rows if any(supersedes(one.entry, row.entry) for one in rows)
+    }
+    # One that was replaced never runs again, unless somebody asks for it.
+    wanted = [
+        row
+        for row in rows
+        if row.entry.query_id.startswith(query) and (query or row.entry.query_id not in replaced)
+    ]
+    if not wanted:
+        raise ConfigError(
+            "The ledger has no such query" if query else "The ledger has no query",
+            remedy="Look at what is there: yt-exactly-once ledger list",
+            query=query or None,
+        )
+    return [
+        _planned(one, rows, new_checkpoint=new_checkpoint) for one in statuses(connection, wanted)
+    ]
+
+
+def _planned(status: QueryStatus, rows: Sequence[LedgerRow], *, new_checkpoint: bool) -> Repair:
+    row = next(
+        one
+        for one in rows
+        if (one.ledger, one.entry.transaction_id) == (status.ledger, status.transaction_id)
+    )
+    found = _Found(status, new_checkpoint)
+    found.look_at_targets()
+    for queue in status.queues:
+        found.look_at(queue)
+        found.look_for_others(queue, row, rows)
+    return Repair(
+        row,
+        tuple(target.path for target in status.targets),
+        tuple(found.steps),
+        found.repeated,
+        found.lost,
+        tuple(found.open),
+        found.start(),
+    )
+
+
+class _Found:
+    """What a plan is made of, while it is made.
+
+    Args:
+        status: of the query.
+        new_checkpoint: see `plan_repairs`.
+    """
+
+    def __init__(self, status: QueryStatus, new_checkpoint: bool) -> None:
+        self.steps: list[Step] = []
+        self.open: list[str] = []
+        self.repeated = self.lost = 0
+        self._status, self._new_checkpoint = status, new_checkpoint
+        self._loses = False
+        done, count = status.parts
+        if new_checkpoint and done < count:
+            self.open.append(
+                f"Batch {status.batch} is half written: {done} of {count} parts. Only its checkpoint can "
+                "finish it. Restore the checkpoint, or remove the rows of this batch from the target"
+            )
+
+    def look_at_targets(self) -> None:
+        """Mount them."""
+        for target in self._status.targets:
+            if target.state in _MOUNTABLE:
+                self.steps.append(Mount(target.path, target.state))
+            elif target.state == "missing":
+                self.open.append(
+                    f"The target {target.path} is gone, with {target.total_rows} rows of this query. Restore "
+                    "it from a copy, or create it and begin again from the first row of the queue"
+                )
+            elif target.problem:
+                self.open.append(f"{target.path}: {target.problem}")
+
+    def look_at(self, queue: QueueStatus) -> None:
+        """Bring the consumer of a queue back."""
+        if not queue.partitions:
+            self.open.append(f"{queue.path}: {queue.problem}")
+            return
+        self.lost += sum(part.lost_rows for part in queue.partitions)
+        self._loses |= queue.is_recreated or bool(self.lost)
+        if self._new_checkpoint:
+            self._count_repeats(queue)
+        if queue.consumer is None:
+            return
+        if queue.consumer_state in _MOUNTABLE:
+            self.steps.append(Mount(queue.consumer, queue.consumer_state))
+        if not queue.consumer_state or not queue.registered:
+            self.steps.append(
+                Consumer(queue.consumer, queue.path, is_missing=not queue.consumer_state)
+            )
+        moves = tuple(
+            Move(part.partition, part.consumer, new)
+            for part in queue.partitions
+            if part.consumer is not None and (new := self._place(queue, part)) != part.consumer
+        )
+        if moves and queue.is_recreated and queue.auto_trim:
+            self.open.append(
+                f"The queue trims what its consumers have passed, and would trim unread rows. Run: yt remove "
+                f"{queue.path}/@auto_trim_config. Set it again when the query runs"
+            )
+        if moves:
+            self.steps.append(Place(queue.cluster, queue.path, queue.consumer, moves))
+
+    def look_for_others(
+        self, queue: QueueStatus, row: LedgerRow, rows: Sequence[LedgerRow]
+    ) -> None:
+        """Leave a consumer alone that another query has taken on."""
+        mine = {id(one) for one in self.steps if isinstance(one, Place) and one.queue == queue.path}
+        for other in rows:
+            entry = other.entry
+            uses = any(
+                key[1:3] == (queue.path, queue.consumer) for key in entry.offsets if queue.consumer
+            )
+            if mine and uses and entry.query_id != row.entry.query_id:
+                if supersedes(row.entry, entry):
+                    continue
+                self.open.append(
+                    f"Query {entry.query_id} uses the consumer {queue.consumer} too, for {entry.target}. If "
+                    f"it is gone, run: yt-exactly-once ledger prune {other.ledger} --query {entry.query_id} "
+                    "--yes. If not, give each query a consumer of its own"
+                )
+                return
+
+    def start(self) -> str:
+        """Say how the query is started."""
+        place = (
+            "with a new checkpointLocation, and never again with the old one"
+            if self._new_checkpoint
+            else "on the same checkpointLocation"
+        )
+        loss = (
+            ", and with fail_on_data_loss=false as an option of the source" if self._loses else ""
+        )
+        return f"Start the query {place}{loss}"
+
+    def _place(self, queue: QueueStatus, part: PartitionStatus) -> int:
+        if self._new_checkpoint:
+            return part.first if queue.is_recreated else part.delivered
+        # A batch of the old queue may be in Spark's log. It is replayed before the new queue is read, which
+        # takes the consumer back.
+        return min(max(part.consumer or 0, part.left), part.delivered)
+
+    def _count_repeats(self, queue: QueueStatus) -> None:
+        """Count what a batch that the old checkpoint has not finished may have written, at most."""
+        mode = self._status.mode
+        if mode != WriteMode.TRANSACTIONAL and not queue.is_recreated:
+            self.repeated += queue.lag_rows
+        if any(part.left < part.delivered for part in queue.partitions):
+            self.open.append(
+                f"The query keeps state of {queue.path}, and a new checkpoint has none. Restore the "
+                "checkpoint, or empty the target and begin again from the first row of the queue"
+            )
+
+
+def accept(repairs: Sequence[Repair], *, repeated: int, lost: int) -> None:
+    """Check that a person has accepted, by their numbers, the rows that are at stake.
+
+    Raises:
+        ConfigError: they have not, or something must be done by a person first.
+    """
+    for repair in repairs:
+        if repair.open:
+            raise ConfigError(
+                f"A person must decide: {repair.open[0]}",
+                remedy="Nothing was changed",
+                query=repair.row.entry.query_id,
+            )
+    for name, accepted, count, what in (
+        ("repeated", repeated, sum(one.repeated for one in repairs), REPEATED),
+        ("lost", lost, sum(one.lost for one in repairs), LOST),
+    ):
+        require_accepted(name, accepted, count, what)
+
+
+def apply(connection: Connection, repair: Repair) -> None:
+    """Do the steps of a plan, in order. A query that has committed since stops it.
+
+    Raises:
+        ConflictError: the query has written, or somebody has moved the consumer, since the plan was made.
+    """
+    for step in repair.steps:
+        match step:
+            case Mount():
+                mount_table(connection, step.path, is_frozen=step.state in {"frozen", "freezing"})
+            case Consumer():
+                create_consumer_table(connection, step.path)
+                register_consumer(connection, step.queue, step.path, vital=True)
+            case Place():
+                move_consumer(
+                    connection, step.cluster, step.queue, step.path, step.moves, [repair.row]
+                )
