@@ -10,6 +10,7 @@ from pathlib import Path
 import yt_exactly_once
 
 ROOT = Path(yt_exactly_once.__file__).parent
+FOUND_BY_SPARK = {"pyspark_yt_exactly_once.py", "pyspark_yt_exactly_once_too.py"}
 
 
 def test_package_is_the_installed_one_and_typed():
@@ -20,7 +21,7 @@ def test_package_is_the_installed_one_and_typed():
 def test_wheel_has_the_package_and_its_license_alone():
     files = importlib.metadata.files("yt-exactly-once")
     tops = {file.parts[0] for file in files if not file.parts[0].endswith(".dist-info")}
-    assert tops <= {"yt_exactly_once", ".."}  # the command is in bin
+    assert tops <= {"yt_exactly_once", "..", *FOUND_BY_SPARK}  # the command is in bin
     assert any(file.name == "LICENSE" for file in files)
 
 
@@ -33,6 +34,11 @@ def test_every_module_can_be_imported():
     assert len(names) > 100
     for name in names:
         importlib.import_module(name)
+
+
+def test_modules_that_spark_looks_for_are_at_the_top():
+    names = {importlib.import_module(name[:-3]).DefaultSource.name() for name in FOUND_BY_SPARK}
+    assert names == {"yt", "yt_exactly_once"}
 
 
 def test_command_is_there():

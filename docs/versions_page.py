@@ -11,7 +11,7 @@ _TEXT = """\
 # Versions
 
 The sink runs on PySpark 3.5 to 4.3. The source and the format `yt` need PySpark 4.0 or newer: older
-versions have no data sources in Python. There `register_source` raises a `ConfigError`. All of it needs
+versions have no data sources in Python. There Spark does not find the format. All of it needs
 Python 3.11 and Java 17, or newer.
 
 ## What was run

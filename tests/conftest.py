@@ -15,6 +15,7 @@ from xdist.scheduler import LoadFileScheduling
 from yt.wrapper import default_config
 
 from tests.class_archive import missing_archive, use_archive
+from yt_exactly_once.spark import static
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +36,10 @@ default_config.get_type_hints = cache(default_config.get_type_hints)
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     cached = Path(__file__).parent.parent / ".pytest_cache" / "bytecode"
     os.environ.setdefault("PYTHONPYCACHEPREFIX", str(cached))
+
+# Where tests run from the sources alone, Spark finds the formats, too.
+_PATH = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+os.environ["PYTHONPATH"] = os.pathsep.join([*filter(None, _PATH), static.FOLDER])
 
 _MARKS = {
     "crash": (pytest.mark.crash, pytest.mark.further),

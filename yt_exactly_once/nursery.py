@@ -46,6 +46,8 @@ _CREDENTIALS = struct.Struct("3i")
 
 _INTERPRETER = """#!{python} -IS
 import json, os, socket, struct, sys
+if sys.argv[1:] and sys.argv[1] != "-m":
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 nursery = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 nursery.connect({address!r})
 if struct.unpack("3i", nursery.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1] != os.getuid():
@@ -156,9 +158,7 @@ def _run(arguments: list[str]) -> int:
     sys.path[:0] = [
         path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in sys.path
     ]
-    flag, module, *rest = arguments
-    if flag != "-m":
-        os.execv(sys.executable, [sys.executable, *arguments])  # noqa: S606 - nobody else can ask, see _serve
+    _, module, *rest = arguments  # -m
     sys.argv = [module, *rest]
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -70,7 +70,7 @@ def test_name_that_spark_refuses_is_an_error_with_another_name():
         raise AnalysisException("FOUND_MULTIPLE_DATA_SOURCES")
 
     spark = SimpleNamespace(dataSource=SimpleNamespace(register=refuse))
-    with pytest.raises(ConfigError, match=r"a format yt already.*name='yt_exactly_once'"):
+    with pytest.raises(ConfigError, match=r"a format yt already.*format\('yt_exactly_once'\)"):
         register_source(spark)
 
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 FORMAT_NAME = "yt"
 
+SECOND_NAME = "yt_exactly_once"
+"""The name that no JAR has."""
+
 
 class YtDataSource(DataSource):
     """Queues of YTsaurus, read as streams, and dynamic tables, written by streams.

@@ -29,20 +29,19 @@ _OF_PYTHON = "org.apache.spark.sql.execution.datasources.v2.python.PythonDataSou
 
 
 def register_source(spark: SparkSession, *, name: str = "yt", warm_up: bool = True) -> None:
-    """Make the format `yt` known to a session, for `readStream` and `writeStream`.
+    """Register the format `yt` in a session. Spark also finds it without this.
 
-    The package must be installed wherever Spark starts Python: on the driver and on every executor. The
-    processes that Spark starts from now on begin with `startup.sitecustomize`, which makes them start sooner.
-    The format takes `YT_PROXY` and `YT_TOKEN` as they are now, also when Spark was started before
-    they were set.
+    What the call adds: the format takes `YT_PROXY` and `YT_TOKEN` as they are now, even if Spark was started
+    before they were set. The Python processes that Spark starts from now on begin with
+    `startup.sitecustomize`, which makes them start sooner.
 
     Spark looks for a format in the active session of the thread, and a new thread has none. To start a query
-    that writes with the format on another thread, call this there, too.
+    that writes with the format on another thread, call this there.
 
     Args:
         spark: the session.
-        name: of the format. Choose another one where a JAR on the class path has the name, as SPYT's
-            has `yt`.
+        name: of the format; without a registration it has the names `yt` and `yt_exactly_once`. A JAR
+            on the class path may have the name `yt`, as SPYT's has.
         warm_up: run a job of one row in the background, once for each Spark context. While Spark prepares the
             query, it starts a Python worker with what reads a queue. So the first batch takes less time.
 
@@ -105,7 +104,7 @@ def _owner(spark: SparkSession, name: str) -> str | None:
 def _taken(name: str, owner: str) -> ConfigError:
     return ConfigError(
         f"Spark has a format {name} already: {owner}",
-        remedy="Take another name: register_source(spark, name='yt_exactly_once'), and use it in "
-        "format(). Or take the JAR off the class path",
+        remedy="Use format('yt_exactly_once'), which Spark finds without a registration. Or take "
+        "the JAR off the class path",
         option="name",
     )

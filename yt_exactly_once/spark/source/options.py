@@ -173,8 +173,8 @@ def _address(given: Mapping[str, str]) -> tuple[str, Secret | None]:
     except ConfigError as error:
         raise ConfigError(
             error.what,
-            remedy="Give option('proxy', 'host:port') or set the environment variable YT_PROXY "
-            "before register_source(spark)",
+            remedy="Give option('proxy', 'host:port'), or set the environment variable YT_PROXY "
+            "before Spark starts. If Spark runs already, call register_source(spark) after setting it",
             option="proxy",
         ) from error
     return resolved.proxy, resolved.token
