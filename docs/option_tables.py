@@ -1,44 +1,58 @@
-"""The page of options: tables from signatures, and what the docstrings say."""
+"""The page of options: tables from their declarations, and what the docstrings say of `create_table`."""
 
 from __future__ import annotations
 
 import inspect
 import re
+from dataclasses import MISSING, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.operations.create_table import create_table
+from yt_exactly_once.options import Group, options_of
 from yt_exactly_once.spark.sink.options import SinkOptions, Target
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
-from yt_exactly_once.spark.source.options import OPTION_NAMES, SourceOptions
+from yt_exactly_once.spark.sink.writer_options import RETRY_PREFIX
+from yt_exactly_once.spark.source.options import SourceOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from yt_exactly_once.options import Option
 
 _PART = re.compile(r"^    (\w+): (.*?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)
 """Name and meaning in the section of a docstring."""
 
 
 def configuration() -> str:
-    """The options of sink, source and `create_table`, from their docstrings."""
+    """The options of sink, source and `create_table`."""
     return "\n".join(
         [
             "# Options",
             "",
-            *_section(TransactionalSink, explained_by=SinkOptions),
-            *_section(Target),
+            "Each table has the options of one kind: where things are, what is done, how, and the limits.",
+            "Options that need more than a sentence are explained below their table.",
+            "",
+            *_called(TransactionalSink, SinkOptions),
+            *_called(Target, Target),
             "A sink with several targets:",
             "",
             _TARGETS,
             "",
+            *_called(RetryPolicy, RetryPolicy),
             '## `spark.readStream.format("yt")`',
             "",
             "Given with `option(name, value)`, the path also as `load(path)`; all values may be text.",
             "",
-            *_source_options(),
+            *_grouped(SourceOptions),
+            '## `writeStream.format("yt")`',
             "",
-            *_section(RetryPolicy),
+            "The options of `TransactionalSink` and `Target` by the same names, and those of `RetryPolicy`",
+            f"with `{RETRY_PREFIX}` in front. All values are text:",
+            "",
+            *_texts(),
+            "",
             *_section(
                 create_table, "Also as a command: `yt-exactly-once create-table --help`.", ""
             ),
@@ -68,27 +82,98 @@ sink = TransactionalSink(
 ```"""
 
 
-def _section(
-    called: Callable[..., Any], *more: str, explained_by: Callable[..., Any] | None = None
-) -> list[str]:
-    """Return what there is to say about one callable: its docstring, with its arguments as a table."""
+def _called(called: Callable[..., Any], declared: type) -> list[str]:
+    """Return what there is to say about a class with options."""
     text, sections = _parts(called)
-    _, explained = _parts(explained_by or called)
-    meanings = _meanings(explained.get("Args", "") + explained.get("Attributes", ""))
-    rows = ["| name | type, default | meaning |", "|---|---|---|"]
-    for name, parameter in inspect.signature(called).parameters.items():
-        kind = f"`{parameter.annotation}`".replace("|", "\\|")
-        default = parameter.default
-        given = "required" if default is inspect.Parameter.empty else _shown(default)
-        rows.append(f"| `{name}` | {', '.join(filter(None, (kind, given)))} | {meanings[name]} |")
-    lines = [f"## `{called.__name__}`", "", text.strip(), "", *rows, "", *more]
-    if "Returns" in sections:
-        lines += [f"It returns {_lower(' '.join(sections['Returns'].split()))}", ""]
-    if "Raises" in sections:
-        lines += ["It raises:", ""]
-        lines += [f"- `{name}`: {why}" for name, why in _meanings(sections["Raises"]).items()]
-        lines += [""]
+    lines = [f"## `{called.__name__}`", "", text.strip(), "", *_grouped(declared)]
+    return lines + _raised(sections)
+
+
+def _grouped(declared: type) -> list[str]:
+    """Return a table for each group of options, and what does not fit into a table below it."""
+    lines = []
+    known = options_of(declared)
+    for group in Group:
+        names = [name for name, one in known.items() if one.group is group]
+        if names:
+            lines += [f"**{group}**", "", "| option | default | meaning |", "|---|---|---|"]
+            lines += [
+                f"| `{name}` | {_default(declared, name)} | {known[name].meaning} |"
+                for name in names
+            ]
+            lines += ["", *(line for name in names for line in _explained(name, known[name]))]
     return lines
+
+
+def _explained(name: str, known: Option) -> Iterator[str]:
+    """Yield a line per value, and what else there is to know."""
+    if known.values or known.more:
+        yield f"`{name}`: {known.more}".strip()
+        yield ""
+    if known.values:
+        yield from (f"- `{value}`: {does}" for value, does in known.values.items())
+        yield ""
+
+
+def _default(declared: type, name: str) -> str:
+    said = options_of(declared)[name].default
+    if said:
+        return said
+    (found,) = (each for each in fields(declared) if each.name == name)
+    if found.default is not MISSING:
+        shown = _shown(found.default) or "none"
+        return shown.lower() if declared is SourceOptions else shown
+    return "none" if found.default_factory is not MISSING else "required"
+
+
+_KINDS = {
+    "bool": "`true` or `false`",
+    "int": "a whole number",
+    "timedelta": "a number with its unit: `500ms`, `30s`, `5min`",
+    "Mapping[str, Any]": "a JSON object",
+}
+
+
+def _texts() -> list[str]:
+    """Return how the options of the writer are written."""
+    forms: dict[str, list[str]] = {}
+    never = []
+    for declared, prefix in ((Target, ""), (SinkOptions, ""), (RetryPolicy, RETRY_PREFIX)):
+        for each in fields(declared):
+            known = options_of(declared).get(each.name)
+            if known is None:
+                continue
+            kind = str(each.type).removesuffix(" | None")
+            if known.only_python:
+                never.append(f"- `{each.name}` needs Python: {known.only_python}.")
+            elif known.read and not known.values:
+                forms.setdefault("`7`, or `7-9` for several", []).append(f"`{each.name}`")
+            else:
+                forms.setdefault(_KINDS.get(kind, "text"), []).append(f"`{prefix}{each.name}`")
+    forms.setdefault("text", []).append("`checkpointLocation`")
+    rows = [f"| {form} | {', '.join(names)} |" for form, names in forms.items()]
+    return ["| write it as | options |", "|---|---|", *rows, "", *never]
+
+
+def _raised(sections: dict[str, str]) -> list[str]:
+    if "Raises" not in sections:
+        return []
+    found = _meanings(sections["Raises"]).items()
+    return ["It raises:", "", *(f"- `{name}`: {why}" for name, why in found), ""]
+
+
+def _section(called: Callable[..., Any], *more: str) -> list[str]:
+    """Return what there is to say about one function: its docstring, with its arguments as a table."""
+    text, sections = _parts(called)
+    meanings = _meanings(sections["Args"])
+    rows = ["| name | default | meaning |", "|---|---|---|"]
+    for name, parameter in inspect.signature(called).parameters.items():
+        default = parameter.default
+        given = "required" if default is inspect.Parameter.empty else _shown(default) or "none"
+        rows.append(f"| `{name}` | {given} | {meanings[name]} |")
+    lines = [f"## `{called.__name__}`", "", text.strip(), "", *rows, "", *more]
+    lines += [f"It returns {_lower(' '.join(sections['Returns'].split()))}", ""]
+    return lines + _raised(sections)
 
 
 def _parts(called: Callable[..., Any]) -> tuple[str, dict[str, str]]:
@@ -112,29 +197,9 @@ def _shown(default: object) -> str:
     if isinstance(default, timedelta):
         return f"{default.total_seconds():g} s"
     if isinstance(default, int) and not isinstance(default, bool):
-        return f"{default:_}".replace("_", " ")
+        return f"{default:,}"
     if default is None:
         return ""
     if isinstance(default, RetryPolicy):
         return "`RetryPolicy()`"
     return f"`{str(default)!r}`" if isinstance(default, str) else f"`{default}`"
-
-
-def _source_options() -> list[str]:
-    """Return a table of the source's options; their meaning is in the docstring of the class."""
-    _, attributes = inspect.getdoc(SourceOptions).split("Attributes:\n")
-    meanings = _meanings(attributes)
-    defaults = {
-        "path": "required",
-        "proxy": "`YT_PROXY`",
-        "token": "`YT_TOKEN`",
-        "backend": "`http`",
-        "client_config": "`{}`",
-        "starting_offsets": "`committed` with a consumer, else `earliest`",
-    }
-    rows = ["| option | default | meaning |", "|---|---|---|"]
-    for name in OPTION_NAMES:
-        default = getattr(SourceOptions, name, None)
-        shown = f"`{str(default).lower()}`" if isinstance(default, bool) else ""
-        rows.append(f"| `{name}` | {defaults.get(name, shown)} | {meanings[name]} |")
-    return rows

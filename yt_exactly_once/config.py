@@ -6,7 +6,6 @@ nothing else; it opens no connection and holds no process-wide state.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.options import Group, Option, documented, option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,16 +29,38 @@ TRANSACTION_TIMEOUT_LIMIT = timedelta(seconds=60)
 """Tablet nodes end older transactions (`max_transaction_timeout`), whatever the client asks for."""
 
 
+PROXY = Option(
+    Group.WHERE,
+    "`host:port` or URL of an HTTP proxy, or of a balancer in front of the proxies.",
+    default="`YT_PROXY`",
+)
+TOKEN = Option(Group.WHERE, "OAuth token. It is never shown.", default="`YT_TOKEN`")
+BACKEND = Option(
+    Group.WHERE,
+    "Protocol of the client.",
+    values={
+        "http": "HTTP proxies.",
+        "rpc": "RPC proxies; needs the package `ytsaurus-rpc-driver`.",
+    },
+    read=lambda _, text: text.lower(),
+    default="`http`",
+)
+CLIENT_CONFIG = Option(Group.WHERE, "Laid over the configuration of `ytsaurus-client`.")
+"""Options of everything that connects to a cluster."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModeTraits:
-    """What somebody who prepares or examines a query has to know of its write mode.
+    """What somebody who chooses, prepares or examines a write mode has to know of it.
 
     Attributes:
+        promise: what it promises, in a sentence or two.
         through_driver: the rows of a batch go through the driver. Otherwise its tasks write them.
         has_sessions: tasks keep producer sessions, in a table of the sink.
         copies_repeat: a second copy of a task writes its rows again.
     """
 
+    promise: str
     through_driver: bool = False
     has_sessions: bool = False
     copies_repeat: bool = False
@@ -56,28 +78,19 @@ class WriteMode(StrEnum):
         """How it works, as far as others have to know."""
         return _TRAITS[self]
 
-    @classmethod
-    def parse(cls, value: str) -> Self:
-        """Return the mode of that name.
-
-        Raises:
-            ConfigError: there is none.
-        """
-        try:
-            return cls(value)
-        except ValueError:
-            names = [mode.value for mode in cls]
-            near = difflib.get_close_matches(str(value).lower().replace("_", "-"), names, 1)
-            hint = f"Did you mean {near[0]}? " if near else ""
-            raise ConfigError(
-                f"Unknown mode {value!r}", remedy=f"{hint}Use one of: {', '.join(names)}"
-            ) from None
-
 
 _TRAITS = {
-    WriteMode.AT_LEAST_ONCE: ModeTraits(copies_repeat=True),
-    WriteMode.TRANSACTIONAL: ModeTraits(through_driver=True),
-    WriteMode.IDEMPOTENT: ModeTraits(has_sessions=True),
+    WriteMode.AT_LEAST_ONCE: ModeTraits(
+        promise="No row is lost. A replay may repeat rows. The tasks write.", copies_repeat=True
+    ),
+    WriteMode.TRANSACTIONAL: ModeTraits(
+        promise="Exactly once for any query. A batch becomes visible all at once. The driver writes.",
+        through_driver=True,
+    ),
+    WriteMode.IDEMPOTENT: ModeTraits(
+        promise="Exactly once for stateless queries that make one row of each row. The tasks write.",
+        has_sessions=True,
+    ),
 }
 
 
@@ -157,22 +170,34 @@ class ClusterConfig:
 _PROXY_REMEDY = "Pass proxy='host:port' or set the environment variable YT_PROXY"
 
 
+@documented
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
-    """How often and how long a failed attempt is retried.
+    """How often and how long a failed attempt is retried."""
 
-    Attributes:
-        attempts: the maximum number of attempts, including the first.
-        deadline: the time after the first attempt in which a new one may start. If a wait would end
-            later, there is no new attempt.
-        first_wait: the limit of the first wait. The limit doubles with each attempt. Each wait is random.
-        max_wait: the longest wait between two attempts.
-    """
-
-    attempts: int = 10
-    deadline: timedelta = timedelta(minutes=5)
-    first_wait: timedelta = timedelta(milliseconds=200)
-    max_wait: timedelta = timedelta(seconds=20)
+    attempts: int = field(
+        default=10,
+        metadata=option(Group.LIMITS, "The maximum number of attempts, including the first."),
+    )
+    deadline: timedelta = field(
+        default=timedelta(minutes=5),
+        metadata=option(
+            Group.LIMITS,
+            "The time after the first attempt in which a new one may start. If a wait would end later, there "
+            "is no new attempt.",
+        ),
+    )
+    first_wait: timedelta = field(
+        default=timedelta(milliseconds=200),
+        metadata=option(
+            Group.LIMITS,
+            "The limit of the first wait. The limit doubles with each attempt. Each wait is random.",
+        ),
+    )
+    max_wait: timedelta = field(
+        default=timedelta(seconds=20),
+        metadata=option(Group.LIMITS, "The longest wait between two attempts."),
+    )
 
     def __post_init__(self) -> None:
         """Check every value."""

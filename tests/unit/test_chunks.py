@@ -26,12 +26,8 @@ from yt_exactly_once.spark.sink.encode import (
     merged,
 )
 from yt_exactly_once.spark.sink.frame_rows import collected
-from yt_exactly_once.spark.sink.placement import (
-    BY_PARTITION,
-    ROUND_ROBIN,
-    TABLET_COLUMN,
-    Placement,
-)
+from yt_exactly_once.spark.sink.options import BY_PARTITION, ROUND_ROBIN
+from yt_exactly_once.spark.sink.placement import TABLET_COLUMN, Placement
 
 
 def batches_of(sizes, partition=0, first=0):

@@ -9,7 +9,6 @@ from yt_exactly_once.config import (
     ClusterConfig,
     RetryPolicy,
     Secret,
-    WriteMode,
     check_transaction_timeout,
 )
 from yt_exactly_once.errors import ConfigError
@@ -43,12 +42,6 @@ def test_token_is_never_shown():
     assert "sesame" not in repr(config)
     assert "sesame" not in str(config)
     assert pickle.loads(pickle.dumps(config)).token.reveal() == "sesame"
-
-
-def test_unknown_mode_lists_the_known_ones():
-    """A typo is answered with the choices."""
-    with pytest.raises(ConfigError, match="at-least-once, transactional, idempotent"):
-        WriteMode.parse("exactly-twice")
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 61])

@@ -17,6 +17,7 @@ from yt_exactly_once.observability import Event
 from yt_exactly_once.ytsaurus.failures import CODED, FAILURES
 
 ROOT = Path(__file__).parents[2]
+LONGEST_CELL = 240
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -108,6 +109,13 @@ def test_sentences_are_short_and_in_the_words_of_the_field(page):
 def test_fault_of_a_page_is_found(text, fault):
     (found,) = prose.faults(text)
     assert found.startswith(fault)
+
+
+def test_tables_of_options_can_be_read():
+    """What needs more than a sentence is below the table."""
+    page = (ROOT / "docs/reference/configuration.md").read_text(encoding="utf-8")
+    cells = [cell for line in page.splitlines() if line[:1] == "|" for cell in line.split("|")]
+    assert [cell for cell in cells if len(cell) > LONGEST_CELL] == []
 
 
 def test_code_is_no_prose():

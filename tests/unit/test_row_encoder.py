@@ -27,13 +27,8 @@ from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN, RowEncoder
 from yt_exactly_once.spark.sink.frame_rows import selected
 from yt_exactly_once.spark.sink.modes.mode import TargetBatch
 from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS
-from yt_exactly_once.spark.sink.placement import (
-    BY_PARTITION,
-    PRESERVE,
-    ROUND_ROBIN,
-    TABLET_COLUMN,
-    Placement,
-)
+from yt_exactly_once.spark.sink.options import BY_PARTITION, PRESERVE, ROUND_ROBIN
+from yt_exactly_once.spark.sink.placement import TABLET_COLUMN, Placement
 
 TABLETS = 3
 REJECTS = Rejects("//rejects", "query", 7)

@@ -5,9 +5,22 @@ from datetime import timedelta
 import pytest
 
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.sink.writer_options import parse_writer_options
+from yt_exactly_once.options import options_of
+from yt_exactly_once.spark.sink.options import SinkOptions, Target
+from yt_exactly_once.spark.sink.writer_options import WRITER_OPTION_NAMES, parse_writer_options
 
 GIVEN = {"path": "//home/app/result", "checkpointlocation": "/checkpoint", "proxy": "localhost:80"}
+
+
+def test_every_option_of_a_sink_can_be_given_as_text_or_says_why_not():
+    """The format cannot fall behind `TransactionalSink`."""
+    for declared in (SinkOptions, Target):
+        for name, known in options_of(declared).items():
+            if known.only_python:
+                with pytest.raises(ConfigError, match="foreachBatch"):
+                    parsed(**{name: "x"})
+            else:
+                assert name in WRITER_OPTION_NAMES
 
 
 def parsed(**options):
@@ -26,6 +39,7 @@ def test_texts_become_the_values_that_a_sink_takes():
         accept_incomplete="4-6",
         ledger_attributes='{"primary_medium": "ssd"}',
         client_config='{"proxy": {"retries": 1}}',
+        unique_keys="true",
         update_columns="true",
         placement="round_robin",
         write_type_v3="true",
@@ -39,6 +53,7 @@ def test_texts_become_the_values_that_a_sink_takes():
     assert sink.cluster.client_config == {"proxy": {"retries": 1}}
     (target,) = sink.targets
     assert (target.path, target.update_columns) == ("//home/app/result", True)
+    assert target.unique_keys
     assert target.placement == "round_robin"
 
 
@@ -50,16 +65,18 @@ def test_texts_become_the_values_that_a_sink_takes():
         ({"dead_leter_path": "//x"}, "Did you mean dead_letter_path"),
         ({"tokn": "secret"}, "Did you mean token"),
         ({"zzz": "1"}, "The options are: path"),
+        ({"accept_incomplete": "7-8-9"}, "no number of a batch"),
+        ({"backend": "native"}, "Unknown backend 'native'"),
         ({"transform": "f"}, "foreachBatch"),
         ({"checkpoint_location": "/other"}, "query's own checkpointLocation"),
-        ({"dyn_batch_size": "many"}, "not a whole number"),
-        ({"connections": "0"}, "at least 1"),
+        ({"dyn_batch_size": "many"}, "not a positive whole number"),
+        ({"connections": "0"}, "not a positive whole number"),
         ({"new_ledger": "yes"}, "neither true nor false"),
         ({"transaction_timeout": "30"}, "number with its unit"),
         ({"transaction_timeout": "2min"}, "out of range"),
         ({"client_config": "[1]"}, "not a JSON object"),
         ({"ledger_attributes": "{"}, "not a JSON object"),
-        ({"placement": "id"}, "placement by columns"),
+        ({"placement": "id"}, "a list of columns, which only Python can give"),
         ({"accept_incomplete": "6-4"}, "accept_incomplete"),
         ({"mode": ""}, "is empty"),
         ({"mode": "twice"}, "Unknown mode"),

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from yt_exactly_once.config import ClusterConfig
+from yt_exactly_once.config import BACKEND, ClusterConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from yt_exactly_once.ytsaurus.client import Connection
 
-BACKENDS = ["http", "rpc"]
+BACKENDS = list(BACKEND.values)
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Choice(BACKENDS),
         default="http",
         show_default=True,
-        help="Protocol; rpc needs the package ytsaurus-rpc-driver.",
+        help=f"{BACKEND.meaning} For rpc install the package ytsaurus-rpc-driver.",
     )
     @wraps(command)
     def with_cluster(*args: Any, proxy: str | None, backend: str, **options: Any) -> Any:

@@ -21,7 +21,8 @@ from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.query.running import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY
 from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN
 from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS, ChunkReport
-from yt_exactly_once.spark.sink.placement import PRESERVE, ROUND_ROBIN, TABLET_COLUMN
+from yt_exactly_once.spark.sink.options import PRESERVE, ROUND_ROBIN
+from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -1,19 +1,21 @@
-"""The options of a sink and of its targets: each stated once, and checked before any batch."""
+"""The options of a sink and of its targets: each declared once, and checked before any batch."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from functools import cached_property
 from inspect import Signature, signature
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
-from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.config import (
+    BACKEND,
+    CLIENT_CONFIG,
     DEFAULT_DYN_BATCH_SIZE,
+    PROXY,
     ROWS_PER_TABLET_LIMIT,
+    TOKEN,
     ClusterConfig,
     RetryPolicy,
     Secret,
@@ -23,8 +25,16 @@ from yt_exactly_once.config import (
     check_transaction_timeout,
 )
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.options import (
+    Group,
+    check_values,
+    documented,
+    option,
+    options_of,
+    require_known,
+)
 from yt_exactly_once.spark.query.calls import LedgerRow
-from yt_exactly_once.spark.sink.placement import BY_PARTITION, PLACEMENTS
+from yt_exactly_once.ytsaurus.backends import check_backend
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,7 +54,10 @@ AUTO_WIRE = "auto"
 APPEND = "append"
 UPSERT = "upsert"
 REPLACE = "replace"
-WRITES = (APPEND, UPSERT, REPLACE)
+
+BY_PARTITION = "partition"
+PRESERVE = "preserve"
+ROUND_ROBIN = "round_robin"
 
 _OLD_ROW = "what a row leaves in the table depends on the row that is there"
 _NOT_TOGETHER = (
@@ -61,54 +74,105 @@ _NOT_TOGETHER = (
 Transform = Callable[["DataFrame"], "DataFrame"]
 
 
+@documented
 @dataclass(frozen=True)
 class Target:
-    """A table that a sink writes, and how.
+    """A table that a sink writes, and how."""
 
-    Attributes:
-        path: a mounted dynamic table, ordered or sorted.
-        transform: changes the DataFrame of the batch for this table. It must depend on nothing but the
-            DataFrame, since it runs again on a replay.
-        write: `append` adds rows to an ordered table, `upsert` writes rows by key into a sorted one. Each is
-            the default for its kind of table. `replace` is for output mode `complete` and sorted tables: rows
-            that are no longer in the result are deleted in the same transaction. The transaction reads the
-            table at its start, so the table must belong to this query alone: rows of others are deleted too.
-            Rows of the result and deleted rows together must fit one transaction.
-        update_columns: keep the columns of an existing sorted row that the DataFrame does not have.
-        delete_marker: a boolean column of the DataFrame, true where the row's key is to be deleted from a
-            sorted table. The column itself is not written. Of several rows with one key the last one counts,
-            in the order of the Spark partition. Rows of one key in several Spark partitions have no order and
-            are refused.
-        aggregate: combine aggregating columns of a sorted table (`sum`, `max`, ...) with the stored values,
-            instead of replacing them. Each row counts once, whatever fails. But a query that emits a key
-            again with a new total, as aggregations in output mode `update` do, adds that total.
-        unique_keys: refuse a batch that has two rows with one key, in transactional mode and a sorted table.
-            Without it, the last of the rows in one Spark partition counts, and of rows in several Spark
-            partitions any. Idempotent mode always refuses such a batch.
-        placement: which tablet of an ordered table takes a row. `partition` (default): Spark partition i goes
-            to tablet i modulo the number of tablets. Where a task reads several queue partitions, it goes to
-            tablet i plus the number of the batch. The order of a queue partition holds within a batch
-            only, since its rows may be in another Spark partition in the next batch.
-            `preserve`: a row goes to the tablet it had in the queue. This needs the source's service columns
-            in the DataFrame and as many tablets as the queue has; the order of a queue partition holds over
-            all batches. `round_robin`: the rows of a Spark partition go to one tablet after the other. A list
-            of columns: rows with the same values there go to the same tablet. In all cases rows of one Spark
-            partition that go to one tablet keep their order there.
-        digest: keep a digest of all written rows in the ledger. With it, `yt-exactly-once audit` finds lost,
-            repeated and changed rows without columns that say where a row came from. Switch it on for the
-            first batch: it proves nothing about a target with earlier ones.
-    """
-
-    path: str
+    path: str = field(metadata=option(Group.WHERE, "A mounted dynamic table, ordered or sorted."))
     _: KW_ONLY
-    transform: Transform | None = None
-    write: str | None = None
-    update_columns: bool = False
-    delete_marker: str | None = None
-    aggregate: bool = False
-    unique_keys: bool = False
-    placement: str | Sequence[str] = BY_PARTITION
-    digest: bool = False
+    transform: Transform | None = field(
+        default=None,
+        metadata=option(
+            Group.WHAT,
+            "Changes the DataFrame of the batch for this table.",
+            more="It must depend on nothing but the DataFrame, since it runs again on a replay.",
+            only_python="it is a function",
+        ),
+    )
+    write: str | None = field(
+        default=None,
+        metadata=option(
+            Group.WHAT,
+            "What a row does to the table.",
+            values={
+                APPEND: "Adds a row to an ordered table. The default there.",
+                UPSERT: "Writes a row by key into a sorted table. The default there.",
+                REPLACE: "For output mode `complete` and sorted tables: rows that are no longer in the "
+                "result are deleted in the same transaction.",
+            },
+            more="With `replace` the transaction reads the table at its start, so the table must belong to "
+            "this query alone. Rows of others are deleted too. Rows of the result and deleted rows together "
+            "must fit one transaction.",
+            default="by the kind of table",
+        ),
+    )
+    update_columns: bool = field(
+        default=False,
+        metadata=option(
+            Group.WHAT,
+            "Keep the columns of an existing sorted row that the DataFrame does not have.",
+        ),
+    )
+    delete_marker: str | None = field(
+        default=None,
+        metadata=option(
+            Group.WHAT,
+            "A boolean column of the DataFrame: true deletes the row's key from a sorted table.",
+            more="The column itself is not written. Of several rows with one key the last one counts, in the "
+            "order of the Spark partition. Rows of one key in several Spark partitions have no order and are "
+            "refused.",
+        ),
+    )
+    aggregate: bool = field(
+        default=False,
+        metadata=option(
+            Group.WHAT,
+            "Combine aggregating columns of a sorted table (`sum`, `max`, ...) with the stored values, "
+            "instead of replacing them.",
+            more="Each row counts once, whatever fails. But a query that emits a key again with a new total, "
+            "as aggregations in output mode `update` do, adds that total.",
+        ),
+    )
+    unique_keys: bool = field(
+        default=False,
+        metadata=option(
+            Group.WHAT,
+            "Refuse a batch that has two rows with one key, in transactional mode and a sorted table.",
+            more="Without it, the last of the rows in one Spark partition counts, and of rows in several "
+            "Spark partitions any. Idempotent mode always refuses such a batch.",
+        ),
+    )
+    placement: str | Sequence[str] = field(
+        default=BY_PARTITION,
+        metadata=option(
+            Group.HOW,
+            "Which tablet of an ordered table takes a row; or a list of columns: rows with the same values "
+            "there go to the same tablet.",
+            values={
+                BY_PARTITION: "Spark partition i goes to tablet i modulo the number of tablets. Where a task "
+                "reads several queue partitions, it goes to tablet i plus the number of the batch. The order "
+                "of a queue partition holds within a batch only, since its rows may be in another Spark "
+                "partition in the next batch.",
+                PRESERVE: "A row goes to the tablet it had in the queue. This needs the source's service "
+                "columns in the DataFrame and as many tablets as the queue has. The order of a queue "
+                "partition holds over all batches.",
+                ROUND_ROBIN: "The rows of a Spark partition go to one tablet after the other.",
+            },
+            more="In all cases rows of one Spark partition that go to one tablet keep their order there.",
+            otherwise="or a list of columns, which only Python can give",
+        ),
+    )
+    digest: bool = field(
+        default=False,
+        metadata=option(
+            Group.HOW,
+            "Keep a digest of all written rows in the ledger.",
+            more="With it, `yt-exactly-once audit` finds lost, repeated and changed rows without columns "
+            "that say where a row came from. Switch it on for the first batch: it proves nothing about a "
+            "target with earlier ones.",
+        ),
+    )
 
     def __post_init__(self) -> None:
         """Check every option.
@@ -117,22 +181,11 @@ class Target:
             ConfigError: one is impossible.
         """
         check_path(self.path, "path")
-        if isinstance(self.placement, str) and self.placement not in PLACEMENTS:
-            raise ConfigError(
-                f"Unknown placement {self.placement!r}",
-                remedy=f"Use one of: {', '.join(PLACEMENTS)}, or a list of columns",
-                target=self.path,
-            )
-        if not self.placement:
+        if not isinstance(self.placement, str) and not self.placement:
             raise ConfigError(
                 "placement names no column", remedy="Name at least one", target=self.path
             )
-        if self.write is not None and self.write not in WRITES:
-            raise ConfigError(
-                f"Unknown write {self.write!r}",
-                remedy=f"Use one of: {', '.join(WRITES)}; or leave it out",
-                target=self.path,
-            )
+        check_values(self, target=self.path)
         self._check_pairs()
 
     def _check_pairs(self) -> None:
@@ -177,79 +230,197 @@ class Target:
         return self.placement if isinstance(self.placement, str) else tuple(self.placement)
 
 
+def _read_batches(name: str, text: str) -> int | tuple[int, int]:
+    """Return the number of a batch, or those of the first and the last of several."""
+    numbers = [part.strip() for part in text.split("-")]
+    if len(numbers) > 2 or not all(part.isascii() and part.isdigit() for part in numbers):  # noqa: PLR2004 - a pair
+        raise ConfigError(
+            f"{name}={text!r} is no number of a batch",
+            remedy="Give the number of a batch, or of the first and the last one: 7-9",
+            option=name,
+        )
+    first, last = int(numbers[0]), int(numbers[-1])
+    return first if len(numbers) == 1 else (first, last)
+
+
+@documented
 @dataclass(frozen=True)
 class SinkOptions:
-    """What a `TransactionalSink` takes, by the same names.
+    """What a `TransactionalSink` takes, by the same names."""
 
-    Attributes:
-        target: the table to write: its path, or a `Target` with options; or several of them, which are
-            written together, all or nothing.
-        mode: `transactional`, `at-least-once` or `idempotent`. In idempotent mode a batch that was begun on
-            an ordered target must be finished with the same rows. Where rows are numbered by their position
-            in a task, that takes the same code and as many cores. Where they carry their source, the code
-            alone counts. A replay that differs stops with `NotOneToOneError`, and nothing is lost.
-        proxy: `host:port` or URL of a proxy; default: `YT_PROXY`.
-        token: OAuth token; default: `YT_TOKEN`. It is never shown.
-        client_config: laid over the configuration of `ytsaurus-client`; `{"backend": "rpc"}` uses RPC proxies
-            where the package `ytsaurus-rpc-driver` is installed.
-        ledger_path: the ledger table, created and mounted on first use; default: `<path>_ledger`. Of several
-            targets the first path in alphabetical order counts.
-        ledger_attributes: further attributes for a ledger that is created, such as `tablet_cell_bundle` or
-            `primary_medium`.
-        producer_path: the queue-producer table of idempotent mode on ordered targets, created and mounted on
-            first use; default: `<path>_producer`, chosen like the ledger.
-        dead_letter_path: a table for rows that the target cannot take, created and mounted on first use.
-            Such a row has a number out of range, a null in a required column, bytes that are not UTF-8, or
-            the like. It is written there in the same transaction, with its query, batch, source coordinates,
-            column, reason, and the row as JSON. The rest of the batch is written as usual. Without this
-            option such a row fails the batch, and nothing is written. For transactional mode.
-        show_values: quote the value in the error about a row that the target cannot take.
-        advance_consumer: move the consumers of the query's queues. Of several sinks called from one
-            foreachBatch function all but the last must have `False`.
-        dyn_batch_size: rows per insert request; default: the Spark conf `spark.yt.write.dynBatchSize`, else
-            50 000.
-        split_oversized: write a batch that one transaction cannot carry in several. The batch is then visible
-            part by part, and the query must give the same rows in the same order whenever it is replayed; a
-            replay that differs is refused.
-        transaction_timeout: lease of the transaction; tablet nodes allow 60 s.
-        connections: requests sent in parallel within one transaction, or by one task in idempotent mode.
-        rows_per_tablet_limit: the cluster's `max_rows_per_transaction`; bigger batches are refused.
-        wire_format: `auto`, `arrow` or `yson`. `auto` uses Arrow where the cluster takes it and the columns
-            are safe in it, else YSON. `arrow` refuses columns that some proxies would store wrongly: `any`,
-            `interval64`, and decimals of more than 35 digits.
-        retry: how often and how long an attempt is repeated.
-        accept_incomplete: number of a batch, or numbers of the first and the last of several, whose missing
-            rows you have written yourself or give up. It has no effect on any other batch.
-        new_ledger: begin, on a checkpoint with earlier batches, with a `ledger_path` or a target that the
-            query has not used. It has no effect on a ledger that the query has used.
-        checkpoint_location: the query's checkpoint; used only where the session has no JVM.
-        listener: called with the name and the fields of every event, for metrics. What it raises is logged
-            once and disturbs no batch.
-    """
-
-    target: str | Target | Sequence[str | Target]
+    target: str | Target | Sequence[str | Target] = field(
+        metadata=option(
+            Group.WHERE,
+            "The table to write: its path, or a `Target` with options; or several of them, which are written "
+            "together, all or nothing.",
+            only_python="the format takes the path and the options of one target",
+        )
+    )
     _: KW_ONLY
-    mode: str = WriteMode.TRANSACTIONAL.value
-    proxy: str | None = None
-    token: str | Secret | None = None
-    client_config: Mapping[str, Any] | None = field(default=None, repr=False)
-    ledger_path: str | None = None
-    ledger_attributes: Mapping[str, Any] | None = None
-    producer_path: str | None = None
-    dead_letter_path: str | None = None
-    show_values: bool = False
-    advance_consumer: bool = True
-    dyn_batch_size: int | None = None
-    split_oversized: bool = False
-    transaction_timeout: timedelta = timedelta(seconds=60)
-    connections: int = 4
-    rows_per_tablet_limit: int = ROWS_PER_TABLET_LIMIT
-    wire_format: str = AUTO_WIRE
-    retry: RetryPolicy = DEFAULT_RETRY
-    accept_incomplete: int | tuple[int, int] | None = None
-    new_ledger: bool = False
-    checkpoint_location: str | None = field(default=None, repr=False)
-    listener: Listener | None = None
+    mode: str = field(
+        default=WriteMode.TRANSACTIONAL.value,
+        metadata=option(
+            Group.WHAT,
+            "What the sink promises.",
+            values={mode.value: mode.traits.promise for mode in WriteMode},
+            more="In idempotent mode a batch that was begun on an ordered target must be finished with the "
+            "same rows. Where rows are numbered by their position in a task, that takes the same code and as "
+            "many cores. Where they carry their source, the code alone counts. A replay that differs stops "
+            "with `NotOneToOneError`, and nothing is lost.",
+        ),
+    )
+    proxy: str | None = field(default=None, metadata=PROXY.metadata)
+    token: str | Secret | None = field(default=None, metadata=TOKEN.metadata)
+    backend: str | None = field(default=None, metadata=BACKEND.metadata)
+    client_config: Mapping[str, Any] | None = field(
+        default=None, repr=False, metadata=CLIENT_CONFIG.metadata
+    )
+    ledger_path: str | None = field(
+        default=None,
+        metadata=option(
+            Group.WHERE,
+            "The ledger table, created and mounted on first use.",
+            default="`<path>_ledger`; of several targets the first path in alphabetical order",
+        ),
+    )
+    ledger_attributes: Mapping[str, Any] | None = field(
+        default=None,
+        metadata=option(
+            Group.WHERE,
+            "Further attributes for a ledger that is created, such as `tablet_cell_bundle` or "
+            "`primary_medium`.",
+        ),
+    )
+    producer_path: str | None = field(
+        default=None,
+        metadata=option(
+            Group.WHERE,
+            "The queue-producer table of idempotent mode on ordered targets, created and mounted on first "
+            "use.",
+            default="`<path>_producer`, chosen like the ledger",
+        ),
+    )
+    dead_letter_path: str | None = field(
+        default=None,
+        metadata=option(
+            Group.WHERE,
+            "A table for rows that the target cannot take, created and mounted on first use. For "
+            "transactional mode.",
+            more="Such a row has a number out of range, a null in a required column, bytes that are not "
+            "UTF-8, or the like. It is written there in the same transaction, with its query, batch, source "
+            "coordinates, column, reason, and the row as JSON. The rest of the batch is written as usual. "
+            "Without this option such a row fails the batch, and nothing is written.",
+            default="none: such a row fails the batch",
+        ),
+    )
+    show_values: bool = field(
+        default=False,
+        metadata=option(
+            Group.HOW, "Quote the value in the error about a row that the target cannot take."
+        ),
+    )
+    advance_consumer: bool = field(
+        default=True,
+        metadata=option(
+            Group.WHAT,
+            "Move the consumers of the query's queues.",
+            more="Of several sinks called from one foreachBatch function all but the last must have `False`.",
+        ),
+    )
+    dyn_batch_size: int | None = field(
+        default=None,
+        metadata=option(
+            Group.LIMITS,
+            "Rows per insert request.",
+            default=f"the Spark conf `{DYN_BATCH_SIZE_CONF}`, else {DEFAULT_DYN_BATCH_SIZE:,}",
+        ),
+    )
+    split_oversized: bool = field(
+        default=False,
+        metadata=option(
+            Group.LIMITS,
+            "Write a batch that one transaction cannot carry in several.",
+            more="The batch is then visible part by part. The query must give the same rows in the same "
+            "order whenever it is replayed; a replay that differs is refused.",
+        ),
+    )
+    transaction_timeout: timedelta = field(
+        default=timedelta(seconds=60),
+        metadata=option(Group.LIMITS, "Lease of the transaction; tablet nodes allow 60 s."),
+    )
+    connections: int = field(
+        default=4,
+        metadata=option(
+            Group.HOW,
+            "Requests sent in parallel within one transaction, or by one task in idempotent mode.",
+        ),
+    )
+    rows_per_tablet_limit: int = field(
+        default=ROWS_PER_TABLET_LIMIT,
+        metadata=option(
+            Group.LIMITS, "The cluster's `max_rows_per_transaction`; bigger batches are refused."
+        ),
+    )
+    wire_format: str = field(
+        default=AUTO_WIRE,
+        metadata=option(
+            Group.HOW,
+            "How rows are encoded.",
+            values={
+                AUTO_WIRE: "Arrow where the cluster takes it and the columns are safe in it, else YSON.",
+                "arrow": "Arrow. Refuses columns that some proxies would store wrongly: `any`, `interval64`, "
+                "and decimals of more than 35 digits.",
+                "yson": "YSON.",
+            },
+        ),
+    )
+    retry: RetryPolicy = field(
+        default=DEFAULT_RETRY,
+        metadata=option(
+            Group.HOW,
+            "How often and how long an attempt is repeated.",
+            only_python="it is an object. The options retry_attempts, retry_deadline, retry_first_wait and "
+            "retry_max_wait have its parts",
+        ),
+    )
+    accept_incomplete: int | tuple[int, int] | None = field(
+        default=None,
+        metadata=option(
+            Group.WHAT,
+            "Number of a batch, or numbers of the first and the last of several, whose missing rows you have "
+            "written yourself or give up.",
+            more="It has no effect on any other batch.",
+            read=_read_batches,
+            default="none",
+        ),
+    )
+    new_ledger: bool = field(
+        default=False,
+        metadata=option(
+            Group.WHAT,
+            "Begin, on a checkpoint with earlier batches, with a `ledger_path` or a target that the query "
+            "has not used.",
+            more="It has no effect on a ledger that the query has used.",
+        ),
+    )
+    checkpoint_location: str | None = field(
+        default=None,
+        repr=False,
+        metadata=option(
+            Group.WHERE,
+            "The query's checkpoint; used only where the session has no JVM.",
+            only_python="the writer takes the query's own checkpointLocation",
+        ),
+    )
+    listener: Listener | None = field(
+        default=None,
+        metadata=option(
+            Group.HOW,
+            "Called with the name and the fields of every event, for metrics.",
+            more="What it raises is logged once and disturbs no batch.",
+            only_python="it is a function",
+        ),
+    )
 
     def __post_init__(self) -> None:
         """Check every option, and those that exclude each other.
@@ -259,7 +430,7 @@ class SinkOptions:
         """
         if self.token and isinstance(self.token, str):
             object.__setattr__(self, "token", Secret(self.token))
-        WriteMode.parse(self.mode)
+        check_values(self)
         self._check_targets()
         check_path(self.ledger, "ledger_path")
         check_path(self.producer, "producer_path")
@@ -269,12 +440,6 @@ class SinkOptions:
             check_positive(getattr(self, name), name)
         if self.dyn_batch_size is not None:
             check_positive(self.dyn_batch_size, "dyn_batch_size")
-        wires = (AUTO_WIRE, WireFormat.ARROW.value, WireFormat.YSON.value)
-        if self.wire_format not in wires:
-            raise ConfigError(
-                f"Unknown wire_format {self.wire_format!r}",
-                remedy=f"Use one of: {', '.join(wires)}",
-            )
         self._check_accepted()
         # The environment is read here, and not where the sink travels to.
         _ = self.cluster
@@ -290,6 +455,9 @@ class SinkOptions:
     def cluster(self) -> ClusterConfig:
         """How to reach the cluster; carries the token, and never shows it."""
         config = dict(self.client_config or {})
+        if self.backend is not None:
+            config["backend"] = self.backend
+        check_backend(config)
         return ClusterConfig.resolve(self.proxy, self.token, client_config=config)
 
     @property
@@ -377,41 +545,22 @@ class SinkOptions:
             )
 
 
-_TARGET_OPTIONS = tuple(option.name for option in fields(Target) if option.name != "path")
-
-_RENAMED = {
-    "path": "Give it first, without a name: TransactionalSink('//home/app/result')",
-    "reject_to": "It is now called dead_letter_path",
-    **{
-        name: f"It is an option of the target: TransactionalSink(Target('//home/app/result', {name}=...))"
-        for name in _TARGET_OPTIONS
-    },
-}
-"""Options of earlier versions, and what to write instead."""
-
-
-def require_known(names: Sequence[str]) -> None:
+def require_options(names: Sequence[str]) -> None:
     """Check the names of options that were given to a sink.
 
     Raises:
         ConfigError: the sink has no option of that name.
     """
-    known = [option.name for option in fields(SinkOptions)]
-    unknown = sorted(set(names) - set(known))
-    if not unknown:
-        return
-    # The same order whatever the order of the arguments is, and all at once.
-    remedies = []
-    for name in unknown:
-        near = difflib.get_close_matches(name, sorted(known), n=1)
-        if name in _RENAMED or near:
-            hint = f"Did you mean {near[0]}? Use it instead of {name}" if near else ""
-            remedies.append(_RENAMED.get(name, hint))
-    raise ConfigError(
-        f"The sink has no option {' and no option '.join(unknown)}",
-        remedy=". ".join(remedies) or f"The options are: {', '.join(known)}",
-        option=unknown[0],
-    )
+    for name in sorted(set(names) & set(options_of(Target))):
+        how = "'//home/app/result'"
+        if name != "path":
+            how = f"Target({how}, {name}=...)"
+        raise ConfigError(
+            f"The sink has no option {name}: it is one of the target",
+            remedy=f"Give it first, without a name: TransactionalSink({how})",
+            option=name,
+        )
+    require_known(names, options_of(SinkOptions), "The sink")
 
 
 def takes(

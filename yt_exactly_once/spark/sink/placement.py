@@ -17,6 +17,7 @@ from yt_exactly_once.codec.reserved import RESERVED_PREFIX
 from yt_exactly_once.codec.schema import SOURCE_TABLET_COLUMN
 from yt_exactly_once.errors import ConfigError, EncodingError
 from yt_exactly_once.spark.schema import named_column
+from yt_exactly_once.spark.sink.options import BY_PARTITION, PRESERVE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,11 +26,6 @@ if TYPE_CHECKING:
 
 TABLET_COLUMN = f"{RESERVED_PREFIX}tablet"
 """DataFrame column with the tablet of a row, where its Spark partition does not decide."""
-
-BY_PARTITION = "partition"
-PRESERVE = "preserve"
-ROUND_ROBIN = "round_robin"
-PLACEMENTS = (BY_PARTITION, PRESERVE, ROUND_ROBIN)
 
 # `monotonically_increasing_id` puts the partition above 33 bits of the row's place in it.
 _PLACE_BITS = 33
@@ -41,7 +37,7 @@ class Placement:
 
     Attributes:
         tablet_count: tablets of an ordered target; `None` for a sorted one, where keys decide.
-        rule: one of `PLACEMENTS`, or the columns whose hash decides.
+        rule: a value of the option `placement`, or the columns whose hash decides.
         turn: tablet of Spark partition 0, modulo their number, where the Spark partition decides.
     """
 

@@ -32,7 +32,7 @@ from yt_exactly_once.spark.sink.frame_rows import FrameRows
 from yt_exactly_once.spark.sink.look_up import find, look_up, name_other_query
 from yt_exactly_once.spark.sink.modes import MODES
 from yt_exactly_once.spark.sink.modes.mode import TargetBatch
-from yt_exactly_once.spark.sink.options import SinkOptions, require_known, takes
+from yt_exactly_once.spark.sink.options import SinkOptions, require_options, takes
 from yt_exactly_once.spark.sink.preparation import check_before_start, prepare
 from yt_exactly_once.spark.sink.run import Delivery, QueryRun
 from yt_exactly_once.spark.sink.targets import are_the_same
@@ -92,7 +92,7 @@ class TransactionalSink:
 
     @takes(SinkOptions)
     def __init__(self, *target: Any, **options: Any) -> None:
-        require_known(list(options))
+        require_options(list(options))
         require_startable()
         self.options = SinkOptions(*target, **options)
         self._open()
