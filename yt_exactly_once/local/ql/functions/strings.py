@@ -1,7 +1,7 @@
 """Functions on strings: search, case, patterns, conversions to and from numbers.
 
-One entry per function. Regular expressions and LIKE use Python's engine: on characters if the text is UTF-8,
-on bytes otherwise. The server has RE2, whose rarer constructs differ.
+One entry per function. Regular expressions and LIKE use RE2, as the server does: its time is linear in the
+text whatever the pattern, and it does not hold the interpreter.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from yt import yson
@@ -19,8 +20,12 @@ from yt_exactly_once.local.ql.functions.signatures import Function
 from yt_exactly_once.local.ql.value_types import NUMERIC, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+_LARGEST_PROGRAM = 10_000
+"""Steps of a compiled pattern: from several times as many on RE2 has no memory for its fast engine."""
+_REWRITE = re.compile(rb"\\(.?)", re.DOTALL)
+_CONTINUED = 0x80
 _CODEC = {"encoding": "utf-8", "errors": "surrogateescape"}
 _UINT64_END = 1 << 64
 _INT64_END = 1 << 63
@@ -35,69 +40,106 @@ def _bytes(text: str) -> bytes:
 
 
 @lru_cache(maxsize=256)
-def _regex(pattern: bytes) -> re.Pattern[str]:
+def _regex(pattern: bytes, *, is_utf8: bool = True) -> Any:
+    # Few queries need it.
+    import re2  # noqa: PLC0415
+
+    options = re2.Options()
+    options.log_errors = False
+    if not is_utf8:
+        options.encoding = re2.Options.Encoding.LATIN1
     try:
-        return re.compile(_text(pattern))
-    except re.error as error:
+        made = re2.compile(pattern, options)
+    except re2.error as error:
+        # The engine's messages are bytes.
+        reason = bytes(error.args[0]).decode(errors="replace") if error.args else ""
         raise YtError(
-            f'Error parsing regular expression "{_text(pattern)}"', inner=[YtError(str(error))]
+            f'Error parsing regular expression "{_text(pattern)}"', inner=[YtError(reason)]
         ) from error
+    if made.programsize > _LARGEST_PROGRAM:
+        raise YtError(
+            f"A regular expression takes {made.programsize} steps; the embedded cluster runs up to"
+            f" {_LARGEST_PROGRAM}"
+        )
+    return made
 
 
-def _rewrite(match: re.Match[str], template: str) -> str:
-    def group(reference: re.Match[str]) -> str:
+def _can_rewrite(regex: Any, template: bytes) -> bool:
+    """Tell whether a template names groups that are there; RE2 leaves the text as it is otherwise."""
+    escapes = _REWRITE.findall(template)
+    return all(one == b"\\" or (one.isdigit() and int(one) <= regex.groups) for one in escapes)
+
+
+def _rewrite(match: Any, template: bytes) -> bytes:
+    def group(reference: re.Match[bytes]) -> bytes:
         digit = reference[1]
-        return "\\" if digit == "\\" else match[int(digit)] or ""
+        return b"\\" if digit == b"\\" else match[int(digit)] or b""
 
-    return re.sub(r"\\([0-9\\])", group, template)
+    return _REWRITE.sub(group, template)
 
 
-def _replace(pattern: bytes, text: bytes, template: bytes, count: int) -> bytes:
-    replaced = _regex(pattern).sub(
-        lambda match: _rewrite(match, _text(template)), _text(text), count=count
-    )
-    return _bytes(replaced)
+def _replace(pattern: bytes, text: bytes, template: bytes, count: int | None) -> bytes:
+    regex = _regex(pattern)
+    if not _can_rewrite(regex, template):
+        return text
+    pieces, end = [], 0
+    for match in islice(_replaced(regex, text), count):
+        pieces += [text[end : match.start()], _rewrite(match, template)]
+        end = match.end()
+    return b"".join([*pieces, text[end:]])
+
+
+def _replaced(regex: Any, text: bytes) -> Iterator[Any]:
+    """Yield the matches that RE2 replaces: an empty one is neither inside a character nor behind a match."""
+    end = -1
+    for match in regex.finditer(text):
+        start = match.start()
+        is_inside = text[start : start + 1] and text[start] & 0xC0 == _CONTINUED
+        if match.end() > start or not (is_inside or start == end):
+            end = match.end()
+            yield match
 
 
 def _extract(_types: Sequence[Type], pattern: bytes, text: bytes, template: bytes) -> bytes:
-    match = _regex(pattern).search(_text(text))
-    return b"" if match is None else _bytes(_rewrite(match, _text(template)))
+    regex = _regex(pattern)
+    match = regex.search(text) if _can_rewrite(regex, template) else None
+    return text if match is None else _rewrite(match, template)
 
 
-def _escape_regex(_types: Sequence[Type], pattern: bytes) -> bytes:
+def _escaped(text: bytes) -> bytes:
     # RE2 puts a backslash before everything that is neither a word character nor above ASCII.
-    return re.sub(rb"([^A-Za-z0-9_\x80-\xff])", rb"\\\1", pattern).replace(b"\\\0", b"\\x00")
+    return re.sub(rb"([^A-Za-z0-9_\x80-\xff])", rb"\\\1", text).replace(b"\\\0", b"\\x00")
 
 
 @lru_cache(maxsize=256)
-def like_regex(pattern: bytes, operator: str, escape: bytes | None) -> re.Pattern[str]:
+def _like_regex(pattern: bytes, operator: str, escape: bytes | None, *, is_utf8: bool) -> Any:
     """Translate a LIKE pattern.
 
     Raises:
         YtError: a malformed pattern or escape.
     """
-    if operator == "REGEX":
-        return _regex(pattern)
     if escape is not None and len(escape) > 1:
         raise YtError("Escape string must be empty or one character")
     escaping = "\\" if escape is None else _text(escape) or "\0"
-    parts = []
+    parts = [b"(?is)" if operator == "ILIKE" else b"(?s)"]
     characters = iter(_text(pattern))
     for character in characters:
         if character == escaping:
             following = next(characters, None)
             if following is None:
                 raise YtError("Incomplete escape sequence at the end of LIKE pattern")
-            parts.append(re.escape(following))
+            parts.append(_escaped(_bytes(following)))
         else:
-            parts.append({"%": ".*", "_": "."}.get(character) or re.escape(character))
-    flags = re.DOTALL | (re.IGNORECASE if operator == "ILIKE" else 0)
-    return re.compile("".join(parts), flags)
+            parts.append({"%": b".*", "_": b"."}.get(character) or _escaped(_bytes(character)))
+    return _regex(b"".join(parts), is_utf8=is_utf8)
 
 
 def like(operator: str, text: bytes, pattern: bytes, escape: bytes | None) -> bool:
     """Match a whole string against a pattern."""
-    return like_regex(pattern, operator, escape).fullmatch(_text(text)) is not None
+    if operator == "REGEX":
+        return _regex(pattern).fullmatch(text) is not None
+    is_utf8 = _is_utf8(text) and _is_utf8(pattern)
+    return _like_regex(pattern, operator, escape, is_utf8=is_utf8).fullmatch(text) is not None
 
 
 def number_text(types: Sequence[Type], value: Any) -> bytes:
@@ -187,7 +229,7 @@ FUNCTIONS = (
         (_S, _S),
         Type.BOOLEAN,
         python=lambda _types, pattern, text: (
-            None not in (pattern, text) and _regex(pattern).fullmatch(_text(text)) is not None
+            None not in (pattern, text) and _regex(pattern).fullmatch(text) is not None
         ),
         null_if_any_null=False,
         never_null=True,
@@ -197,7 +239,7 @@ FUNCTIONS = (
         (_S, _S),
         Type.BOOLEAN,
         python=lambda _types, pattern, text: (
-            None not in (pattern, text) and _regex(pattern).search(_text(text)) is not None
+            None not in (pattern, text) and _regex(pattern).search(text) is not None
         ),
         null_if_any_null=False,
         never_null=True,
@@ -212,8 +254,8 @@ FUNCTIONS = (
         "regex_replace_all",
         (_S, _S, _S),
         _S,
-        python=lambda _types, pattern, text, template: _replace(pattern, text, template, 0),
+        python=lambda _types, pattern, text, template: _replace(pattern, text, template, None),
     ),
     Function("regex_extract", (_S, _S, _S), _S, python=_extract),
-    Function("regex_escape", (_S,), _S, python=_escape_regex),
+    Function("regex_escape", (_S,), _S, python=lambda _types, text: _escaped(text)),
 )
