@@ -254,12 +254,13 @@ def test_lock_without_a_transaction_is_refused(client, tmp):
         client.lock_rows(table, [{"k": 1}])
 
 
-def test_columns_of_different_lock_groups_do_not_conflict(client, sticky, tmp):
-    """Updates conflict per lock group; whole rows conflict with all groups."""
+@pytest.mark.parametrize(("one", "two"), [("one", "ONE"), ("l", "l\0")])
+def test_columns_of_different_lock_groups_do_not_conflict(client, sticky, tmp, one, two):
+    """Updates conflict per lock group, whatever its name; whole rows conflict with all groups."""
     schema = [
         KEY,
-        {"name": "a", "type": "int64", "lock": "one"},
-        {"name": "b", "type": "int64", "lock": "two"},
+        {"name": "a", "type": "int64", "lock": one},
+        {"name": "b", "type": "int64", "lock": two},
         {"name": "c", "type": "int64"},
     ]
     table = create(client, f"{tmp}/t", schema)
@@ -275,8 +276,8 @@ def test_columns_of_different_lock_groups_do_not_conflict(client, sticky, tmp):
     race({"a": 1}, {"b": 2})
     assert rows_of(client, table) == [{"k": 1, "a": 1, "b": 2, "c": None}]
     for first_row, second_row, lock in (
-        ({"a": 1}, {"a": 2}, "one"),
-        ({"a": 1}, {"c": 2}, "one"),
+        ({"a": 1}, {"a": 2}, one),
+        ({"a": 1}, {"c": 2}, one),
         ({"c": 1}, {"b": 2}, "<primary>"),
     ):
         with pytest.raises(YtResponseError) as caught:

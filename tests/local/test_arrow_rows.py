@@ -11,16 +11,17 @@ import pytest
 from yt import yson
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.formats import arrow_rows
+from yt_exactly_once.local.formats import arrow_rows, arrow_sizes
 
 MOMENT = dt.datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=dt.UTC)
 SECONDS = int(MOMENT.timestamp())
 DAY = SECONDS // 86_400
 
 
-def _stream(table):
+def _stream(table, compression=None):
     sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
     return sink.getvalue()
 
@@ -154,6 +155,39 @@ def test_stream_must_be_complete():
         with pytest.raises(YtError):
             arrow_rows.loads(data, None)
     assert list(arrow_rows.loads(b"", None)) == []
+
+
+@pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
+def test_compressed_body_is_read(compression):
+    """Whatever the client's library compresses with."""
+    table = pa.table({"c": ["a" * 1000, None], "d": pa.array(["x", "y"]).dictionary_encode()})
+    rows = arrow_rows.loads(_stream(table, compression), None)
+    assert list(rows) == [{"c": b"a" * 1000, "d": b"x"}, {"c": None, "d": b"y"}]
+
+
+NOTHING = pa.Array.from_buffers(pa.null(), 2**31 - 1, [None])
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (pa.array([bytes(1 << 17)]), "bytes without compression"),
+        (pa.array([bytes(1 << 17)]).dictionary_encode(), "bytes without compression"),
+        (pa.DictionaryArray.from_arrays(pa.array([0] * 100, pa.int8()), pa.array(["x" * 1000])),
+         "bytes without compression"),
+        (NOTHING, "values cannot be in"),
+        (pa.FixedSizeListArray.from_arrays(NOTHING, 2**31 - 1), "values cannot be in"),
+        (pa.RunEndEncodedArray.from_arrays([1 << 30], ["a"]), "values cannot be in"),
+        (pa.array(["a"], pa.string_view()), "Unexpected arrow type"),
+        (pa.array([["a"]], pa.list_(pa.dictionary(pa.int8(), pa.string()))), "Unexpected arrow type"),
+    ],
+)  # fmt: skip
+def test_few_bytes_that_stand_for_very_many_are_refused(array, message, monkeypatch):
+    """Before there is room made for them; these would take up to gigabytes."""
+    monkeypatch.setattr(arrow_sizes, "_MOST_BYTES", 1 << 16)
+    with pytest.raises(YtError) as caught:
+        arrow_rows.loads(_stream(pa.table({"c": array}), "zstd"), None)
+    assert message in str(caught.value.to_dict())
 
 
 def test_several_batches_are_one_body():

@@ -122,6 +122,12 @@ def test_aggregate_flag_is_seen():
         struct.pack("<2QHBBI", 1, 1, 0, 16, 0, 2**32 - 1),
         struct.pack("<2QHBBI", 1, 1, 0, 17, 0, 1) + b"{" + bytes(7),
         struct.pack("<2QHBBI", 1, 1, 0, 2, 0, 0) + bytes(8),
+        # So many that numpy reads them: the last one has no value, or one that is too long.
+        struct.pack("<Q", 40) + struct.pack("<QHBBI", 1, 0, 2, 0, 0) * 39 + struct.pack("<Q", 1),
+        struct.pack("<Q", 40)
+        + struct.pack("<QHBBI", 1, 0, 2, 0, 0) * 39
+        + struct.pack("<QHBBI", 1, 0, 16, 0, 9)
+        + bytes(8),
     ],
 )
 def test_what_is_no_rowset_is_refused(data):

@@ -6,11 +6,14 @@ import http.client
 import json
 import random
 import socket
+import zlib
 
 import pytest
 from yt import yson
 
 from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.http import encodings
 
 
 def test_error_is_in_headers_and_body(raw):
@@ -123,6 +126,25 @@ def test_undecodable_body_is_an_error(raw, tmp, encoding, body):
     )
     assert answer.status == 400
     assert "decompressing" in answer.error["message"]
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_small_body_that_would_become_very_large_is_refused(encoding, monkeypatch):
+    """It is not decoded beyond the limit."""
+    monkeypatch.setattr(encodings, "MOST_BYTES", 1 << 16)
+    assert encodings.decode(zlib.compress(bytes(1 << 16)), encoding) == bytes(1 << 16)
+    with pytest.raises(YtError, match="more than 65536 bytes"):
+        encodings.decode(zlib.compress(bytes(1 << 20)), encoding)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"), [("[x]" * 200, "nested deeper than 200 levels"), ("[" * 50_000, "")]
+)
+def test_key_of_the_query_string_is_nested_so_deeply_at_most(raw, keys, message):
+    """And brackets that nothing closes are no search without end."""
+    answer = raw("GET", f"/api/v4/get?path=/&a{keys}=1", {})
+    assert message in answer.body.decode()
+    assert "Internal error" not in answer.body.decode()
 
 
 def test_encoded_parameter_body_is_refused(raw):

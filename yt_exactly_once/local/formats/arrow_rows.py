@@ -16,7 +16,7 @@ from yt import yson
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.features import value_of
-from yt_exactly_once.local.formats import row_checks
+from yt_exactly_once.local.formats import arrow_sizes, row_checks
 from yt_exactly_once.local.formats.arrow_composites import (
     NoVectorError,
     entries,
@@ -49,6 +49,14 @@ _WIDE_TYPES = (
     (pa.types.is_signed_integer, pa.int64()),
     (pa.types.is_unsigned_integer, pa.uint64()),
     (pa.types.is_floating, pa.float64()),
+)
+
+_SHARED = (
+    pa.types.is_run_end_encoded,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+    pa.types.is_string_view,
+    pa.types.is_binary_view,
 )
 
 _MANY_VALUES = 16
@@ -122,6 +130,7 @@ def _read(data: bytes) -> Any:
         if not _is_complete(data):
             raise YtError("Unexpected end of stream")
         with pa.ipc.open_stream(pa.BufferReader(data)) as reader:
+            _refuse_shared(reader.schema)
             table = reader.read_all()
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -129,14 +138,29 @@ def _read(data: bytes) -> Any:
     return table
 
 
+def _refuse_shared(fields: Any, shared: Sequence[Callable[[Any], bool]] = _SHARED) -> None:
+    """Refuse values that share bytes, which the real parser does not know: few bytes make many values."""
+    for field in fields:
+        parts = [field.type.field(place) for place in range(field.type.num_fields)]
+        if pa.types.is_dictionary(field.type):
+            parts = [pa.field("dictionary", field.type.value_type)]
+        if any(is_shared(field.type) for is_shared in shared):
+            raise YtError(f'Unexpected arrow type "{field.type}" of "{field.name}"')
+        _refuse_shared(parts, (*_SHARED, pa.types.is_dictionary))
+
+
 def _is_complete(data: bytes) -> bool:
-    """Tell whether the end marker follows the last message; the reader itself does not insist."""
+    """Tell whether the end marker follows the last message; the reader itself does not insist.
+
+    Raises:
+        YtError: a message announces more than there is memory for.
+    """
     source = pa.BufferReader(data)
     end = 0
     messages = pa.ipc.MessageReader.open_stream(source)
     while True:
         try:
-            messages.read_next_message()
+            arrow_sizes.check(messages.read_next_message())
         except StopIteration:
             break
         end = source.tell()
@@ -150,6 +174,9 @@ def _convert(
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], field.type)
     if pa.types.is_dictionary(array.type):
+        if _is_binary(array.type.value_type):
+            lengths = pc.binary_length(array.dictionary).take(array.indices)
+            arrow_sizes.require_room(pc.sum(lengths).as_py() or 0)
         array = array.dictionary_decode()
     holds_yson = (field.metadata or {}).get(_TYPE_KEY) == _YSON
     is_any = not dialect.any_as_string and holds_yson

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _INT64_MIN = -(2**63)
 _INT64_MAX = 2**63 - 1
-_MAX_DEPTH = 200
+MAX_DEPTH = 200
 """YSON parsers stop at 256 levels; what cannot be read back must not be written."""
 _UINT64_MAX = 2**64 - 1
 _NO_SPACE = re.compile(r"\S")
@@ -182,8 +182,8 @@ class _Decoder:
         self._what = what
 
     def decode(self, value: Any, depth: int = 0) -> Any:
-        if depth > _MAX_DEPTH:
-            raise YtError(f"Error parsing {self._what}: depth limit of {_MAX_DEPTH} exceeded")
+        if depth > MAX_DEPTH:
+            raise YtError(f"Error parsing {self._what}: depth limit of {MAX_DEPTH} exceeded")
         if isinstance(value, str):
             return self._string(value)
         if isinstance(value, bool | float) or value is None:

@@ -6,7 +6,6 @@ client sends zlib under the name gzip, and the real proxy detects both.
 
 from __future__ import annotations
 
-import importlib.util
 import zlib
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 IDENTITY = "identity"
+MOST_BYTES = 1 << 29
+"""Of a decoded body: as many as a message of the RPC proxy may have."""
+
 _WINDOW_AUTODETECT = 47
 _WINDOW_GZIP = 31
 _UNSUPPORTED_MEDIA_TYPE = 415
@@ -23,24 +25,27 @@ _UNSUPPORTED_MEDIA_TYPE = 415
 
 def is_supported(name: str) -> bool:
     """Tell whether request bodies may use a coding."""
-    return name in {IDENTITY, "gzip", "deflate"} or (name == "br" and _has_brotli())
+    return name in {IDENTITY, "gzip", "deflate"}
 
 
 def decode(data: bytes, name: str) -> bytes:
     """Decode a request body; an empty body stays empty, as the real decompressor has it.
 
     Raises:
-        YtError: the body is cut off or is not what the header says.
+        YtError: the body is cut off, is not what the header says, or is too long.
     """
     if name == IDENTITY or not data:
         return data
-    if name == "br":
-        return _decode_brotli(data)
     inflater = zlib.decompressobj(_WINDOW_AUTODETECT)
     try:
-        decoded = inflater.decompress(data) + inflater.flush()
+        decoded = inflater.decompress(data, MOST_BYTES)
     except zlib.error as error:
         raise YtError(f'Error decompressing request body as "{name}": {error}') from error
+    if inflater.unconsumed_tail:
+        raise YtError(
+            f'Error decompressing request body as "{name}": it has more than {MOST_BYTES} bytes,'
+            " which the embedded cluster has no memory for; send the rows in several requests"
+        )
     if not inflater.eof:
         raise YtError(f'Error decompressing request body as "{name}": unexpected end of stream')
     return decoded
@@ -101,17 +106,3 @@ def _quality(parameters: str) -> float:
         return float(value)
     except ValueError:
         return 0.0
-
-
-def _has_brotli() -> bool:
-    return importlib.util.find_spec("brotli") is not None
-
-
-def _decode_brotli(data: bytes) -> bytes:
-    import brotli  # type: ignore[import-not-found]  # noqa: PLC0415 - an optional package
-
-    try:
-        decoded: bytes = brotli.decompress(data)
-    except brotli.error as error:
-        raise YtError(f'Error decompressing request body as "br": {error}') from error
-    return decoded

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 from yt import yson
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.formats import structured
+from yt_exactly_once.local.formats import json_format, structured
 from yt_exactly_once.local.formats.structured import Format
 
 if TYPE_CHECKING:
@@ -170,8 +170,14 @@ def _from_query(query: str) -> dict[str, Any]:
     except ValueError as error:
         raise YtError(f"Unable to parse parameters from query string: {error}") from error
     for key, value in pairs:
-        name, bracket, _ = key.partition("[")
-        keys = [name, *_NESTED_KEY.findall(key)] if bracket else [name]
+        # Behind the last bracket there is nothing to search for.
+        name, *_ = key.partition("[")
+        keys = [name, *_NESTED_KEY.findall(key[: key.rfind("]") + 1])]
+        if len(keys) > json_format.MAX_DEPTH:
+            raise YtError(
+                f'Unable to parse parameters from query string: "{key[:100]}..." is nested deeper'
+                f" than {json_format.MAX_DEPTH} levels"
+            )
         level = result
         for step in keys[:-1]:
             level = level.setdefault(step, {})

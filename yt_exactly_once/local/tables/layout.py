@@ -107,8 +107,12 @@ class TableLayout:
 
     @cached_property
     def lock_columns(self) -> tuple[str, ...]:
-        """SQL columns with the last write of each lock group; none when there is one group."""
-        return tuple(f"$lock:{name}" for name in self.locks) if len(self.locks) > 1 else ()
+        """SQL columns with the last write of each lock group; none when there is one group.
+
+        SQL ignores case, and takes no zero byte in a name.
+        """
+        names = self.locks if len(self.locks) > 1 else ()
+        return tuple(f"$lock:{name.encode().hex()}" for name in names)
 
     @property
     def state(self) -> str:

@@ -99,7 +99,12 @@ def _uniform(data: bytes, words: Words, count: int, names: Sequence[str]) -> Row
     aggregated = False
     at = starts + 1
     for _ in range(values):
+        # Only the last row can reach beyond the end.
+        if at[-1] >= len(words):
+            raise YtError(_LIMITED)
         headers = words[at]
+        if int(at[-1]) + int(_sizes(headers[-1:])[0]) > len(words):
+            raise YtError(_LIMITED)
         shared = _shared_header(headers)
         if shared is None:
             return None
