@@ -135,10 +135,10 @@ def test_entries_are_listed_and_shown(pipeline, told, tmp):
     pipeline.run(3)
     assert pipeline.query in told("ledger", "list", tmp)[1]
     _, (entry,) = told("ledger", "show", pipeline.target, "--json")
-    assert entry["offsets"][0]["partitions"]["1"] == [0, 3, 3]
+    assert entry["offsets"][0]["partitions"]["1"] == [0, 3, 3, 0]
     assert entry["started_at"] <= entry["committed_at"]
     text = told("ledger", "show", pipeline.ledger, "--query", "query")[1]
-    assert "partition 1: rows 0 to 3, consumer left at 3" in text
+    assert "partition 1: rows 0 to 3, read from 0 on, consumer left at 3" in text
     assert "no entry" in told("ledger", "show", pipeline.ledger, "--query", "other")[1]
 
 

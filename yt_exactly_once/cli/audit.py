@@ -89,17 +89,21 @@ def command(
     needs Target(..., digest=True) from the first batch on. It fits any query and any number of queues. On a
     sorted target it needs that every key was written once, or write='replace'.
 
-    By count: only the numbers of rows are compared, of an ordered target.
+    By count: only the numbers of rows are compared, of an ordered target. It proves nothing about rows.
 
     A running query does not disturb: what it commits after the start is not judged. A sorted target that is
-    audited by digest must not be written meanwhile. The exit code is 1 if a row is lost, repeated, changed
-    or of unknown origin.
+    audited by digest must not be written meanwhile.
+
+    The last line is the verdict. "exact" is proven by source or by digest only. "NOT proven" means that
+    nothing wrong was seen, and that this says too little: counts alone, or queries that have read the same
+    rows. "NOT exact" means that a row is lost, repeated, changed or of unknown origin. The exit code is 0 for
+    "exact" alone, and with --by count also if counts agree and no rows were read twice or never.
     """
     if (partition_column is None) != (row_column is None):
         raise click.UsageError("Give both --partition-column and --row-column, or none")
     if queue_column is not None and partition_column is None:
         raise click.UsageError("--queue-column needs --partition-column and --row-column")
-    from yt_exactly_once.operations.audit.found import By, Columns  # noqa: PLC0415 - slow client
+    from yt_exactly_once.operations.audit.found import By, Columns, Verdict  # noqa: PLC0415 - slow client
     from yt_exactly_once.operations.audit.run import audit  # noqa: PLC0415
 
     columns = None
@@ -126,7 +130,10 @@ def command(
     else:
         for one in found:
             _print(one)
-    return ExitCode.OK if exact else ExitCode.FAULT_FOUND
+    counted = by == "count" and all(
+        one.verdict is Verdict.UNPROVEN and len(one.unproven) == 1 for one in found
+    )
+    return ExitCode.OK if exact or counted else ExitCode.FAULT_FOUND
 
 
 def _progress(what: str, done: int, total: int) -> None:
@@ -142,7 +149,14 @@ def _print(found: Audit) -> None:
         _print_sources(found)
     else:
         _print_totals(found, found.expected_rows)
-    click.echo("exact" if found.exact else "NOT exact")
+    for what in found.unproven:
+        click.echo(f"not proven: {what}")
+    if found.unproven:
+        click.echo(
+            "to prove it: keep the source of each row in the target (include_service_columns=true), and "
+            "audit by source"
+        )
+    click.echo(found.verdict.value)
 
 
 def _print_sources(found: Audit) -> None:
@@ -182,8 +196,6 @@ def _print_totals(found: Audit, expected: int) -> None:
     click.echo(f"rows of the target: {found.rows}, the ledger accounts for {expected}")
     if found.expected_digest:
         click.echo(f"digest of the target: {found.digest}, of the ledger {found.expected_digest}")
-    else:
-        click.echo("Only counts are compared: the target does not say where its rows come from.")
     if found.rows > expected and set(found.modes) - {"transactional"}:
         click.echo(
             "In this mode rows are in the target before their batch is in the ledger. Let the query finish "

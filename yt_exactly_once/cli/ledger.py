@@ -102,9 +102,11 @@ def _show(row: LedgerRow) -> None:
     for source in sources:
         click.echo(f"{'queue:':22}{source['queue']} ({source['cluster']})")
         click.echo(f"{'consumer:':22}{source['consumer'] or 'none'}")
-        for index, (start, end, left) in source["partitions"].items():
+        for index, (start, end, left, first) in source["partitions"].items():
             consumer = f", consumer left at {left}" if source["consumer"] else ""
-            click.echo(f"{'':22}partition {index}: rows {start} to {end}{consumer}")
+            click.echo(
+                f"{'':22}partition {index}: rows {start} to {end}, read from {first} on{consumer}"
+            )
     click.echo()
 
 

@@ -36,6 +36,7 @@ def offsets_of(
                 part.start,
                 part.end,
                 aim(batch, part) if moved and source.moves else _rest(before, source, part),
+                _first(before, source, part),
             )
             for part in source.partitions
         }
@@ -51,6 +52,11 @@ def aim(batch: MicroBatch, part: PartitionRange) -> int:
 def _rest(before: LedgerEntry | None, source: SourceRange, part: PartitionRange) -> int:
     known = before.offset(source, part.partition) if before else None
     return known.left if known else 0
+
+
+def _first(before: LedgerEntry | None, source: SourceRange, part: PartitionRange) -> int:
+    known = before.offset(source, part.partition) if before else None
+    return known.first if known else part.start
 
 
 def consumer_offsets(transaction: Transaction, source: SourceRange) -> dict[int, int]:

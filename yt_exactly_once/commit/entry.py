@@ -82,11 +82,13 @@ class PartitionOffset:
         end: first row after it.
         left: where the consumer was left: `end`; `start` for a stateful query; and where the entry
             before had left it when the transaction did not move it.
+        first: first row that the query has ever read there; for tools.
     """
 
     start: int
     end: int
     left: int
+    first: int = field(default=0, compare=False)
 
 
 Offsets = dict[tuple[str, str, str, str], dict[int, PartitionOffset]]
@@ -387,7 +389,7 @@ def _offsets_to(offsets: Offsets) -> Iterator[dict[str, Any]]:
             "queue_id": queue_id,
             "consumer": consumer,
             "partitions": {
-                str(partition): [part.start, part.end, part.left]
+                str(partition): [part.start, part.end, part.left, part.first]
                 for partition, part in sorted(parts.items())
             },
         }

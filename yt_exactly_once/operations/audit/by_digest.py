@@ -17,7 +17,7 @@ from yt_exactly_once.operations.audit.ranges import fields_of
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -224,6 +224,12 @@ def _audit(info: TableInfo, entries: Entries, rows: int, digest: int, by: By) ->
 def _result(
     info: TableInfo, entries: Entries, by: By, found: tuple[int, int], expected: tuple[int, int]
 ) -> Audit:
+    unproven = list(overlaps_and_gaps(entries))
+    if by is By.COUNT:
+        unproven.append(
+            "which rows these are, and their values: counts agree too if one row is lost and another one is "
+            "there twice"
+        )
     texts = [f"{digest:016x}" if by is By.DIGEST else "" for _, digest in (found, expected)]
     return Audit(
         target=info.path,
@@ -235,7 +241,36 @@ def _result(
         expected_rows=expected[0],
         digest=texts[0],
         expected_digest=texts[1],
+        unproven=tuple(unproven),
     )
+
+
+def overlaps_and_gaps(entries: Entries) -> Iterator[str]:
+    """Say which rows of a queue several queries have read, and which none has, between those that were read.
+
+    Each query counts its own rows only. A query with a new checkpoint that begins too early repeats rows, and
+    one that begins too late loses some: both agree with the sum of what the queries have counted.
+    """
+    ranges: dict[tuple[str, str, int], list[tuple[int, int, str]]] = {}
+    for row in entries:
+        for (_, queue, _, queue_id), parts in row.entry.offsets.items():
+            for partition, part in parts.items():
+                read = (part.first, part.end, row.entry.query_id)
+                ranges.setdefault((queue, queue_id, partition), []).append(read)
+    for (queue, _, partition), reads in sorted(ranges.items()):
+        reads.sort()
+        known, last = reads[0][1], reads[0][2]
+        for first, end, query in reads[1:]:
+            where = f"of partition {partition} of {queue}"
+            if first < known and first < end:
+                yield (
+                    f"rows {first} to {min(known, end) - 1} {where}: the queries {last} and {query} have "
+                    "both read them, so they may be there twice"
+                )
+            elif first > known:
+                yield f"rows {known} to {first - 1} {where}: no query has read them, so they may be lost"
+            if end >= known:
+                known, last = end, query
 
 
 def modes_of(entries: Entries) -> tuple[str, ...]:

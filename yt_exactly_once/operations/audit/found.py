@@ -25,6 +25,19 @@ class By(StrEnum):
     """With the number of rows in the ledger, which hides changed rows, and a lost beside a repeated one."""
 
 
+class Verdict(StrEnum):
+    """What an audit amounts to."""
+
+    EXACT = "exact"
+    """Every row is proven to be there once, with its values."""
+
+    UNPROVEN = "NOT proven"
+    """Nothing is wrong as far as was compared, which says too little."""
+
+    WRONG = "NOT exact"
+    """Rows are lost, repeated, changed or of unknown origin."""
+
+
 @dataclass(frozen=True)
 class Columns:
     """Where a target keeps the source of its rows.
@@ -85,6 +98,7 @@ class Audit:
         compared: columns whose values were compared.
         partitions: by queue and partition; empty unless rows were compared with the queues.
         expected_rows: rows that the ledger accounts for; `None` if rows were compared with the queues.
+        unproven: what an audit by digest or count says nothing about, and why.
         digest: of the rows of the target; empty unless compared.
         expected_digest: of the rows that the ledger accounts for; empty unless compared.
     """
@@ -102,10 +116,22 @@ class Audit:
     expected_rows: int | None = None
     digest: str = ""
     expected_digest: str = ""
+    unproven: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """What it amounts to."""
+        if not self._agrees:
+            return Verdict.WRONG
+        return Verdict.UNPROVEN if self.unproven else Verdict.EXACT
 
     @property
     def exact(self) -> bool:
-        """Whether nothing is lost, repeated, changed or unknown."""
+        """Whether it is proven that nothing is lost, repeated, changed or unknown."""
+        return self.verdict is Verdict.EXACT
+
+    @property
+    def _agrees(self) -> bool:
         if self.by is not By.SOURCE:
             return self.rows == self.expected_rows and self.digest == self.expected_digest
         return not self.unknown and not any(
@@ -115,4 +141,4 @@ class Audit:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything, for programs."""
-        return {**asdict(self), "exact": self.exact}
+        return {**asdict(self), "exact": self.exact, "verdict": self.verdict.value}
