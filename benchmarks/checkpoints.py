@@ -72,13 +72,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with LocalCluster() as cluster, checkpoints(proxy=cluster.proxy_urls[0]) as store:
         os.environ["PYSPARK_PYTHON"] = sys.executable
         spark = (
-            store.configure(SparkSession.builder.master("local[2]"))
+            SparkSession.builder.master("local[2]")
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.sql.shuffle.partitions", options.shuffle_partitions)
             .getOrCreate()
         )
+        store.configure(spark)
         spark.sparkContext.setLogLevel("ERROR")
         register_source(spark)
         client = cluster.client()

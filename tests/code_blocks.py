@@ -67,10 +67,9 @@ _HOWS: dict[str, list[How | str]] = {
     ],
     "docs/how-to/checkpoints.md": [
         _BY_CI,
-        "it needs a cluster of its own; tests/local/test_checkpoints.py opens such a gateway",
-        How.OPTIONS,
-        "tests/local/test_checkpoints.py asks such a gateway",
         "tests/crash/test_documented_job.py runs such a job",
+        How.OPTIONS,
+        "tests/machines runs such a driver",
     ],
     "docs/how-to/cluster.md": [
         "it packs an environment, which takes minutes and the network",

@@ -21,7 +21,7 @@ from tests.chaos.session import open_session
 from tests.crash.harness.child import Report
 from tests.flows import QUERIES, Query, Queue, Rows, read_queue
 from yt_exactly_once import TransactionalSink, register_source
-from yt_exactly_once.checkpoints.store import SPARK_SETTINGS
+from yt_exactly_once.checkpoints.store import HADOOP_SETTINGS
 from yt_exactly_once.nursery import open_nursery
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def _listen(asked: threading.Event) -> None:
 
 def _run(plan: dict[str, Any], scratch: Path, report: Report, asked: threading.Event) -> None:
     spark = open_session(scratch)
-    for name, value in SPARK_SETTINGS.items():
-        spark.conf.set(name.removeprefix("spark.hadoop."), value)
+    for name, value in HADOOP_SETTINGS.items():
+        spark.conf.set(name, value)
     register_source(spark)
     running = {name: _start(spark, plan, name) for name in STORES}
     told: dict[str, Any] = {}

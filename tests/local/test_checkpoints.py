@@ -12,6 +12,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
+from types import SimpleNamespace
 from urllib.parse import urlencode, urlsplit
 
 import pytest
@@ -248,8 +249,8 @@ def test_rename_whose_answer_was_lost_for_good_is_recognised(hadoop):
     [
         ("/wrong-secret-0123/tmp/x", "AccessControlException", "does not have the secret"),
         ("/", "AccessControlException", "does not have the secret"),
-        (f"/{SECRET}/tmp/elsewhere", "AccessControlException", "does not serve this path"),
-        (f"/{SECRET}/tmp/../sys", "AccessControlException", "does not serve this path"),
+        (f"/secret-{SECRET}/tmp/elsewhere", "AccessControlException", "does not serve this path"),
+        (f"/secret-{SECRET}/tmp/../sys", "AccessControlException", "does not serve this path"),
     ],
 )
 def test_strangers_and_paths_outside_are_refused(hadoop, client, path, error, message):
@@ -266,7 +267,7 @@ def test_rename_to_a_path_outside_is_refused(hadoop):
     """The destination is checked like the path."""
     hadoop.create("a", b"1")
     answer = hadoop.ask(
-        "PUT", f"{hadoop.root}/a", op="RENAME", destination=f"/{SECRET}/tmp/elsewhere"
+        "PUT", f"{hadoop.root}/a", op="RENAME", destination=f"/secret-{SECRET}/tmp/elsewhere"
     )
     assert answer.exception["exception"] == "AccessControlException"
     assert hadoop.open("a").body == b"1"
@@ -405,17 +406,48 @@ def test_command_keeps_its_secret_between_starts(cluster, tmp, tmp_path):
     assert "chmod 600" in done.stderr
 
 
-def test_roots_let_spark_find_locations_without_address_and_secret(store, tmp):
-    """Hadoop mounts them under yt:, as jobs for SPYT have it; without roots nothing changes."""
+class _Hadoop(dict):
+    """Settings of Hadoop in a JVM, and the file systems that it has closed."""
 
-    class Builder(dict):
-        def config(self, name, value):
-            return Builder(self | {name: value})
+    def __init__(self):
+        super().__init__()
+        self.closed = []
+        self.set = self.__setitem__
 
-    assert not any(".yt." in name or "viewfs" in name for name in store.configure(Builder()))
-    settings = store.configure(Builder(), tmp)
-    mount = f"spark.hadoop.fs.viewfs.mounttable.default.link./{tmp[2:]}"
-    assert settings[mount] == store.url(tmp)
-    assert settings["spark.hadoop.fs.yt.impl"].endswith("ViewFileSystemOverloadScheme")
+    def hadoopConfiguration(self):  # noqa: N802 - name of Spark's
+        return self
+
+    @property
+    def session(self):
+        file_system = SimpleNamespace(get=lambda uri, _hadoop: SimpleNamespace(close=uri.note))
+        hadoop = SimpleNamespace(fs=SimpleNamespace(FileSystem=file_system))
+        uri = lambda text: SimpleNamespace(note=lambda: self.closed.append(text))  # noqa: E731
+        jvm = SimpleNamespace(
+            org=SimpleNamespace(apache=SimpleNamespace(hadoop=hadoop)),
+            java=SimpleNamespace(net=SimpleNamespace(URI=uri)),
+        )
+        return SimpleNamespace(_jsc=self, _jvm=jvm)
+
+
+def test_running_session_finds_locations_without_address_and_secret(store, cluster, tmp):
+    """Hadoop mounts the roots under yt:, and forgets the file system of an earlier gateway."""
+    settings = _Hadoop()
+    store.configure(settings.session)
+    assert not any(".yt." in name or "viewfs" in name for name in settings)
+    mount = f"fs.viewfs.mounttable.default.link./{tmp[2:]}"
+    for _ in range(2):
+        store.configure(settings.session, tmp)
+        assert settings[mount] == store.url(tmp)
+        assert settings["fs.yt.impl"].endswith("ViewFileSystemOverloadScheme")
+        assert settings.closed == []
+    with checkpoints(proxy=cluster.proxy_urls[0]) as other:
+        other.configure(settings.session, tmp)
+    assert settings.closed == ["yt:///"]
     with pytest.raises(ConfigError, match="not a Cypress path"):
-        store.configure(Builder(), "home/app")
+        store.configure(settings.session, "home/app")
+
+
+def test_builder_and_session_of_connect_are_refused(store, tmp):
+    """What a builder gets is on the command line of the JVM, and Connect has none in this process."""
+    with pytest.raises(ConfigError, match="getOrCreate"):
+        store.configure(SimpleNamespace(config=None), tmp)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.local.relay import SWITCH, relay
 from yt_exactly_once.checkpoints import checkpoints
-from yt_exactly_once.checkpoints.store import SPARK_SETTINGS
+from yt_exactly_once.checkpoints.store import HADOOP_SETTINGS
 from yt_exactly_once.spark.java import require_java
 
 _PROGRAM = Path(__file__).parent / "hadoop" / "Checkpoint.java"
@@ -49,9 +49,7 @@ def test_client_of_spark_writes_replaces_lists_and_reads(cluster, tmp):
 def test_client_of_spark_repeats_every_call_but_the_data_of_a_file(cluster, tmp):
     """A gateway that dies before a call, before its answer or within it: the page says what fails then."""
     require_java()
-    settings = [
-        f"{name.removeprefix('spark.hadoop.')}={SPARK_SETTINGS[name]}" for name in SPARK_SETTINGS
-    ]
+    settings = [f"{name}={value}" for name, value in HADOOP_SETTINGS.items()]
     with checkpoints(proxy=cluster.proxy_urls[0]) as store, relay(store.address) as address:
         location = store.url(f"{tmp}/q").replace(store.address, address)
         done = subprocess.run(

@@ -21,6 +21,7 @@ from tests.flows import QUERIES, read_queue
 from tests.machines.environment import ENVIRONMENT
 from tests.machines.standalone import ON_WORKER
 from yt_exactly_once import TransactionalSink, register_source
+from yt_exactly_once.checkpoints import gateway_at
 from yt_exactly_once.nursery import open_nursery
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def main() -> None:
     for name, value in plan["settings"].items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
+    gateway_at(plan["gateway"]).configure(spark, plan["checkpoints"])
     register_source(spark)
     running = {name: _start(spark, plan, name) for name in plan["flows"]}
     told: dict[str, int] = {}
@@ -86,7 +88,7 @@ def _start(spark: SparkSession, plan: dict[str, Any], name: str) -> StreamingQue
         query.build(frame)
         .writeStream.foreachBatch(sink)
         .outputMode(query.output_mode)
-        .option("checkpointLocation", flow["checkpoint"])
+        .option("checkpointLocation", f"yt:///{plan['checkpoints'][2:]}/{name}")
         .start()
     )
 

@@ -12,7 +12,6 @@ from tests.flows import QUERIES, Queue, differences
 from tests.machines.environment import ENVIRONMENT
 from tests.machines.standalone import Standalone
 from yt_exactly_once.checkpoints import checkpoints
-from yt_exactly_once.checkpoints.store import SPARK_SETTINGS
 from yt_exactly_once.child import Child
 from yt_exactly_once.local import LocalCluster
 
@@ -52,7 +51,6 @@ BATCH_ROWS = 400
 
 _FOLDER = "//home/machines"
 _SETTINGS = {
-    **SPARK_SETTINGS,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.extraJavaOptions": SHORT_LIVED,
@@ -156,6 +154,8 @@ def open_stage(
             "executor_python": None if executor_python is None else str(executor_python),
             "is_packed": archive is not None,
             "proxy": cluster.proxy_urls[0],
+            "gateway": store.url(f"{_FOLDER}/checkpoints"),
+            "checkpoints": f"{_FOLDER}/checkpoints",
             "queue": queue.path,
             "batch_rows": BATCH_ROWS,
             "flows": {
@@ -164,7 +164,6 @@ def open_stage(
                     "mode": flow.mode,
                     "consumer": queue.add_consumer(f"{_FOLDER}/{name}_consumer"),
                     "target": targets[name],
-                    "checkpoint": store.url(f"{_FOLDER}/checkpoints/{name}"),
                 }
                 for name, flow in FLOWS.items()
             },

@@ -22,6 +22,8 @@ Parts = tuple[str, ...]
 """Names on the way from the root of Cypress."""
 
 _SECRET_BYTES = 16
+_MARK = "secret-"
+"""Beginning of the first name: by it Spark knows a value that its UI and its event log must not show."""
 _SHORTEST_SECRET = 16
 _SECRET = re.compile(r"[A-Za-z0-9_-]+")
 _PLAIN = re.compile(r"[^\\/@&*\[{#;<>()\x00-\x1f%?:]+")
@@ -87,7 +89,7 @@ class Places:
     """
 
     def __init__(self, secret: Secret, roots: Sequence[Parts] = ()) -> None:
-        self._secret = check_secret(secret)
+        self._first = _MARK + check_secret(secret).reveal()
         self._roots = set(roots)
 
     def serve(self, root: Parts) -> None:
@@ -100,7 +102,7 @@ class Places:
 
     def url_path(self, parts: Parts) -> str:
         """Return the path under which requests reach a place in Cypress."""
-        return "/".join(("", self._secret.reveal(), *parts))
+        return "/".join(("", self._first, *parts))
 
     def locate(self, path: str) -> Parts:
         """Return the place in Cypress that the path of a request means.
@@ -110,7 +112,7 @@ class Places:
         """
         names = PurePosixPath(path).parts[1:]
         given = names[0] if names else ""
-        if not hmac.compare_digest(given.encode(), self._secret.reveal().encode()):
+        if not hmac.compare_digest(given.encode(), self._first.encode()):
             raise AccessError(
                 "The URL of the checkpoint does not have the secret of this gateway",
                 remedy="Use the URL that store.url() returns or that yt-exactly-once checkpoints prints. A "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from yt_exactly_once.checkpoints.places import Places, check_secret, new_secret, parse_path
@@ -13,6 +13,7 @@ from yt_exactly_once.checkpoints.webhdfs import WebHdfs
 from yt_exactly_once.config import ClusterConfig, RetryPolicy, Secret
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.observability import emitter
+from yt_exactly_once.spark.hadoop import set_hadoop
 from yt_exactly_once.spark.storage import CYPRESS_SCHEME
 from yt_exactly_once.spark.webhdfs import SCHEME, WebHdfsFolder
 from yt_exactly_once.ytsaurus.client import Connection
@@ -21,25 +22,25 @@ from yt_exactly_once.ytsaurus.files import CypressFiles
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from yt_exactly_once.observability import Listener
+    from pyspark.sql import SparkSession
 
-B = TypeVar("B")
+    from yt_exactly_once.observability import Listener
 
 LOOPBACK = "127.0.0.1"
 _ANY = ("", "0.0.0.0", "::")  # noqa: S104 - addresses to refuse
 
 _IMPATIENT = RetryPolicy(attempts=3, deadline=timedelta(seconds=5))
 
-SPARK_SETTINGS = {
-    "spark.hadoop.dfs.http.client.retry.policy.enabled": "true",
+HADOOP_SETTINGS = {
+    "dfs.http.client.retry.policy.enabled": "true",
     # Sleep in milliseconds, number of times, ...: for about a minute.
-    "spark.hadoop.dfs.http.client.retry.policy.spec": "500,10,2000,30",
+    "dfs.http.client.retry.policy.spec": "500,10,2000,30",
 }
 """With these, Spark's client waits while a gateway restarts, and does not fail the query at once."""
 
-_FILE_SYSTEM_OF_YT = f"spark.hadoop.fs.{CYPRESS_SCHEME}.impl"
+_FILE_SYSTEM_OF_YT = f"fs.{CYPRESS_SCHEME}.impl"
 _VIEW = "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme"
-_MOUNT_TABLE = "spark.hadoop.fs.viewfs.mounttable.default"
+_MOUNT_TABLE = "fs.viewfs.mounttable.default"
 
 
 class _Reached(ABC):
@@ -52,22 +53,22 @@ class _Reached(ABC):
     def url(self, path: str) -> str:
         """Return the `checkpointLocation` of a checkpoint at a Cypress path."""
 
-    def configure(self, builder: B, *roots: str) -> B:
-        """Set on a `SparkSession.builder` that Spark's client waits while the gateway restarts.
+    def configure(self, spark: SparkSession, *roots: str) -> None:
+        """Let the jobs of a session reach checkpoints below some folders as `yt:///…`.
+
+        The secret of the gateway then stays in the JVMs of Spark. It is in no command line, plan, log or
+        page of the UI, unlike in a location that `url` returns. Spark's client waits while the gateway
+        restarts.
 
         Args:
-            builder: of the session.
-            *roots: folders in Cypress for checkpoints. Below them `checkpointLocation` may also be
-                `yt:///…`, the path without address and secret, as jobs for SPYT have it.
+            spark: a session that runs, before its queries start.
+            *roots: folders in Cypress for checkpoints.
 
         Raises:
+            ConfigError: the session has no JVM in this process.
             ExactlyOnceError: see `url`, which is asked for each root.
         """
-        configured: Any = builder
-        for name, value in (SPARK_SETTINGS | self._mounts(roots)).items():
-            configured = configured.config(name, value)
-        result: B = configured
-        return result
+        set_hadoop(spark, HADOOP_SETTINGS | self._mounts(roots), CYPRESS_SCHEME)
 
     def _mounts(self, roots: Sequence[str]) -> dict[str, str]:
         """Return the settings by which Hadoop takes `yt:///…` to the gateway."""

@@ -36,8 +36,7 @@ def spark_session(scratch: Path) -> Iterator[SparkSession]:
     """Open a session whose checkpoints are in Cypress; `YT_PROXY` says where."""
     with checkpoints() as store:
         spark = (
-            store.configure(SparkSession.builder, f"//{FOLDER}")
-            .master("local[2]")
+            SparkSession.builder.master("local[2]")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.extraJavaOptions", f'"-Djava.io.tmpdir={scratch}" {SHORT_LIVED}')
@@ -49,6 +48,7 @@ def spark_session(scratch: Path) -> Iterator[SparkSession]:
             .config("spark.log.level", "ERROR")
             .getOrCreate()
         )
+        store.configure(spark, f"//{FOLDER}")
         register_source(spark)
         yield spark
 
