@@ -163,3 +163,80 @@ def test_attributes_inside_values_can_be_changed(client, tmp, root):
     assert caught.value.contains_code(500)
     client.set(f"{item}/@", {"only": 1})
     assert client.get(f"{item}/@") == {"only": 1}
+
+
+def test_options_of_a_mount_have_two_names(client, tmp):
+    """One value: set, shown and removed through either."""
+    given = {"min_data_ttl": 1, "mount_config": {"max_data_ttl": 2}}
+    client.create("table", f"{tmp}/t", attributes=given)
+    assert client.get(f"{tmp}/t/@mount_config") == {"min_data_ttl": 1, "max_data_ttl": 2}
+    client.set(f"{tmp}/t/@mount_config/min_data_ttl", 3)
+    client.set(f"{tmp}/t/@max_data_ttl", 4)
+    assert client.get(f"{tmp}/t/@min_data_ttl") == 3
+    assert client.get(f"{tmp}/t/@user_attributes") == {"min_data_ttl": 3, "max_data_ttl": 4}
+    client.remove(f"{tmp}/t/@mount_config/min_data_ttl")
+    assert not client.exists(f"{tmp}/t/@min_data_ttl")
+    client.remove(f"{tmp}/t/@max_data_ttl")
+    assert client.get(f"{tmp}/t/@mount_config") == {}
+
+
+def test_tables_begin_with_the_settings_of_the_folders_above(client, tmp):
+    """The nearest folder wins, what is given wins over both, and folders inherit nothing."""
+    client.set(f"{tmp}/@compression_codec", "zstd_5")
+    client.create("map_node", f"{tmp}/a")
+    client.create("table", f"{tmp}/a/t")
+    client.create("table", f"{tmp}/a/u", attributes={"compression_codec": "snappy"})
+    client.set(f"{tmp}/a/@compression_codec", "none")
+    client.create("table", f"{tmp}/a/v")
+    found = [client.get(f"{tmp}/a/{name}/@compression_codec") for name in "tuv"]
+    assert found == ["zstd_5", "snappy", "none"]
+    client.create("map_node", f"{tmp}/b")
+    assert not client.exists(f"{tmp}/b/@compression_codec")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("account", "nobody"),
+        ("tablet_cell_bundle", "nowhere"),
+        ("primary_medium", "tape"),
+        ("media", {"tape": {"replication_factor": 3}}),
+        ("compression_codec", "gzip_normal"),
+        ("erasure_codec", "reed_solomon"),
+        ("optimize_for", "speed"),
+        ("replication_factor", 0),
+    ],
+    ids=str,
+)
+def test_names_that_no_cluster_knows_are_refused(client, tmp, name, value):
+    """When a table is created, static or dynamic, and when the attribute is set on a folder."""
+    schema = [{"name": "v", "type": "int64"}]
+    for dynamic in (False, True):
+        given = {"dynamic": dynamic, "schema": schema, name: value}
+        with pytest.raises(yt.YtResponseError):
+            client.create("table", f"{tmp}/t", attributes=given)
+        assert not client.exists(f"{tmp}/t")
+    with pytest.raises(yt.YtResponseError):
+        client.set(f"{tmp}/@{name}", value)
+
+
+def test_account_is_that_of_the_folder_when_a_node_is_made(client, tmp):
+    """A folder that gets another one later leaves what is below as it is."""
+    client.create("map_node", f"{tmp}/a")
+    client.create("table", f"{tmp}/a/old")
+    client.set(f"{tmp}/a/@account", "sys")
+    client.create("table", f"{tmp}/a/new")
+    assert [client.get(f"{tmp}/a/{name}/@account") for name in ("old", "new")] == ["tmp", "sys"]
+
+
+def test_modification_time_moves_with_the_rows(client, tmp):
+    """Of a dynamic table that nobody changes otherwise."""
+    client.create(
+        "table",
+        f"{tmp}/q",
+        attributes={"dynamic": True, "schema": [{"name": "v", "type": "int64"}]},
+    )
+    client.mount_table(f"{tmp}/q", sync=True)
+    before = client.get(f"{tmp}/q/@modification_time")
+    client.insert_rows(f"{tmp}/q", [{"v": 1}])
+    assert client.get(f"{tmp}/q/@modification_time") > before

@@ -183,7 +183,7 @@ def test_force_excludes_ignore_existing(client, tmp, source):
 
 def test_move_keeps_what_it_is_told_to_keep(client, tmp, source):
     """As a copy does; the time of creation always stays."""
-    given = {"account": "other", "expiration_time": "2050-01-01T00:00:00.000000Z", "mine": 1}
+    given = {"account": "sys", "expiration_time": "2050-01-01T00:00:00.000000Z", "mine": 1}
     names = ["account", "expiration_time", "creation_time", "mine"]
     client.create("map_node", f"{source}/old", attributes=given)
     client.create("table", f"{source}/old/below", attributes=given)

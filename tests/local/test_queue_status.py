@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import yt.wrapper as yt
 from yt import yson
 
 VALUE = {"name": "data", "type": "string"}
@@ -73,17 +74,37 @@ def test_banned_queue_is_not_described(client, queue):
     assert "error" not in client.get(f"{queue}/@queue_status")
 
 
-@pytest.mark.usefixtures("queue")
-@pytest.mark.parametrize("trouble", ["unmounted", "schema"])
-def test_consumer_that_cannot_be_read_says_why(client, tmp, trouble):
-    """Nothing is guessed."""
-    if trouble == "unmounted":
-        consumer, message = f"{tmp}/c", "is not mounted"
-        client.unmount_table(consumer, sync=True)
-    else:
-        consumer, message = f"{tmp}/bad", "not recognized as a valid consumer schema"
-        key = {"name": "k", "type": "int64", "sort_order": "ascending"}
-        attributes = {"dynamic": True, "schema": [key, VALUE], "treat_as_queue_consumer": True}
-        client.create("table", consumer, attributes=attributes)
-    assert message in client.get(f"{consumer}/@queue_consumer_status/error/message")
+def test_consumer_that_cannot_be_read_says_why(client, queue, tmp):
+    """Nothing is guessed: one that is not mounted has an error for each of its queues."""
+    consumer = f"{tmp}/c"
+    client.unmount_table(consumer, sync=True)
+    known = client.get(f"{consumer}/@queue_consumer_status")
+    assert len(known["registrations"]) == 1
+    assert "is not mounted" in known["queues"][f"local:{queue}"]["error"]["message"]
     assert client.get(f"{consumer}/@queue_consumer_partitions") == {}
+
+
+def test_consumer_of_another_schema_says_why(client, tmp):
+    """All of its status is the error."""
+    key = {"name": "k", "type": "int64", "sort_order": "ascending"}
+    attributes = {"dynamic": True, "schema": [key, VALUE], "treat_as_queue_consumer": True}
+    client.create("table", f"{tmp}/bad", attributes=attributes)
+    message = client.get(f"{tmp}/bad/@queue_consumer_status/error/message")
+    assert "not recognized as a valid consumer schema" in message
+
+
+def test_another_stage_has_no_queue_agent(client, queue):
+    """The attribute has a default, and a queue of another stage has no status."""
+    assert client.get(f"{queue}/@queue_agent_stage") == "production"
+    client.set(f"{queue}/@queue_agent_stage", "testing")
+    with pytest.raises(yt.YtResponseError, match='stage "testing" is not found'):
+        client.get(f"{queue}/@queue_status")
+    client.remove(f"{queue}/@queue_agent_stage")
+    assert "registrations" in client.get(f"{queue}/@queue_status")
+
+
+def test_consumer_created_in_a_transaction_is_one_after_the_commit(client, tmp):
+    """A master allows it, and an abort leaves nothing."""
+    with client.Transaction():
+        client.create("queue_consumer", f"{tmp}/late")
+    assert client.get(f"{tmp}/late/@treat_as_queue_consumer")

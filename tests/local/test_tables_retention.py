@@ -171,3 +171,104 @@ def test_missing_rows_are_not_kept_in_a_partial_result(run):
     """A missing row and one that could not be read would look alike."""
     with pytest.raises(YtError, match="cannot be used together"):
         run("lookup_rows", path=TABLE, keep_missing_rows=True, enable_partial_result=True)
+
+
+def keys(run, **when):
+    return [row["k"] for row in run("select_rows", query=f"k from [{TABLE}]", **when)]
+
+
+def settings(run, **options):
+    for name, value in options.items():
+        context = Context(run.proxy, "set", {"path": f"{TABLE}/@{name}"})
+        context.read_value = lambda value=value: value
+        REGISTRY["set"].handler(context)
+
+
+def remounted(run):
+    run("unmount_table", path=TABLE)
+    run("mount_table", path=TABLE)
+
+
+def test_rows_past_their_ttl_go_with_the_next_mount(run, wait):
+    """Those that are younger stay, and so does all where one version is to be kept."""
+    settings(run, max_data_ttl=60_000, min_data_ttl=60_000)
+    write(run, 1, 1)
+    wait(40)
+    write(run, 2, 2)
+    wait(40)
+    remounted(run)
+    assert keys(run) == [1, 2]
+    settings(run, min_data_versions=0)
+    remounted(run)
+    assert keys(run) == [2]
+    assert run("get", path=f"{TABLE}/@row_count")["value"] == 1
+
+
+def test_rows_past_their_ttl_go_while_the_table_is_written(run, wait):
+    """Nobody has to mount it again."""
+    settings(run, max_data_ttl=60_000, min_data_ttl=0, min_data_versions=0)
+    run("remount_table", path=TABLE)
+    write(run, 1, 1)
+    wait(120)
+    write(run, 2, 2)
+    assert keys(run) == [2]
+
+
+def test_flush_that_merges_drops_what_has_expired(run):
+    """The one that does not leaves the rows to a later mount."""
+    settings(run, max_data_ttl=0, min_data_ttl=0, min_data_versions=0)
+    for merges, left in ((False, [1]), (True, [])):
+        settings(run, merge_rows_on_flush=merges)
+        remounted(run)
+        write(run, 1, 1)
+        run("freeze_table", path=TABLE)
+        assert keys(run) == left
+
+
+def test_past_that_is_not_retained_cannot_be_read(run, wait):
+    """A read of it fails, as the answer could be anything; a young transaction still commits."""
+    write(run, 1, 1)
+    moment = run("generate_timestamp")["timestamp"]
+    write(run, 1, 2)
+    settings(run, min_data_ttl=0)
+    assert keys(run, timestamp=moment) == [1]
+    transaction_id = run("start_transaction", type="tablet", timeout=60_000)["transaction_id"]
+    wait(1)
+    remounted(run)
+    with pytest.raises(YtError, match="retained timestamp"):
+        keys(run, timestamp=moment)
+    run("insert_rows", [{"k": 5, "v": 5}], path=TABLE, transaction_id=transaction_id)
+    run("commit_transaction", transaction_id=transaction_id)
+    assert keys(run) == [1, 5]
+
+
+def test_queue_loses_expired_chunks_and_keeps_the_rows_it_must(run):
+    """Chunk by chunk from the oldest on, never more than `row_count_to_keep` leaves."""
+    given = {"min_data_ttl": 0, "max_data_ttl": 0, "min_data_versions": 0, "row_count_to_keep": 2}
+    schema = [{"name": "v", "type": "int64"}]
+    queue = "//tmp/q"
+    attributes = {"dynamic": True, "schema": schema, **given}
+    run("create", type="table", path=queue, attributes=attributes)
+    run("mount_table", path=queue)
+    for count in (2, 1, 1, 1):
+        run("insert_rows", [{"v": 1}] * count, path=queue)
+        run("freeze_table", path=queue)
+        run("unfreeze_table", path=queue)
+    assert run("get", path=f"{queue}/@tablets/0/trimmed_row_count")["value"] == 3
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("min_data_ttl", "soon"), ("max_data_versions", -1)], ids=str
+)
+def test_ttl_that_is_none_is_refused(run, option, value):
+    """By either of its two names."""
+    for path in (option, f"mount_config/{option}"):
+        with pytest.raises(YtError, match=option):
+            settings(run, **{path: value})
+
+
+def test_settings_that_contradict_each_other_are_not_mounted(run):
+    """The refusal names both."""
+    settings(run, min_compaction_store_count=10)
+    with pytest.raises(YtError, match="max_compaction_store_count"):
+        run("remount_table", path=TABLE)

@@ -13,7 +13,8 @@ from yt_exactly_once.local.commands.sessions import table_of
 from yt_exactly_once.local.cypress import locks, ypath
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.queues import trimming
-from yt_exactly_once.local.tablets import forced_unmount, shape, states
+from yt_exactly_once.local.store import last_timestamp, next_timestamp
+from yt_exactly_once.local.tablets import forced_unmount, retention, shape, states
 from yt_exactly_once.local.tablets.access import check_has_cell, open_node, open_table, tablet_at
 from yt_exactly_once.local.tablets.appends import apply_due
 from yt_exactly_once.local.tablets.catalog import find_layout
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.cypress.view import Node
     from yt_exactly_once.local.tables.layout import TableLayout
 
+_FORCED_COMPACTION = ("forced_compaction_revision", "forced_store_compaction_revision")
 _INSTANT = "tablets change state at once, there are no transient states"
 
 
@@ -66,7 +68,9 @@ def remount_table(context: Context) -> Any:
     """Let the settings of the table take effect."""
 
     def change(connection: sqlite3.Connection, node: Node, layout: TableLayout) -> None:
-        states.remount(connection, layout, node.attributes)
+        remounted = states.remount(connection, layout, node.attributes)
+        if any(name in node.attributes for name in _FORCED_COMPACTION):
+            retention.compact(connection, remounted, next_timestamp(connection))
 
     return _run(context, change, "Cannot remount a static table")
 
@@ -143,7 +147,7 @@ def get_tablet_infos(context: Context) -> dict[str, Any]:
                 "total_row_count": total,
                 "trimmed_row_count": trimmed,
                 "delayed_lockless_row_count": 0,
-                "barrier_timestamp": YsonUint64(last_write),
+                "barrier_timestamp": YsonUint64(last_timestamp(connection)),
                 "last_write_timestamp": YsonUint64(last_write),
             }
             if with_errors:

@@ -7,9 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.cypress import chunks, clock, dynamic, locks, node_names, values
+from yt_exactly_once.local.cypress import (
+    chunks,
+    clock,
+    dynamic,
+    locks,
+    mount_options,
+    node_names,
+    storage_settings,
+    values,
+)
 from yt_exactly_once.local.cypress.ids import CELL_TAG
 from yt_exactly_once.local.cypress.layout import TRUNK
+from yt_exactly_once.local.cypress.mount_options import MOUNT_CONFIG
 from yt_exactly_once.local.cypress.ypath import Mark
 from yt_exactly_once.local.errors import Code, YtError
 
@@ -66,7 +76,8 @@ _OPAQUE = frozenset(
 
 def computed(view: View, node: Node) -> Computed:
     """Return the attributes that are worked out on demand, by name."""
-    return {**_common(view, node), **_by_type(view, node)}
+    options = _constants(node.attributes.get(MOUNT_CONFIG) or {}) if node.type == "table" else {}
+    return {**options, **_common(view, node), **_by_type(view, node)}
 
 
 def _common(view: View, node: Node) -> Computed:
@@ -89,13 +100,13 @@ def _common(view: View, node: Node) -> Computed:
     }
     stored = node.attributes
     defaults: dict[str, Any] = {
-        "account": "sys" if node.path.startswith("//sys") else "tmp",
         "acl": [],
         "inherit_acl": True,
         "opaque": False,
     }
     found |= _constants({k: v for k, v in defaults.items() if k not in stored})
     found |= _constants({"effective_acl": []})
+    found["account"] = lambda: account(view, node.id)
     if node.name:
         found["key"] = lambda: node_names.to_wire(node.name)
     found["resource_usage"] = lambda: _resource_usage(view, node)
@@ -138,7 +149,7 @@ def _chunked(view: View, node: Node) -> Computed:
         "update_mode": lambda: "none",
     }
     defaults: dict[str, Any] = {
-        "compression_codec": "none",
+        "compression_codec": "lz4",
         "erasure_codec": "none",
         "replication_factor": 1,
         "primary_medium": "default",
@@ -213,9 +224,14 @@ def names(view: View, node: Node) -> list[str]:
 def user_attributes(view: View, node: Node) -> dict[str, Any]:
     """Return the attributes that users have made up."""
     system = {*SETTABLE_SYSTEM, *_STORED_SYSTEM}
+    options: dict[str, Any] = {}
+    if node.type == "table":
+        system.add(MOUNT_CONFIG)
+        options = node.attributes.get(MOUNT_CONFIG) or {}
     if _is_dynamic(node):
         system |= dynamic.tables().attributes(view.connection, node).keys()
-    return {name: value for name, value in node.attributes.items() if name not in system}
+    own = {name: value for name, value in node.attributes.items() if name not in system}
+    return {**options, **own}
 
 
 def write(view: View, node: Node, steps: Sequence[Step], value: Any) -> None:
@@ -230,17 +246,57 @@ def write(view: View, node: Node, steps: Sequence[Step], value: Any) -> None:
     if not steps:
         _replace_all(view, node, value)
         return
+    steps = _in_mount_config(node, steps)
     name = attribute_name(steps[0])
     if len(steps) > 1:
-        value = values.set_(read(view, node, name), steps[1:], value, f"{node.path}/@{name}")
+        whole = {} if name == MOUNT_CONFIG else read(view, node, name)
+        whole = node.attributes.get(name, whole)
+        value = values.set_(whole, steps[1:], value, f"{node.path}/@{name}")
     if _is_dynamic(node):
         dynamic.tables().check_set(
             view.connection, node, name, value, in_transaction=view.tx != TRUNK
         )
     check_settable(view, node, name)
+    check_value(view, node.type, name, value)
     locks.acquire(view, node.id, locks.SHARED, attribute_key=name)
     clock.touch(view, node.id, "attribute")
+    if name == "account":
+        _pin_account_below(view, node)
     view.put_attribute(node.id, name, value)
+
+
+def check_value(view: View, node_type: str, name: str, value: Any) -> None:
+    """Refuse a value that no node of the type can have as this attribute."""
+    storage_settings.check(view, name, value)
+    if node_type == "table" and name == MOUNT_CONFIG:
+        mount_options.check_values(value)
+
+
+def _in_mount_config(node: Node, steps: Sequence[Step]) -> Sequence[Step]:
+    """Return the path inside `@mount_config` for an option of a mount, else the path as it is."""
+    is_option = node.type == "table" and steps[0] in mount_options.NAMES
+    return [MOUNT_CONFIG, *steps] if is_option else steps
+
+
+def account(view: View, node_id: str) -> str:
+    """Return who pays for a node: its own account, or that of the folder above it."""
+    current: str | None = node_id
+    while current is not None:
+        own = view.attribute(current, "account")
+        if own is not None:
+            return str(own)
+        place = view.place(current)
+        current = place[0] if place else None
+    return "tmp"
+
+
+def _pin_account_below(view: View, node: Node) -> None:
+    """Leave the children of a folder with the account that they had when it gets another one."""
+    if view.children(node.id):
+        before = account(view, node.id)
+        for child_id in view.children(node.id).values():
+            if view.attribute(child_id, "account") is None:
+                view.put_attribute(child_id, "account", before)
 
 
 def check_settable(view: View, node: Node, name: str) -> None:
@@ -259,6 +315,7 @@ def delete(view: View, node: Node, steps: Sequence[Step], *, force: bool) -> Non
         for name in user_attributes(view, node):
             delete(view, node, [name], force=True)
         return
+    steps = _in_mount_config(node, steps)
     name = attribute_name(steps[0])
     if len(steps) > 1:
         rest = values.remove(read(view, node, name), steps[1:], f"{node.path}/@{name}", force=force)

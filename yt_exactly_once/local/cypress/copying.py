@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.local.cypress import chunks, clock, dynamic, lists, locks, nodes, tree
+from yt_exactly_once.local.cypress import (
+    attributes,
+    chunks,
+    clock,
+    dynamic,
+    lists,
+    locks,
+    nodes,
+    tree,
+)
 from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.cypress.layout import ROOT_ID
 from yt_exactly_once.local.errors import YtError
@@ -66,6 +75,8 @@ def copy(view: View, source: YPath, target: YPath, options: Options) -> str:
     copy_id = make_id(position.type)
     _check_not_below(view, position.id, destination)
     _copy_node(view, position.id, copy_id, position.type, options)
+    if "account" in options.preserve:
+        view.put_attribute(copy_id, "account", attributes.account(view, position.id))
     nodes.place(view, destination, copy_id, recursive=options.recursive, owner=options.owner)
     return copy_id
 
@@ -87,6 +98,8 @@ def move(view: View, source: YPath, target: YPath, options: Options) -> str:
     _check_movable(view, position.id)
     nodes.lock_subtree(view, position.id)
     parent_id, name = found
+    if "account" in options.preserve:
+        view.put_attribute(position.id, "account", attributes.account(view, position.id))
     # Placed first, so that the node never lacks a path and its storage is never dropped.
     nodes.place(view, destination, position.id, recursive=options.recursive, owner=options.owner)
     nodes.detach(view, parent_id, name)

@@ -18,7 +18,9 @@ from yt_exactly_once.local.cypress import (
     dynamic,
     lists,
     locks,
+    mount_options,
     node_names,
+    storage_settings,
     tree,
     values,
 )
@@ -217,6 +219,11 @@ def _initial(wish: Creation) -> tuple[str, dict[str, Any]]:
 
 def _fill(view: View, node_id: str, node_type: str, given: dict[str, Any]) -> None:
     """Give a new node its content and attributes."""
+    if node_type in storage_settings.INHERITABLE:
+        above = storage_settings.inherited(view, node_id, node_type)
+        given = storage_settings.complete(mount_options.fold(given), above)
+    for name, value in given.items():
+        attributes.check_value(view, node_type, name, value)
     if node_type in SCALAR_DEFAULTS:
         view.put_value(node_id, SCALAR_DEFAULTS[node_type])
     elif node_type == tree.DOCUMENT:
@@ -226,8 +233,6 @@ def _fill(view: View, node_id: str, node_type: str, given: dict[str, Any]) -> No
     elif node_type == "link":
         view.put_value(node_id, _link_target(given.pop("target_path", None)))
     elif node_type == "table" and given.get("dynamic"):
-        if view.tx != TRUNK:
-            _refuse_nested_dynamic(given)
         given = {**dynamic.tables().create(view.connection, node_id, given), "dynamic": True}
     elif node_type == "table":
         given = _static_table(given)
@@ -242,11 +247,6 @@ def _check_given(view: View, node_id: str, given: dict[str, Any]) -> None:
         raise YtError(f"Node {node_id} vanished while it was created")
     for name in given.keys() - {"schema", "schema_mode", "dynamic"}:
         attributes.check_settable(view, node, name)
-
-
-def _refuse_nested_dynamic(given: dict[str, Any]) -> None:
-    if given.get("treat_as_queue_consumer") or given.get("treat_as_queue_producer"):
-        raise YtError("Queue consumers and producers cannot be created in a transaction")
 
 
 def _static_table(given: dict[str, Any]) -> dict[str, Any]:

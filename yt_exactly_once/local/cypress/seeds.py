@@ -61,3 +61,5 @@ def plant(connection: sqlite3.Connection) -> None:
         known[path] = node_id
     # A name of its own, as `TCypressManager` gives the attribute.
     view.put_attribute(known["sys"], "cluster_name", layout.CLUSTER_NAME)
+    for path, account in (("sys", "sys"), ("tmp", "tmp"), ("home", "tmp")):
+        view.put_attribute(known[path], "account", account)

@@ -52,14 +52,18 @@ class _Partition:
 
 def status(connection: sqlite3.Connection, node: Node, layout: TableLayout) -> dict[str, Any]:
     """Return the registrations of a consumer, and for every queue its size or why it has none."""
-    trouble = _error(layout)
-    if trouble is not None:
-        return {"error": trouble.to_dict()}
+    try:
+        check_consumer(layout)
+    except YtError as error:
+        return {"error": error.to_dict()}
     found = _registered(connection, node)
+    unread = _not_mounted(layout)
     queues: dict[str, Any] = {}
     for item in found:
         try:
             count = _open(connection, item.queue).tablet_count
+            if unread is not None:
+                raise unread
         except YtError as error:
             queues[str(item.queue)] = {"error": error.to_dict()}
             continue
@@ -111,6 +115,10 @@ def _error(layout: TableLayout) -> YtError | None:
         check_consumer(layout)
     except YtError as error:
         return error
+    return _not_mounted(layout)
+
+
+def _not_mounted(layout: TableLayout) -> YtError | None:
     return next((not_mounted(tablet) for tablet in layout.tablets if not tablet.is_readable), None)
 
 

@@ -7,9 +7,10 @@ measurements (rates) are zero here.
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.queues import consumer_status, rates, registrations
 from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
 from yt_exactly_once.local.tablets import reads
@@ -22,12 +23,27 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.tables.layout import TableLayout
 
 _BANNED = "queue_agent_banned"
+_STAGE, _DEFAULT_STAGE = "queue_agent_stage", "production"
 
 
 def queue_attributes(
     connection: sqlite3.Connection, node: Node, layout: TableLayout
 ) -> dict[str, Callable[[], Any]]:
     """Return the attributes that fit the role of a table."""
+    stage = str(node.attributes.get(_STAGE, _DEFAULT_STAGE))
+    shown = _by_role(connection, node, layout)
+    if shown and stage != _DEFAULT_STAGE:
+        shown = dict.fromkeys(shown, partial(_unknown_stage, stage))
+    return {**shown, _STAGE: lambda: stage} if shown else shown
+
+
+def _unknown_stage(stage: str) -> Any:
+    raise YtError(f'Queue agent stage "{stage}" is not found', Code.RESOLVE)
+
+
+def _by_role(
+    connection: sqlite3.Connection, node: Node, layout: TableLayout
+) -> dict[str, Callable[[], Any]]:
     if not layout.sorted:
         return {
             "queue_status": lambda: _queue_status(connection, node, layout),

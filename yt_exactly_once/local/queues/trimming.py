@@ -10,7 +10,7 @@ from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.queues import registrations
 from yt_exactly_once.local.queues.consumers import partition_of, read_offset
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
-from yt_exactly_once.local.tablets import blocks, flushed, reads, validation
+from yt_exactly_once.local.tablets import blocks, reads, retention, validation
 from yt_exactly_once.local.tablets.access import check_readable, open_node, tablet_at
 from yt_exactly_once.local.tablets.appends import apply_due
 
@@ -39,22 +39,13 @@ def trim(
             Code.TABLET_NOT_MOUNTED,
             {"tablet_id": tablet.tablet_id, "is_tablet_unmounted": tablet.state == "unmounted"},
         )
-    trimmed, total = reads.bounds(connection, layout, index)
+    _, total = reads.bounds(connection, layout, index)
     if trimmed_row_count > total:
         raise YtError(
             f"Cannot trim tablet {tablet.tablet_id} at row {trimmed_row_count} "
             f"since it only has {total} row(s)"
         )
-    if trimmed_row_count <= trimmed:
-        return
-    weight = blocks.weight(connection, layout, tablet.tablet_id, trimmed, trimmed_row_count)
-    blocks.drop_before(connection, tablet.tablet_id, trimmed_row_count)
-    connection.execute(
-        "UPDATE tablets SET trimmed_rows = ?, trimmed_weight = trimmed_weight + ?"
-        " WHERE node_id = ? AND tablet_index = ?",
-        (trimmed_row_count, weight, layout.node_id, index),
-    )
-    flushed.drop_trimmed(connection, tablet.tablet_id, trimmed_row_count)
+    retention.trim(connection, layout, tablet, trimmed_row_count)
 
 
 def trim_consumed(store: Store, cypress: Cypress, queue_path: str) -> dict[int, int]:

@@ -172,9 +172,16 @@ def _apply(
         if count:
             blocks.append(connection, layout, layout.tablets[index].tablet_id, rows, weights)
         connection.execute(
-            "UPDATE tablets SET total_rows = ?, total_weight = ?, last_write_ts = ?"
+            "UPDATE tablets SET total_rows = ?, total_weight = ?, last_write_ts = ?, written_at = ?"
             " WHERE node_id = ? AND tablet_index = ?",
-            (total + count, weight + int(weights.sum()), timestamp, layout.node_id, index),
+            (
+                total + count,
+                weight + int(weights.sum()),
+                timestamp,
+                time.time(),
+                layout.node_id,
+                index,
+            ),
         )
 
 

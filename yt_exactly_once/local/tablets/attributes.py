@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from yt.yson import YsonUint64
 
+from yt_exactly_once.local.cypress import clock, mount_options
 from yt_exactly_once.local.cypress.ids import CELL_ID
-from yt_exactly_once.local.store import last_timestamp
+from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, last_timestamp
 from yt_exactly_once.local.tablets import flushed, retention
 from yt_exactly_once.local.tablets.catalog import find_layout
 from yt_exactly_once.local.tablets.reads import weight_sql
@@ -71,7 +72,10 @@ def table_attributes(connection: sqlite3.Connection, node: Node, layout: TableLa
         "tablet_count_by_expected_state": lambda: _count_by_state(layout),
         "preload_state": lambda: "complete",
         "upstream_replica_id": lambda: "0-0-0-0",
-        "effective_mount_config": lambda: deepcopy(node.attributes.get("mount_config", {})),
+        "effective_mount_config": lambda: mount_options.effective(
+            node.attributes.get("mount_config") or {}
+        ),
+        "modification_time": lambda: _modified(connection, node),
     }
     for name, default in _DEFAULTS.items():
         # A copy, since a part of it may be set in place.
@@ -130,7 +134,6 @@ def tablets(connection: sqlite3.Connection, layout: TableLayout) -> list[dict[st
             "index": index,
             "tablet_id": tablet.tablet_id,
             "state": tablet.state,
-            "mount_revision": YsonUint64(tablet.mount_revision),
             "trimmed_row_count": trimmed,
             "error_count": 0,
             "replication_error_count": 0,
@@ -143,6 +146,8 @@ def tablets(connection: sqlite3.Connection, layout: TableLayout) -> list[dict[st
         }
         if tablet.state != "unmounted":
             item["cell_id"] = CELL_ID
+            item["mount_revision"] = YsonUint64(tablet.mount_revision)
+            item["mount_time"] = clock.spell_unix(tablet.mount_revision >> TIMESTAMP_COUNTER_BITS)
         if layout.sorted:
             item["pivot_key"] = list(tablet.pivot_values)
             del item["trimmed_row_count"]
@@ -188,6 +193,14 @@ def describe_tablet(connection: sqlite3.Connection, tablet_id: str) -> dict[str,
 
 def _count_by_state(layout: TableLayout) -> dict[str, int]:
     return dict.fromkeys(_STATES, 0) | Counter(tablet.state for tablet in layout.tablets)
+
+
+def _modified(connection: sqlite3.Connection, node: Node) -> str:
+    """Return when the node or a row of its table was changed last."""
+    (written,) = connection.execute(
+        "SELECT max(written_at) FROM tablets WHERE node_id = ?", (node.id,)
+    ).fetchone()
+    return max(str(node.attributes["modification_time"]), clock.spell_unix(written))
 
 
 def _last_commit(connection: sqlite3.Connection, layout: TableLayout) -> int:

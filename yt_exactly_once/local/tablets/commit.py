@@ -22,6 +22,7 @@ from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, last_timestamp, next_timestamp
 from yt_exactly_once.local.tablets import appends, retention, sorted_writes
 from yt_exactly_once.local.tablets.catalog import find_layout
+from yt_exactly_once.local.tablets.settings import SHARED_WRITES
 
 if TYPE_CHECKING:
     import sqlite3
@@ -110,7 +111,7 @@ def apply(connection: sqlite3.Connection, batches: Sequence[Batch], terms: Terms
             delay = terms.manner.visibility_delay
             write = partial(appends.append, connection, target.layout, rows, timestamp, delay)
         _send(connection, target, terms, write)
-        if target.layout.sorted:
+        if target.layout.sorted or not target.layout.options["min_data_versions"]:
             retention.prune(connection, target.layout, timestamp)
     return timestamp
 
@@ -123,6 +124,10 @@ def _prepare(connection: sqlite3.Connection, batches: Sequence[Batch]) -> list[_
         layout = find_layout(connection, node_id, path)
         if layout is None:
             error = YtError(f"Table {path} no longer exists", Code.RESOLVE)
+        elif "shared_write" in batch.locks.values() and not layout.options[SHARED_WRITES]:
+            error = YtError(
+                f"Shared write locks are not allowed for the table; set @{SHARED_WRITES}"
+            )
         if error is not None or layout is None:
             raise YtError(f"Error preparing rows for table {path}", inner=[error] if error else [])
         target = targets.setdefault(node_id, _Target(layout))
@@ -279,6 +284,7 @@ def _write_sorted(
     )
     writer.write(target.batches)
     connection.executemany(
-        "UPDATE tablets SET last_write_ts = ? WHERE node_id = ? AND tablet_index = ?",
-        [(timestamp, layout.node_id, tablet.index) for tablet in tablets],
+        "UPDATE tablets SET last_write_ts = ?, written_at = ?"
+        " WHERE node_id = ? AND tablet_index = ?",
+        [(timestamp, time.time(), layout.node_id, tablet.index) for tablet in tablets],
     )

@@ -1,16 +1,21 @@
-"""How long replaced rows, tombstones and row locks are kept.
+"""How long rows, replaced rows, tombstones and row locks are kept.
 
-Owns the pruning of what only old readers and old transactions need. A transaction that started before
-the pruned moment cannot be checked for conflicts any more and is told so.
+Owns the pruning of what only old readers and old transactions need, and the removal of rows that the table's
+own settings (`min_data_ttl` and its kin) keep no longer. A transaction that started before the pruned
+moment cannot be checked for conflicts any more and is told so.
+
+Rows expire where a tablet node would compact: when a tablet is mounted or flushed, and at most once a minute
+when the table is written.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
 from yt_exactly_once.local.tables.layout import quote
+from yt_exactly_once.local.tablets import blocks, flushed
 
 if TYPE_CHECKING:
     import sqlite3
@@ -24,7 +29,8 @@ CANNOT_CHECK_CONFLICTS = 1729
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS retention (
-    node_id TEXT PRIMARY KEY, pruned_at INTEGER NOT NULL, retained_from INTEGER NOT NULL
+    node_id TEXT PRIMARY KEY, pruned_at INTEGER NOT NULL, retained_from INTEGER NOT NULL,
+    checked_from INTEGER NOT NULL
 ) WITHOUT ROWID
 """
 
@@ -36,10 +42,14 @@ def initialize(connection: sqlite3.Connection) -> None:
 
 def retained_from(connection: sqlite3.Connection, node_id: str) -> int:
     """Return the timestamp since which a table's history is complete."""
+    return _known(connection, node_id, "retained_from")
+
+
+def _known(connection: sqlite3.Connection, node_id: str, column: str) -> int:
     found = connection.execute(
-        "SELECT retained_from FROM retention WHERE node_id = ?", (node_id,)
+        f"SELECT {column} FROM retention WHERE node_id = ?", (node_id,)
     ).fetchone()
-    return found[0] if found else 0
+    return int(found[0]) if found else 0
 
 
 def check_start(
@@ -63,7 +73,7 @@ def check_start(
         YtError: 1729 when the transaction or the table's history is too long, or a tablet that was
             written after the start has been unmounted since.
     """
-    kept = retained_from(connection, layout.node_id)
+    kept = _known(connection, layout.node_id, "checked_from")
     for tablet in tablets:
         if too_old or start < max(kept, tablet.chunk_timestamp):
             raise YtError(
@@ -80,23 +90,116 @@ def check_start(
 
 def prune(connection: sqlite3.Connection, layout: TableLayout, timestamp: int) -> None:
     """Drop what is older than the kept span; at most once a minute per table."""
-    found = connection.execute(
-        "SELECT pruned_at FROM retention WHERE node_id = ?", (layout.node_id,)
-    ).fetchone()
-    horizon = timestamp - (KEPT_SECONDS << TIMESTAMP_COUNTER_BITS)
-    if found is None:
-        connection.execute("INSERT INTO retention VALUES (?, ?, 0)", (layout.node_id, timestamp))
+    pruned_at = _known(connection, layout.node_id, "pruned_at")
+    if not pruned_at:
+        _remember(connection, layout.node_id, pruned_at=timestamp)
         return
-    if timestamp - found[0] < _PRUNE_EVERY_SECONDS << TIMESTAMP_COUNTER_BITS:
+    if timestamp - pruned_at < _span(_PRUNE_EVERY_SECONDS * 1000):
         return
-    history, table = quote(layout.history_table), quote(layout.sql_table)
-    connection.execute(f'DELETE FROM {history} WHERE "$until" <= ?', (horizon,))
-    connection.execute(f'DELETE FROM {table} WHERE "$deleted" = 1 AND "$ts" <= ?', (horizon,))
+    horizon = timestamp - _span(KEPT_SECONDS * 1000)
+    if layout.sorted:
+        connection.execute(
+            f'DELETE FROM {quote(layout.sql_table)} WHERE "$deleted" = 1 AND "$ts" <= ?', (horizon,)
+        )
     connection.execute(
         "DELETE FROM row_locks WHERE node_id = ? AND max(read_ts, write_ts, shared_ts) <= ?",
         (layout.node_id, horizon),
     )
+    _remember(connection, layout.node_id, pruned_at=timestamp, checked_from=horizon)
+    compact(connection, layout, timestamp)
+
+
+def compact(connection: sqlite3.Connection, layout: TableLayout, timestamp: int) -> None:
+    """Drop the rows, and the history of rows, that the settings of a table keep no longer."""
+    options = layout.options
+    death = _death(options, timestamp)
+    if not layout.sorted:
+        if death is not None:
+            for tablet in layout.tablets:
+                _trim_expired(connection, layout, tablet, death)
+        return
+    table, history = quote(layout.sql_table), quote(layout.history_table)
+    if death is not None:
+        # Tombstones are left, so that conflicts with the rows that are gone are found.
+        connection.execute(
+            f'UPDATE {table} SET "$deleted" = 1 WHERE "$deleted" = 0 AND "$ts" <= ?', (death,)
+        )
+        for tablet in layout.tablets:
+            if not _has_rows(connection, layout, tablet):
+                flushed.drop_trimmed(connection, tablet.tablet_id, timestamp)
+    kept = int(options["min_data_ttl"])
+    horizon = max(timestamp - _span(kept), retained_from(connection, layout.node_id))
+    if int(options["max_data_versions"]) > 1:
+        kept = max(kept, int(options["max_data_ttl"]))
+    connection.execute(f'DELETE FROM {history} WHERE "$until" <= ?', (timestamp - _span(kept),))
+    _remember(connection, layout.node_id, retained_from=horizon)
+
+
+def trim(
+    connection: sqlite3.Connection, layout: TableLayout, tablet: Tablet, row_index: int
+) -> None:
+    """Drop the rows of a tablet before an index that it has."""
+    (trimmed,) = connection.execute(
+        "SELECT trimmed_rows FROM tablets WHERE node_id = ? AND tablet_index = ?",
+        (layout.node_id, tablet.index),
+    ).fetchone()
+    if row_index <= trimmed:
+        return
+    weight = blocks.weight(connection, layout, tablet.tablet_id, trimmed, row_index)
+    blocks.drop_before(connection, tablet.tablet_id, row_index)
     connection.execute(
-        "UPDATE retention SET pruned_at = ?, retained_from = ? WHERE node_id = ?",
-        (timestamp, horizon, layout.node_id),
+        "UPDATE tablets SET trimmed_rows = ?, trimmed_weight = trimmed_weight + ?"
+        " WHERE node_id = ? AND tablet_index = ?",
+        (row_index, weight, layout.node_id, tablet.index),
+    )
+    flushed.drop_trimmed(connection, tablet.tablet_id, row_index)
+
+
+def _trim_expired(
+    connection: sqlite3.Connection, layout: TableLayout, tablet: Tablet, death: int
+) -> None:
+    """Trim the chunks whose rows have all expired, unless too few rows would be left."""
+    total, trimmed = connection.execute(
+        "SELECT total_rows, trimmed_rows FROM tablets WHERE node_id = ? AND tablet_index = ?",
+        (layout.node_id, tablet.index),
+    ).fetchone()
+    expired = blocks.past_until(connection, layout, tablet.tablet_id, death)
+    for chunk in flushed.chunks(connection, tablet.tablet_id):
+        if chunk.past > expired or total - chunk.past < int(layout.options["row_count_to_keep"]):
+            break
+        trimmed = max(trimmed, chunk.past)
+    trim(connection, layout, tablet, trimmed)
+
+
+def _death(options: dict[str, Any], timestamp: int) -> int | None:
+    """Return the moment until which rows have expired; None when the newest version never does."""
+    if int(options["min_data_versions"]) > 0:
+        return None
+    ttl = int(options["min_data_ttl"])
+    if int(options["max_data_versions"]) > 0:
+        ttl = max(ttl, int(options["max_data_ttl"]))
+    return timestamp - _span(ttl)
+
+
+def _has_rows(connection: sqlite3.Connection, layout: TableLayout, tablet: Tablet) -> bool:
+    inside, bounds = '"$key" >= ?', [tablet.pivot_key]
+    if tablet.index + 1 < layout.tablet_count:
+        inside += ' AND "$key" < ?'
+        bounds.append(layout.tablets[tablet.index + 1].pivot_key)
+    query = f"SELECT 1 FROM {layout.sql_source} WHERE {inside} LIMIT 1"
+    return connection.execute(query, bounds).fetchone() is not None
+
+
+def _span(milliseconds: int) -> int:
+    """Return a duration in timestamps; a part of a second is a whole one."""
+    return -(-milliseconds // 1000) << TIMESTAMP_COUNTER_BITS
+
+
+def _remember(connection: sqlite3.Connection, node_id: str, **moments: int) -> None:
+    known = {"pruned_at": 0, "retained_from": 0, "checked_from": 0} | moments
+    changes = ", ".join(f"{name} = {moment}" for name, moment in moments.items())
+    connection.execute(
+        "INSERT INTO retention VALUES (:node_id, :pruned_at, :retained_from, :checked_from)"
+        f" ON CONFLICT (node_id) DO UPDATE SET {changes}",
+        {"node_id": node_id, **known},
     )

@@ -14,12 +14,7 @@ from yt_exactly_once.local.errors import Code, YtError
 if TYPE_CHECKING:
     from yt_exactly_once.local.tables.layout import TableLayout
 
-_CHOICES = {
-    "atomicity": ("EAtomicity", ("full", "none")),
-    "commit_ordering": ("ECommitOrdering", ("weak", "strong")),
-    "in_memory_mode": ("EInMemoryMode", ("none", "compressed", "uncompressed")),
-    "optimize_for": ("EOptimizeFor", ("lookup", "scan")),
-}
+SHARED_WRITES = "enable_shared_write_locks"
 _STORAGE = "Cannot change storage parameters"
 _NEEDS_UNMOUNTED = {
     "atomicity": "Cannot change table atomicity mode",
@@ -30,11 +25,18 @@ _NEEDS_UNMOUNTED = {
     "primary_medium": _STORAGE,
     "replication_factor": _STORAGE,
     "vital": _STORAGE,
+    "account": "Cannot change account",
 }
 """What the refusal says, by the setting that is fixed while a tablet is mounted."""
 
 _NOT_IN_TRANSACTIONS = frozenset(
-    (*_NEEDS_UNMOUNTED, "tablet_balancer_config", "tablet_cell_bundle", "treat_as_queue_consumer")
+    (
+        *_NEEDS_UNMOUNTED,
+        "queue_agent_stage",
+        "tablet_balancer_config",
+        "tablet_cell_bundle",
+        "treat_as_queue_consumer",
+    )
 )
 _READ_ONLY = frozenset(
     (
@@ -81,12 +83,6 @@ def check_value(name: str, value: Any, *, is_sorted: bool) -> None:
     if name == "commit_ordering" and is_sorted:
         # Commits of sorted tables are ordered by their rows' locks.
         raise _cannot_set(name)
-    if name in _CHOICES:
-        enum, choices = _CHOICES[name]
-        if value not in choices:
-            raise YtError(f'Error parsing {enum} value "{value}"; expected one of {choices}')
-    if name == "mount_config" and not isinstance(value, dict):
-        raise YtError('Error parsing attribute "mount_config": expected a map')
     if name == "max_rows_per_transaction" and (not isinstance(value, int) or value < 1):
         raise YtError('Error parsing attribute "max_rows_per_transaction": expected a positive int')
     if name == "auto_trim_config":

@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from yt_exactly_once.local import arguments
+from yt_exactly_once.local.cypress import mount_options
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.store import next_timestamp
-from yt_exactly_once.local.tablets import appends, flushed
-from yt_exactly_once.local.tablets.catalog import save_layout
+from yt_exactly_once.local.tablets import appends, flushed, retention
+from yt_exactly_once.local.tablets.catalog import load_layout, save_layout
+from yt_exactly_once.local.tablets.settings import SHARED_WRITES
 
 if TYPE_CHECKING:
     import sqlite3
@@ -62,6 +64,7 @@ def change_state(
     revision = next_timestamp(connection)
     if state != "mounted":
         appends.apply_pending(connection, layout)
+    compacted = False
     for index in range(layout.tablet_count) if indexes is None else indexes:
         tablet = layout.tablets[index]
         if tablet.state == state:
@@ -74,14 +77,19 @@ def change_state(
             flushed.forget_conflicts(connection, layout, index)
         if tablet.state == "mounted":
             flushed.flush(connection, layout, tablet)
-        elif state == "mounted" and not layout.sorted:
-            _drop_trimmed(connection, layout, tablet)
+            compacted |= not layout.sorted or bool(layout.options["merge_rows_on_flush"])
+        elif state == "mounted":
+            compacted |= bool(flushed.chunks(connection, tablet.tablet_id))
+            if not layout.sorted:
+                _drop_trimmed(connection, layout, tablet)
         connection.execute(
             "UPDATE tablets SET state = ?, mount_revision = ? WHERE node_id = ?"
             " AND tablet_index = ?",
             (state, revision if mounted_anew else tablet.mount_revision, layout.node_id, index),
         )
-    remount(connection, layout, attributes)
+    remounted = remount(connection, layout, attributes)
+    if compacted:
+        retention.compact(connection, remounted, revision)
 
 
 def _drop_trimmed(connection: sqlite3.Connection, layout: TableLayout, tablet: Tablet) -> None:
@@ -94,17 +102,34 @@ def _drop_trimmed(connection: sqlite3.Connection, layout: TableLayout, tablet: T
 
 def remount(
     connection: sqlite3.Connection, layout: TableLayout, attributes: dict[str, Any]
-) -> None:
-    """Take the settings of the node over into the layout."""
-    save_layout(connection, layout.node_id, layout.schema, layout.sql_names, options_of(attributes))
+) -> TableLayout:
+    """Take the settings of the node over into the layout; return the new one.
+
+    Raises:
+        YtError: settings contradict each other.
+    """
+    options = options_of(attributes)
+    save_layout(connection, layout.node_id, layout.schema, layout.sql_names, options)
+    return load_layout(connection, layout.node_id, layout.path)
 
 
 def options_of(attributes: dict[str, Any]) -> dict[str, Any]:
     """Take from the attributes of a node what acts on rows."""
-    config = attributes.get("mount_config") or {}
+    config = attributes.get(mount_options.MOUNT_CONFIG) or {}
+    effective = mount_options.effective(config)
+    if effective.get("enable_lookup_hash_table") and (
+        attributes.get("in_memory_mode") != "uncompressed"
+    ):
+        raise YtError(
+            '"enable_lookup_hash_table" can only be true if "in_memory_mode" is "uncompressed"'
+        )
     name = "max_rows_per_transaction"
     configured = arguments.integer(config, name, DEFAULT_MAX_ROWS)
     return {
         name: min(arguments.integer(attributes, name, configured), HARD_MAX_ROWS),
         "atomicity": str(attributes.get("atomicity", "full")),
+        SHARED_WRITES: bool(attributes.get(SHARED_WRITES, False)),
+        **{option: effective[option] for option in mount_options.ACTING},
+        # Rows that nobody asked to keep longer are kept as long as conflicts are checked.
+        "min_data_ttl": config.get("min_data_ttl", retention.KEPT_SECONDS * 1000),
     }

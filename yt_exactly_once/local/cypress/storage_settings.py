@@ -1,0 +1,150 @@
+"""How data is stored: codecs, media, accounts, bundles and their kin, as attributes of any node.
+
+Owns which values they take, and that tables and files begin with those of the folders above them. Most of
+them change nothing here, but a name that no cluster knows is refused as masters refuse it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.cypress.layout import ROOT_ID
+from yt_exactly_once.local.errors import Code, YtError
+
+if TYPE_CHECKING:
+    from yt_exactly_once.local.cypress.view import View
+
+_LEVELS = {"brotli": range(1, 12), "zlib": range(1, 10), "zstd": range(1, 22)}
+_LEVELS |= {"lzma": range(10), "bzip2": range(1, 10)}
+COMPRESSION_CODECS = (
+    "none",
+    "snappy",
+    "lz4",
+    "lz4_high_compression",
+    *(f"{name}_{level}" for name, levels in _LEVELS.items() for level in levels),
+)
+_ERASURE_CODECS = (
+    "none",
+    "reed_solomon_6_3",
+    "reed_solomon_3_3",
+    "lrc_12_2_2",
+    "isa_reed_solomon_6_3",
+    "isa_reed_solomon_3_3",
+    "isa_lrc_12_2_2",
+)
+_CHUNK_FORMATS = {
+    "table_unversioned_schemaless_horizontal": "lookup",
+    "table_unversioned_columnar": "scan",
+    "table_versioned_simple": "lookup",
+    "table_versioned_slim": "lookup",
+    "table_versioned_indexed": "lookup",
+    "table_versioned_columnar": "scan",
+}
+"""Formats of chunks, and what a table with chunks of a format is optimized for."""
+
+CHOICES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "atomicity": ("EAtomicity", ("full", "none")),
+    "chunk_format": ("EChunkFormat", tuple(_CHUNK_FORMATS)),
+    "commit_ordering": ("ECommitOrdering", ("weak", "strong")),
+    "compression_codec": ("ECodec", COMPRESSION_CODECS),
+    "erasure_codec": ("ECodec", _ERASURE_CODECS),
+    "hunk_erasure_codec": ("ECodec", _ERASURE_CODECS),
+    "in_memory_mode": ("EInMemoryMode", ("none", "compressed", "uncompressed")),
+    "optimize_for": ("EOptimizeFor", ("lookup", "scan")),
+}
+_OBJECTS = {
+    "account": ("account", "accounts"),
+    "tablet_cell_bundle": ("tablet cell bundle", "tablet_cell_bundles"),
+}
+_MEDIUM = "default"
+_MAX_REPLICATION_FACTOR = 20
+
+_OF_ALL_CONTENT = (
+    "compression_codec",
+    "erasure_codec",
+    "media",
+    "primary_medium",
+    "replication_factor",
+    "vital",
+)
+_OF_TABLES = (
+    "atomicity",
+    "commit_ordering",
+    "hunk_erasure_codec",
+    "in_memory_mode",
+    "optimize_for",
+    "tablet_cell_bundle",
+)
+INHERITABLE = {"file": _OF_ALL_CONTENT, "table": (*_OF_ALL_CONTENT, *_OF_TABLES)}
+"""What a new node takes from the folders above it, by its type."""
+
+
+def check(view: View, name: str, value: Any) -> None:
+    """Refuse a value that a setting cannot have; other attributes have any.
+
+    Raises:
+        YtError: no such codec, account, bundle or medium, or a number out of range.
+    """
+    if name in CHOICES:
+        enum, choices = CHOICES[name]
+        if value not in choices:
+            raise YtError(f'Error parsing {enum} value "{value}"; expected one of {choices}')
+    elif name in _OBJECTS:
+        what, folder = _OBJECTS[name]
+        if not isinstance(value, str) or not _exists(view, folder, value):
+            raise YtError(f'No such {what} "{value}"', Code.RESOLVE)
+    elif name == "primary_medium":
+        _check_medium(value)
+    elif name == "media":
+        if not isinstance(value, dict):
+            raise YtError('Error parsing attribute "media": expected a map')
+        for medium in value:
+            _check_medium(medium)
+    elif name == "replication_factor" and not (
+        type(value) is int and 1 <= value <= _MAX_REPLICATION_FACTOR
+    ):
+        raise YtError(
+            f"Replication factor must be in range [1,{_MAX_REPLICATION_FACTOR}], got {value}"
+        )
+
+
+def complete(given: dict[str, Any], inherited: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a new table or file: its own ones before those of the folders.
+
+    Raises:
+        YtError: the format of chunks contradicts what the table is optimized for.
+    """
+    chunk_format = given.get("chunk_format")
+    if chunk_format is not None:
+        expected = _CHUNK_FORMATS.get(chunk_format)
+        if given.get("optimize_for", expected) != expected:
+            raise YtError(
+                f'"{chunk_format}" is not a valid "chunk_format" of a table with "optimize_for"'
+                f' "{given["optimize_for"]}"'
+            )
+        given = {**given, "optimize_for": expected}
+    return {**inherited, **given}
+
+
+def inherited(view: View, node_id: str, node_type: str) -> dict[str, Any]:
+    """Return what a new node takes from the folders above it, the nearest first."""
+    wanted = INHERITABLE.get(node_type, ())
+    found: dict[str, Any] = {}
+    place = view.place(node_id) if wanted else None
+    while place is not None:
+        above = view.attributes(place[0])
+        found = {**{name: above[name] for name in wanted if name in above}, **found}
+        place = view.place(place[0])
+    return found
+
+
+def _exists(view: View, folder: str, name: str) -> bool:
+    parent: str | None = ROOT_ID
+    for step in ("sys", folder, name):
+        parent = None if parent is None else view.child(parent, step)
+    return parent is not None
+
+
+def _check_medium(name: Any) -> None:
+    if name != _MEDIUM:
+        raise YtError(f'No such medium "{name}"; the embedded cluster has "{_MEDIUM}"')
