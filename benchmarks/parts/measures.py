@@ -21,7 +21,6 @@ from yt_exactly_once.commit.parts import whole
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.config import ClusterConfig, RetryPolicy
 from yt_exactly_once.observability import emitter
-from yt_exactly_once.spark.source.offsets import QueueRange
 from yt_exactly_once.spark.source.options import SourceOptions
 from yt_exactly_once.spark.source.range import BYTES_PER_PULL, ROWS_PER_PULL, RangeReader
 from yt_exactly_once.spark.source.rows import RowFormat
@@ -112,7 +111,7 @@ class Measures:
             "bytes only": lambda: list(pieces()),
             BARE_LOOP: lambda: [decode(piece, sample.pulled) for piece in pieces()],
             "rows as dicts": dicts,
-            SOURCE: lambda: list(reader.read([QueueRange(0, 0, ROWS)])),
+            SOURCE: lambda: list(reader.read([PartitionRange(0, 0, ROWS)])),
         }
         named = {f"{name}, {work}": action for work, action in works.items()}
         yield from self._timed("pull", named, ROWS, size)

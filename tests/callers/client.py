@@ -53,7 +53,9 @@ class Client:
                 "treat_as_queue_consumer": table.kind == "queue_consumer",
             }
             if attributes is not None:
-                return SimpleNamespace(attributes={name: described[name] for name in attributes})
+                return SimpleNamespace(
+                    attributes={name: described[name] for name in attributes if name in described}
+                )
             return described[name] if name else described
 
     def set(self, path: str, _value: Any) -> None:

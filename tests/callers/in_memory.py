@@ -36,6 +36,7 @@ from yt_exactly_once.spark.query.offset_log import (
     shares_tasks,
     source_ranges,
 )
+from yt_exactly_once.spark.query.queue_offset import QueueOffset
 from yt_exactly_once.ytsaurus import client as client_module
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
@@ -130,16 +131,10 @@ class InMemory(Deployment):
         program = self.program
         if program.source is Source.FILES:
             return [json.dumps({"logOffset": batch})]
-        offset: dict[str, Any] = {
-            "cluster": "model",
-            "queue": QUEUE,
-            "queue_id": "queue-1",
-            "partitions": dict(enumerate(program.ends(batch))),
-            "start": dict(enumerate(program.ends(batch - 1))),
-        }
-        if program.source is Source.CONSUMER:
-            offset["consumer"] = CONSUMER
-        return [json.dumps(offset)]
+        consumer = CONSUMER if program.source is Source.CONSUMER else None
+        ends, starts = (dict(enumerate(program.ends(number))) for number in (batch, batch - 1))
+        offset = QueueOffset("model", QUEUE, consumer, ends, starts, "queue-1")
+        return [json.dumps(offset.to_json())]
 
     def _laid_out(self, run: Run, batch: int) -> list[list[Row]]:
         """Return the rows of a batch in the partitions in which the source reads them."""

@@ -15,6 +15,7 @@ from tests.cluster_fixtures import HAZARDS
 from tests.tiers import first_of
 from yt_exactly_once import TransactionalSink
 from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.spark.query.queue_offset import FORMAT, OFFSET_VERSION
 from yt_exactly_once.spark.registration import register_source
 
 SCHEMA = [{"name": "id", "type": "int64"}, {"name": "name", "type": "string"}]
@@ -272,6 +273,7 @@ def test_progress_shows_self_describing_offsets(queue, read, tmp_path):
         query.processAllAvailable()
         ends = offsets(query, "endOffset")
     assert {
+        FORMAT: OFFSET_VERSION,
         "cluster": "local",
         "queue": queue.path,
         "queue_id": queue.client.get(f"{queue.path}/@id"),

@@ -48,12 +48,12 @@ from yt_exactly_once.errors import (
     OffsetConflictError,
 )
 from yt_exactly_once.spark.query.calls import Calls, Place
+from yt_exactly_once.spark.query.queue_offset import QueueOffset
 from yt_exactly_once.spark.sink import frame_rows, look_up
 from yt_exactly_once.spark.sink.modes.push import RehearsalTask
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.run import Delivery, QueryRun
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
-from yt_exactly_once.spark.source.offsets import QueueOffset
 from yt_exactly_once.spark.source.opening import OpenedQueue
 from yt_exactly_once.spark.source.packed import PackedQueue
 from yt_exactly_once.spark.source.reader import QueueStreamReader

@@ -9,8 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from yt_exactly_once.commit.notes import MemoryNotes, Note, NoteKind, missing_batches
-from yt_exactly_once.errors import ConflictError, IncompleteBatchError, RepeatedCallError
+from yt_exactly_once.commit.notes import NOTES_VERSION, MemoryNotes, Note, NoteKind, missing_batches
+from yt_exactly_once.errors import (
+    ConflictError,
+    IncompleteBatchError,
+    NewerFormatError,
+    RepeatedCallError,
+)
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.query.calls import Call, Calls, LedgerRow, Place
 
@@ -321,11 +326,22 @@ def test_name_of_a_note_tells_all(kind):
 
 
 @pytest.mark.parametrize(
-    "name", ["", "x", "failed", "failed-a-b", "failed-a-b-c", ".failed-a-b-1.crc"]
+    "name",
+    ["", "x", "v1", "v1-failed-a-b", "v1-failed-a-b-c", ".v1-failed-a-b-1.crc", "failed-a-b-1"],
 )
 def test_other_names_are_no_notes(name):
     """The folder may hold what a file system leaves there."""
     assert Note.from_name(name) is None
+
+
+def test_note_of_a_newer_version_is_refused_and_one_of_an_older_version_is_read():
+    """Passed over, it could hide that a batch is incomplete."""
+    name = Note.about(NoteKind.FAILED, "//target", "//ledger", 12).name
+    assert name.startswith(f"v{NOTES_VERSION}-")
+    rest = name.partition("-")[2]
+    assert Note.from_name(f"v{NOTES_VERSION - 1}-{rest}") == Note.from_name(name)
+    with pytest.raises(NewerFormatError, match=f"note=v{NOTES_VERSION + 1}-unknown"):
+        Note.from_name(f"v{NOTES_VERSION + 1}-unknown")
 
 
 def test_new_ledger_hides_no_gap(run):

@@ -7,29 +7,25 @@ from types import SimpleNamespace
 import pytest
 
 from yt_exactly_once.commit.batch import PartitionRange, SourceRange
-from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.errors import ConfigError, NewerFormatError
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
 from yt_exactly_once.spark.query.offset_log import digest_of_others, source_ranges
+from yt_exactly_once.spark.query.queue_offset import FORMAT, OFFSET_VERSION, QueueOffset
 from yt_exactly_once.spark.query.running import RunningQuery
 
 
-def offset(queue, ends, starts=None):
-    return json.dumps(
-        {
-            "cluster": "local",
-            "queue": queue,
-            "consumer": f"{queue}_c",
-            "partitions": {str(index): end for index, end in enumerate(ends)},
-            "start": {str(index): start for index, start in enumerate(starts or ends)},
-        }
-    )
+def offset(queue, ends, starts=None, queue_id="id", shared=()):
+    start = dict(enumerate(starts or ends))
+    ended = dict(enumerate(ends))
+    written = QueueOffset("local", queue, f"{queue}_c", ended, start, queue_id, shared)
+    return json.dumps(written.to_json())
 
 
 def test_range_runs_from_the_batch_before_to_this_one():
     """The end of one batch is the start of the next, for every partition."""
     ranges = source_ranges([offset("//q", [5, 9])], [offset("//q", [2, 9])])
     parts = (PartitionRange(0, 2, 5), PartitionRange(1, 9, 9))
-    assert ranges == (SourceRange("local", "//q", "//q_c", parts),)
+    assert ranges == (SourceRange("local", "//q", "//q_c", parts, "id"),)
 
 
 def test_first_batch_takes_its_start_from_its_own_offset():
@@ -46,9 +42,8 @@ def test_batch_without_new_rows_does_not_move():
 
 def test_recreated_queue_begins_where_its_own_offset_says():
     """The offset before counts rows of a queue that is gone."""
-    before, now = (json.loads(offset("//q", [end], starts=[2])) for end in (90, 5))
-    now["queue_id"], before["queue_id"] = "b", "a"
-    (found,) = source_ranges([json.dumps(now)], [json.dumps(before)])
+    before, now = (offset("//q", [end], [2], name) for end, name in ((90, "a"), (5, "b")))
+    (found,) = source_ranges([now], [before])
     assert found == SourceRange("local", "//q", "//q_c", (PartitionRange(0, 2, 5),), "b")
 
 
@@ -81,6 +76,12 @@ def test_one_queue_twice_with_one_consumer_is_an_error():
 def test_other_sources_have_no_consumer(text):
     """Rate, file and Kafka offsets are left to the ledger."""
     assert source_ranges([text], []) == ()
+
+
+def test_offset_of_a_newer_version_is_not_taken_for_one_of_another_source():
+    """Then its consumer would stay, and its rows would be left to chance."""
+    with pytest.raises(NewerFormatError):
+        source_ranges([json.dumps({FORMAT: OFFSET_VERSION + 1})], [])
 
 
 def test_digest_tells_where_other_sources_stood():
@@ -121,8 +122,8 @@ def test_checkpoint_files_tell_the_same_as_the_running_query(tmp_path):
 
 def test_batch_says_that_its_tasks_read_several_partitions(tmp_path):
     """As the offset of any of its queues says."""
-    shared = json.loads(offset("//r", [5, 3])) | {"shared": [[0, 1]]}
-    write_checkpoint(tmp_path, [[offset("//q", [5]), json.dumps(shared)]])
+    shared = offset("//r", [5, 3], shared=((0, 1),))
+    write_checkpoint(tmp_path, [[offset("//q", [5]), shared]])
     assert told(CheckpointFiles(str(tmp_path)), 0).shares_tasks
 
 

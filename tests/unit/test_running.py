@@ -8,6 +8,7 @@ import pytest
 
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.query.queue_offset import QueueOffset
 from yt_exactly_once.spark.query.running import (
     BATCH_ID_PROPERTY,
     QUERY_ID_PROPERTY,
@@ -42,9 +43,8 @@ class Log:
         self.read.append(number)
         if not 0 <= number < len(self.ends):
             return Jvm(isDefined=False, toString="an Option")
-        offset = {"cluster": "local", "queue": "//q", "start": {"0": 0}}
-        offset["partitions"] = {"0": self.ends[number]}
-        source = Jvm(isDefined=True, get=Jvm(json=json.dumps(offset)))
+        offset = QueueOffset("local", "//q", None, {0: self.ends[number]}, {0: 0}, "id")
+        source = Jvm(isDefined=True, get=Jvm(json=json.dumps(offset.to_json())))
         offsets = Jvm(size=1, apply=source)
         kind = Jvm(getSimpleName="OffsetSeq")
         found = Jvm(getClass=kind, offsets=offsets)

@@ -8,11 +8,16 @@ import pytest
 
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, WritePlan
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
-from yt_exactly_once.errors import ConfigError, NotOneToOneError
+from yt_exactly_once.errors import ConfigError, NewerFormatError, NotOneToOneError
 from yt_exactly_once.spark.sink.look_up import _kind
 from yt_exactly_once.spark.sink.modes.idempotent import Idempotent
 from yt_exactly_once.spark.sink.modes.push import RehearsalTask
-from yt_exactly_once.spark.sink.modes.sessions import POSITION_BITS, Numbering, begun_sessions
+from yt_exactly_once.spark.sink.modes.sessions import (
+    POSITION_BITS,
+    SESSION_VERSION,
+    Numbering,
+    begun_sessions,
+)
 from yt_exactly_once.spark.sink.modes.transactional import Transactional
 from yt_exactly_once.ytsaurus.rows import SessionState
 
@@ -58,11 +63,14 @@ def test_rows_that_would_be_written_again_are_refused(name, columns, mode):
         begun({f"query:{TARGET}:{name}": pushed()}, columns=columns, mode=mode)
 
 
-def test_rows_of_an_older_version_are_refused_with_what_leads_on():
-    """It left no digest, so that nobody knows whether a replay gives the same rows."""
-    state = SessionState(5, {"run": "old", "batch": 7, "task": 0})
-    with pytest.raises(ConfigError, match=r"older version.*with that version.*at-least-once"):
-        begun({f"query:{TARGET}:partition-0": state})
+@pytest.mark.parametrize("batch", [6, 7])
+def test_session_of_a_newer_version_is_refused(batch):
+    """Whether it has rows of this batch is unknown; a format before this one is read."""
+    name = f"query:{TARGET}:partition-0"
+    for known in (0, SESSION_VERSION):
+        assert begun({name: pushed(format=known)})[TARGET].keys() == {"partition-0"}
+    with pytest.raises(NewerFormatError, match="A producer session has format version"):
+        begun({name: pushed(batch, format=SESSION_VERSION + 1)})
 
 
 def numbered(*chunks, by_source):

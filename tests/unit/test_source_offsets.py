@@ -7,13 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yt_exactly_once.errors import ConfigError, DataLossError
-from yt_exactly_once.spark.source.offsets import (
-    QueueOffset,
-    check_reachable,
-    first_positions,
-    shared_tasks,
-)
+from yt_exactly_once.errors import ConfigError, DataLossError, NewerFormatError
+from yt_exactly_once.spark.query.queue_offset import FORMAT, OFFSET_VERSION, QueueOffset
+from yt_exactly_once.spark.source.offsets import check_reachable, first_positions, shared_tasks
 from yt_exactly_once.spark.source.options import StartingPoint
 from yt_exactly_once.ytsaurus.queues import PartitionBounds
 
@@ -33,6 +29,7 @@ def bounds(*pairs):
 def test_offset_describes_itself_and_both_ends_of_its_batch():
     """The sink reads exactly these keys from Spark's log."""
     assert offset({1: 7, 0: 12}, start={0: 10, 1: 7}).to_json() == {
+        FORMAT: OFFSET_VERSION,
         "cluster": "local",
         "queue": QUEUE,
         "queue_id": "1-2-3-4",
@@ -48,14 +45,13 @@ def test_offset_survives_the_log():
     assert QueueOffset.from_json(json.loads(json.dumps(written.to_json()))) == written
 
 
-def test_offset_without_the_id_of_its_queue_stays_readable():
-    """It was written before ids were; any queue at the path is then taken for the one it was of."""
-    older = offset({0: 12}).to_json()
-    del older["queue_id"]
-    read = QueueOffset.from_json(older)
-    assert read.partitions == {0: 12}
-    assert read.is_of("5-6-7-8")
-    assert not offset({0: 12}).is_of("5-6-7-8")
+def test_offset_of_a_newer_version_is_refused_and_one_of_an_older_version_is_read():
+    """An older program did not know tasks that share partitions, and repeated their rows."""
+    newer = {FORMAT: OFFSET_VERSION + 1, "all else": "unknown"}
+    with pytest.raises(NewerFormatError, match="An offset in the checkpoint has format version"):
+        QueueOffset.from_json(newer)
+    older = offset({0: 12}).to_json() | {FORMAT: OFFSET_VERSION - 1}
+    assert QueueOffset.from_json(older) == offset({0: 12})
 
 
 def test_equal_offsets_give_equal_text():

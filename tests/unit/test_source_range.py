@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from yt_exactly_once.commit.batch import PartitionRange
 from yt_exactly_once.config import RetryPolicy
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
@@ -15,7 +16,6 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.source import range as source_range
-from yt_exactly_once.spark.source.offsets import QueueRange
 from yt_exactly_once.spark.source.range import QueueTask, RangeReader
 from yt_exactly_once.ytsaurus.queues import PartitionBounds, QueueState
 
@@ -109,21 +109,21 @@ def flat(pieces):
 def test_range_is_read_in_one_pull_when_it_fits():
     """No row before, none after."""
     queue = FakeQueue(upper=100)
-    assert flat(reader(queue)[0].read([QueueRange(0, 10, 20)])) == list(range(10, 20))
+    assert flat(reader(queue)[0].read([PartitionRange(0, 10, 20)])) == list(range(10, 20))
     assert queue.asked == [(10, 10)]
 
 
 def test_short_pulls_are_continued():
     """The server may return fewer rows than asked for."""
     queue = FakeQueue(upper=100, script=[3, 1])
-    assert flat(reader(queue)[0].read([QueueRange(0, 10, 20)])) == list(range(10, 20))
+    assert flat(reader(queue)[0].read([PartitionRange(0, 10, 20)])) == list(range(10, 20))
     assert queue.asked == [(10, 10), (13, 7), (14, 6)]
 
 
 def test_large_range_is_read_in_bounded_pieces(monkeypatch):
     """Memory must not grow with the range."""
     monkeypatch.setattr(source_range, "ROWS_PER_PULL", 7)
-    pieces = list(reader(FakeQueue(upper=100))[0].read([QueueRange(0, 0, 30)]))
+    pieces = list(reader(FakeQueue(upper=100))[0].read([PartitionRange(0, 0, 30)]))
     assert [len(piece) for piece in pieces] == [7, 7, 7, 7, 2]
     assert flat(pieces) == list(range(30))
 
@@ -132,7 +132,7 @@ def test_one_pull_is_ahead(monkeypatch):
     """And no more: Spark's pull drives ours, and memory stays bounded."""
     monkeypatch.setattr(source_range, "ROWS_PER_PULL", 7)
     queue = FakeQueue(upper=100)
-    pieces = reader(queue)[0].read([QueueRange(0, 0, 30)])
+    pieces = reader(queue)[0].read([PartitionRange(0, 0, 30)])
     for asked in ([0, 7], [0, 7, 14], [0, 7, 14, 21]):
         next(pieces)
         assert [offset for offset, _ in queue.asked] == asked
@@ -147,7 +147,7 @@ def test_pull_ahead_runs_while_rows_are_decoded(monkeypatch):
         begun.append(len(queue.asked))
         return decoded(payload)
 
-    list(RangeReader(queue, decode, Log(), pool=AtOnce).read([QueueRange(0, 0, 30)]))
+    list(RangeReader(queue, decode, Log(), pool=AtOnce).read([PartitionRange(0, 0, 30)]))
     assert begun == [1, 3, 4, 5, 5]
 
 
@@ -155,7 +155,7 @@ def test_heavy_rows_are_not_pulled_twice(monkeypatch):
     """The cluster cuts such answers by weight; the next pull asks for as many rows."""
     monkeypatch.setattr(source_range, "BYTES_PER_PULL", 6)
     queue = FakeQueue(upper=100, script=[4, 4, 4, 4, 4])
-    assert flat(reader(queue)[0].read([QueueRange(0, 0, 20)])) == list(range(20))
+    assert flat(reader(queue)[0].read([PartitionRange(0, 0, 20)])) == list(range(20))
     assert [offset for offset, _ in queue.asked] == [0, 4, 8, 12, 16]
 
 
@@ -163,7 +163,7 @@ def test_error_of_a_pull_ahead_is_met_where_its_rows_are_wanted():
     """And retried there."""
     queue = FakeQueue(upper=20, script=[4, ClusterUnavailableError("down")])
     made, log, _ = reader(queue)
-    pieces = made.read([QueueRange(0, 10, 20)])
+    pieces = made.read([PartitionRange(0, 10, 20)])
     assert next(pieces) == [10, 11, 12, 13]
     assert log.events == []
     assert flat(pieces) == list(range(14, 20))
@@ -171,7 +171,9 @@ def test_error_of_a_pull_ahead_is_met_where_its_rows_are_wanted():
 
 
 def short_ranges(count):
-    return [QueueRange(partition, 10 * partition, 10 * partition + 2) for partition in range(count)]
+    return [
+        PartitionRange(partition, 10 * partition, 10 * partition + 2) for partition in range(count)
+    ]
 
 
 SHORT = [10 * partition + row for partition in range(6) for row in range(2)]
@@ -213,20 +215,20 @@ def test_rows_of_another_partition_are_not_taken_for_a_short_range():
     """Although the indexes of all answers together are those that are wanted."""
     queue = FakeQueue(upper=100, script=[[0], [1, 0, 1]])
     with pytest.raises(DataLossError, match="gaps or repeats"):
-        flat(reader(queue)[0].read([QueueRange(0, 0, 2), QueueRange(1, 0, 2)]))
+        flat(reader(queue)[0].read([PartitionRange(0, 0, 2), PartitionRange(1, 0, 2)]))
 
 
 def test_answer_beyond_the_range_is_cut():
     """A later row belongs to the next batch."""
     queue = FakeQueue(upper=100, script=[[5, 6, 7, 8]])
-    assert flat(reader(queue)[0].read([QueueRange(0, 5, 7)])) == [5, 6]
+    assert flat(reader(queue)[0].read([PartitionRange(0, 5, 7)])) == [5, 6]
 
 
 def test_rows_that_are_late_are_waited_for():
     """Committed rows may become visible after their offsets."""
     queue = FakeQueue(upper=20, script=[4, 0, 0])
     made, log, waits = reader(queue)
-    assert flat(made.read([QueueRange(0, 10, 20)])) == list(range(10, 20))
+    assert flat(made.read([PartitionRange(0, 10, 20)])) == list(range(10, 20))
     assert len(waits) == 2
     assert [event for event, _ in log.events] == [Event.RETRY_SCHEDULED] * 2
 
@@ -235,7 +237,7 @@ def test_rows_that_never_come_end_in_an_error():
     """The range is never silently shortened."""
     made, _, waits = reader(FakeQueue(upper=20, script=[0] * 4))
     with pytest.raises(RetriesExhaustedError, match=r"Rows 10 to 19.*not visible yet"):
-        list(made.read([QueueRange(0, 10, 20)]))
+        list(made.read([PartitionRange(0, 10, 20)]))
     assert len(waits) == 3
 
 
@@ -243,20 +245,20 @@ def test_cluster_that_comes_back_is_read_on():
     """An outage shorter than the patience costs a wait, no row and no repeat."""
     outage = ClusterUnavailableError("down")
     queue = FakeQueue(upper=20, script=[4, outage, outage])
-    assert flat(reader(queue)[0].read([QueueRange(0, 10, 20)])) == list(range(10, 20))
+    assert flat(reader(queue)[0].read([PartitionRange(0, 10, 20)])) == list(range(10, 20))
 
 
 def test_trimmed_prefix_is_a_loss():
     """The error names the rows that are gone; no row of the range is given out as if nothing was."""
     made, _, _ = reader(FakeQueue(upper=20, lower=13))
     with pytest.raises(DataLossError, match="Rows 10 to 12 of partition 0 were trimmed"):
-        list(made.read([QueueRange(0, 10, 20)]))
+        list(made.read([PartitionRange(0, 10, 20)]))
 
 
 def test_trimmed_prefix_is_stepped_over_when_asked_to():
     """And logged, with the rows that are gone."""
     made, log, _ = reader(FakeQueue(upper=20, lower=13), fail_on_data_loss=False)
-    assert flat(made.read([QueueRange(0, 10, 20)])) == list(range(13, 20))
+    assert flat(made.read([PartitionRange(0, 10, 20)])) == list(range(13, 20))
     ((event, fields),) = log.events
     assert event is Event.SOURCE_ROWS_SKIPPED
     assert (fields["start"], fields["end"], fields["rows"]) == (10, 13, 3)
@@ -267,21 +269,21 @@ def test_wholly_trimmed_range_is_a_loss(upper):
     """Whether rows follow it or not."""
     made, _, _ = reader(FakeQueue(upper=upper, lower=30))
     with pytest.raises(DataLossError, match="Rows 10 to 19 of partition 0 were trimmed"):
-        list(made.read([QueueRange(0, 10, 20)]))
+        list(made.read([PartitionRange(0, 10, 20)]))
 
 
 @pytest.mark.parametrize("upper", [40, 30])
 def test_wholly_trimmed_range_is_stepped_over_when_asked_to(upper):
     """The rows after it belong to the next batch."""
     made, log, _ = reader(FakeQueue(upper=upper, lower=30), fail_on_data_loss=False)
-    assert list(made.read([QueueRange(0, 10, 20)])) == []
+    assert list(made.read([PartitionRange(0, 10, 20)])) == []
     assert log.events[0][1]["rows"] == 10
 
 
 def test_rows_trimmed_while_reading_are_a_loss():
     """The trim may hit between two pulls of one range."""
     queue = FakeQueue(upper=20, script=[3, 2])
-    pieces = reader(queue)[0].read([QueueRange(0, 10, 20)])
+    pieces = reader(queue)[0].read([PartitionRange(0, 10, 20)])
     assert next(pieces) == [10, 11, 12]
     queue.lower = 17
     assert next(pieces) == [13, 14]
@@ -295,7 +297,7 @@ def test_answer_with_gaps_or_repeats_is_refused(answer, fail_on_data_loss):
     """Only a prefix can have been trimmed; anything else is a broken answer."""
     made, _, _ = reader(FakeQueue(upper=20, script=[answer]), fail_on_data_loss=fail_on_data_loss)
     with pytest.raises(DataLossError, match="gaps or repeats"):
-        list(made.read([QueueRange(0, 10, 20)]))
+        list(made.read([PartitionRange(0, 10, 20)]))
 
 
 @pytest.mark.parametrize("queue", [FakeQueue(upper=15), FakeQueue(upper=30, partitions=0)])
@@ -304,14 +306,14 @@ def test_queue_that_ends_before_the_range_is_another_queue(queue):
     queue.script = [0]
     made, _, waits = reader(queue)
     with pytest.raises(DataLossError, match="not the queue that was planned"):
-        list(made.read([QueueRange(0, 10, 20)]))
+        list(made.read([PartitionRange(0, 10, 20)]))
     assert waits == []
 
 
 def test_task_travels():
     """Spark pickles it."""
-    there = pickle.loads(pickle.dumps(QueueTask([QueueRange(1, 2, 3)])))
-    assert there.ranges == (QueueRange(1, 2, 3),)
+    there = pickle.loads(pickle.dumps(QueueTask([PartitionRange(1, 2, 3)])))
+    assert there.ranges == (PartitionRange(1, 2, 3),)
 
 
 @given(
@@ -326,4 +328,4 @@ def test_any_mix_of_short_pulls_and_lag_gives_every_row_once(lower, upper, start
     end = min(start + length, upper)
     queue = FakeQueue(upper=upper, lower=lower, script=script)
     made, _, _ = reader(queue, fail_on_data_loss=False, policy=RetryPolicy(attempts=30))
-    assert flat(made.read([QueueRange(0, start, end)])) == list(range(max(start, lower), end))
+    assert flat(made.read([PartitionRange(0, start, end)])) == list(range(max(start, lower), end))

@@ -522,19 +522,6 @@ def test_replayed_batch_of_a_removed_queue_is_a_loss():
     assert reader(queue, fail_on_data_loss=False).partitions({}, end) == []
 
 
-def test_offset_without_the_id_of_its_queue_is_read_on():
-    """It was written before ids were; the next one has it."""
-    queue = FakeQueue(10)
-    older = read_before(queue)
-    del older["queue_id"]
-    assert everything(reader(queue), older) is older
-    queue.uppers = [12]
-    source = reader(queue)
-    new = everything(source, older)
-    assert new["queue_id"] == queue.info.id
-    assert ranges(source.partitions(older, new)) == [(0, 10, 12)]
-
-
 def test_commit_moves_a_consumer_that_is_behind():
     """From where it stands, in every partition."""
     queue = FakeQueue(10, 5, stored={0: 4})

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, order=True)
-class PartitionRange:
-    """The rows of one queue partition that belong to a batch.
+class PartitionRange(NamedTuple):
+    """Rows of one queue partition.
 
     Attributes:
         partition: index of the partition.
         start: first row.
-        end: first row that does not belong to it.
+        end: first row that does not belong to them.
     """
 
     partition: int

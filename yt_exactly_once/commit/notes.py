@@ -13,8 +13,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, Self
 
+from yt_exactly_once.commit.formats import require_known_format
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+NOTES_VERSION = 1
+"""Format of the notes. Raise it when an earlier version would misread one."""
 
 _DIGITS = 16
 
@@ -62,13 +67,28 @@ class Note:
     @property
     def name(self) -> str:
         """Name of its file."""
-        parts = (self.kind.value, self.target, self.ledger, str(self.batch), self.ledger_id)
+        parts = (
+            f"v{NOTES_VERSION}",
+            self.kind.value,
+            self.target,
+            self.ledger,
+            str(self.batch),
+            self.ledger_id,
+        )
         return "-".join(part for part in parts if part)
 
     @classmethod
     def from_name(cls, name: str) -> Self | None:
-        """Read a file's name; return `None` for the name of something else."""
-        kind, *parts = name.split("-", 4)
+        """Read a file's name; return `None` for the name of something else.
+
+        Raises:
+            NewerFormatError: a newer version of this package wrote the note.
+        """
+        version, _, rest = name.partition("-")
+        if version[:1] != "v" or not version[1:].isdecimal():
+            return None
+        require_known_format(int(version[1:]), NOTES_VERSION, "A note in the checkpoint", note=name)
+        kind, *parts = rest.split("-", 4)
         if kind not in set(NoteKind) or len(parts) < 3 or not parts[2].isdigit():  # noqa: PLR2004 - target, ledger, batch
             return None
         return cls(NoteKind(kind), parts[0], parts[1], int(parts[2]), *parts[3:])

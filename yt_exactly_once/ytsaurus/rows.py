@@ -53,6 +53,11 @@ class SessionState(NamedTuple):
     user_meta: Mapping[str, Any]
 
     @property
+    def format(self) -> int:
+        """Version of what the push stored; 0 before the first."""
+        return int(self.user_meta.get("format", 0))
+
+    @property
     def run(self) -> str | None:
         """Run of the query."""
         return self.user_meta.get("run")
@@ -69,7 +74,7 @@ class SessionState(NamedTuple):
 
     @property
     def digest(self) -> str | None:
-        """Digest of that batch's rows in the session; older versions stored none."""
+        """Digest of that batch's rows in the session."""
         return self.user_meta.get("digest")
 
 

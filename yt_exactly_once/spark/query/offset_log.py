@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from yt_exactly_once.commit.batch import PartitionRange, SourceRange
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.query.queue_offset import QueueOffset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,31 +76,30 @@ def source_ranges(now: Sequence[str], before: Sequence[str]) -> tuple[SourceRang
 
     Raises:
         ConfigError: one queue is there twice with the same consumer.
+        NewerFormatError: a newer version of this package wrote an offset.
     """
-    starts = {_identity(offset): offset for offset in _queue_offsets(before)}
+    starts = {offset.key: offset for offset in _queue_offsets(before)}
     ends = _queue_offsets(now)
-    if len({_identity(end) for end in ends}) < len(ends):
+    if len({end.key for end in ends}) < len(ends):
         raise ConfigError(
             "The query reads one queue twice with the same consumer",
             remedy="Load the queue once for each use, each time with a consumer of its own",
         )
     ranges = []
     for end in ends:
-        start = starts.get(_identity(end))
+        start = starts.get(end.key)
         # Spark logs no offset before the first one of a queue; ours carries where its batch began.
-        first = end["start"] if start is None else start["partitions"]
+        first = end.start if start is None else start.partitions
         ranges.append(
             SourceRange(
-                cluster=end["cluster"],
-                queue=end["queue"],
-                consumer=end.get("consumer"),
+                cluster=end.cluster,
+                queue=end.queue,
+                consumer=end.consumer,
                 partitions=tuple(
-                    PartitionRange(int(index), int(first.get(index, 0)), int(offset))
-                    for index, offset in sorted(
-                        end["partitions"].items(), key=lambda item: int(item[0])
-                    )
+                    PartitionRange(index, first.get(index, 0), offset)
+                    for index, offset in sorted(end.partitions.items())
                 ),
-                queue_id=end.get("queue_id", ""),
+                queue_id=end.queue_id,
             )
         )
     return tuple(ranges)
@@ -111,7 +111,7 @@ def shares_tasks(now: Sequence[str]) -> bool:
     Args:
         now: offsets of the batch, one JSON text per source.
     """
-    return any(offset.get("shared") for offset in _queue_offsets(now))
+    return any(offset.shared for offset in _queue_offsets(now))
 
 
 def digest_of_others(now: Sequence[str], before: Sequence[str]) -> str:
@@ -122,7 +122,7 @@ def digest_of_others(now: Sequence[str], before: Sequence[str]) -> str:
         before: offsets of the batch before.
     """
     others = [
-        sorted(_canonical(text) for text in texts if _queue_offset(text) is None)
+        sorted(_canonical(text) for text in texts if QueueOffset.from_text(text) is None)
         for texts in (before, now)
     ]
     if not any(others):
@@ -137,19 +137,6 @@ def _canonical(text: str) -> str:
         return text
 
 
-def _identity(offset: dict[str, Any]) -> tuple[Any, ...]:
-    return offset["cluster"], offset["queue"], offset.get("consumer"), offset.get("queue_id", "")
-
-
-def _queue_offsets(texts: Sequence[str]) -> list[dict[str, Any]]:
+def _queue_offsets(texts: Sequence[str]) -> list[QueueOffset]:
     """Return the offsets that our source wrote; any other source has no consumer to move."""
-    return [offset for text in texts if (offset := _queue_offset(text)) is not None]
-
-
-def _queue_offset(text: str) -> dict[str, Any] | None:
-    try:
-        offset = json.loads(text)
-    except json.JSONDecodeError:
-        return None
-    ours = isinstance(offset, dict) and {"cluster", "queue", "partitions"} <= offset.keys()
-    return offset if ours else None
+    return [offset for text in texts if (offset := QueueOffset.from_text(text)) is not None]

@@ -1,16 +1,11 @@
-"""Offsets of the source: what Spark keeps in its log, and how the next one is planned.
+"""Where a query begins, what of a queue it can still read, and how the next offset is planned.
 
-An offset names its cluster, queue and consumer, and the id of the queue's table, since a path may get another
-table. It carries both ends of the batch that it closes. It needs the start because Spark does not log where
-the first batch of a query begins. On a replay Spark asks the source again, and the consumer may have moved
-since. It also carries which ranges share a Spark task, so a replay has the same tasks. Everything here is
-arithmetic: nothing sends a request.
+Everything here is arithmetic: nothing sends a request.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING
 
 from yt_exactly_once.errors import ConfigError, DataLossError
 from yt_exactly_once.spark.source.options import StartingPoint
@@ -18,9 +13,9 @@ from yt_exactly_once.spark.source.options import StartingPoint
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from yt_exactly_once.commit.batch import PartitionRange
+    from yt_exactly_once.spark.query.queue_offset import QueueOffset
     from yt_exactly_once.ytsaurus.queues import PartitionBounds
-
-NEW_QUERY = "Start a new query with a new checkpoint location"
 
 BEGIN_AGAIN = (
     "Or begin again: put the consumer where the ledger has the query, and start with a new checkpoint "
@@ -28,127 +23,8 @@ BEGIN_AGAIN = (
 )
 """A new query begins at the consumer's offset: rows before that are passed over."""
 
-SHARED = "shared"
-"""Key of an offset whose batch has Spark tasks that read several queue partitions."""
-
 _TOLERANCE = 0.05
 _PROBES = 40
-
-
-class QueueRange(NamedTuple):
-    """Rows of one queue partition.
-
-    Attributes:
-        partition: index of the queue partition.
-        start: first row.
-        end: first row that does not belong to it.
-    """
-
-    partition: int
-    start: int
-    end: int
-
-
-@dataclass(frozen=True)
-class QueueOffset:
-    """A position in a queue, and where the batch that ends there began.
-
-    Attributes:
-        cluster: name of the queue's cluster.
-        queue: path of the queue.
-        consumer: path of the consumer; `None` when the query reads without one.
-        partitions: first unread row of every queue partition.
-        start: first row of the batch that ends here, of every queue partition.
-        queue_id: object id of the queue; empty in offsets of a version that did not write it.
-        shared: queue partitions that are read by one Spark task in the batch that ends here, for each such
-            task; all others have a task of their own.
-    """
-
-    cluster: str
-    queue: str
-    consumer: str | None
-    partitions: dict[int, int]
-    start: dict[int, int]
-    queue_id: str
-    shared: tuple[tuple[int, ...], ...] = ()
-
-    @classmethod
-    def from_json(cls, offset: Mapping[str, Any]) -> Self:
-        """Read an offset of Spark's log.
-
-        Raises:
-            ConfigError: it was not written by this source.
-        """
-        try:
-            return cls(
-                cluster=str(offset["cluster"]),
-                queue=str(offset["queue"]),
-                consumer=offset["consumer"],
-                partitions=_by_partition(offset["partitions"]),
-                start=_by_partition(offset["start"]),
-                queue_id=str(offset.get("queue_id", "")),
-                shared=tuple(tuple(map(int, group)) for group in offset.get(SHARED, ())),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ConfigError(
-                "The checkpoint holds an offset that this source did not write",
-                remedy=f"Use the checkpoint of this query. {NEW_QUERY} otherwise",
-            ) from error
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the offset for Spark's log; equal offsets give equal text."""
-        shared = {SHARED: [list(group) for group in self.shared]} if self.shared else {}
-        return {
-            "cluster": self.cluster,
-            "queue": self.queue,
-            "queue_id": self.queue_id,
-            "consumer": self.consumer,
-            "partitions": {str(key): self.partitions[key] for key in sorted(self.partitions)},
-            "start": {str(key): self.start[key] for key in sorted(self.start)},
-            **shared,
-        }
-
-    def advanced(self, partitions: dict[int, int], queue_id: str) -> Self:
-        """Return the offset that closes the batch from here to `partitions`."""
-        start = {partition: self.partitions.get(partition, 0) for partition in partitions}
-        return replace(self, partitions=partitions, start=start, queue_id=queue_id, shared=())
-
-    def is_of(self, queue_id: str) -> bool:
-        """Return whether this is a position in that very queue; offsets without an id count as such."""
-        return self.queue_id in ("", queue_id)
-
-    def ranges(self) -> list[QueueRange]:
-        """Return everything in the batch that ends here, in the order of the partitions."""
-        return [
-            QueueRange(partition, self.start.get(partition, 0), end)
-            for partition, end in sorted(self.partitions.items())
-            if end > self.start.get(partition, 0)
-        ]
-
-    def tasks(self) -> list[list[QueueRange]]:
-        """Return the same by Spark task: each range once, in the order of the partitions."""
-        first = {partition: group[0] for group in self.shared for partition in group}
-        tasks: dict[int, list[QueueRange]] = {}
-        for wanted in self.ranges():
-            tasks.setdefault(first.get(wanted.partition, wanted.partition), []).append(wanted)
-        return list(tasks.values())
-
-    def require_same_source(self, cluster: str, queue: str, consumer: str | None) -> None:
-        """Check that a logged offset belongs to the source as it is configured now.
-
-        Raises:
-            ConfigError: the checkpoint belongs to another queue or another consumer.
-        """
-        logged = (self.cluster, self.queue, self.consumer)
-        for name, old, new in zip(
-            ("cluster", "queue", "consumer"), logged, (cluster, queue, consumer), strict=True
-        ):
-            if old != new:
-                raise ConfigError(
-                    f"The checkpoint belongs to the {name} {old}, the query now reads {new}",
-                    remedy=f"Set the {name} back. {NEW_QUERY} if the change is meant",
-                    queue=queue,
-                )
 
 
 def first_positions(
@@ -273,7 +149,7 @@ def end_within(weight_until: Callable[[int], int], start: int, end: int, max_byt
     return low + 1
 
 
-def shared_tasks(ranges: Sequence[QueueRange], max_rows: int) -> tuple[tuple[int, ...], ...]:
+def shared_tasks(ranges: Sequence[PartitionRange], max_rows: int) -> tuple[tuple[int, ...], ...]:
     """Return which queue partitions share a Spark task: neighbours, as many as `max_rows` allow together.
 
     A Spark task costs tens of milliseconds, which short ranges do not outweigh.
@@ -314,7 +190,3 @@ def trimmed_rows(
         queue=queue,
         consumer=consumer,
     )
-
-
-def _by_partition(offsets: Mapping[str, Any]) -> dict[int, int]:
-    return {int(partition): int(row) for partition, row in offsets.items()}

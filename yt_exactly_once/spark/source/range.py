@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from pyarrow import RecordBatch
 
+    from yt_exactly_once.commit.batch import PartitionRange
     from yt_exactly_once.observability import Emitter
-    from yt_exactly_once.spark.source.offsets import QueueRange
     from yt_exactly_once.spark.source.rows import Indexes
     from yt_exactly_once.ytsaurus.queues import RemoteQueue
 
@@ -60,7 +60,7 @@ class QueueTask(InputPartition):
         ranges: of different queue partitions, in their order.
     """
 
-    def __init__(self, ranges: Sequence[QueueRange]) -> None:
+    def __init__(self, ranges: Sequence[PartitionRange]) -> None:
         super().__init__(tuple(ranges))
         self.ranges = tuple(ranges)
 
@@ -93,7 +93,7 @@ class RangeReader:
     sleep: Callable[[float], None] = time.sleep
     pool: Callable[[], Executor] = _pool
 
-    def read(self, ranges: Sequence[QueueRange]) -> Iterator[RecordBatch]:
+    def read(self, ranges: Sequence[PartitionRange]) -> Iterator[RecordBatch]:
         """Yield the rows of ranges, one range after the other, in order, each exactly once.
 
         Raises:
@@ -115,7 +115,7 @@ class RangeReader:
         if together:
             yield from self._read_together(together)
 
-    def _begun(self, ranges: Sequence[QueueRange]) -> Iterator[_Pulls]:
+    def _begun(self, ranges: Sequence[PartitionRange]) -> Iterator[_Pulls]:
         """Yield the pulls of each range; those of the next few ranges are in flight."""
         waiting, begun = deque(ranges), deque[_Pulls]()
         while waiting or begun:
@@ -182,7 +182,7 @@ class RangeReader:
         pulls.answered(len(indexes), len(payload))
         return first, len(indexes), rows
 
-    def _first_available(self, wanted: QueueRange, position: int) -> int:
+    def _first_available(self, wanted: PartitionRange, position: int) -> int:
         """Distinguish trimmed rows from late ones, when a pull returned nothing."""
         bounds = self.queue.state(wanted.partition + 1).partitions
         upper = bounds[wanted.partition].upper if wanted.partition < len(bounds) else 0
@@ -226,7 +226,7 @@ class _Pulls:
     """
 
     def __init__(
-        self, queue: RemoteQueue, wanted: QueueRange, pool: Callable[[], Executor]
+        self, queue: RemoteQueue, wanted: PartitionRange, pool: Callable[[], Executor]
     ) -> None:
         self.wanted = wanted
         self._queue = queue

@@ -24,9 +24,9 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.observability import Event, channel, emitter
 from yt_exactly_once.retrying import run_attempts
+from yt_exactly_once.spark.query.queue_offset import QueueOffset
 from yt_exactly_once.spark.source.offsets import (
     BEGIN_AGAIN,
-    QueueOffset,
     check_reachable,
     end_within,
     first_positions,
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql.types import StructType
 
+    from yt_exactly_once.commit.batch import PartitionRange
     from yt_exactly_once.observability import Emitter
-    from yt_exactly_once.spark.source.offsets import QueueRange
     from yt_exactly_once.spark.source.options import SourceOptions
     from yt_exactly_once.spark.source.packed import PackedQueue
     from yt_exactly_once.spark.source.rows import RowFormat
@@ -176,7 +176,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         here = self._logged(start)
         self._wait_when_idle()
         bounds = self._bounds = self._look()
-        is_recreated = not here.is_of(self._info.id)
+        is_recreated = here.queue_id != self._info.id
         if is_recreated:
             here = self._at_the_beginning(bounds)
         check_reachable(here, bounds, fail_on_data_loss=self._options.fail_on_data_loss)
@@ -236,7 +236,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == end:
             return []
         logged = self._logged(end)
-        if not logged.is_of(self._info.id):
+        if logged.queue_id != self._info.id:
             # A batch that was planned before the queue was removed: nothing of it is left.
             self._require_loss_is_allowed()
             return []
@@ -265,7 +265,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             OffsetConflictError: another client keeps moving the consumer, and it still lags.
         """
         offset = QueueOffset.from_json(end)
-        if not offset.is_of(self._info.id):
+        if offset.queue_id != self._info.id:
             return
         self._note_committed(offset)
         self._catch_up_when_due()
@@ -424,7 +424,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
         return max(end, position)
 
-    def _shared(self, ranges: Sequence[QueueRange]) -> tuple[tuple[int, ...], ...]:
+    def _shared(self, ranges: Sequence[PartitionRange]) -> tuple[tuple[int, ...], ...]:
         """Return which partitions share a task; none where it is not known how heavy their rows are."""
         shared = shared_tasks(ranges, self._options.shared_task_rows)
         if not shared:
@@ -436,7 +436,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ranges, min(self._options.shared_task_rows, int(BYTES_PER_PULL / row_bytes))
         )
 
-    def _look_at_weight(self, sample: QueueRange) -> float | None:
+    def _look_at_weight(self, sample: PartitionRange) -> float | None:
         """Return how many bytes of a pull a row takes, on average; `None` if it is not known."""
         if self._row_bytes is None or self._clock() >= self._next_weight:
             self._next_weight = self._clock() + WEIGHT_INTERVAL

@@ -25,6 +25,7 @@ from yt_exactly_once.spark.sink.modes.mode import Rehearsal, RowTask
 from yt_exactly_once.spark.sink.modes.row_digest import added, spelled
 from yt_exactly_once.spark.sink.modes.sessions import (
     REPEAT,
+    SESSION_VERSION,
     other_rows,
     position_session,
     session_prefix,
@@ -184,6 +185,7 @@ class _NumberedSession:
             self._target.wire.value,
             int(numbers[-1]),
             {
+                "format": SESSION_VERSION,
                 "run": self._task.settings.run_id,
                 "batch": self._batch.batch_id,
                 "task": self._partition,

@@ -21,6 +21,7 @@ from yt_exactly_once.codec.schema import (
     SOURCE_ROW_COLUMN,
     SOURCE_TABLET_COLUMN,
 )
+from yt_exactly_once.commit.formats import require_known_format
 from yt_exactly_once.errors import ConfigError, NotOneToOneError
 from yt_exactly_once.spark.sink.modes.row_digest import mixed
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.rows import SessionState
+
+SESSION_VERSION = 1
+"""Format of what a push leaves in its session. Raise it when an earlier version would misread it."""
 
 _BY_SOURCE, _BY_POSITION = "source", "partition"
 
@@ -167,8 +171,8 @@ def begun_sessions(
         kind_of: how the sink numbers the rows of a target, see `session_kind`; empty when it does not.
 
     Raises:
-        ConfigError: rows were pushed in idempotent mode, and this sink would write them again or cannot
-            identify them.
+        ConfigError: rows were pushed in idempotent mode, and this sink would write them again.
+        NewerFormatError: a newer version of this package pushed rows.
     """
     ordered = [target for target in targets if not target.is_sorted]
     found = sessions() if ordered else {}
@@ -176,49 +180,29 @@ def begun_sessions(
     for target in ordered:
         own_kind, prefix = kind_of(target), session_prefix(batch.query_id, target.path)
         for session_id, state in found.items():
-            if not session_id.startswith(prefix) or state.batch != batch.batch_id:
+            if not session_id.startswith(prefix):
+                continue
+            require_known_format(
+                state.format, SESSION_VERSION, "A producer session", session=session_id
+            )
+            if state.batch != batch.batch_id:
                 continue
             name = session_id.removeprefix(prefix)
             kind = name.partition("-")[0]
-            if kind != own_kind or state.digest is None:
-                raise _unusable(kind, state, session_id, target.path, batch, known=kind == own_kind)
+            if kind != own_kind:
+                raise ConfigError(
+                    "Rows of this batch are in the target already, written in idempotent mode and numbered "
+                    f"by {_NUMBERS[kind]}; this sink would write them again",
+                    remedy="Finish the batch as it was begun (mode, and whether rows carry their source), "
+                    f"and change the sink afterwards. If it cannot be finished, {REPEAT}",
+                    query=batch.query_id,
+                    batch=batch.batch_id,
+                    target=target.path,
+                    session=session_id,
+                    run=state.run,
+                )
             begun.setdefault(target.path, {})[name] = state
     return begun
-
-
-def _unusable(
-    kind: str,
-    state: SessionState,
-    session_id: str,
-    target: str,
-    batch: MicroBatch,
-    *,
-    known: bool,
-) -> ConfigError:
-    if known:
-        what = (
-            "An older version of this package pushed rows of this batch and kept no digest of them, so "
-            "the sink cannot check that this replay gives the same rows"
-        )
-        remedy = f"Finish the batch with that version, and upgrade afterwards; or {REPEAT}"
-    else:
-        what = (
-            "Rows of this batch are in the target already, written in idempotent mode and numbered by "
-            f"{_NUMBERS[kind]}; this sink would write them again"
-        )
-        remedy = (
-            "Finish the batch as it was begun (mode, and whether rows carry their source), and change "
-            f"the sink afterwards. If it cannot be finished, {REPEAT}"
-        )
-    return ConfigError(
-        what,
-        remedy=remedy,
-        query=batch.query_id,
-        batch=batch.batch_id,
-        target=target,
-        session=session_id,
-        run=state.run,
-    )
 
 
 def other_rows(why: str, numbering: Numbering, target: str, session: str) -> NotOneToOneError:
