@@ -72,8 +72,9 @@ def order(*places):
 @pytest.mark.parametrize("places", [(), (0,), (1, 0)])
 def test_rows_come_as_they_were_written(frame, places):
     """By partition, in whatever order their tasks end."""
-    found = list(versions.arriving_batches(frame(written(len(places)) + order(*places))))
-    assert found == [BATCH] * len(places)
+    arriving = versions.ArrivingBatches(frame(written(len(places)) + order(*places)))
+    assert list(arriving) == [BATCH] * len(places)
+    assert tuple(arriving.order) == places
 
 
 @pytest.mark.parametrize(
@@ -91,11 +92,11 @@ def test_rows_come_as_they_were_written(frame, places):
 def test_rows_that_are_not_all_there_are_an_error(frame, content):
     """Arrow takes the end of a stream for the end of the rows, and so would lose some silently."""
     with pytest.raises(EOFError, match="Spark gave"):
-        list(versions.arriving_batches(frame(content)))
+        list(versions.ArrivingBatches(frame(content)))
 
 
 def test_error_of_the_job_is_the_one_that_is_raised(frame):
     """It says more than the end of the stream."""
     content = written(1) + struct.pack(">ii4s", -1, 4, b"boom")
     with pytest.raises(JobFailedError):
-        list(versions.arriving_batches(frame(content, JobFailedError())))
+        list(versions.ArrivingBatches(frame(content, JobFailedError())))

@@ -15,7 +15,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import TableSchema, WritePlan
 from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.errors import EncodingError
+from yt_exactly_once.errors import AmbiguousOrderError, EncodingError
 from yt_exactly_once.spark.schema import with_nullable_members
 from yt_exactly_once.spark.sink import encode, frame_rows
 from yt_exactly_once.spark.sink.encode import (
@@ -28,6 +28,7 @@ from yt_exactly_once.spark.sink.encode import (
 from yt_exactly_once.spark.sink.frame_rows import collected
 from yt_exactly_once.spark.sink.options import BY_PARTITION, ROUND_ROBIN
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN, Placement
+from yt_exactly_once.spark.versions import ArrivingBatches
 
 
 def batches_of(sizes, partition=0, first=0):
@@ -169,6 +170,56 @@ def test_rows_of_two_partitions_meet_in_one_chunk_only_if_few_and_in_any_order(
     assert encoded(frame, size=size, order_matters=order_matters) == expected
 
 
+class Arriving(ArrivingBatches):
+    """Rows of tasks that end in any order; Spark tells their own order at the end."""
+
+    knows_partitions = True
+
+    def __init__(self, tasks, random):
+        numbered = list(enumerate(tasks))
+        random.shuffle(numbered)
+        places = [(task, place) for task, batches in numbered for place in range(len(batches))]
+        self.batches = [batch for _, batches in numbered for batch in batches]
+        self.order = sorted(range(len(places)), key=places.__getitem__)
+
+    def __iter__(self):
+        return iter(self.batches)
+
+
+@given(
+    sizes=st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=3), min_size=1, max_size=5),
+    size=st.integers(1, 25),
+    knows=st.booleans(),
+    arrival=st.randoms(use_true_random=False),
+)
+def test_rows_keep_their_order_when_spark_gives_them_all_one_partition(sizes, size, knows, arrival):
+    """Several tasks compute rows that the driver had, and Spark says 0 for the partition of each.
+
+    A plan that hides it from the sink is refused, unless the tasks happen to end in their order.
+    """
+    first, tasks = 0, []
+    for task in sizes:
+        tasks.append(batches_of(task, 0, first))
+        first += sum(task)
+    sent = []
+    columns = [{"name": name, "type": "int64"} for name in ("id", PARTITION_COLUMN)]
+    plan = WritePlan("//t", TableSchema.from_yt(columns).columns)
+    encoder = RowEncoder(plan, WireFormat.YSON, Placement(None))
+    arriving = Arriving(tasks, arrival)
+    arriving.knows_partitions = knows
+    with patch.object(encode, "SMALL_BATCH", 3):
+        try:
+            encode.encode_batches(arriving, encoder, dyn_batch_size=size, send=sent.append)
+        except AmbiguousOrderError:
+            assert knows
+            assert list(arriving.order) != sorted(arriving.order)
+            return
+    (payloads,) = encoder.lanes.values()
+    assert not sent or knows
+    rows = [yt.yson.loads(one.data, yson_type="list_fragment") for one in payloads]
+    assert [row["id"] for part in rows for row in part] == list(range(first))
+
+
 @given(
     partitions=st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=3), max_size=9),
     tablets=st.one_of(st.none(), st.integers(1, 7)),
@@ -200,9 +251,8 @@ def test_requests_grow_with_the_rows_and_every_tablet_keeps_to_one_lane(
     sent = []
     with patch.multiple(encode, SMALL_BATCH=room, REQUEST_BYTES=room_bytes):
         encode.encode_batches(chain.from_iterable(batches), encoder, dyn_batch_size=size)
-        arrival.shuffle(batches)
         encode.encode_batches(
-            chain.from_iterable(batches), ahead, dyn_batch_size=size, send=sent.append
+            Arriving(batches, arrival), ahead, dyn_batch_size=size, send=sent.append
         )
     assert ahead.lanes == encoder.lanes
     early = set(map(id, sent))

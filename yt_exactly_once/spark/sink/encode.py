@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +24,11 @@ from yt_exactly_once.codec.reserved import RESERVED_PREFIX
 from yt_exactly_once.codec.row_hash import added, row_hashes
 from yt_exactly_once.codec.rows import WireFormat, encode, joined, row_fragments
 from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.errors import EncodingError
+from yt_exactly_once.errors import AmbiguousOrderError, EncodingError
+from yt_exactly_once.spark.versions import ArrivingBatches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from yt_exactly_once.codec.schema import WritePlan
     from yt_exactly_once.spark.sink.placement import Placement
@@ -173,7 +174,7 @@ def encode_batches(
     compared.
 
     Args:
-        arrived: the rows of a Spark partition together, and in order.
+        arrived: the rows in the order of the Spark partitions; or those of each together, and in order.
         encoder: collects the payloads.
         dyn_batch_size: most rows in one payload.
         send: takes payloads of partitions with many rows as soon as these have come. Those of a lane come in
@@ -182,19 +183,26 @@ def encode_batches(
 
     Raises:
         EncodingError: a value that its column cannot take.
+        AmbiguousOrderError: rows with one partition number have come in another order than they are in.
     """
     if not is_placed:
         for chunk in chunks(arrived, dyn_batch_size):
             encoder.add(chunk, 0)
         return
-    arrived = iter(arrived)
+    coming = iter(arrived)
+    arriving = arrived if isinstance(arrived, ArrivingBatches) else None
     try:
-        batches = _without_large(arrived, encoder, dyn_batch_size, send)
+        early, late = _without_large(coming, arriving, encoder, dyn_batch_size, send)
     except Exception:
         # Spark's job shall not end because nobody takes its rows: that would be one more error.
         with suppress(Exception):
-            deque(arrived, maxlen=0)
+            deque(coming, maxlen=0)
         raise
+    if arriving is not None:
+        places = {number: place for place, number in enumerate(arriving.order)}
+        late.sort(key=lambda held: places[held[0]])
+        _require_order(early, late, places)
+    batches = [batch for _, batch in late]
     encoder.in_order()
     begun = set(encoder.lanes)
     small = (
@@ -217,37 +225,81 @@ def encode_batches(
 
 
 def _without_large(
-    arrived: Iterable[pa.RecordBatch], encoder: RowEncoder, size: int, send: Send | None
-) -> list[pa.RecordBatch]:
-    """Encode the rows of partitions with many rows, and return the others in the order of the partitions.
+    coming: Iterator[pa.RecordBatch],
+    arriving: ArrivingBatches | None,
+    encoder: RowEncoder,
+    size: int,
+    send: Send | None,
+) -> tuple[dict[int, list[int]], list[tuple[int, pa.RecordBatch]]]:
+    """Encode the rows of partitions with many rows.
 
     Only where a row's partition decides its lane. Elsewhere the rows of a partition are for many tablets, and
     each of them would cost a request.
+
+    Returns:
+        By partition, the numbers of the batches that are encoded. And the other batches with theirs, as they
+        have come.
     """
-    rest: dict[int, list[pa.RecordBatch]] = defaultdict(list)
-    for partition, piece in _pieces(arrived, size):
+    early: dict[int, list[int]] = {}
+    late: list[tuple[int, pa.RecordBatch]] = []
+    waiting = set[int]()
+    for partition, piece in _pieces(coming, size):
         is_small = piece.fit(min(SMALL_BATCH, size))
-        if is_small or partition in rest or not encoder.placement.is_by_partition:
-            rest[partition] += piece.batches
+        if (
+            is_small
+            or partition in waiting
+            or not encoder.placement.is_by_partition
+            or (arriving is not None and not arriving.knows_partitions)
+        ):
+            waiting.add(partition)
+            late += zip(piece.numbers, piece.batches, strict=True)
             continue
+        early.setdefault(partition, []).extend(piece.numbers)
         for chunk in chunks(drained(piece.batches), size):
             for payload in encoder.add(chunk, partition):
                 if send is not None:
                     send(payload)
-    return [batch for partition in sorted(rest) for batch in rest[partition]]
+    return early, late
+
+
+def _require_order(
+    early: Mapping[int, Sequence[int]],
+    late: Iterable[tuple[int, pa.RecordBatch]],
+    places: Mapping[int, int],
+) -> None:
+    """Check that the rows of a partition are encoded in their order, where some of them were early.
+
+    Args:
+        early: see `_without_large`.
+        late: in their order.
+        places: of all batches in that order, by number.
+
+    Raises:
+        AmbiguousOrderError: Spark says at the end that they are not.
+    """
+    encoded = {partition: list(numbers) for partition, numbers in early.items()}
+    for number, batch in late:
+        encoded.get(_partition(batch), []).append(number)
+    for numbers in encoded.values():
+        if any(places[one] > places[next_one] for one, next_one in pairwise(numbers)):
+            raise AmbiguousOrderError(
+                "Several tasks have given rows with the same partition number, so their order was lost",
+                remedy="Call the sink with df.localCheckpoint() in the foreachBatch function. Report the "
+                "plan that df.explain() shows: its tasks do not compute spark_partition_id()",
+            )
 
 
 def _pieces(arrived: Iterable[pa.RecordBatch], size: int) -> Iterator[tuple[int, _Held]]:
     """Yield the rows of each partition when they are all there, and before whenever they fill chunks."""
     piece, partition = _Held(), 0
-    for batch in arrived:
+    for number, batch in enumerate(arrived):
         if not batch.num_rows:
             continue
         if piece.batches and _partition(batch) != partition:
             yield partition, piece
             piece = _Held()
         partition = _partition(batch)
-        piece.add(batch)
+        piece.add(batch, number)
         if piece.rows % size == 0:
             yield partition, piece
             piece = _Held()
@@ -278,7 +330,7 @@ def _gathered(
             if held.fit(size):
                 continue
             *full, rest = chunks(held.batches, size)
-            waiting[place] = _Held([rest], rest.num_rows, rest.nbytes)
+            waiting[place] = _Held([rest], rows=rest.num_rows, bytes=rest.nbytes)
             for chunk in full:
                 begun.add(place)
                 yield chunk, _partition(chunk), False
@@ -304,17 +356,20 @@ class _Held:
 
     Attributes:
         batches: the rows, each batch of one place.
+        numbers: of the batches, where they count.
         rows: how many.
         bytes: how much memory they take.
     """
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
     rows: int = 0
     bytes: int = 0
 
-    def add(self, batch: pa.RecordBatch) -> None:
+    def add(self, batch: pa.RecordBatch, number: int = 0) -> None:
         """Add rows."""
         self.batches.append(batch)
+        self.numbers.append(number)
         self.rows += batch.num_rows
         self.bytes += batch.nbytes
 

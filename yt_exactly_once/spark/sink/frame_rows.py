@@ -12,7 +12,7 @@ from yt_exactly_once.spark.query.lineage import require_straight
 from yt_exactly_once.spark.schema import named_column, with_nullable_members
 from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN, drained
 from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS
-from yt_exactly_once.spark.versions import arriving_batches, arrow_batches
+from yt_exactly_once.spark.versions import ArrivingBatches, arrow_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -121,7 +121,7 @@ def collected(
         # Another column would cost Spark an analysis of its own.
         return drained(arrow_batches(loose))
     numbered = loose.withColumn(PARTITION_COLUMN, sf.spark_partition_id())
-    return arriving_batches(numbered) if as_they_come else drained(arrow_batches(numbered))
+    return ArrivingBatches(numbered) if as_they_come else drained(arrow_batches(numbered))
 
 
 def _hashed(frame: DataFrame, target: PreparedTarget) -> DataFrame:
