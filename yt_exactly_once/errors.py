@@ -171,7 +171,7 @@ class CommitOutcomeUnknownError(TransientError):
 
 
 class RetriesExhaustedError(ExactlyOnceError):
-    """Every attempt failed. The message lists each attempt's error, time and back-off."""
+    """Every attempt failed. The message lists each cause once, with how often it came."""
 
 
 # A person decides.

@@ -6,6 +6,7 @@ be repeated on their own. Every retry is an event.
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,18 +16,35 @@ from yt_exactly_once.errors import RetriesExhaustedError, TransientError
 from yt_exactly_once.observability import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from yt_exactly_once.config import RetryPolicy
     from yt_exactly_once.observability import Emitter
 
 T = TypeVar("T")
 
+_ID = re.compile(r"\b[0-9a-f]+(?:-[0-9a-f]+){3}\b")
+
 
 def _proxy_of(error: BaseException | None) -> dict[str, Any]:
     """Return the address that did not answer, where the error knows it."""
     where = error.where if isinstance(error, TransientError) else {}
     return {name: where[name] for name in ("proxy",) if name in where}
+
+
+def _causes(story: Sequence[TransientError]) -> str:
+    """Return a line for each cause, with how often it came; ids that differ make no other cause."""
+    known: dict[str, list[TransientError]] = {}
+    for error in story:
+        known.setdefault(f"{type(error).__name__}: {_ID.sub('', error.what)}", []).append(error)
+    if len(known) == 1:
+        # Its place is that of the whole.
+        return f": {type(story[-1]).__name__}: {story[-1].what}"
+    lines = [
+        f"\n  {len(errors)} times {type(errors[-1]).__name__}: {errors[-1].placed}"
+        for errors in known.values()
+    ]
+    return "".join([*lines, "\n"])
 
 
 def run_attempts(
@@ -46,10 +64,10 @@ def run_attempts(
 
     Raises:
         RetriesExhaustedError: the last attempt failed too. Its error is the cause, and the message lists
-            all attempts.
+            each cause.
         Exception: whatever else an attempt raises, at once.
     """
-    story: list[str] = []
+    story: list[TransientError] = []
     began = time.monotonic()
 
     def numbered() -> T:
@@ -57,13 +75,11 @@ def run_attempts(
         try:
             return attempt(number)
         except TransientError as error:
-            after = time.monotonic() - began
-            story.append(f"{number}) after {after:.1f} s {type(error).__name__}: {error.placed}")
+            story.append(error)
             raise
 
     def announce(state: tenacity.RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
-        story[-1] += f", waited {state.upcoming_sleep:.1f} s"
         emit(
             Event.RETRY_SCHEDULED,
             attempt=state.attempt_number,
@@ -87,9 +103,12 @@ def run_attempts(
     try:
         return retrying(numbered)
     except TransientError as error:
+        remedies = [
+            *(one.remedy for one in reversed(story) if one.remedy),
+            "Start the query again once the cluster is healthy. Nothing is lost: Spark replays the batch",
+        ]
         raise RetriesExhaustedError(
-            f"Gave up after {len(story)} attempts: {'; '.join(story)}",
-            remedy=error.remedy
-            or "Start the query again once the cluster is healthy. Nothing is lost: Spark replays the batch",
+            f"Gave up after {len(story)} attempts in {time.monotonic() - began:.1f} s{_causes(story)}",
+            remedy=remedies[0],
             **error.where,
         ) from error

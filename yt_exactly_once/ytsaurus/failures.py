@@ -9,6 +9,7 @@ ledger decides that it is written once.
 from __future__ import annotations
 
 import http.client
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -206,16 +207,24 @@ CODED = (
         answered=False,
     ),
     Failure(
-        "a proxy or a tablet is unavailable for now: banned, moving, not mounted, or slow to flush",
+        "a tablet is not mounted: it moves, or its table is unmounted or frozen",
+        ClusterUnavailableError,
+        {
+            1702: "TabletNotMounted",
+            1706: "InvalidTabletState",
+        },
+        remedy="If the table stays so, mount it, and unfreeze it if it is frozen: yt mount-table PATH "
+        "--sync; yt unfreeze-table PATH --sync",
+    ),
+    Failure(
+        "a proxy or a tablet is unavailable for now: banned, moving, or slow to flush",
         ClusterUnavailableError,
         {
             102: "NoSuchService",
             115: "PeerBanned",
             1701: "NoSuchTablet",
-            1702: "TabletNotMounted",
             1703: "AllWritesDisabled",
             1704: "InvalidMountRevision",
-            1706: "InvalidTabletState",
             1707: "TableMountInfoNotReady",
             1720: "BundleResourceLimitExceeded",
             1721: "NoSuchCell",
@@ -315,6 +324,9 @@ def reason(error: BaseException) -> str:
     return type(error).__name__
 
 
+_TABLE = re.compile(r"\b[Tt]able (//\S+) (?:while|has no)")
+"""Where the cluster names the table whose tablet it cannot use."""
+
 _UNKNOWN_CELL = "Unknown cell"
 
 _BROKEN_OFF = 'Unexpected "finish"'
@@ -337,7 +349,10 @@ def find_failure(error: YtError) -> Failure:
 
 
 def _error(failure: Failure, action: str, detail: str, where: dict[str, Any]) -> ExactlyOnceError:
-    return failure.error(f"Could not {action}: {detail}", remedy=failure.remedy, **where)
+    named = _TABLE.search(detail)
+    path = named[1] if named else where.get("path")
+    remedy = failure.remedy if path is None else failure.remedy.replace("PATH", path)
+    return failure.error(f"Could not {action}: {detail}", remedy=remedy, **where)
 
 
 def _address(error: Exception) -> str | None:
