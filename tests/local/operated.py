@@ -10,9 +10,10 @@ import itertools
 import json
 import re
 import shlex
+import sys
 import uuid
 from collections import Counter
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from datetime import timedelta
 from io import StringIO
@@ -25,7 +26,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from yt.cli import yt_binary
 
-from tests.callers.frames import Frame
+from tests.callers.frames import Frame, Functions
 from yt_exactly_once import RetryPolicy, Target, TransactionalSink, cli
 from yt_exactly_once.spark.query import checkpoint
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
@@ -55,7 +56,12 @@ _MOST_STEPS = 6
 _COMMAND = re.compile(
     r"(?<![\w/-])(?:yt-exactly-once|yt) [a-z].*?(?=\. |\.$|\n|, and |; |$)", re.MULTILINE
 )
+_OPTION = re.compile(r"\b(split_oversized)=(True)")
 _LOSS = re.compile(r"fail_on_data_loss(?: to |=)false")
+
+
+class UndecidedError(Exception):
+    """Raised for advice that names nothing which can be done without a decision."""
 
 
 class Killed(BaseException):
@@ -74,6 +80,7 @@ class Operated:
         loss: whether the source was told that rows may be lost.
         fed: every row that was ever in the queue.
         options: of the sink, in every run.
+        gone: rows that no repair can bring back.
     """
 
     cluster: LocalCluster
@@ -83,10 +90,12 @@ class Operated:
     loss: bool = False
     fed: list[int] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
+    gone: list[int] = field(default_factory=list)
     _numbers: Any = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
         self.client: YtClient = self.cluster.client()
+        self.cluster_name = str(self.client.get("//sys/@cluster_name"))
         self.queue, self.consumer = f"{self.folder}/queue", f"{self.folder}/consumer"
         self.target = f"{self.folder}/target"
         self.ledger = f"{self.target}_ledger"
@@ -179,7 +188,11 @@ class Operated:
             lambda: [each for some in placed for each in some] or [empty],
             session,
         )
-        sink(frame, number)  # type: ignore[arg-type]
+        with ExitStack() as stack:
+            for name, module in list(sys.modules.items()):
+                if name.startswith("yt_exactly_once.spark.") and hasattr(module, "sf"):
+                    stack.enter_context(mock.patch.object(module, "sf", Functions))
+            sink(frame, number)  # type: ignore[arg-type]
         if die_after == "sink":
             raise Killed
         self._write(f"commits/{number}", 'v1\n{"nextBatchWatermarkMs":0}')
@@ -245,18 +258,21 @@ class Operated:
 
     def follow(self, advice: str) -> str:
         """Do what a text says, word by word: run its commands, and set its options; return what was said."""
-        # Of alternatives the first.
-        advice = advice.partition(" Or ")[0].replace("TARGET", self.target)
-        commands = _COMMAND.findall(advice)
         heard = []
-        for command in commands:
-            code, said = self.command(command)
-            assert code in {0, 1}, f"{command}\n{said}"
-            heard.append(said)
-        if _LOSS.search(advice):
-            self.loss = True
-        assert commands or _LOSS.search(advice), f"nobody can do this: {advice}"
-        return "\n".join(heard)
+        # Alternatives, the next one if one is refused.
+        for way in advice.replace("TARGET", self.target).split(" Or"):
+            commands = _COMMAND.findall(way)
+            answers = [self.command(command) for command in commands]
+            heard += [said for _, said in answers]
+            options = {name: value == "True" for name, value in _OPTION.findall(way)}
+            does = commands or options or _LOSS.search(way)
+            if does and all(code in {0, 1} for code, _ in answers):
+                self.loss |= bool(_LOSS.search(way))
+                self.options |= options
+                if "a new checkpoint" in way:
+                    self.checkpoint = self.checkpoint.with_name(str(uuid.uuid4()))
+                return "\n".join(heard)
+        raise UndecidedError("\n".join([advice, *heard]))
 
     def restart_with_advice(self, **options: Any) -> list[str]:
         """Start the query, and follow the remedy of each error that it stops with; return the errors."""

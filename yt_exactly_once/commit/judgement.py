@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 _RESTORE = "Another checkpoint has written the ledger: restore that one"
 
 
+def _begin_after(ledger: str, entry: LedgerEntry) -> str:
+    return (
+        "Or, if that is lost, start with a new checkpoint once the consumer is where the ledger ends. Run: "
+        f"yt-exactly-once repair {ledger} --query {entry.query_id} --new-checkpoint --apply"
+    )
+
+
 class Verdict(StrEnum):
     """What a ledger entry says about a batch."""
 
@@ -77,7 +84,8 @@ def judge(
         raise LedgerDivergedError(
             f"The ledger already holds batch {entry.batch_id}, but Spark runs batch {batch.batch_id}",
             remedy="The checkpoint is older than the ledger: it was restored, or a second run of the query "
-            "is active. Stop other runs, and restore the newest checkpoint",
+            "is active. Stop other runs, and restore the newest checkpoint. "
+            f"{_begin_after(ledger, entry)}",
             **where,
         )
     now = _ranges_of(batch.sources)
@@ -88,9 +96,7 @@ def judge(
         raise LedgerDivergedError(
             f"The ledger holds this batch with other offsets: {_render(then)}, now {_render(now)}"
             + ("" if now != then else ", and other offsets of sources that are no queues"),
-            remedy=f"{_RESTORE}. If it is lost, start with a new checkpoint and the same consumer. A new "
-            "consumer would begin at the first row of the queue. A query that keeps state has lost it, so "
-            "empty its target and let it read the queue from the beginning",
+            remedy=f"{_RESTORE}. {_begin_after(ledger, entry)}",
             **where,
         )
     if not entry.is_complete:
@@ -108,8 +114,8 @@ def judge(
             raise LedgerDivergedError(
                 f"Partition {key[-1]} of {key[1]} starts at {start}, but the ledger ends at "
                 f"{then[key][1]}",
-                remedy=f"{_RESTORE}. Or the sink was not called for some batches: call it for every "
-                "batch, empty ones too, and start with a new checkpoint and the same consumer",
+                remedy=f"{_RESTORE}. If the sink was not called for some batches, call it for every batch, "
+                f"empty ones too. {_begin_after(ledger, entry)}",
                 **where,
             )
     return Verdict.NEW

@@ -228,6 +228,12 @@ class _Found:
         if not queue.partitions:
             self.open.append(f"{queue.path}: {queue.problem}")
             return
+        if queue.lost_partitions:
+            self.open.append(
+                f"{queue.path} was resharded to {len(queue.partitions)} partitions. Its rows have other "
+                "indexes now, and nobody knows which of them are in the target. Empty the target, and begin "
+                "again from the first row of the queue"
+            )
         self.lost += sum(part.lost_rows for part in queue.partitions)
         self._loses |= queue.is_recreated or bool(self.lost)
         if self._new_checkpoint:
@@ -295,8 +301,17 @@ class _Found:
     def _count_repeats(self, queue: QueueStatus) -> None:
         """Count what a batch that the old checkpoint has not finished may have written, at most."""
         mode = self._status.mode
-        if mode != WriteMode.TRANSACTIONAL and not queue.is_recreated:
-            self.repeated += queue.lag_rows
+        if not queue.is_recreated:
+            # Tasks may have written rows of a batch that is not committed. And a consumer that is ahead of
+            # the ledger may be right: then the ledger is an old copy, and the rows between are written.
+            self.repeated += (
+                queue.lag_rows
+                if mode != WriteMode.TRANSACTIONAL
+                else sum(
+                    max(min(part.consumer or 0, part.end) - part.delivered, 0)
+                    for part in queue.partitions
+                )
+            )
         if any(part.left < part.delivered for part in queue.partitions):
             self.open.append(
                 f"The query keeps state of {queue.path}, and a new checkpoint has none. Restore the "

@@ -90,6 +90,7 @@ class QueueStatus:
         partitions: in their order; empty if the queue cannot be read.
         consumer_state: of the tablets of the consumer; empty if there is none.
         is_recreated: whether another queue is at the path than the one that the query has read.
+        lost_partitions: how many partitions the query has read that the queue no longer has.
         problem: why it cannot be read, or what is wrong with it; empty if nothing is.
     """
 
@@ -102,6 +103,7 @@ class QueueStatus:
     partitions: tuple[PartitionStatus, ...] = ()
     consumer_state: str = ""
     is_recreated: bool = False
+    lost_partitions: int = 0
     problem: str = ""
 
     @property
@@ -414,30 +416,29 @@ def _asked(
         partitions=tuple(found),
         consumer_state=str(consumer["tablet_state"]) if consumer else "",
         is_recreated=is_recreated,
+        lost_partitions=0 if is_recreated else sum(part >= len(bounds) for part in parts),
     )
     return replace(asked, problem=_problem(asked, row))
 
 
 def _problem(queue: QueueStatus, row: LedgerRow) -> str:
+    """Return the worst that is wrong with a queue and its consumer."""
     hint = f"Run: {repair_command(row)}"
-    if queue.is_recreated:
-        return (
-            "the queue was removed and recreated since the last batch. The query stops with DataLossError, "
-            f"unless it has fail_on_data_loss=false. {hint}"
-        )
     lost = sum(part.lost_rows for part in queue.partitions)
-    if lost:
-        return (
-            f"{lost} rows were trimmed before the query committed them. It stops with DataLossError, unless "
-            "it has fail_on_data_loss=false"
-        )
-    if queue.consumer and not queue.consumer_state:
-        return f"the consumer {queue.consumer} does not exist. {hint}"
-    if queue.consumer and queue.consumer_state != "mounted":
-        return f"the consumer {queue.consumer} is {queue.consumer_state}. {hint}"
-    if queue.registered is False:
-        return f"the consumer {queue.consumer} is not registered. {hint}"
-    return ""
+    state = queue.consumer_state
+    known = {
+        "the queue was removed and recreated since the last batch. The query stops with DataLossError, "
+        f"unless it has fail_on_data_loss=false. {hint}": queue.is_recreated,
+        f"{queue.lost_partitions} partitions are gone, and their rows have other indexes. {hint}": (
+            queue.lost_partitions
+        ),
+        f"{lost} rows were trimmed before the query committed them. It stops with DataLossError, unless "
+        "it has fail_on_data_loss=false": lost,
+        f"the consumer {queue.consumer} does not exist. {hint}": queue.consumer and not state,
+        f"the consumer {queue.consumer} is {state}. {hint}": state not in {"", "mounted"},
+        f"the consumer {queue.consumer} is not registered. {hint}": queue.registered is False,
+    }
+    return next((text for text, is_so in known.items() if is_so), "")
 
 
 def _lag(

@@ -1,0 +1,201 @@
+"""A query is broken in every way an operator meets, and whoever repairs it knows only what is printed.
+
+Each error's remedy is executed word by word, then the query starts again, until it runs. Then every row is
+compared.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.local.operated import QUEUE_SCHEMA, TARGET_SCHEMA, Operated, UndecidedError
+from tests.tiers import first_of
+
+
+def _consumer_unregistered(query):
+    query.client.unregister_queue_consumer(query.queue, query.consumer)
+
+
+def _moved(query, places):
+    rows = [
+        {
+            "queue_cluster": query.cluster_name,
+            "queue_path": query.queue,
+            "partition_index": n,
+            "offset": at,
+        }
+        for n, at in enumerate(places)
+    ]
+    query.client.insert_rows(query.consumer, rows)
+
+
+def _consumer_of_another_queue(query):
+    query.client.remove(query.consumer)
+    query.create_table(f"{query.folder}/another", QUEUE_SCHEMA)
+    query.command(f"yt-exactly-once create-consumer {query.consumer} {query.folder}/another")
+    query.client.insert_rows(
+        query.consumer,
+        [{"queue_cluster": query.cluster_name, "queue_path": f"{query.folder}/another", "partition_index": 0,
+          "offset": 7}],
+    )  # fmt: skip
+
+
+def _queue_trimmed(query):
+    """Rows that nobody has read are gone: the advice names how to continue without them."""
+    query.client.trim_rows(query.queue, 1, 12)
+    query.gone = query.fed[25:27]
+
+
+def _resharded(path, count):
+    def act(query):
+        table = getattr(query, path)
+        query.client.unmount_table(table, sync=True)
+        query.client.reshard_table(table, tablet_count=count, sync=True)
+        query.client.mount_table(table, sync=True)
+
+    return act
+
+
+def _ledger_resharded(query):
+    query.client.unmount_table(query.ledger, sync=True)
+    query.client.reshard_table(query.ledger, pivot_keys=[[], ["8"]], sync=True)
+    query.client.mount_table(query.ledger, sync=True)
+
+
+def _made(path, command):
+    return lambda query: getattr(query.client, command)(getattr(query, path), sync=True)
+
+
+def _removed(path):
+    return lambda query: query.client.remove(getattr(query, path))
+
+
+def _linked(query):
+    query.client.unmount_table(query.target, sync=True)
+    query.client.move(query.target, f"{query.target}_real")
+    query.client.mount_table(f"{query.target}_real", sync=True)
+    query.client.link(f"{query.target}_real", query.target)
+
+
+def _widened(query):
+    query.client.unmount_table(query.target, sync=True)
+    schema = [*TARGET_SCHEMA, {"name": "note", "type": "string"}]
+    query.client.alter_table(query.target, schema=schema)
+    query.client.mount_table(query.target, sync=True)
+
+
+def _oversized(query):
+    query.options["rows_per_tablet_limit"] = 4
+
+
+def _ledger_of_yesterday(query):
+    rows = list(query.client.select_rows(f"* from [{query.ledger}]"))
+    query.run()
+    query.client.insert_rows(query.ledger, rows)
+    query.feed(3)
+
+
+def _checkpoint_of_yesterday(query):
+    shutil.copytree(query.checkpoint, f"{query.checkpoint}-copy")
+    query.run(rows=2)
+    query.feed(3)
+    shutil.rmtree(query.checkpoint)
+    shutil.move(f"{query.checkpoint}-copy", query.checkpoint)
+
+
+def _commits_gone(query):
+    shutil.rmtree(query.checkpoint / "commits")
+
+
+def _last_batch_unlogged(query):
+    query.kill("sink")
+
+
+def _unlogged(broken):
+    """The same while Spark's log has a batch that is planned, and not committed."""
+
+    def act(query):
+        query.kill("offsets")
+        query.feed(2)
+        broken(query)
+
+    return act
+
+
+def _checkpoint_lost(query):
+    shutil.rmtree(query.checkpoint)
+
+
+BREAKS = {
+    "consumer removed": _removed("consumer"),
+    "consumer unregistered": _consumer_unregistered,
+    "consumer moved back": lambda query: _moved(query, [3, 0]),
+    "consumer moved ahead": lambda query: _moved(query, [12, 15]),
+    "consumer moved both ways": lambda query: _moved(query, [3, 15]),
+    "consumer moved beyond the end": lambda query: _moved(query, [10, 99]),
+    "consumer of another queue": _consumer_of_another_queue,
+    "consumer unmounted": _made("consumer", "unmount_table"),
+    "consumer frozen": _made("consumer", "freeze_table"),
+    "queue unmounted": _made("queue", "unmount_table"),
+    "queue frozen": _made("queue", "freeze_table"),
+    "queue trimmed": _queue_trimmed,
+    "queue resharded up": _resharded("queue", 3),
+    "target unmounted": _made("target", "unmount_table"),
+    "target frozen": _made("target", "freeze_table"),
+    "target resharded": _resharded("target", 2),
+    "target behind a link": _linked,
+    "target with one more column": _widened,
+    "ledger unmounted": _made("ledger", "unmount_table"),
+    "ledger frozen": _made("ledger", "freeze_table"),
+    "ledger resharded": _ledger_resharded,
+    "batch too large": _oversized,
+    "batch too large, planned": _unlogged(_oversized),
+    "ledger of yesterday": _ledger_of_yesterday,
+    "checkpoint of yesterday": _checkpoint_of_yesterday,
+    "commits gone": _commits_gone,
+    "driver killed after the commit": _last_batch_unlogged,
+    "checkpoint lost": _checkpoint_lost,
+    "consumer removed, a batch planned": _unlogged(_removed("consumer")),
+    "consumer moved ahead, a batch planned": _unlogged(lambda query: _moved(query, [13, 12])),
+    "queue resharded up, a batch planned": _unlogged(_resharded("queue", 3)),
+}
+"""What is broken, and how. The query has committed ten rows of each partition, and five more wait."""
+
+
+@pytest.fixture
+def query(cluster, tmp, tmp_path):
+    made = Operated(cluster, tmp, tmp_path / "checkpoint").create()
+    made.feed(10)
+    made.run(rows=6)
+    made.feed(5)
+    return made
+
+
+REFUSED = {
+    "queue resharded down": _resharded("queue", 1),
+    "queue gone": _removed("queue"),
+    "target gone": _removed("target"),
+    "ledger gone": _removed("ledger"),
+}
+"""What no command brings back: the query stays stopped, and says what a person must decide."""
+
+
+@pytest.mark.parametrize("broken", first_of(BREAKS, count=3))
+def test_remedies_are_followed_to_the_letter(query, broken):
+    """Rows are lost only where a remedy named them, and none is there twice."""
+    BREAKS[broken](query)
+    query.restart_with_advice()
+    query.assert_exact([row for row in query.fed if row not in query.gone])
+
+
+@pytest.mark.parametrize("broken", first_of(REFUSED))
+def test_what_only_a_person_can_decide_changes_nothing(query, broken):
+    """No advice repeats or loses a row on the way."""
+    before = query.written()
+    REFUSED[broken](query)
+    with pytest.raises(UndecidedError):
+        query.restart_with_advice()
+    if broken != "target gone":
+        assert query.written() == before
