@@ -52,7 +52,7 @@ _COLOURS = {
 @click.option(
     "--schema",
     metavar="TEXT",
-    help="Columns that the sink writes, compared with each target: the JSON of schema.json(), a DDL string "
+    help="Columns that the sink writes, compared with each target: the JSON of schema.json(), a list "
     "such as 'id bigint, name string', or @FILE with either.",
 )
 @click.option("--max-rows-per-partition", type=int, metavar="N", help="The option of the source.")

@@ -98,7 +98,7 @@ def schema_options(command: Callable[..., Any]) -> Callable[..., Any]:
     schema = click.option(
         "--schema",
         metavar="TEXT",
-        help="With the columns of a DataFrame: the JSON of schema.json(), a DDL string such as "
+        help="With the columns of a DataFrame: the JSON of schema.json(), a list such as "
         "'id bigint, name string', or @FILE with either.",
     )
     return like(schema(command))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from yt_exactly_once.codec import spark_types
 from yt_exactly_once.codec.schema import (
     TableSchema,
     arrow_schema_of,
@@ -21,7 +22,6 @@ from yt_exactly_once.codec.schema import (
 from yt_exactly_once.codec.types import scalar_of
 from yt_exactly_once.config import ClusterConfig, check_path, check_positive
 from yt_exactly_once.errors import ConfigError, SchemaMismatchError, TableNotFoundError
-from yt_exactly_once.operations import spark_types
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import describe_table, ensure_table, unsigned
 
@@ -117,7 +117,7 @@ def schema_like(connection: Connection, path: str) -> tuple[list[dict[str, Any]]
 
 
 def parse_schema(text: str) -> pa.Schema:
-    """Return the schema of a DataFrame given as JSON, as DDL, or as `@` and the file with either.
+    """Return the schema of a DataFrame given as JSON, as a list of columns, or as `@` and a file with either.
 
     Raises:
         ConfigError: it is none of them.
