@@ -57,13 +57,13 @@ class ModeTraits:
         promise: what it promises, in a sentence or two.
         through_driver: the rows of a batch go through the driver. Otherwise its tasks write them.
         has_sessions: tasks keep producer sessions, in a table of the sink.
-        copies_repeat: a second copy of a task writes its rows again.
+        may_repeat: a replay, or a second copy of a task, may write rows again.
     """
 
     promise: str
     through_driver: bool = False
     has_sessions: bool = False
-    copies_repeat: bool = False
+    may_repeat: bool = False
 
 
 class WriteMode(StrEnum):
@@ -81,7 +81,7 @@ class WriteMode(StrEnum):
 
 _TRAITS = {
     WriteMode.AT_LEAST_ONCE: ModeTraits(
-        promise="No row is lost. A replay may repeat rows. The tasks write.", copies_repeat=True
+        promise="No row is lost. A replay may repeat rows. The tasks write.", may_repeat=True
     ),
     WriteMode.TRANSACTIONAL: ModeTraits(
         promise="Exactly once for any query. A batch becomes visible all at once. The driver writes.",

@@ -91,7 +91,7 @@ def _retained(subject: Subject) -> Iterator[Finding]:
 
 
 def _speculation(subject: Subject) -> Iterator[Finding]:
-    if _value(subject, SPECULATION).lower() == "true" and subject.mode.traits.copies_repeat:
+    if _value(subject, SPECULATION).lower() == "true" and subject.mode.traits.may_repeat:
         yield warning(
             SPECULATION,
             f"Speculation is on, and the mode is {subject.mode}",

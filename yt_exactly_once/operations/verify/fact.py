@@ -25,7 +25,7 @@ class Part(StrEnum):
     SOURCE = "source"
 
 
-EVERY_MODE = (Part.TRANSACTIONAL, Part.IDEMPOTENT, Part.AT_LEAST_ONCE)
+EVERY_MODE = tuple(Part(mode) for mode in WriteMode)
 """All write modes: each records its batches in one transaction with the offsets."""
 
 

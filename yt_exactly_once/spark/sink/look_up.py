@@ -57,7 +57,7 @@ def find(delivery: Delivery, mode: Mode, offset_log: OffsetLog) -> Found:
     Spark replays only the first batch of a run. A later batch can be in the ledger for two reasons. Another
     run has got ahead: the check inside the transaction finds that. Or the sink is called again for the batch.
     """
-    if delivery.run.continues_with(delivery.batch) and not mode.looks_up_each_batch:
+    if delivery.run.continues_with(delivery.batch) and mode.traits.through_driver:
         delivery.run.agree(delivery.batch)
         return Found()
     return look_up(delivery, mode, offset_log)
@@ -181,12 +181,12 @@ def _sessions(delivery: Delivery, mode: Mode) -> Mapping[str, SessionState]:
 
 def _looks_for_pushes(delivery: Delivery, mode: Mode) -> bool:
     """Return whether rows in producer sessions can only be of an earlier run or call."""
-    return not (mode.may_repeat or (mode.pushes and delivery.rows.are_computed))
+    return not (mode.traits.may_repeat or (mode.traits.has_sessions and delivery.rows.are_computed))
 
 
 def _kind(delivery: Delivery, mode: Mode, target: PreparedTarget) -> str:
     """Return how the sessions are named in which the sink identifies rows; empty where it uses none."""
-    if not mode.pushes:
+    if not mode.traits.has_sessions:
         return ""
     columns = delivery.rows.written(target.options).names
     return session_kind(by_source=is_numbered_by_source(columns, delivery.batch))

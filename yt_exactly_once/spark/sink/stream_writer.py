@@ -73,7 +73,7 @@ class WriterSink(TransactionalSink):
             delivery = Delivery(batch, TaskRows(schema), call, run, self._ledger(batch), emit)
             self._prepare(delivery)
             is_replay = (
-                self._mode.looks_up_each_batch
+                not self._mode.traits.through_driver
                 and find(delivery, self._mode, self._offset_log).is_replay  # 2
             )
             (target,) = run.targets

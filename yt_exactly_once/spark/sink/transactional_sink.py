@@ -183,7 +183,8 @@ class TransactionalSink:
         Where the tasks write, computing takes as long as the cluster needs for the rows.
         """
         seconds, lease = delivery.run.computing, self.options.transaction_timeout.total_seconds()
-        if self._mode.looks_up_each_batch or seconds is None or seconds * SHARE_AHEAD > lease:
+        through_driver = self._mode.traits.through_driver
+        if not through_driver or seconds is None or seconds * SHARE_AHEAD > lease:
             return nullcontext()
         return committer.ahead(delivery.batch)
 

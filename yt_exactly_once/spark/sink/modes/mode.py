@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.commit.parts import SendAhead, TargetRows
-    from yt_exactly_once.config import RetryPolicy
+    from yt_exactly_once.config import ModeTraits, RetryPolicy
     from yt_exactly_once.spark.sink.options import SinkOptions
     from yt_exactly_once.spark.sink.targets import PreparedTarget
     from yt_exactly_once.ytsaurus.client import Connection
@@ -159,17 +159,10 @@ class Mode(ABC):
         connection: to its cluster.
     """
 
-    looks_up_each_batch: ClassVar[bool] = True
-    """Whether every batch is looked up in the ledger before it is computed, and not only the first of a run.
-
-    Rows that tasks make visible need it: the check inside the transaction comes too late for them.
+    traits: ClassVar[ModeTraits]
+    """What others have to know of it. A batch that does not go through the driver is looked up in the ledger
+    before it is computed: its tasks make rows visible, and the check inside the transaction comes too late.
     """
-
-    may_repeat: ClassVar[bool] = False
-    """Whether rows of an unfinished batch that idempotent mode has pushed may be written again."""
-
-    pushes: ClassVar[bool] = False
-    """Whether rows of an unfinished batch that idempotent mode has pushed are recognised."""
 
     def __init__(self, options: SinkOptions, connection: Connection) -> None:
         self.options = options

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.commit.parts import TargetRows, digest_of_rows
+from yt_exactly_once.config import WriteMode
 from yt_exactly_once.errors import AmbiguousOrderError, ConfigError, DuplicateKeyError
 from yt_exactly_once.spark.sink.encode import encode_batches
 from yt_exactly_once.spark.sink.modes.mode import Mode, Plan
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 class Transactional(Mode):
     """Exactly once for any query; a batch becomes visible all at once."""
 
-    looks_up_each_batch = False
+    traits = WriteMode.TRANSACTIONAL.traits
 
     def check(self) -> None:
         """See `Mode.check`."""
