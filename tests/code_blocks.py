@@ -54,6 +54,7 @@ _HOWS: dict[str, list[How | str]] = {
         How.OPTIONS,
     ],
     "docs/contributing.md": [_BY_CI],
+    "docs/how-to/read-tables.md": [How.RUNS] * 2,
     "docs/index.md": [How.RUNS],
     "docs/explanation/callers.md": ["it runs tests; pytest has no help for profiles"],
     "docs/explanation/chaos.md": [How.OPTIONS] * 3,

@@ -7,6 +7,7 @@ import uuid
 import pytest
 
 from tests.flows import QUEUE_TYPES, Queue, columns, create_table
+from tests.tiers import first_of
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def ids(client, path):
     return sorted(row["id"] for row in client.select_rows(f"id from [{path}]"))
 
 
-@pytest.mark.parametrize("name", ["yt", "yt_exactly_once"])
+@pytest.mark.parametrize("name", first_of(["yt", "yt_exactly_once"]))
 def test_format_is_there_without_python(
     unregistered, spark, cluster, client, queue, target, tmp_path, name
 ):

@@ -830,13 +830,6 @@ def test_limit_by_bytes_needs_a_queue_that_counts_them(queue, read):
     )
 
 
-def test_batch_read_is_refused(spark, queue, read, cluster):
-    """A queue has no end."""
-    read(queue)
-    reader = spark.read.format("yt").option("proxy", cluster.proxy_urls[0])
-    fails("ConfigError", "Use spark.readStream", lambda: reader.load(queue.path).collect())
-
-
 # Secrets.
 
 

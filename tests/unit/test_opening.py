@@ -24,10 +24,10 @@ PACKED = PackedQueue(OPENED)
 def test_reader_is_of_the_kind_that_spark_asks(monkeypatch, has_admission_control, kind):
     """Older versions do not ask for a limit."""
     monkeypatch.setattr(reader, "HAS_ADMISSION_CONTROL", has_admission_control)
-    assert type(reader_of(PACKED, COLUMNS)) is kind
+    assert type(reader_of(PACKED, COLUMNS, {})) is kind
 
 
 def test_schema_of_the_users_own_is_refused():
     """It could only rename or retype silently."""
     with pytest.raises(SchemaMismatchError, match="Leave"):
-        reader_of(PACKED, StructType().add("other", LongType()))
+        reader_of(PACKED, StructType().add("other", LongType()), {})

@@ -774,7 +774,7 @@ def test_reader_travels_to_tasks():
     )
     rows = SimpleNamespace(spark_schema=COLUMNS)
     source = reader_of(
-        PackedQueue(OpenedQueue(options, FakeQueue(10), "local", table(), rows)), COLUMNS
+        PackedQueue(OpenedQueue(options, FakeQueue(10), "local", table(), rows)), COLUMNS, {}
     )
     assert b"secret-token" in pickle.dumps(source)
     # Spark pickles it twice: the process that passes it on does not look inside.

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSource
 from yt_exactly_once.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader
     from pyspark.sql.types import StructType
 
     from yt_exactly_once.spark.sink.stream_writer import StreamWriter
@@ -59,15 +60,13 @@ class YtDataSource(DataSource):
         """Return a reader; see `reader_of`."""
         from yt_exactly_once.spark.source.reader import reader_of  # noqa: PLC0415 - writers start sooner
 
-        return reader_of(self._open(), schema)
+        return reader_of(self._open(), schema, self.options)
 
-    def reader(self, schema: StructType) -> NoReturn:  # noqa: ARG002 - Spark's signature
-        """Refuse batch reads.
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return what reads a table or a part of a queue once; see `batch_reader`."""
+        from yt_exactly_once.spark.source.tables import batch_reader  # noqa: PLC0415 - writers start sooner
 
-        Raises:
-            ConfigError: always.
-        """
-        raise ConfigError("The format yt reads streams only", remedy="Use spark.readStream")
+        return batch_reader(self._open(), self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002 - Spark's signature
         """Refuse batch writes.
@@ -92,12 +91,12 @@ class YtDataSource(DataSource):
         return stream_writer(self.options, schema, complete=overwrite, plans=plans)
 
     def _open(self) -> PackedQueue:
-        """Open the queue, once per query: Spark pickles the result."""
+        """Open the queue or the table, once per query: Spark pickles the result."""
         if self._packed is None:
-            from yt_exactly_once.spark.source.opening import OpenedQueue  # noqa: PLC0415 - the process that only
-            from yt_exactly_once.spark.source.packed import PackedQueue  # noqa: PLC0415 - passes it on starts sooner
+            from yt_exactly_once.spark.source.opening import open_table  # noqa: PLC0415 - passes it on starts sooner
+            from yt_exactly_once.spark.source.packed import PackedQueue  # noqa: PLC0415 - the process that only
 
-            self._packed = PackedQueue(OpenedQueue.open(self.options))
+            self._packed = PackedQueue(open_table(self.options))
         return self._packed
 
 

@@ -26,6 +26,9 @@ BEGIN_AGAIN = (
 _TOLERANCE = 0.05
 _PROBES = 40
 
+ENDING_OPTION = "ending_offsets"
+"""Of batch reads: the first row of each queue partition that is not read."""
+
 
 def first_positions(
     starting: StartingPoint | dict[int, int],

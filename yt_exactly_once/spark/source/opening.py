@@ -1,4 +1,4 @@
-"""A queue as a query opens it: options and queue are checked where the query is defined, at `load()`.
+"""A queue or a table as a query opens it: it and the options are checked where the query is defined.
 
 What was found travels with the data source to the processes that plan and read.
 """
@@ -7,18 +7,32 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
-from yt_exactly_once.errors import ClusterUnavailableError
+from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
+from yt_exactly_once.errors import ClusterUnavailableError, NotAQueueError, TableNotDynamicError
+from yt_exactly_once.spark.schema import spark_schema_of
+from yt_exactly_once.spark.source.offsets import ENDING_OPTION
 from yt_exactly_once.spark.source.options import SourceOptions
 from yt_exactly_once.spark.source.rows import RowFormat
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
+from yt_exactly_once.ytsaurus.reading import WholeTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
     from yt_exactly_once.ytsaurus.tables import TableInfo
+
+
+_OF_QUEUES = (
+    *("starting_offsets", ENDING_OPTION, "consumer_path", "fail_on_data_loss"),
+    *("include_service_columns", "include_queue_path", "include_timestamp"),
+)
+"""Options that have no meaning for other tables."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +46,8 @@ class OpenedQueue:
         info: the queue as it was when the query was defined.
         rows: how its rows become Spark's.
     """
+
+    is_queue: ClassVar[bool] = True
 
     options: SourceOptions
     queue: RemoteQueue
@@ -65,3 +81,70 @@ class OpenedQueue:
             raise
         rows = RowFormat(info.schema, options)
         return cls(options, queue, queue.cluster_name(), info, rows)
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """How the rows of a table become Spark's.
+
+    Attributes:
+        arrow: their schema.
+        spark_schema: the same for Spark.
+    """
+
+    arrow: pa.Schema
+    spark_schema: StructType
+
+
+@dataclass(frozen=True)
+class OpenedTable:
+    """A table that is no queue, found in order.
+
+    Attributes:
+        options: of the source.
+        table: as it was found.
+        rows: how its rows become Spark's.
+    """
+
+    is_queue: ClassVar[bool] = False
+
+    options: SourceOptions
+    table: WholeTable
+    rows: TableRows
+
+    @classmethod
+    def open(cls, given: Mapping[str, str], reason: Exception) -> Self:
+        """Check everything a batch read needs.
+
+        Args:
+            given: options as Spark hands them over.
+            reason: why the table is no queue.
+
+        Raises:
+            ConfigError: an option is for queues.
+            TableError: the table cannot be read.
+            SchemaMismatchError: a column's type cannot be read.
+        """
+        for name in given:
+            if name.lower() in _OF_QUEUES:
+                raise reason
+        options = SourceOptions.parse(given)
+        table = WholeTable.look(Connection(options.cluster), options.path)
+        columns = table.schema
+        if not options.parsing_type_v3:
+            columns = [{key: each[key] for key in each if key != "type_v3"} for each in columns]
+        arrow = arrow_schema_of(TableSchema.from_yt(columns), binary_strings=options.binary_strings)
+        return cls(options, table, TableRows(arrow, spark_schema_of(arrow)))
+
+
+def open_table(given: Mapping[str, str]) -> OpenedQueue | OpenedTable:
+    """Open what the path names: a queue for a stream or a batch read, another table for a batch read.
+
+    Raises:
+        ExactlyOnceError: see `OpenedQueue.open` and `OpenedTable.open`.
+    """
+    options = {name: value for name, value in given.items() if name.lower() != ENDING_OPTION}
+    try:
+        return OpenedQueue.open(options)
+    except (NotAQueueError, TableNotDynamicError) as error:
+        return OpenedTable.open(given, error)

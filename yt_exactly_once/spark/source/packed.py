@@ -1,4 +1,4 @@
-"""An opened queue on its way between the Python processes that Spark starts for a source.
+"""An opened queue or table on its way between the Python processes that Spark starts for a source.
 
 Spark starts one that opens the queue, one that plans batches, one that only passes the reader on, and those
 of the tasks. Each unpickles the source. To unpickle the queue imports the client and the codec. In the one
@@ -8,38 +8,45 @@ that passes the reader on, this would take more time than all the rest.
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from yt_exactly_once.spark.source.opening import OpenedQueue
+    from yt_exactly_once.spark.source.opening import OpenedQueue, OpenedTable
 
 
 class PackedQueue:
-    """An opened queue that is unpickled where it is used first.
+    """An opened queue or table that is unpickled where it is used first.
 
     Args:
-        opened: the queue.
+        opened: the queue or the table.
 
     Attributes:
         spark_schema: of its rows; known without unpickling.
+        is_queue: whether it is a queue; known without unpickling.
     """
 
-    def __init__(self, opened: OpenedQueue) -> None:
+    def __init__(self, opened: OpenedQueue | OpenedTable) -> None:
         self.spark_schema: StructType = opened.rows.spark_schema
-        self._opened: OpenedQueue | bytes = opened
+        self.is_queue = opened.is_queue
+        self._opened: OpenedQueue | OpenedTable | bytes = opened
 
     @property
-    def opened(self) -> OpenedQueue:
-        """The queue."""
+    def opened(self) -> OpenedQueue | OpenedTable:
+        """The queue or the table."""
         if isinstance(self._opened, bytes):
             self._opened = pickle.loads(self._opened)  # noqa: S301 - Spark unpickles the rest alike
             assert not isinstance(self._opened, bytes)
         return self._opened
 
+    @property
+    def queue(self) -> OpenedQueue:
+        """The queue, where it is one."""
+        return cast("OpenedQueue", self.opened)
+
     def __getstate__(self) -> dict[str, Any]:
         """Travel with the queue as bytes."""
         opened = self._opened
         packed = opened if isinstance(opened, bytes) else pickle.dumps(opened)
-        return {"spark_schema": self.spark_schema, "_opened": packed}
+        return {**vars(self), "_opened": packed}

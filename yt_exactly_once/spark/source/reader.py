@@ -17,8 +17,10 @@ from pyspark.sql.datasource import DataSourceStreamReader
 
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
+    ConfigError,
     ConflictError,
     ExactlyOnceError,
+    NotAQueueError,
     OffsetConflictError,
     SchemaMismatchError,
 )
@@ -27,6 +29,7 @@ from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.query.queue_offset import QueueOffset
 from yt_exactly_once.spark.source.offsets import (
     BEGIN_AGAIN,
+    ENDING_OPTION,
     check_reachable,
     end_within,
     first_positions,
@@ -296,23 +299,23 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _options(self) -> SourceOptions:
-        return self._packed.opened.options
+        return self._packed.queue.options
 
     @property
     def _queue(self) -> RemoteQueue:
-        return self._packed.opened.queue
+        return self._packed.queue.queue
 
     @property
     def _cluster(self) -> str:
-        return self._packed.opened.cluster
+        return self._packed.queue.cluster
 
     @property
     def _info(self) -> TableInfo:
-        return self._packed.opened.info
+        return self._packed.queue.info
 
     @property
     def _rows(self) -> RowFormat:
-        return self._packed.opened.rows
+        return self._packed.queue.rows
 
     @property
     def _emit(self) -> Emitter:
@@ -544,18 +547,34 @@ class SelfLimitingReader(QueueStreamReader):
         return super().partitions(start, end)
 
 
-def reader_of(packed: PackedQueue, schema: StructType) -> QueueStreamReader:
+def reader_of(
+    packed: PackedQueue, schema: StructType, options: Mapping[str, str]
+) -> QueueStreamReader:
     """Return a reader, of the kind that the installed version of Spark asks.
 
     Raises:
+        NotAQueueError: the table is no queue.
+        ConfigError: an option is for batch reads.
         SchemaMismatchError: the query was given a schema of its own, and it is another one.
     """
+    if not packed.is_queue:
+        raise NotAQueueError(
+            "Only a queue, which is an ordered dynamic table, can be read as a stream",
+            remedy="Use spark.read for this table, or pass the path of a queue",
+            path=packed.opened.options.path,
+        )
+    if any(name.lower() == ENDING_OPTION for name in options):
+        raise ConfigError(
+            f"A stream has no {ENDING_OPTION}",
+            remedy="Remove it, or use spark.read to read a part of the queue once",
+            option=ENDING_OPTION,
+        )
     if schema != packed.spark_schema:
         raise SchemaMismatchError(
             f"The query reads the queue as {schema.simpleString()}, and its columns are "
             f"{packed.spark_schema.simpleString()}",
             remedy="Leave .schema(...) out and select or cast the columns afterwards",
-            queue=packed.opened.options.path,
+            queue=packed.queue.options.path,
         )
     kind = QueueStreamReader if HAS_ADMISSION_CONTROL else SelfLimitingReader
     return kind(packed)

@@ -1,0 +1,231 @@
+"""`spark.read.format("yt")`: whole tables and ranges of queues, read once, in parts."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import uuid
+
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import datasource
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
+from yt.yson import YsonUint64
+
+from tests.flows import Queue
+from yt_exactly_once.errors import ConfigError, ConflictError, TableNotDynamicError
+from yt_exactly_once.spark.data_source import YtDataSource
+from yt_exactly_once.spark.source import tables
+
+SORTED = [
+    {"name": "shop", "type": "uint64", "sort_order": "ascending"},
+    {"name": "name", "type": "string", "sort_order": "ascending"},
+    {"name": "amount", "type": "int64"},
+    {"name": "at", "type_v3": "date"},
+]
+PIVOTS = [[], [YsonUint64(3)], [YsonUint64(8), "a"]]
+NAMES = ['plain "quoted" \\ name', "", "имя", "a\nb", None]
+"""Keys that a query must quote."""
+
+
+def customers(count):
+    return [
+        {"shop": number // 5, "name": NAMES[number % 5] and f"{NAMES[number % 5]}{number}"}
+        | {"amount": None if number % 11 == 0 else number, "at": 19_000 + number}
+        for number in range(count)
+    ]
+
+
+def pairs(rows):
+    return sorted((row["shop"], row["name"] or "", row["amount"] or -1) for row in rows)
+
+
+@pytest.fixture
+def read(spark, cluster):
+    """Read a table; keyword arguments are options."""
+
+    def load(path, schema=None, **options):
+        reader = spark.read.format("yt_exactly_once").options(
+            proxy=cluster.proxy_urls[0], **options
+        )
+        return (reader.schema(schema) if schema else reader).load(path)
+
+    return load
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    """Pages of 10 rows; the processes that Spark starts do not have it, so readers run here."""
+    monkeypatch.setattr(tables, "ROWS_PER_PAGE", 10)
+    monkeypatch.setattr(tables, "ROWS_PER_TASK", 25)
+
+
+@pytest.fixture
+def sorted_table(client, tmp):
+    """A sorted dynamic table of three tablets."""
+    path = f"{tmp}/customers-{uuid.uuid4()}"
+    attributes = {
+        "dynamic": True,
+        "schema": SORTED,
+        "pivot_keys": PIVOTS,
+    }
+    client.create("table", path, attributes=attributes)
+    client.mount_table(path, sync=True)
+    client.insert_rows(path, customers(100))
+    return path
+
+
+@pytest.fixture
+def static_table(client, tmp):
+    """A static table."""
+    path = f"{tmp}/static-{uuid.uuid4()}"
+    schema = [{**column, "sort_order": None} for column in SORTED]
+    plain = [{key: column[key] for key in column if column[key]} for column in schema]
+    client.create("table", path, attributes={"schema": plain})
+    client.write_table(path, customers(100))
+    return path
+
+
+def everything(reader):
+    """Run a reader as Spark would, in this process."""
+    return [
+        row
+        for part in reader.partitions()
+        for batch in reader.read(part)
+        for row in batch.to_pylist()
+    ]
+
+
+@pytest.fixture
+def reader(cluster):
+    """Return a reader of a table in this process."""
+
+    def make(path, *columns, **options):
+        given = {"path": path, "proxy": cluster.proxy_urls[0], **options}
+        source = YtDataSource(given)
+        schema = source.schema()
+        wanted = [field for field in schema if not columns or field.name in columns]
+        return source.reader(StructType(wanted))
+
+    return make
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_sorted_table_is_read_at_one_moment_in_pages(reader, client, sorted_table):
+    """Keys of every kind begin a page; what is written after the planning is not seen."""
+    asked = pickle.loads(pickle.dumps(reader(sorted_table, "name", "shop", "amount")))
+    parts = asked.partitions()
+    assert len(parts) == 3
+    client.insert_rows(sorted_table, [{"shop": 1, "name": "late", "amount": 1, "at": 1}])
+    client.delete_rows(sorted_table, [{"shop": 0, "name": customers(1)[0]["name"]}])
+    found = [row for part in parts for batch in asked.read(part) for row in batch.to_pylist()]
+    assert pairs(found) == pairs(customers(100))
+    assert set(found[0]) == {"name", "shop", "amount"}
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_columns_without_the_key_are_enough(reader, sorted_table):
+    """The key is asked for, to find the next page, and not returned."""
+    found = everything(reader(sorted_table, "amount"))
+    assert sorted(row["amount"] or -1 for row in found) == sorted(
+        row["amount"] or -1 for row in customers(100)
+    )
+    assert set(found[0]) == {"amount"}
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_static_table_is_read_in_ranges(reader, static_table):
+    asked = reader(static_table)
+    assert len(asked.partitions()) == 4
+    assert pairs(everything(asked)) == pairs(customers(100))
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_static_table_that_is_written_meanwhile_is_an_error(reader, client, static_table):
+    """Rows of two moments would be mixed."""
+    asked = reader(static_table)
+    parts = asked.partitions()
+    client.write_table(static_table, customers(99))
+    with pytest.raises(ConflictError, match="different moments"):
+        next(asked.read(parts[0]))
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_range_of_a_queue_is_read_in_parts(reader, client, tmp):
+    queue = Queue.filled(client, tmp, rows=100, partitions=2)
+    ends = {"ending_offsets": '{"0": 90, "1": 40}', "starting_offsets": '{"0": 30, "1": 40}'}
+    asked = reader(queue.path, "id", **ends)
+    assert len(asked.partitions()) == 3
+    assert [row["id"] for row in everything(asked)] == [row["id"] for row in queue.rows[0][30:90]]
+    assert len(everything(reader(queue.path))) == 200
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ending_offsets": '{"0": 101, "1": 0}'}, "row that exists"),
+        ({"ending_offsets": '{"0": 10}'}, "every partition"),
+        ({"ending_offsets": "never"}, "not understood"),
+        ({"max_rows_per_partition": "5"}, "has no batches"),
+    ],
+)
+def test_bad_part_of_a_queue_is_refused(reader, client, tmp, options, message):
+    queue = Queue.filled(client, tmp, rows=100, partitions=2)
+    with pytest.raises(ConfigError, match=message):
+        reader(queue.path, **options).partitions()
+
+
+def test_options_of_queues_are_refused_for_other_tables(reader, static_table):
+    with pytest.raises(TableNotDynamicError):
+        reader(static_table, starting_offsets="earliest")
+
+
+@pytest.mark.nightly
+def test_columns_that_are_not_there_are_refused(read, sorted_table):
+    with pytest.raises(AnalysisException, match="Name columns of the table with their types"):
+        read(sorted_table, "amount string").collect()
+
+
+@pytest.mark.further
+@pytest.mark.parametrize("pushes", [False, True])
+def test_spark_reads_chosen_columns_and_joins(spark, read, sorted_table, static_table, pushes):
+    """With and without filters that the cluster checks."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", pushes)
+    try:
+        dynamic = read(sorted_table, "name binary, amount bigint", binary_strings="true")
+        static = read(static_table).where("amount > 42").withColumnRenamed("amount", "other")
+        joined = dynamic.where("amount > 40").join(static, sf.col("amount") == sf.col("other"))
+        wanted = [row["amount"] for row in customers(100) if (row["amount"] or 0) > 42]
+        assert sorted(row.amount for row in joined.collect()) == wanted
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_filters_reach_the_cluster(reader, sorted_table, monkeypatch):
+    """Spark asks for filters in another process, if it is allowed to."""
+    monkeypatch.setitem(sys.modules, tables._PUSHDOWN, sys)
+    asked = reader(sorted_table, "amount")
+    filters = [
+        datasource.GreaterThan(("amount",), 40),
+        datasource.In(("shop",), (6, 7)),
+        datasource.LessThan(("name",), "zzz"),
+        datasource.IsNotNull(("amount",)),
+    ]
+    assert list(asked.pushFilters(filters)) == filters
+    # `shop` is unsigned, and a null is the least value of YTsaurus: what is left is up to Spark.
+    wanted = [
+        row["amount"]
+        for row in customers(100)
+        if (row["amount"] or 0) > 40 and (row["name"] or "") < "zzz"
+    ]
+    assert sorted(row["amount"] for row in everything(asked)) == wanted
+
+
+@pytest.mark.further
+def test_stream_of_a_table_that_is_no_queue_is_refused(spark, cluster, sorted_table, tmp_path):
+    rows = spark.readStream.format("yt_exactly_once").option("proxy", cluster.proxy_urls[0])
+    writer = rows.load(sorted_table).writeStream.format("noop")
+    with pytest.raises(StreamingQueryException, match=r"Use spark\.read for this table"):
+        writer.option("checkpointLocation", str(tmp_path)).start().awaitTermination(60)

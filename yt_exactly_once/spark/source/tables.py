@@ -1,0 +1,367 @@
+"""Batch reads: `spark.read.format("yt")` of static tables, sorted dynamic tables, and ranges of queues.
+
+Everything is decided when Spark plans the read: the ranges of a queue, the timestamp of a dynamic table, the
+content of a static one. So tasks that run later, or twice, read the same rows.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from yt_exactly_once.codec.rows import decode
+from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
+from yt_exactly_once.commit.batch import PartitionRange
+from yt_exactly_once.errors import (
+    ConfigError,
+    SchemaMismatchError,
+)
+from yt_exactly_once.observability import emitter
+from yt_exactly_once.retrying import run_attempts
+from yt_exactly_once.spark.source.offsets import ENDING_OPTION, first_positions
+from yt_exactly_once.spark.source.opening import OpenedQueue
+from yt_exactly_once.spark.source.range import PATIENCE, QueueTask, RangeReader
+from yt_exactly_once.spark.worker import keep_freed_memory, spare_modules
+from yt_exactly_once.ytsaurus.reading import WholeTable, literal, quoted
+from yt_exactly_once.ytsaurus.tables import unsigned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+    from yt_exactly_once.spark.source.opening import OpenedTable
+    from yt_exactly_once.spark.source.packed import PackedQueue
+    from yt_exactly_once.ytsaurus.queues import PartitionBounds
+    from yt_exactly_once.ytsaurus.reading import Key, KeyValue
+
+_OF_STREAMS = ("max_rows_per_partition", "max_bytes_per_partition", "shared_task_rows")
+
+ROWS_PER_TASK = 1_000_000
+BYTES_PER_TASK = 128 * 2**20
+BYTES_PER_PAGE = 16 * 2**20
+ROWS_PER_PAGE = 100_000
+
+REPORTS_MAY_LAG = (0.1, 0.2, 0.4, 0.8, 1.6)
+"""Seconds to wait for rows that the options name, before they count as missing."""
+
+_PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
+"""What Spark runs instead of its planner when it pushes filters down. Otherwise it refuses who takes them."""
+
+
+def batch_reader(
+    packed: PackedQueue, options: Mapping[str, str], schema: StructType
+) -> DataSourceReader:
+    """Return what reads a table or a part of a queue once.
+
+    Args:
+        packed: what was opened.
+        options: as Spark hands them over.
+        schema: the columns that the query wants: all, or those it has named.
+
+    Raises:
+        ConfigError: an option is for streams.
+        SchemaMismatchError: the query wants a column that the table does not have.
+    """
+    for name in options:
+        if name.lower() in _OF_STREAMS:
+            raise ConfigError(
+                f"{name} limits a batch of a stream, and this read has no batches",
+                remedy=f"Remove it; starting_offsets and {ENDING_OPTION} choose a part of a queue",
+                option=name.lower(),
+            )
+    opened = packed.opened
+    missing = [field for field in schema.fields if field not in packed.spark_schema.fields]
+    if missing:
+        raise SchemaMismatchError(
+            f"The query reads {missing[0].simpleString()}, and the columns of the table are "
+            f"{packed.spark_schema.simpleString()}",
+            remedy="Name columns of the table with their types, or leave .schema(...) out",
+            path=opened.options.path,
+        )
+    names = schema.fieldNames()
+    if isinstance(opened, OpenedQueue):
+        given = {name.lower(): value for name, value in options.items()}
+        return QueueReader(opened, names, _ends(given.get(ENDING_OPTION)))
+    if not opened.table.is_dynamic:
+        return StaticReader(opened, names)
+    return PushingReader(opened, names) if _PUSHDOWN in sys.modules else SortedReader(opened, names)
+
+
+def _ends(text: str | None) -> dict[int, int] | None:
+    """Return the first row of each queue partition that is not read; `None` for all rows there are."""
+    if text is None or text.strip().lower() == "latest":
+        return None
+    try:
+        pairs = json.loads(text)
+        ends = {int(partition): int(row) for partition, row in pairs.items()}
+    except (ValueError, AttributeError, TypeError):
+        ends = {}
+    if not ends or min(ends.values()) < 0:
+        raise ConfigError(
+            f"{ENDING_OPTION}={text!r} is not understood",
+            remedy="Use latest, or the first row of every partition that is not read, as JSON: "
+            '{"0": 120, "1": 80}',
+            option=ENDING_OPTION,
+        )
+    return ends
+
+
+class QueueReader(DataSourceReader):
+    """Reads ranges of a queue.
+
+    Args:
+        opened: the queue.
+        names: columns.
+        ends: see `_ends`.
+    """
+
+    def __init__(self, opened: OpenedQueue, names: list[str], ends: dict[int, int] | None) -> None:
+        self._opened, self._names, self._ends = opened, names, ends
+
+    def partitions(self) -> Sequence[QueueTask]:
+        """Return ranges of rows; a queue partition with many rows has several."""
+        queue, bounds = self._opened.queue, self._bounds()
+        stored = queue.stored_offsets(self._opened.cluster, range(len(bounds)))
+        starts = first_positions(
+            self._opened.options.starting_offsets, bounds, stored, queue=queue.path
+        )
+        return [
+            QueueTask((PartitionRange(partition, start, min(start + ROWS_PER_TASK, end)),))
+            for partition, end in enumerate(self._ends_within(bounds))
+            for start in range(starts[partition], end, ROWS_PER_TASK)
+        ] or [QueueTask(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a task."""
+        assert isinstance(partition, QueueTask), "from partitions()"
+        spare_modules()
+        keep_freed_memory()
+        opened = self._opened
+        reader = RangeReader(
+            queue=opened.queue,
+            decode=opened.rows.decode,
+            emit=emitter(queue=opened.queue.path),
+            fail_on_data_loss=opened.options.fail_on_data_loss,
+        )
+        for rows in reader.read(partition.ranges):
+            yield rows.select(self._names)
+
+    def _bounds(self) -> list[PartitionBounds]:
+        """Return the bounds of the partitions; tablets report their last rows with a delay."""
+        starts = self._opened.options.starting_offsets
+        wanted = {**(starts if isinstance(starts, dict) else {}), **(self._ends or {})}
+        pauses = list(REPORTS_MAY_LAG)
+        while True:
+            bounds = self._opened.queue.state(self._opened.info.tablet_count).partitions
+            late = any(row > bounds[at].upper for at, row in wanted.items() if at < len(bounds))
+            if not (late and pauses):
+                return bounds
+            time.sleep(pauses.pop(0))
+
+    def _ends_within(self, bounds: Sequence[PartitionBounds]) -> list[int]:
+        if self._ends is None:
+            return [bound.upper for bound in bounds]
+        ends = [self._ends.get(partition) for partition in range(len(bounds))]
+        if len(self._ends) != len(bounds) or any(
+            end is None or end > bound.upper for end, bound in zip(ends, bounds, strict=True)
+        ):
+            raise ConfigError(
+                f"{ENDING_OPTION} is {self._ends}, and the partitions of the queue end at "
+                f"{dict(enumerate(bound.upper for bound in bounds))}",
+                remedy="Name every partition, with a row that exists or the one after the last",
+                option=ENDING_OPTION,
+                queue=self._opened.queue.path,
+            )
+        return [end for end in ends if end is not None]
+
+
+class RowRange(InputPartition):
+    """Rows of a static table.
+
+    Attributes:
+        start: number of the first one.
+        end: number of the first one that does not belong to it.
+    """
+
+    def __init__(self, start: int, end: int) -> None:
+        super().__init__((start, end))
+        self.start, self.end = start, end
+
+
+class StaticReader(DataSourceReader):
+    """Reads a static table by the numbers of its rows.
+
+    Args:
+        opened: the table.
+        names: columns.
+    """
+
+    def __init__(self, opened: OpenedTable, names: list[str]) -> None:
+        self._table = opened.table
+        self._arrow = _chosen(opened.rows.arrow, names)
+
+    def partitions(self) -> Sequence[RowRange]:
+        """Return ranges of about 128 MiB."""
+        self._table.require_same()
+        count = self._table.row_count
+        step = _fitting(self._table, BYTES_PER_TASK, ROWS_PER_TASK)
+        return [RowRange(start, min(start + step, count)) for start in range(0, count, step)] or [
+            RowRange(0, 0)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a range.
+
+        Raises:
+            ConflictError: the table was written meanwhile.
+        """
+        assert isinstance(partition, RowRange), "from partitions()"
+        spare_modules()
+        table, emit = self._table, emitter(path=self._table.path)
+        step = _fitting(table, BYTES_PER_PAGE, ROWS_PER_PAGE)
+        for start in range(partition.start, partition.end, step):
+            end = min(start + step, partition.end)
+            payload = run_attempts(partial(self._read, start, end), PATIENCE, emit)
+            # After the rows, and before Spark has them.
+            table.require_same()
+            yield decode(payload, self._arrow)
+
+    def _read(self, start: int, end: int, _attempt: int) -> bytes:
+        payload: bytes = self._table.rows(start, end, self._arrow.names)
+        return payload
+
+
+class Tablet(InputPartition):
+    """A tablet of a sorted dynamic table, at a timestamp.
+
+    Attributes:
+        index: of the tablet.
+        timestamp: of the read.
+    """
+
+    def __init__(self, index: int, timestamp: int) -> None:
+        super().__init__((index, timestamp))
+        self.index, self.timestamp = index, timestamp
+
+
+class SortedReader(DataSourceReader):
+    """Reads a sorted dynamic table as it is when Spark plans the read.
+
+    Args:
+        opened: the table.
+        names: columns.
+    """
+
+    def __init__(self, opened: OpenedTable, names: list[str]) -> None:
+        self._table = opened.table
+        self._arrow = _chosen(opened.rows.arrow, names)
+        self._all = opened.rows.arrow
+        self._where = ""
+
+    def partitions(self) -> Sequence[Tablet]:
+        """Return the tablets."""
+        table = self._table.now()
+        return [Tablet(index, table.timestamp) for index in range(len(table.pivots))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a tablet, in the order of their keys."""
+        assert isinstance(partition, Tablet), "from partitions()"
+        spare_modules()
+        table = replace(self._table, timestamp=partition.timestamp)
+        keys = table.key_columns
+        plain_keys = arrow_schema_of(TableSchema.from_yt(keys), binary_strings=True)
+        names = list(dict.fromkeys([*plain_keys.names, *self._arrow.names]))
+        emit = emitter(path=table.path)
+        step = _fitting(table, BYTES_PER_PAGE, ROWS_PER_PAGE)
+        after: Key | None = None
+        while True:
+            read = partial(self._page, table, after, partition.index, step, names)
+            payload = run_attempts(read, PATIENCE, emit)
+            rows = decode(payload, plain_keys)
+            if rows.num_rows:
+                yield decode(payload, self._arrow) if self._arrow.names else rows.select([])
+            if rows.num_rows < step:
+                return
+            after = tuple(
+                _key_value(rows.column(place)[-1].as_py(), keys[place]["type"])
+                for place in range(len(keys))
+            )
+
+    def _page(
+        self,
+        table: WholeTable,
+        after: Key | None,
+        tablet: int,
+        most: int,
+        names: list[str],
+        _attempt: int,
+    ) -> bytes:
+        return table.page(after, tablet, most, names, self._where)
+
+
+class PushingReader(SortedReader):
+    """The same, with conditions that the cluster checks; Spark checks them too."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
+        """Let the cluster check comparisons of numbers, texts and truth values; needs Spark 4.1."""
+        conditions = [_condition(each, self._all) for each in filters]
+        self._where = " and ".join(filter(None, conditions))
+        yield from filters
+
+
+def _condition(filter_: Filter, columns: pa.Schema) -> str:
+    """Return a filter as a condition of a query; nothing if it cannot be one."""
+    from pyspark.sql import datasource as ds  # noqa: PLC0415 - PySpark 4.0 has no filters
+
+    operators: dict[type, str] = {
+        ds.EqualTo: "=",
+        ds.GreaterThan: ">",
+        ds.GreaterThanOrEqual: ">=",
+        ds.LessThan: "<",
+        ds.LessThanOrEqual: "<=",
+    }
+    found: Any = filter_
+    path: Sequence[str] = getattr(found, "attribute", ())
+    if len(path) != 1 or path[0] not in columns.names:
+        return ""
+    kind = columns.field(path[0]).type
+    if isinstance(filter_, ds.In):
+        values = [_condition_value(value, kind) for value in found.value]
+        return f"{quoted(path[0])} in ({', '.join(values)})" if values and all(values) else ""
+    operator = operators.get(type(filter_))
+    value = _condition_value(getattr(found, "value", None), kind)
+    return f"{quoted(path[0])} {operator} {value}" if operator and value else ""
+
+
+def _condition_value(value: Any, kind: pa.DataType) -> str:
+    """Return a literal of the column's kind; nothing where Spark and the cluster compare differently."""
+    if isinstance(value, bool):
+        return literal(value) if pa.types.is_boolean(kind) else ""
+    if isinstance(value, int) and pa.types.is_signed_integer(kind):
+        return literal(value)
+    if isinstance(value, str) and pa.types.is_string(kind):
+        return literal(value)
+    return ""
+
+
+def _key_value(value: KeyValue, kind: str) -> KeyValue:
+    return unsigned(int(value)) if kind == "uint64" and value is not None else value
+
+
+def _chosen(arrow: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    return pa.schema([arrow.field(name) for name in names])
+
+
+def _fitting(table: WholeTable, size: int, most: int) -> int:
+    """Return how many rows have about so many bytes."""
+    row = max(1, table.data_weight // max(1, table.row_count))
+    return max(1, min(most, size // row))

@@ -1,0 +1,248 @@
+"""Rows of whole tables, in pieces that several readers take: static tables, and sorted dynamic ones.
+
+A static table is read by row numbers, as long as its content stays the same. A sorted dynamic table is read
+at one timestamp, tablet by tablet, in pages that begin after the last key of the page before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from yt.wrapper import TablePath, YsonFormat
+from yt.yson import YsonUint64
+
+from yt_exactly_once.errors import (
+    ConflictError,
+    SchemaMismatchError,
+    TableNotFoundError,
+    TableNotMountedError,
+)
+from yt_exactly_once.ytsaurus.failures import translated
+from yt_exactly_once.ytsaurus.tables import columns_of, unsigned
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from yt_exactly_once.ytsaurus.client import Connection
+
+KeyValue: TypeAlias = "int | float | bytes | str | bool | None"
+Key: TypeAlias = "tuple[KeyValue, ...]"
+
+_ATTRIBUTES = [
+    "type",
+    "id",
+    "dynamic",
+    "sorted",
+    "schema",
+    "tablet_state",
+    "pivot_keys",
+    "row_count",
+    "chunk_row_count",
+    "data_weight",
+    "content_revision",
+]
+_BINARY = YsonFormat(format="binary")
+
+_KEY_TYPES = {
+    **dict.fromkeys(("int8", "int16", "int32", "int64", "interval"), "int64"),
+    **dict.fromkeys(("date32", "datetime64", "timestamp64", "interval64"), "int64"),
+    **dict.fromkeys(("uint8", "uint16", "uint32", "uint64"), "uint64"),
+    **dict.fromkeys(("date", "datetime", "timestamp"), "uint64"),
+    **dict.fromkeys(("utf8", "string", "json", "uuid"), "string"),
+    "boolean": "boolean",
+}
+"""How the values of a key column are written in a query, by its older type."""
+
+
+@dataclass(frozen=True)
+class WholeTable:
+    """A table that can be read as a whole, as it was when it was looked at.
+
+    Attributes:
+        connection: the cluster.
+        path: of the table.
+        id: of the table.
+        schema: its columns, see `columns_of`.
+        is_dynamic: a sorted dynamic table; otherwise a static one.
+        row_count: of a static table; for a dynamic one about how many its chunks have.
+        data_weight: bytes of the rows.
+        revision: changes with the content of a static table.
+        pivots: first keys of the tablets of a dynamic table.
+        timestamp: when a dynamic table is read.
+    """
+
+    connection: Connection
+    path: str
+    id: str
+    schema: list[dict[str, Any]]
+    is_dynamic: bool
+    row_count: int
+    data_weight: int
+    revision: int
+    pivots: tuple[Key, ...] = ()
+    timestamp: int = 0
+
+    @classmethod
+    def look(cls, connection: Connection, path: str) -> WholeTable:
+        """Describe a table.
+
+        Raises:
+            TableNotFoundError: nothing at the path, or something other than a table.
+            TableNotMountedError: a dynamic table is not mounted.
+        """
+        with translated("describe the table", path=path):
+            if not connection.reader.exists(path):
+                raise TableNotFoundError(
+                    "There is no such table", remedy="Check the path", path=path
+                )
+            found = connection.reader.get(path, attributes=_ATTRIBUTES).attributes
+        if found["type"] != "table":
+            raise TableNotFoundError(
+                f"This is a {found['type']}, not a table", remedy="Check the path", path=path
+            )
+        table = cls(
+            connection,
+            path,
+            str(found["id"]),
+            columns_of(found),
+            bool(found["dynamic"]),
+            int(found.get("chunk_row_count") or found.get("row_count") or 0),
+            int(found.get("data_weight") or 0),
+            int(found.get("content_revision", 0)),
+            pivots=tuple(
+                tuple(_plain(value) for value in key) for key in found.get("pivot_keys", ())
+            ),
+        )
+        if table.is_dynamic and found["tablet_state"] not in {"mounted", "frozen"}:
+            raise TableNotMountedError(
+                f"The table is {found['tablet_state']}, not mounted",
+                remedy=f"Run: yt mount-table {path} --sync",
+                path=path,
+            )
+        return table
+
+    @property
+    def key_columns(self) -> list[dict[str, Any]]:
+        """The key, each column with the type in which a query writes it."""
+        return [
+            {"name": column["name"], "type": _key_type(column, self.path)}
+            for column in self.schema
+            if column.get("sort_order")
+        ]
+
+    def now(self) -> WholeTable:
+        """Return a dynamic table at this moment."""
+        with translated("ask for a timestamp"):
+            return replace(self, timestamp=int(self.connection.reader.generate_timestamp()))
+
+    def require_same(self) -> None:
+        """Check that a static table is the one that was looked at, with the same content.
+
+        Raises:
+            ConflictError: it was written or replaced while it was read.
+        """
+        with translated("look at the table", path=self.path):
+            attributes = ["id", "content_revision"]
+            found = self.connection.reader.get(self.path, attributes=attributes).attributes
+        if (str(found["id"]), int(found.get("content_revision", 0))) != (self.id, self.revision):
+            raise ConflictError(
+                "The table was written while it was read, so the rows are of different moments",
+                remedy="Read it again, or read a copy: yt copy",
+                path=self.path,
+            )
+
+    def rows(self, start: int, end: int, columns: Sequence[str]) -> bytes:
+        """Return rows of a static table by their numbers, as a binary YSON list fragment."""
+        wanted = TablePath(self.path, start_index=start, end_index=end, columns=list(columns))
+        with translated("read rows", path=self.path, start=start):
+            answer: bytes = self.connection.reader.read_table(
+                wanted, format=_BINARY, raw=True
+            ).read()
+        return answer
+
+    def page(
+        self, after: Key | None, tablet: int, most: int, columns: Sequence[str], where: str
+    ) -> bytes:
+        """Return rows of a tablet of a dynamic table, in the order of their keys.
+
+        Args:
+            after: key of the last row of the page before; `None` for the first page.
+            tablet: index of the tablet.
+            most: most rows to return; fewer end the tablet.
+            columns: wanted, the key columns among them.
+            where: a further condition of the query, or nothing.
+        """
+        keys = [column["name"] for column in self.key_columns]
+        conditions = [where] if where else []
+        lower = self.pivots[tablet] if after is None else after
+        if lower:
+            operator = ">=" if after is None else ">"
+            conditions.append(_compare(keys, operator, lower))
+        if tablet + 1 < len(self.pivots):
+            conditions.append(_compare(keys, "<", self.pivots[tablet + 1]))
+        filtered = f" where {' and '.join(conditions)}" if conditions else ""
+        query = (
+            f"{', '.join(map(quoted, columns))} from [{self.path}]{filtered} "
+            f"order by {', '.join(map(quoted, keys))} limit {most}"
+        )
+        with translated("read rows", path=self.path, tablet=tablet):
+            answer: bytes = self.connection.reader.select_rows(
+                query, timestamp=self.timestamp, format=_BINARY, raw=True
+            ).read()
+        return answer
+
+
+def quoted(column: str) -> str:
+    """Return the name of a column as a query has it."""
+    return f"[{column}]"
+
+
+def literal(value: KeyValue) -> str:
+    """Return a value as a query has it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case YsonUint64():
+            return f"{int(value)}u"
+        case bytes():
+            return '"' + "".join(f"\\x{byte:02x}" for byte in value) + '"'
+        case str():
+            return literal(value.encode())
+        case _:
+            return repr(value)
+
+
+def _compare(keys: Sequence[str], operator: str, key: Key) -> str:
+    names = ", ".join(map(quoted, keys[: len(key)]))
+    return f"({names}) {operator} ({', '.join(map(literal, key))})"
+
+
+def _plain(value: Any) -> KeyValue:
+    """Return a value of a pivot key without attributes; unsigned numbers stay unsigned."""
+    if isinstance(value, YsonUint64):
+        number: int = unsigned(value)
+        return number
+    if value is None or type(value).__name__ == "YsonEntity":
+        return None
+    if isinstance(value, bool) or type(value).__name__ == "YsonBoolean":
+        return bool(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, str | bytes):
+        return value.encode() if isinstance(value, str) else bytes(value)
+    return float(value)
+
+
+def _key_type(column: dict[str, Any], path: str) -> str:
+    kind = _KEY_TYPES.get(str(column["type"]))
+    if kind is None:
+        raise SchemaMismatchError(
+            f"A table with a key column of type {column['type']} cannot be read in parts",
+            remedy="Read a copy of the table as a static one: yt merge, or SPYT",
+            column=column["name"],
+            path=path,
+        )
+    return kind
