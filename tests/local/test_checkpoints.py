@@ -6,18 +6,19 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from types import SimpleNamespace
 from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from yt_exactly_once.checkpoints import checkpoints, gateway_at
+from yt_exactly_once.checkpoints import checkpoints, gateway_at, server
 from yt_exactly_once.checkpoints import webhdfs as front
 from yt_exactly_once.config import ClusterConfig, RetryPolicy
 from yt_exactly_once.errors import AccessError, ConfigError, RetriesExhaustedError
@@ -67,7 +68,8 @@ class Hadoop:
 
     def create(self, name, content, **query):
         first = self.ask("PUT", f"{self.root}/{name}", op="CREATE", **query)
-        assert first.status == 307
+        if first.status != 307:
+            return first
         parts = urlsplit(first.headers["location"])
         assert parts.netloc == self.address
         # Of unknown length, as Hadoop sends it.
@@ -296,7 +298,7 @@ def test_gateway_without_its_cluster_answers_with_the_cause(faulty, tmp, monkeyp
         faulty.inject("unavailable", "*", count=None)
         answer = hadoop.create(scratch("offsets/0"), b"x")
     assert answer.status == 503
-    assert "Could not write the path" in answer.exception["message"]
+    assert "Could not look at the path" in answer.exception["message"]
 
 
 @pytest.mark.parametrize(
@@ -451,3 +453,118 @@ def test_builder_and_session_of_connect_are_refused(store, tmp):
     """What a builder gets is on the command line of the JVM, and Connect has none in this process."""
     with pytest.raises(ConfigError, match="getOrCreate"):
         store.configure(SimpleNamespace(config=None), tmp)
+
+
+def test_body_of_a_stranger_is_not_read(hadoop, store):
+    """Who does not know the secret is answered after the head of the request, whatever follows."""
+    for path in ("/secret-guessed-0123456789/tmp/x", f"/secret-{SECRET}/tmp/elsewhere"):
+        with _connection(store.address) as stranger:
+            stranger.sendall(
+                f"PUT /webhdfs/v1{path}?op=CREATE&data=true HTTP/1.1\r\nHost: x\r\n"
+                f"Content-Length: {1 << 40}\r\n\r\n".encode()
+            )
+            answer = b"".join(iter(lambda: stranger.recv(1 << 16), b""))
+        assert answer.startswith(b"HTTP/1.1 403")
+        assert b"AccessControlException" in answer
+    assert hadoop.create("a", b"1").status == 201
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param([b"PUT /webhdfs/v1/"], id="half a request line"),
+        pytest.param([b"GET / HTTP/1.1\r\nX: "] + [b"x" * 65_536] * 4, id="endless header"),
+    ],
+)
+def test_head_of_a_request_has_limits_of_time_and_size(store, monkeypatch, sent):
+    """What is no request yet is cut off."""
+    monkeypatch.setattr(server, "_HEAD_SECONDS", 0.2 if len(sent) == 1 else 60.0)
+    with _connection(store.address) as stranger:
+        stranger.settimeout(30)
+        with suppress(ConnectionError):
+            for piece in sent:
+                stranger.sendall(piece)
+            assert stranger.recv(1) == b""
+
+
+def test_body_has_limits_of_time_and_size(store, hadoop, monkeypatch, client, tmp):
+    """A client that stops in the middle is cut off, a file that is too large is refused by name."""
+    monkeypatch.setattr(server, "_BODY_SECONDS", 0.2)
+    with _connection(store.address) as slow:
+        slow.settimeout(30)
+        slow.sendall(
+            f"PUT /webhdfs/v1{hadoop.root}/a?op=CREATE&data=true HTTP/1.1\r\nHost: x\r\n"
+            "Content-Length: 2\r\n\r\n1".encode()
+        )
+        with suppress(ConnectionError):
+            assert slow.recv(1) == b""
+    monkeypatch.setattr(server, "_LARGEST_BODY", 3)
+    assert "takes no larger one" in hadoop.create("a", b"1234").exception["message"]
+    assert hadoop.create("b", b"123").status == 201
+    assert client.list(f"{tmp}/q") == ["b"]
+
+
+_CROWD = """
+import resource, socket, sys
+from tests.local.test_checkpoints import SECRET, Hadoop
+from yt_exactly_once.checkpoints import checkpoints
+with checkpoints(proxy=sys.argv[1], secret=SECRET) as store:
+    # The strangers' ends are in this process too, and need files of their own.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
+    host, port = store.address.split(":")
+    strangers = []
+    for _ in range(300):
+        strangers.append(socket.create_connection((host, int(port))))
+        strangers[-1].sendall(b"PUT /webhdfs/v1/")
+    hadoop = Hadoop(store.url(sys.argv[2]))
+    assert hadoop.create("a", b"1").status == 201
+    assert hadoop.open("a").body == b"1"
+    left = 0
+    for one in strangers:
+        one.settimeout(0.01)
+        try:
+            one.recv(1)
+        except TimeoutError:
+            left += 1
+        except ConnectionError:
+            pass
+    print(left)
+"""
+
+
+def test_crowd_of_half_requests_does_not_lock_the_gateway(cluster, tmp):
+    """With 256 files, 300 strangers get no more than the places that are left."""
+    command = f'ulimit -S -n 256 && exec {sys.executable} -c "$0" {cluster.proxy_urls[0]} {tmp}/q'
+    done = subprocess.run(
+        ["sh", "-c", command, _CROWD], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert 0 < int(done.stdout) <= (256 - 96) // 2
+
+
+@pytest.mark.parametrize("name", ["link", "link/inner"])
+def test_links_do_not_lead_out_of_a_root(hadoop, client, tmp, name):
+    """Whoever may write into a root gets no further with the token of the gateway."""
+    client.create("map_node", f"{tmp}/outside/inner", recursive=True)
+    client.write_file(f"{tmp}/outside/inner/a", b"secret")
+    assert hadoop.create("first", b"1").status == 201
+    client.link(f"{tmp}/outside", f"{tmp}/q/link")
+    for answer in (
+        hadoop.list(name),
+        hadoop.look(name),
+        hadoop.open(f"{name}/a"),
+        hadoop.create(f"{name}/a", b"2", overwrite="true"),
+        hadoop.create(scratch(f"{name}/a"), b"2"),
+        hadoop.rename("first", f"{name}/b"),
+        hadoop.delete(f"{name}/a"),
+        hadoop.delete(name, recursive="true"),
+    ):
+        assert answer.exception["exception"] == "AccessControlException"
+        assert "does not follow links" in answer.exception["message"]
+    assert client.read_file(f"{tmp}/outside/inner/a").read() == b"secret"
+    assert client.list(f"{tmp}/outside") == ["inner"]
+
+
+def _connection(address):
+    host, port = address.split(":")
+    return socket.create_connection((host, int(port)))

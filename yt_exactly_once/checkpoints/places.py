@@ -98,7 +98,12 @@ class Places:
 
     def serves(self, parts: Parts) -> bool:
         """Return whether a path is in a served folder, or is one."""
-        return any(parts[: len(root)] == root for root in self._roots)
+        return self.root_of(parts) is not None
+
+    def root_of(self, parts: Parts) -> Parts | None:
+        """Return the served folder that a path is in; the innermost one of several."""
+        found = [root for root in self._roots if parts[: len(root)] == root]
+        return max(found, key=len, default=None)
 
     def url_path(self, parts: Parts) -> str:
         """Return the path under which requests reach a place in Cypress."""

@@ -34,6 +34,11 @@ PREFIX = "/webhdfs/v1"
 _REPLACEMENT_SECONDS = 60.0
 """How long after its look at a scratch file a client may replace the final one."""
 
+_LOOKS = ("GETFILESTATUS", "GETFILELINKSTATUS")
+"""Operations whose request to Cypress shows a link as itself."""
+
+_NO_LINK_SECONDS = 10.0
+
 _BLOCK_SIZE = 128 * 1024 * 1024
 _OWNER = "yt"
 _WITHOUT_PATH: dict[str, dict[str, Any]] = {
@@ -154,6 +159,53 @@ class _Replacements:
             return self._deleted.pop((target, source[-1]), None) is not None
 
 
+class _Links:
+    """Refuses links in Cypress: they lead where the token of the gateway may go, and not only its clients.
+
+    What was no link is not asked for again for some seconds. Whoever may write into a root of the gateway can
+    win that race, so these are trusted with what the token of the gateway may do.
+    """
+
+    def __init__(self, files: CypressFiles) -> None:
+        self._files = files
+        self._lock = Lock()
+        self._known: dict[Parts, float] = {}
+
+    def refuse(self, parts: Parts, root: Parts) -> None:
+        """Return when there is no link on a path, from the root on.
+
+        Raises:
+            AccessError: there is one.
+        """
+        for length in range(len(root), len(parts) + 1):
+            # Nobody has put a link where only Spark knows the name.
+            if length < len(parts) or final_name(parts[-1]) is None:
+                self._refuse_one(parts[:length])
+
+    def describe(self, parts: Parts, root: Parts) -> Node | None:
+        """Return what is at a path; raises as `refuse` does."""
+        if parts != root:
+            self.refuse(parts[:-1], root)
+        found = self._files.describe(parts)
+        if found is not None and found.is_link:
+            raise AccessError(
+                "The gateway does not follow links in Cypress",
+                remedy="Use the path that the link leads to, and a --root that contains it",
+                path="//" + "/".join(parts),
+            )
+        return found
+
+    def _refuse_one(self, parts: Parts) -> None:
+        now = time.monotonic()
+        with self._lock:
+            if self._known.get(parts, 0.0) > now:
+                return
+        self.describe(parts, parts)
+        with self._lock:
+            self._known = {key: end for key, end in self._known.items() if end > now}
+            self._known[parts] = now + _NO_LINK_SECONDS
+
+
 class WebHdfs:
     """Answers requests; may be used by several threads.
 
@@ -166,6 +218,7 @@ class WebHdfs:
         self._files = files
         self._places = places
         self._replacements = _Replacements()
+        self._links = _Links(files)
         self._operations: dict[tuple[str, str], Callable[[Request, Parts], Answer]] = {
             ("GET", "OPEN"): self._open,
             ("GET", "GETFILESTATUS"): self._status,
@@ -178,13 +231,25 @@ class WebHdfs:
             ("DELETE", "DELETE"): self._delete,
         }
 
-    def answer(self, request: Request) -> Answer:
-        """Carry out a request; every error becomes an answer."""
-        operation = request.query.get("op", "").upper()
+    def without_cluster(self, request: Request) -> Answer | None:
+        """Return the answer to a request that is not about a file; `None` if the cluster must be asked.
+
+        Raises:
+            AccessError: the secret is wrong, or the place is not served.
+        """
+        operation = _operation(request)
         if operation in _WITHOUT_PATH:
             return Answer.of(_WITHOUT_PATH[operation])
+        self._places.locate(request.path)
+        return None
+
+    def answer(self, request: Request) -> Answer:
+        """Carry out a request about a file; every error becomes an answer."""
+        operation = _operation(request)
         try:
             parts = self._places.locate(request.path)
+            if operation not in _LOOKS:
+                self._links.refuse(parts, self._places.root_of(parts) or ())
             run = self._operations.get((request.method, operation))
             if run is None:
                 raise RequestRefusedError(
@@ -219,7 +284,7 @@ class WebHdfs:
             done += len(piece)
 
     def _status(self, _request: Request, parts: Parts) -> Answer:
-        found = self._files.describe(parts)
+        found = self._links.describe(parts, self._places.root_of(parts) or ())
         if found is None:
             raise _missing(parts)
         return Answer.of({"FileStatus": _file_status(found)})
@@ -247,7 +312,7 @@ class WebHdfs:
         return {"FileStatus": [_file_status(child) for child in children]}
 
     def _create(self, request: Request, parts: Parts) -> Answer:
-        if request.query.get("data") != "true":
+        if not takes_body(request):
             # The client sends its data only where it is sent to.
             return Answer(307, {"Location": f"{request.origin}{request.target}&data=true"})
         self._files.write(
@@ -265,6 +330,7 @@ class WebHdfs:
 
     def _rename(self, request: Request, parts: Parts) -> Answer:
         target = self._places.locate(request.query.get("destination", ""))
+        self._links.refuse(target, self._places.root_of(target) or ())
         options = request.query.get("renameoptions")
         replace = self._replacements.replaces(parts, target) or (
             options is not None and "OVERWRITE" in options.split(",")
@@ -285,6 +351,19 @@ class WebHdfs:
         if not recursive and self._replacements.deletes(parts):
             return Answer.of({"boolean": True})
         return Answer.of({"boolean": self._files.remove(parts, recursive=recursive)})
+
+
+def takes_body(request: Request) -> bool:
+    """Return whether a request brings the data of a file."""
+    return (request.method, _operation(request), request.query.get("data")) == (
+        "PUT",
+        "CREATE",
+        "true",
+    )
+
+
+def _operation(request: Request) -> str:
+    return request.query.get("op", "").upper()
 
 
 def refusal(error: ExactlyOnceError) -> Answer:

@@ -52,6 +52,7 @@ class Node:
     Attributes:
         name: last part of its path; empty where only one node was asked for.
         is_folder: folder or file.
+        is_link: neither, but a link to another path.
         size: bytes of a file, 0 of a folder.
         modified: time of the last change.
     """
@@ -60,6 +61,7 @@ class Node:
     is_folder: bool
     size: int
     modified: datetime
+    is_link: bool = False
 
 
 def path_of(parts: Sequence[str]) -> str:
@@ -82,12 +84,12 @@ class CypressFiles:
         self._emit = emit
 
     def describe(self, parts: Sequence[str]) -> Node | None:
-        """Return a node, or `None` where there is none."""
+        """Return a node, a link as itself, or `None` where there is none."""
         path = path_of(parts)
 
         def attempt(client: YtClient) -> Node:
             # `get` of a folder itself would send everything below.
-            return _node("", client.get(f"{path}/@", attributes=_SHOWN))
+            return _node("", client.get(f"{path}{'&' if parts else ''}/@", attributes=_SHOWN))
 
         try:
             return self._run("look at", path, attempt)
@@ -254,6 +256,7 @@ def _node(name: str, attributes: Any) -> Node:
         # A folder has the attribute too: of everything below it.
         size=int(attributes["uncompressed_data_size"]) if attributes["type"] == "file" else 0,
         modified=datetime.fromisoformat(attributes["modification_time"]),
+        is_link=attributes["type"] == "link",
     )
 
 
