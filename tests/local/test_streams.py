@@ -35,7 +35,7 @@ def _raw(url, path, parameters, headers=""):
     """Return the bytes of an answer, framing of HTTP included, until the server closes."""
     host, port = url.removeprefix("http://").split(":")
     request = (
-        f"GET {path} HTTP/1.1\r\nHost: x\r\nX-YT-Parameters: {json.dumps(parameters)}\r\n"
+        f"GET {path} HTTP/1.1\r\nHost: localhost\r\nX-YT-Parameters: {json.dumps(parameters)}\r\n"
         f"Accept: application/json\r\nConnection: close\r\n{headers}\r\n"
     )
     with socket.create_connection((host, int(port)), timeout=30) as connection:

@@ -202,7 +202,7 @@ def test_truncated_request_changes_nothing(raw, client, tmp):
     with socket.create_connection((host, int(port))) as connection:
         connection.sendall(
             (
-                "PUT /api/v4/set HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
+                "PUT /api/v4/set HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n"
                 f'X-YT-Parameters: {parameters}\r\n\r\n"cut'
             ).encode()
         )
@@ -265,6 +265,45 @@ _PARAMETERS = [
     "tablet_count", "pivot_keys", "schema", "dynamic", "update", "locks", "column_names", "length",
     "timestamp", "control_attributes", "user", "permission", "prerequisite_transaction_ids",
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers"),
+    [
+        ("POST", "/local/faults", {"Origin": "https://example.com", "Content-Type": "text/plain"}),
+        ("POST", "/api/v4/remove?path=//tmp", {"Origin": "null"}),
+        ("PUT", "/api/v3/set?path=//tmp/@x", {"Origin": "http://127.0.0.1.example.com"}),
+        ("GET", "/api/v4/get?path=//tmp", {"Host": "rebound.example.com:80"}),
+        ("GET", "/hosts", {"Host": "[::1"}),
+    ],
+)
+def test_pages_of_other_sites_are_refused(raw, client, method, path, headers):
+    """A browser sends their orders to a cluster without a token, which it takes for one of this machine."""
+    answer = raw(method, path, headers, b"1")
+    assert answer.status == 403
+    assert "127.0.0.1" in answer.json()["message"]
+    assert client.exists("//tmp")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Host": "localhost:1"}, {"Host": "[::1]:1", "Origin": "http://localhost:3000"}],
+    ids=["by another name", "page of this machine"],
+)
+def test_pages_and_clients_of_this_machine_are_served(raw, headers):
+    """Tunnels and user interfaces name it differently."""
+    assert raw("GET", "/api/v4/exists?path=//tmp", headers).status == 200
+
+
+@pytest.mark.parametrize("version", ["v3", "v4"])
+def test_no_command_changes_anything_by_get(raw, version):
+    """A page makes a browser send GET without any trace of its origin."""
+    changing = [one["name"] for one in raw("GET", f"/api/{version}").json() if one["is_volatile"]]
+    assert "remove" in changing
+    for name in changing:
+        for method in ("GET", "DELETE"):
+            answer = raw(method, f"/api/{version}/{name}?path=//tmp")
+            assert (answer.status, answer.headers["allow"]) == (405, "POST, PUT"), name
 
 
 @pytest.fixture(scope="module")

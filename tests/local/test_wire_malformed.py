@@ -8,7 +8,7 @@ import socket
 import pytest
 
 MEGABYTE = 1 << 20
-END = b"Host: x\r\nConnection: close\r\n"
+END = b"Host: localhost\r\nConnection: close\r\n"
 
 
 def _exchange(host, data, *, finish=False):

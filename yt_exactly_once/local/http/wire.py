@@ -14,6 +14,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+from urllib.parse import urlsplit
 
 from yt_exactly_once.local import commands, sockets
 from yt_exactly_once.local.commands import failures, refused
@@ -44,7 +45,11 @@ _LOGGER = logging.getLogger(__name__)
 _WORKERS = 64
 _KILLED = 137
 _UNAUTHORIZED = 401
+_FORBIDDEN = 403
+_METHOD_NOT_ALLOWED = 405
 _UNAVAILABLE = 503
+_CHANGING = ("POST", "PUT")
+_LOOPBACK = re.compile(r"localhost|127(\.\d{1,3}){3}|::1")
 _COMMAND_NAME = re.compile(r"[a-z_]+")
 _MAX_IN_FLIGHT = 1000
 _SLICE_BYTES = 1 << 18
@@ -115,6 +120,8 @@ class Application:
         if self._in_flight > _MAX_IN_FLIGHT:
             return _come_back(_too_many())
         path = request.path.lower()
+        if self._proxy.settings.token is None:
+            _refuse_other_sites(request)
         if path.startswith(PREFIX):
             return await self._in_thread(self._administer, request, path)
         self._proxy.requests[path] += 1
@@ -149,6 +156,8 @@ class Application:
             if name in refused.COMMANDS:
                 raise YtError(f'Command "{name}" is not supported by the embedded cluster')
             return not_found(f'Command "{name}" is not registered')
+        if command.is_volatile and request.method not in _CHANGING:
+            return _not_allowed(name)
         call = dispatch.prepare(self._proxy, command, request, user)
         call.context.commands = known
         faults = self._proxy.faults.take(name, call.context.parameters)
@@ -332,6 +341,45 @@ def _end_with_trailers(transport: Any, trailers: Mapping[str, str]) -> None:
     lines = "".join(f"{name}: {value}\r\n" for name, value in trailers.items())
     transport.write(f"0\r\n{lines}\r\n".encode("latin-1"))
     transport.close()
+
+
+def _refuse_other_sites(request: Request) -> None:
+    """Take no orders from a page that the browser of the user shows, as long as no token tells them apart.
+
+    A page cannot leave its `Origin` out of what changes something. Its name may lead to this machine, and
+    then its `Host` tells.
+
+    Raises:
+        YtError: the request comes from such a page.
+    """
+    told = [("Origin", request.headers.get("origin"))]
+    if "host" in request.headers:
+        told.append(("Host", f"//{request.headers['host']}"))
+    for name, address in told:
+        if address is not None and not _LOOPBACK.fullmatch(_host_of(address)):
+            raise YtError(
+                f"The embedded cluster has no token and answers clients of this machine only, and {name}"
+                f" is {request.headers[name.lower()]!r}; use its address 127.0.0.1, or give it a token",
+                http_status=_FORBIDDEN,
+            )
+
+
+def _host_of(address: str) -> str:
+    try:
+        return urlsplit(address).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _not_allowed(name: str) -> Answer:
+    """Return the answer to a command that would change something by a method that browsers think harmless."""
+    error = YtError(
+        f'Command "{name}" changes something and has to be sent with POST or PUT',
+        http_status=_METHOD_NOT_ALLOWED,
+    )
+    answer = messages.error_answer(error)
+    answer.headers["Allow"] = ", ".join(_CHANGING)
+    return answer
 
 
 def _too_many() -> YtError:
