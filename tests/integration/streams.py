@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
@@ -175,6 +176,7 @@ class Stream:
         return (
             self.frame()
             .writeStream.format(self.form)
+            .queryName(f"a query like those in production {uuid.uuid4()}")
             .outputMode(self.query.output_mode)
             .options(**given | self.options | options)
             .trigger(**TO_THE_END)

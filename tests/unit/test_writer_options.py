@@ -28,7 +28,7 @@ def parsed(**options):
 
 
 def test_texts_become_the_values_that_a_sink_takes():
-    """Each by its type; names in any case, and those of SPYT that have no meaning here."""
+    """Each by its type; names in any case, and those of SPYT and Spark that have no meaning here."""
     sink, checkpoint = parsed(
         Mode="idempotent",
         dyn_batch_size=" 7 ",
@@ -43,6 +43,7 @@ def test_texts_become_the_values_that_a_sink_takes():
         update_columns="true",
         placement="round_robin",
         write_type_v3="true",
+        queryName="orders",
     )
     assert checkpoint == "/checkpoint"
     assert (sink.mode, sink.dyn_batch_size, sink.split_oversized) == ("idempotent", 7, True)

@@ -21,12 +21,16 @@ RETRY_PREFIX = "retry_"
 _OF_SPYT = ("write_type_v3",)
 """Taken and without effect: the schema of the target decides."""
 
+_OF_SPARK = ("queryname",)
+"""What Spark itself adds beside `path`: `queryName(...)` is an option to it (`DataStreamWriter.scala`)."""
+
 WRITER_OPTION_NAMES = (
     *options_of(Target),
     CHECKPOINT_OPTION,
     *options_of(SinkOptions),
     *(RETRY_PREFIX + name for name in options_of(RetryPolicy)),
     *_OF_SPYT,
+    *_OF_SPARK,
 )
 """Every option of the writer, with those that a text cannot give."""
 
