@@ -296,10 +296,10 @@ class Log:
         """See `OffsetLog.has_ended`: Spark waits for every thread here."""
         return False
 
-    def may_be_written(self, batch: MicroBatch) -> bool:
+    def may_be_written(self, batch: MicroBatch, is_unused: bool) -> bool:  # noqa: ARG002 - the interface
         """See `OffsetLog.may_be_written`."""
-        began_the_query = self._first == 0 < self._deployment.commits
-        return not began_the_query and may_have_read(batch, self.ranges)
+        has_ended_one = self._first < batch.batch_id
+        return not has_ended_one and may_have_read(batch, self.ranges)
 
     def _texts(self, number: int) -> list[str]:
         offsets = self._deployment.offsets

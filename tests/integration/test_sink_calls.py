@@ -290,6 +290,25 @@ def test_data_frame_of_another_query_is_refused(flow, stream):
 
 
 @pytest.mark.nightly
+def test_first_rows_of_a_query_may_come_after_empty_batches_and_a_restart(flow):
+    """The function left the empty DataFrames out, and nothing was ever written."""
+    sink, wanted = flow.sink(), "id < 0"
+
+    def write(frame, batch_id):
+        if not frame.where(wanted).isEmpty():
+            sink(frame.where(wanted), batch_id)
+
+    finish(flow.start(write))
+    assert ledger_entries(flow.client, flow.ledger) == []
+    flow.queue.append(500)
+    flow.queue.append(500, 1)
+    wanted = "id >= 1000"
+    finish(flow.start(write))
+    expected = rows_where(flow, lambda row: row[1] >= 1_000)
+    assert differences(flow.found(), expected) == ""
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", first_of(["removed", "another path"]))
 @pytest.mark.parametrize("batches", first_of([1, 2]))
 def test_missing_ledger_is_refused(stream, how, batches):

@@ -389,7 +389,7 @@ class _Identified:
     def has_ended(self, place: Place) -> bool:  # noqa: ARG002
         return False
 
-    def may_be_written(self, batch: MicroBatch) -> bool:  # noqa: ARG002
+    def may_be_written(self, batch: MicroBatch, is_unused: bool) -> bool:  # noqa: ARG002
         return False
 
     def ranges(self, batch: MicroBatch, number: int) -> tuple[SourceRange, ...]:  # noqa: ARG002

@@ -113,7 +113,7 @@ def ledger_of(notes, number, ledger_id="new", *, accepted=(), new=False, written
         ledger_id,
         accepted=accepted,
         may_be_new=new,
-        may_be_written=lambda: written,
+        may_be_written=lambda _: written,
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -167,7 +168,12 @@ def test_running_query_without_a_jvm_asks_the_files(tmp_path):
     place = log.locate(frame, 1)
     batch = log.identify(frame, place)
     assert log.ranges(batch, 0)[0].partitions == (PartitionRange(0, 3, 5),)
-    assert log.may_be_written(batch)
+    assert log.may_be_written(batch, is_unused=False)
+    assert log.may_be_written(batch, is_unused=True)
+    later = f'v1\n{{"batchTimestampMs": {int(time.time() * 1_000) + 1}}}'
+    (tmp_path / "offsets" / "1").write_text(later)
+    assert log.may_be_written(batch, is_unused=False)
+    assert not log.may_be_written(batch, is_unused=True)
     assert not log.has_ended(place)
     (tmp_path / "commits").mkdir()
     (tmp_path / "commits" / "1").touch()

@@ -60,9 +60,12 @@ class Query:
         ran: batches that Spark remembers of this run.
         committed: whether Spark has logged its batches as done.
         plan: the physical plan, see `operator`.
+        logged: when Spark logged the running batch; the application began at 1 000.
     """
 
-    def __init__(self, run=RUN, ends=(), ran=(), *, query=QUERY, committed=False, plan=None):
+    def __init__(
+        self, run=RUN, ends=(), ran=(), *, query=QUERY, committed=False, plan=None, logged=0
+    ):
         self.session = Jvm(sessionState=Jvm(newHadoopConf=None))
         self.execution = Jvm(
             id=Jvm(toString=query),
@@ -71,7 +74,11 @@ class Query:
             offsetLog=Log(ends),
             resolvedCheckpointRoot="/checkpoint",
             isActive=True,
-            lastExecution=Jvm(currentBatchId=4, executedPlan=plan),
+            lastExecution=Jvm(
+                currentBatchId=4,
+                executedPlan=plan,
+                offsetSeqMetadata=Jvm(batchTimestampMs=logged),
+            ),
             outputMode="Append",
             recentProgress=[Jvm(batchId=number) for number in ran],
             commitLog=Jvm(get=Jvm(isDefined=committed)),
@@ -89,7 +96,7 @@ class Query:
         session = SimpleNamespace(
             _jvm=jvm,
             _jsparkSession=self.session,
-            sparkContext=SimpleNamespace(getLocalProperty=properties.get),
+            sparkContext=SimpleNamespace(getLocalProperty=properties.get, startTime=1_000),
         )
         return SimpleNamespace(sparkSession=session, _jdf=Jvm(sparkSession=self.session))
 
@@ -258,27 +265,31 @@ def batch(number, start, end):
 
 
 @pytest.mark.parametrize(
-    ("ran", "ends", "expected"),
+    ("ran", "ends", "logged", "unused", "expected"),
     [
-        ((0, 1), (5, 8, 9), False),
-        ((0,), (5, 8, 9), False),
-        ((1,), (5, 8, 9), True),
-        ((), (5, 8, 9), True),
-        ((), (0, 0, 9), False),
+        ((1,), (5, 8, 9), 0, False, False),
+        ((2,), (5, 8, 9), 0, True, True),
+        ((), (5, 8, 9), 999, True, True),
+        ((), (5, 8, 9), 1_000, True, False),
+        ((), (5, 8, 9), 1_000, False, True),
+        ((), (0, 0, 9), 0, False, False),
     ],
     ids=[
-        "this run began the query",
-        "with one batch so far",
-        "a later run",
-        "nothing remembered",
+        "this run has ended a batch",
+        "it was idle before this one",
+        "a replay, perhaps of rows from another sink",
+        "a new batch of a query that had no rows",
+        "a new batch for another target",
         "nothing was read",
     ],
 )
-def test_rows_may_be_written_if_an_earlier_run_had_some(ran, ends, expected):
-    """A ledger without an entry then has lost it, or is another one."""
+def test_batch_may_be_written_if_an_earlier_run_may_have_begun_it(
+    ran, ends, logged, unused, expected
+):
+    """A ledger without an entry then has lost it, or is another one. The function may leave batches out."""
     log = RunningQuery()
-    log.locate(Query(ends=ends, ran=ran).frame(), 2)
-    assert log.may_be_written(batch(2, ends[1], ends[2])) is expected
+    log.locate(Query(ends=ends, ran=ran, logged=logged).frame(), 2)
+    assert log.may_be_written(batch(2, ends[1], ends[2]), unused) is expected
 
 
 @pytest.mark.parametrize("numbers", [(1, 2), (2, 1), (2, 2)])

@@ -84,7 +84,7 @@ def require_ledger(
     *,
     accepted: Collection[int],
     may_be_new: bool,
-    may_be_written: Callable[[], bool],
+    may_be_written: Callable[[bool], bool],
 ) -> None:
     """Check that a ledger without an entry never had one.
 
@@ -95,12 +95,14 @@ def require_ledger(
         ledger_id: object id of its table.
         accepted: batches that the user has settled.
         may_be_new: whether the query may begin with this ledger on purpose.
-        may_be_written: returns, from Spark's log, whether rows may have been written before this run.
+        may_be_written: returns whether an earlier run may have written the batch, by what Spark says; it is
+            told whether no sink has used the checkpoint.
 
     Raises:
         LedgerMissingError: it may have had one; then a replay would not be recognised.
     """
     where = {"query": batch.query_id, "batch": batch.batch_id, "ledger": ledger.path}
+    is_unused = all(note.kind is not NoteKind.LEDGER for note in notes)
     for target in ledger.targets:
         used = _used(notes, target)
         first = {note.ledger_id: note.batch for note in used if note.ledger == _ledger(ledger)}
@@ -117,7 +119,7 @@ def require_ledger(
             )
         if may_be_new:
             continue
-        if used or may_be_written():
+        if used or may_be_written(is_unused):
             raise LedgerMissingError(
                 "The query has used another ledger for this target"
                 if used

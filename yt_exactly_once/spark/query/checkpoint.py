@@ -7,6 +7,7 @@ checkpoint belong to one run.
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,7 @@ class CheckpointFiles:
         self._location = location
         self._connection = connection
         self._files = open_storage(location, connection)
+        self._since = time.time() * 1_000
         self._run_id = _connect_runs.setdefault(location, (str(uuid.uuid4()), False))[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -103,9 +105,15 @@ class CheckpointFiles:
         """See `OffsetLog.has_ended`."""
         return self._files.exists(f"commits/{place.batch_id}")
 
-    def may_be_written(self, batch: MicroBatch) -> bool:
+    def may_be_written(self, batch: MicroBatch, is_unused: bool) -> bool:
         """See `OffsetLog.may_be_written`."""
-        return may_have_read(batch, self.ranges)
+        is_new = is_unused and self._logged(batch.batch_id) >= self._since
+        return not is_new and may_have_read(batch, self.ranges)
+
+    def _logged(self, batch_id: int) -> float:
+        """Return when Spark has logged a batch, in milliseconds; 0 where it does not say so."""
+        _, metadata, *_ = self._files.read(f"offsets/{batch_id}").splitlines()
+        return float(json.loads(metadata).get("batchTimestampMs", 0))
 
     def _read(self, batch_id: int) -> list[str]:
         version, *lines = self._files.read(f"offsets/{batch_id}").splitlines()

@@ -43,8 +43,14 @@ class OffsetLog(Protocol):
     def has_ended(self, place: Place) -> bool:
         """Return whether Spark has logged a batch as done although a call for it has not returned."""
 
-    def may_be_written(self, batch: MicroBatch) -> bool:
-        """Return whether rows of this query may have been written before this run."""
+    def may_be_written(self, batch: MicroBatch, is_unused: bool) -> bool:
+        """Return whether an earlier run may have written rows of a batch that no ledger has.
+
+        Args:
+            batch: the batch.
+            is_unused: whether no sink has used the checkpoint. Then the batch is new if Spark has logged it
+                since this application has started.
+        """
 
     def ranges(self, batch: MicroBatch, number: int) -> tuple[SourceRange, ...]:
         """Return what another batch of the same query has read; nothing when it is not known."""

@@ -166,11 +166,15 @@ class RunningQuery:
             return self._files is not None and self._files.has_ended(place)
         return place.in_background and run.has_logged(place.batch_id)
 
-    def may_be_written(self, batch: MicroBatch) -> bool:
+    def may_be_written(self, batch: MicroBatch, is_unused: bool) -> bool:
         """See `OffsetLog.may_be_written`."""
         run = self._runs.get(batch.query_id)
-        began_it = run is not None and run.began_the_query()
-        return not began_it and may_have_read(batch, self.ranges)
+        if run is None:
+            return self._files is None or self._files.may_be_written(batch, is_unused)
+        is_new = run.has_ended_before(batch.batch_id) or (
+            is_unused and run.began_in_this_application()
+        )
+        return not is_new and may_have_read(batch, self.ranges)
 
 
 class _Run:
@@ -185,6 +189,7 @@ class _Run:
         self.query_id = str(execution.id().toString())
         self.id = str(execution.runId().toString())
         self._jvm = frame.sparkSession._jvm  # noqa: SLF001
+        self._context = frame.sparkSession.sparkContext
         self._session = execution.sparkSessionForStream()
         self._execution = execution
         self._log = execution.offsetLog()
@@ -236,10 +241,15 @@ class _Run:
         """Return whether Spark has logged a batch as done."""
         return bool(self._execution.commitLog().get(batch_id).isDefined())
 
-    def began_the_query(self) -> bool:
-        """Return whether this run ran batch 0, as far as Spark remembers."""
+    def has_ended_before(self, batch_id: int) -> bool:
+        """Return whether this run has ended an earlier batch: Spark repeats only the first one of a run."""
         progress = self._execution.recentProgress()
-        return len(progress) > 0 and int(progress[0].batchId()) == 0
+        return len(progress) > 0 and int(progress[0].batchId()) < batch_id
+
+    def began_in_this_application(self) -> bool:
+        """Return whether Spark has logged the running batch since the application has started."""
+        logged = int(self._execution.lastExecution().offsetSeqMetadata().batchTimestampMs())
+        return logged >= int(self._context.startTime)
 
     def texts(self, batch_id: int) -> tuple[list[str], list[str]]:
         """Return the logged offsets of a batch, and of the one before."""
