@@ -174,3 +174,12 @@ def test_checkpoint_that_only_the_session_knows_is_refused(stream, spark, tmp_pa
     finally:
         spark.conf.unset("spark.sql.streaming.checkpointLocation")
     flow.assert_untouched()
+
+
+@pytest.mark.nightly
+def test_checkpoint_whose_name_has_signs_of_a_url_is_the_one_of_spark(stream, tmp_path):
+    """Spark and Python read the location in the same way."""
+    flow = stream(rows=10)
+    flow.write(checkpointLocation=f"file://{tmp_path}/a%20b c#d?e")
+    assert flow.wrong() == ""
+    assert (tmp_path / "a%20b c#d?e" / "offsets").is_dir()

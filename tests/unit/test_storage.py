@@ -1,6 +1,7 @@
 """Files of a checkpoint, read without a JVM."""
 
 import traceback
+from types import SimpleNamespace
 
 import pytest
 from pyarrow import fs
@@ -26,6 +27,32 @@ def test_what_is_written_is_found(tmp_path, kind):
     assert files.read("folder/file") == "ё"
     assert files.names("folder") == ["file"]
     assert files.exists("folder")
+
+
+STRANGE = "a%20b c?d=1#e:ё"
+"""Every character of a name stands for itself, also in a URL."""
+
+
+@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+def test_names_in_a_location_are_those_that_spark_writes_to(tmp_path, scheme):
+    """Hadoop unquotes nothing, and knows no query and no fragment."""
+    open_storage(f"{scheme}{tmp_path}/{STRANGE}").write("folder", b"content")
+    assert (tmp_path / STRANGE / "folder").read_bytes() == b"content"
+
+
+def test_pyarrow_gets_the_same_names(tmp_path, monkeypatch):
+    """It unquotes them."""
+    from_uri, asked = fs.FileSystem.from_uri, []
+
+    def local(url):
+        asked.append(url)
+        return from_uri(url.replace("hdfs://host:1", "file://"))
+
+    monkeypatch.setattr(fs, "FileSystem", SimpleNamespace(from_uri=local))
+    (tmp_path / STRANGE).mkdir()
+    open_storage(f"hdfs://host:1{tmp_path}/{STRANGE}").write("file", b"content")
+    assert asked[0].startswith("hdfs://host:1/")
+    assert (tmp_path / STRANGE / "file").read_bytes() == b"content"
 
 
 @pytest.mark.parametrize("location", ["yt:///home/app", "dbfs:/checkpoint"])

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from urllib.parse import quote, urlsplit
 
 from pyarrow import fs
 
@@ -29,6 +28,9 @@ CYPRESS_SCHEME = "yt"
 
 _REMOTE = {"hdfs": "hdfs", "viewfs": "viewfs", "s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs"}
 """Schemes of Hadoop, and what PyArrow calls them."""
+
+_PLAIN = "/@:+=,;&!$'()*~"
+"""What the path of a URL may have as it is."""
 
 
 class Storage(Protocol):
@@ -173,6 +175,31 @@ def shown(location: str) -> str:
     return f"{parts.scheme}:{'//' if parts.netloc else ''}{address}{slash}{path}"
 
 
+class Location(NamedTuple):
+    """A location as Hadoop reads it, and so Spark: its characters stand for themselves, `%`, `?` and `#` too.
+
+    Attributes:
+        scheme: empty for a path.
+        netloc: host, port and what is before them.
+        path: path of the checkpoint there.
+    """
+
+    scheme: str
+    netloc: str
+    path: str
+
+    @classmethod
+    def of(cls, location: str) -> Self:
+        """Take a location apart (`org.apache.hadoop.fs.Path`)."""
+        before, colon, rest = location.partition(":")
+        if not colon or "/" in before:
+            return cls("", "", location)
+        if not rest.startswith("//"):
+            return cls(before, "", rest)
+        netloc, slash, path = rest.removeprefix("//").partition("/")
+        return cls(before, netloc, slash + path)
+
+
 def open_storage(location: str, connection: Connection | None = None) -> Storage:
     """Return the files at a `checkpointLocation`.
 
@@ -183,9 +210,9 @@ def open_storage(location: str, connection: Connection | None = None) -> Storage
     Raises:
         ConfigError: the file system is another one, PyArrow cannot open it here, or the address is none.
     """
-    parts = urlsplit(location)
+    parts = Location.of(location)
     if parts.scheme in ("", "file"):
-        return Folder(Path(url2pathname(parts.path) if parts.scheme else location))
+        return Folder(Path(parts.path))
     if parts.scheme == SCHEME:
         return WebHdfsFolder(location)
     if parts.scheme == CYPRESS_SCHEME and connection is not None:
@@ -204,7 +231,8 @@ def open_storage(location: str, connection: Connection | None = None) -> Storage
             "YTsaurus",
             path=shown(location),
         )
-    url = f"{_REMOTE[parts.scheme]}:{location.partition(':')[2]}"
+    # PyArrow takes a percent sign for the begin of a quoted character.
+    url = f"{_REMOTE[parts.scheme]}://{parts.netloc}{quote(parts.path, safe=_PLAIN)}"
     try:
         files, root = fs.FileSystem.from_uri(url)
     except (OSError, ValueError) as error:
