@@ -419,3 +419,117 @@ def test_table_can_be_read_without_rows_written_before_a_timestamp(client, sorte
         attributes = "; ".join(f"{name}={value}u" for name, value in (wanted | more).items())
         rows = client.read_table(f"<{attributes}>{sorted_table}")
         assert [row["k"] for row in rows] == found
+
+
+def _table(client, path, rows=(), *, unique=False, **attributes):
+    schema = yson.to_yson_type(
+        [{"name": "k", "type": "int64", "sort_order": "ascending"}], {"unique_keys": unique}
+    )
+    client.create("table", path, attributes={"schema": schema, **attributes})
+    if rows:
+        client.write_table(path, [{"k": k} for k in rows])
+    return path
+
+
+def _keys(client, path):
+    return [row["k"] for row in client.read_table(path)]
+
+
+def test_chunks_are_joined_in_the_order_of_a_sorted_target(raw, client, tmp):
+    """Whole chunks move, ranges that overlap are refused, and what is there comes first."""
+    low, high = _table(client, f"{tmp}/low", [1, 2]), _table(client, f"{tmp}/high", [5, 6])
+    target = _table(client, f"{tmp}/t")
+
+    def join(*sources, into=target):
+        given = {"source_paths": list(sources), "destination_path": into}
+        return raw.command("POST", "concatenate", given).json()
+
+    join(high, low)
+    assert _keys(client, target) == [1, 2, 5, 6]
+    wide = _table(client, f"{tmp}/wide", [0, 3])
+    assert join(low, wide)["code"] == 301
+    assert join(low, into=f"<append=%true>{target}")["code"] == 301
+    join(_table(client, f"{tmp}/top", [6, 7]), into=f"<append=%true>{target}")
+    assert _keys(client, target) == [1, 2, 5, 6, 6, 7]
+
+
+def test_joined_keys_are_unique_where_the_target_says_so(raw, client, tmp):
+    """And a source that does not promise it is refused before any key is compared."""
+    target = _table(client, f"{tmp}/t", unique=True)
+    sources = [_table(client, f"{tmp}/{name}", [1], unique=True) for name in "ab"]
+    given = {"source_paths": sources, "destination_path": target}
+    assert raw.command("POST", "concatenate", given).json()["code"] == 306
+    given["source_paths"] = [_table(client, f"{tmp}/c", [1])]
+    assert raw.command("POST", "concatenate", given).json()["code"] == 307
+
+
+def test_append_sees_the_table_as_it_was_when_it_began(cluster, client, tmp):
+    """What another transaction appends meanwhile is not read in the middle of one's own."""
+    client.create("table", f"{tmp}/t")
+    append = f"<append=%true>{tmp}/t"
+    client.write_table(append, [{"a": 1}])
+    with client.Transaction():
+        client.write_table(append, [{"a": 2}])
+        cluster.client(1).write_table(append, [{"a": 3}])
+        assert [row["a"] for row in client.read_table(f"{tmp}/t")] == [1, 2]
+    assert [row["a"] for row in client.read_table(f"{tmp}/t")] == [1, 3, 2]
+
+
+def test_computed_columns_of_static_tables_are_filled(client, tmp):
+    """Before the order of the keys is checked."""
+    key = {"name": "h", "type": "int64", "sort_order": "ascending", "expression": "v * 2"}
+    schema = [key, {"name": "v", "type": "int64"}]
+    client.create("table", f"{tmp}/t", attributes={"schema": schema})
+    client.write_table(f"{tmp}/t", [{"v": 1}, {"v": 4}])
+    assert [row["h"] for row in client.read_table(f"{tmp}/t")] == [2, 8]
+    assert _failure(client.write_table, f"{tmp}/t", [{"v": 4}, {"v": 1}]).contains_code(301)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "found"),
+    [
+        ("lower_limit={chunk_index=1}", [2, 3]),
+        ("exact={chunk_index=1}", [2]),
+        ("lower_limit={chunk_index=1};upper_limit={row_index=2}", [2]),
+    ],
+    ids=["lower", "exact", "mixed"],
+)
+def test_rows_are_selected_by_chunk(client, tmp, ranges, found):
+    """As tools do that share the chunks of a table among themselves."""
+    client.create("table", f"{tmp}/t")
+    for value in (1, 2, 3):
+        client.write_table(f"<append=%true>{tmp}/t", [{"v": value}])
+    path = f"<ranges=[{{{ranges}}}]>{tmp}/t"
+    assert [row["v"] for row in client.read_table(path)] == found
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit"),
+    [("static", "offset=1"), ("static", "tablet_index=0"), ("sorted", "row_index=1")],
+    ids=str,
+)
+def test_limit_that_would_be_ignored_is_refused(client, tmp, kind, limit):
+    """A whole table instead of a part is the wrong answer."""
+    _table(client, f"{tmp}/t", unique=True, dynamic=False)
+    schema = [{"name": "k", "type": "int64", "sort_order": "ascending"}]
+    schema.append({"name": "v", "type": "int64"})
+    client.create("table", f"{tmp}/d", attributes={"dynamic": True, "schema": schema})
+    path = f"{tmp}/{'d' if kind == 'sorted' else 't'}"
+    _failure(client.read_table, f"<lower_limit={{{limit}}}>{path}")
+
+
+def test_rows_are_sorted_by_columns_with_an_order(client, tmp):
+    """Both spellings of `sorted_by` mean the same."""
+    client.create("table", f"{tmp}/t")
+    path = f"<sorted_by=[{{name=k;sort_order=ascending}}]>{tmp}/t"
+    client.write_table(path, [{"k": 1}, {"k": 2}])
+    assert client.get(f"{tmp}/t/@sorted_by") == ["k"]
+    assert _failure(client.write_table, path, [{"k": 2}, {"k": 1}]).contains_code(301)
+
+
+def test_values_of_different_types_are_ordered_by_type(client, tmp):
+    """Null, int64, uint64, double, boolean, string: as masters compare keys without a schema."""
+    given = [None, 5, yson.YsonUint64(3), 2.5, False, "a"]
+    client.create("table", f"{tmp}/t")
+    client.write_table(f"<sorted_by=[s]>{tmp}/t", [{"s": value} for value in given])
+    assert [row["s"] for row in client.read_table(f"{tmp}/t[3u:%false]")] == [3, 2.5]

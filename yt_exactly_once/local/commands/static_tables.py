@@ -25,6 +25,7 @@ from yt_exactly_once.local.cypress import (
     ypath,
 )
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.ql import computed
 from yt_exactly_once.local.static import rows as static_rows
 from yt_exactly_once.local.static import uploads
 from yt_exactly_once.local.tables import values
@@ -66,7 +67,9 @@ def write_table(context: Context) -> Any:
         node = _static(view, path)
         upload = _upload(view, node, path)
         locks.acquire(view, node.id, upload.lock_mode)
-        static_rows.write(view, node.id, upload.schema, rows, append=upload.append)
+        static_rows.write(
+            view, node.id, upload.schema, rows, append=upload.append, compute=computed.fill
+        )
         if upload.schema != static_rows.schema_of(node.attributes):
             view.put_attribute(node.id, "schema", upload.schema.to_yson())
         if upload.schema_mode != node.attributes["schema_mode"]:
@@ -109,7 +112,9 @@ def read_table(context: Context) -> Any:
         else:
             source = _StaticRows(view, node)
         selectors = _selectors(path)
-        ranges = static_rows.find_ranges(selectors, source.row_count, source.schema, source.keys)
+        ranges = static_rows.find_ranges(
+            selectors, source.row_count, source.schema, source.keys, source.place
+        )
         context.response_parameters["approximate_row_count"] = sum(
             source.rounded(wanted) if wanted.by_key else wanted.end - wanted.start
             for wanted in ranges
@@ -122,32 +127,54 @@ def read_table(context: Context) -> Any:
     return Rows(streams.from_snapshot(context.proxy.store, read))
 
 
-@command("concatenate", volatile=True, partial="schemas are not merged")
+@command("concatenate", volatile=True, partial="schemas are neither merged nor inferred")
 def concatenate(context: Context) -> Any:
     """Put the chunks of several files or tables into one."""
     sources = context.parameters.get("source_paths")
-    if not isinstance(sources, list) or not sources:
-        raise YtError('Parameter "source_paths" must be a list with at least one path')
+    if not isinstance(sources, list):
+        raise YtError('Error parsing parameter "source_paths": expected a list')
     target = path_of(context, "destination_path")
     append = arguments.flag(dict(target.attributes), "append")
     parsed = [ypath.parse(source, "source_paths") for source in sources]
 
     def change(connection: sqlite3.Connection) -> dict[str, Any]:
         view = view_of(context, connection)
-        nodes = [_existing(view, path) for path in [*parsed, target]]
+        views = [_source_view(context, connection, path) or view for path in parsed]
+        nodes = [_existing(*pair) for pair in [*zip(views, parsed, strict=True), (view, target)]]
         if len({node.type for node in nodes}) > 1 or nodes[0].type not in {"file", "table"}:
             raise YtError("Files can be joined with files only, and tables with tables")
         if any(node.attributes.get("dynamic") for node in nodes):
             raise YtError("Dynamic tables cannot be joined")
         *sources, result = nodes
-        locks.acquire(view, result.id, locks.SHARED if append else locks.EXCLUSIVE)
-        listed = [chunk for node in sources for chunk in chunks.chunks(view, node.id)]
-        kept = chunks.chunks(view, result.id) if append else []
-        chunks.replace(view, result.id, [*kept, *listed])
+        is_sorted = result.type == "table" and static_rows.schema_of(result.attributes).is_sorted
+        shared = append and not is_sorted
+        locks.acquire(view, result.id, locks.SHARED if shared else locks.EXCLUSIVE)
+        listed = [chunks.chunks(*pair) for pair in zip(views, _ids(sources), strict=True)]
+        joined = [chunk for each in listed for chunk in each]
+        if is_sorted:
+            schemas = [static_rows.schema_of(node.attributes) for node in sources]
+            joined = static_rows.in_order(view, result, schemas, joined, append=append)
+        if append:
+            chunks.begin_append(view, result.id)
+            chunks.add_refs(view, result.id, joined)
+        else:
+            chunks.replace(view, result.id, joined)
         clock.touch(view, result.id, "content")
         return {}
 
     return run_once(context, change)
+
+
+def _ids(nodes: Sequence[Node]) -> list[str]:
+    return [node.id for node in nodes]
+
+
+def _source_view(context: Context, connection: sqlite3.Connection, path: YPath) -> View | None:
+    """Return the tree as the transaction of a source sees it, if the path names one."""
+    transaction_id = path.attributes.get("transaction_id")
+    return (
+        None if transaction_id is None else context.proxy.cypress.view(connection, transaction_id)
+    )
 
 
 @command("parse_ypath")
@@ -207,6 +234,13 @@ class _Source(Protocol):
     schema: TableSchema
     row_count: int
 
+    def place(self, indexes: dict[str, int]) -> int:
+        """Return the row that indexes of tablets, chunks or rows name.
+
+        Raises:
+            YtError: rows of such a table are not found by these indexes.
+        """
+
     def keys(self) -> Sequence[bytes]:
         """Return the encoded keys of all rows, in order; of sorted tables only."""
 
@@ -223,6 +257,15 @@ class _StaticRows:
         self._connection = view.connection
         self._chunks = chunks.chunks(view, node.id)
         self.row_count = sum(chunk.row_count for chunk in self._chunks)
+
+    def place(self, indexes: dict[str, int]) -> int:
+        _check_indexes(indexes, {"chunk_index", "row_index"}, "static")
+        before = self._chunks[: max(indexes.get("chunk_index", 0), 0)]
+        return (
+            sum(chunk.row_count for chunk in before)
+            if "chunk_index" in indexes
+            else indexes["row_index"]
+        )
 
     def keys(self) -> Sequence[bytes]:
         everything = self.read(static_rows.Range(0, self.row_count))
@@ -248,6 +291,10 @@ class _SortedRows:
         (self.row_count,) = connection.execute(
             f"SELECT count(*) FROM {layout.sql_source}"
         ).fetchone()
+
+    def place(self, indexes: dict[str, int]) -> int:
+        _check_indexes(indexes, set(), "sorted dynamic")
+        return 0
 
     def keys(self) -> Sequence[bytes]:
         found = self._connection.execute(
@@ -279,6 +326,18 @@ class _OrderedRows:
         self._bounds = [reads.bounds(connection, layout, tablet.index) for tablet in layout.tablets]
         self.row_count = sum(past - first for first, past in self._bounds)
 
+    def place(self, indexes: dict[str, int]) -> int:
+        _check_indexes(indexes, {"tablet_index", "row_index"}, "ordered dynamic")
+        number = indexes.get("tablet_index")
+        if number is None:
+            return indexes["row_index"]
+        passed = sum(past - first for first, past in self._bounds[: max(number, 0)])
+        if "row_index" not in indexes or not 0 <= number < len(self._bounds):
+            return passed
+        # Inside a tablet rows keep their indexes when the ones before are trimmed.
+        first, past = self._bounds[number]
+        return passed + min(max(indexes["row_index"], first), past) - first
+
     def keys(self) -> Sequence[bytes]:
         return ()
 
@@ -295,6 +354,14 @@ class _OrderedRows:
 
     def rounded(self, wanted: Range) -> int:
         return wanted.end - wanted.start
+
+
+def _check_indexes(indexes: dict[str, int], taken: set[str], kind: str) -> None:
+    refused = indexes.keys() - taken
+    if refused:
+        raise YtError(f'Cannot use "{min(refused)}" limits for a {kind} table; use "key"')
+    if "chunk_index" in indexes and "row_index" in indexes:
+        raise YtError('Cannot use "chunk_index" and "row_index" in one limit')
 
 
 def _answer(

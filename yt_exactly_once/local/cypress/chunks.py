@@ -1,7 +1,8 @@
 """The content of files and static tables: immutable chunks and the lists that refer to them.
 
-A transaction that overwrites has a list of its own, one that appends has only what it added. A chunk
-lives as long as a list refers to it.
+A transaction that overwrites has a list of its own. One that appends has what it added, and how long
+the lists below were then: it does not see what others append and commit later. A chunk lives as long
+as a list refers to it.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.local.cypress.ids import CELL_TAG, TYPES
 from yt_exactly_once.local.cypress.layout import TRUNK
 from yt_exactly_once.local.cypress.view import APPEND, OVERWRITE, View
+from yt_exactly_once.local.formats.structured import dump_yson, load_yson
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator
+
+
+_ENDLESS = 2**62
 
 
 @dataclass(frozen=True)
@@ -35,20 +40,24 @@ class Chunk:
 def chunks(view: View, node_id: str) -> list[Chunk]:
     """Return the chunks of a node in order, as a view sees them."""
     lists: list[list[Chunk]] = []
+    lengths: dict[str, int] = {}
     for tx in view.chain:
         row = view.connection.execute(
-            "SELECT mode FROM cypress_contents WHERE node_id = ? AND tx = ?", (node_id, tx)
+            "SELECT mode, value FROM cypress_contents WHERE node_id = ? AND tx = ?", (node_id, tx)
         ).fetchone()
         if row is None:
             continue
         found = view.connection.execute(
             "SELECT chunks.id, size, row_count FROM chunk_refs JOIN chunks"
-            " ON chunks.id = chunk_id WHERE node_id = ? AND tx = ? ORDER BY position",
-            (node_id, tx),
+            " ON chunks.id = chunk_id WHERE node_id = ? AND tx = ? AND position < ?"
+            " ORDER BY position",
+            (node_id, tx, lengths.get(tx, _ENDLESS)),
         )
         lists.append([Chunk(*values) for values in found])
         if row[0] == OVERWRITE:
             break
+        # The innermost append began last, and knows most.
+        lengths = {**load_yson(row[1], "lengths"), **lengths}
     return [chunk for listed in reversed(lists) for chunk in listed]
 
 
@@ -91,11 +100,7 @@ def write(view: View, node_id: str, pieces: Iterable[tuple[bytes, int]], *, appe
     connection = view.connection
     key = (node_id, view.tx)
     if append:
-        known = connection.execute(
-            "SELECT 1 FROM cypress_contents WHERE node_id = ? AND tx = ?", key
-        ).fetchone()
-        if known is None:
-            view.put_content(node_id, OVERWRITE if view.tx == TRUNK else APPEND, None)
+        begin_append(view, node_id)
     else:
         drop_refs(connection, *key)
         view.put_content(node_id, OVERWRITE, None)
@@ -108,6 +113,19 @@ def write(view: View, node_id: str, pieces: Iterable[tuple[bytes, int]], *, appe
         connection.execute(
             "INSERT INTO chunk_refs VALUES (?, ?, ?, ?)", (*key, number, cursor.lastrowid)
         )
+
+
+def begin_append(view: View, node_id: str) -> None:
+    """Let a transaction have a list of what it appends to a node."""
+    key = (node_id, view.tx)
+    known = view.connection.execute(
+        "SELECT 1 FROM cypress_contents WHERE node_id = ? AND tx = ?", key
+    ).fetchone()
+    if known is None and view.tx == TRUNK:
+        view.put_content(node_id, OVERWRITE, None)
+    elif known is None:
+        below = {tx: _next_position(view.connection, node_id, tx) for tx in view.chain[1:]}
+        view.put_content(node_id, APPEND, dump_yson(below))
 
 
 def share(view: View, source_id: str, target_id: str) -> None:

@@ -7,7 +7,9 @@ row indexes or keys.
 from __future__ import annotations
 
 import bisect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +24,15 @@ from yt_exactly_once.local.tables.schema import TableSchema, parse_schema
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from yt_exactly_once.local.cypress.view import View
+    from yt_exactly_once.local.cypress.view import Node, View
 
 Row = dict[str, Any]
+Compute = Callable[[Sequence[Any], dict[str, list[Any]], int], dict[str, list[Any]]]
 
 ROWS_PER_CHUNK = 50_000
+_INDEXES = ("tablet_index", "chunk_index", "row_index")
 _BYTES_PER_CHUNK = 4 << 20
 _ROWS_PER_PIECE = 1000
 
@@ -49,36 +53,103 @@ class Range:
 
 
 def write(
-    view: View, node_id: str, schema: TableSchema, rows: Sequence[Row], *, append: bool
+    view: View,
+    node_id: str,
+    schema: TableSchema,
+    rows: Sequence[Row],
+    *,
+    append: bool,
+    compute: Compute,
 ) -> None:
     """Replace or extend the rows of a table.
+
+    Args:
+        view: the change belongs to its transaction.
+        node_id: of the table.
+        schema: of the rows.
+        rows: new ones.
+        append: whether the old rows stay.
+        compute: fills computed columns: from columns, stored values by name, and their count.
 
     Raises:
         YtError: 307 and kin when a row does not fit the schema, 301 when the order is broken, 306
             when a unique key comes twice.
     """
-    checked = fit(schema, rows)
+    checked = fit(schema, rows, compute)
     if schema.is_sorted:
         last = list(_tail(view, node_id)) if append else []
         _check_order(schema, [*last, *checked])
     chunks.write(view, node_id, _pack(checked), append=append)
 
 
-def fit(schema: TableSchema, rows: Sequence[Row]) -> list[Row]:
-    """Check rows against a schema and bring values to the types of their columns."""
+def in_order(
+    view: View,
+    target: Node,
+    schemas: Sequence[TableSchema],
+    listed: Sequence[chunks.Chunk],
+    *,
+    append: bool,
+) -> list[chunks.Chunk]:
+    """Return chunks in the order that a sorted table needs.
+
+    Args:
+        view: the change belongs to its transaction.
+        target: the sorted table that the chunks are put into.
+        schemas: of the tables that they come from.
+        listed: the chunks.
+        append: whether they come after the rows that the table has.
+
+    Raises:
+        YtError: 307 when a source is not sorted like the table, 301 when ranges of keys overlap, 306
+            when a unique key comes twice.
+    """
+    schema = schema_of(target.attributes)
+    names = [column.name for column in schema.key_columns]
+    for source in schemas:
+        own = [column.name for column in source.key_columns]
+        if own[: len(names)] != names or (schema.unique_keys and not source.unique_keys):
+            raise YtError(
+                f'Cannot join a table with key columns {own} and "unique_keys" {source.unique_keys}'
+                f" into one with {names} and {schema.unique_keys}",
+                Code.SCHEMA_VIOLATION,
+            )
+    filled = [chunk for chunk in listed if chunk.row_count]
+    bounds = {chunk.id: _bounds(view, schema, chunk) for chunk in filled}
+    ordered = sorted(filled, key=lambda chunk: bounds[chunk.id])
+    last = list(_tail(view, target.id)) if append else []
+    starts, ends = ([bounds[chunk.id][end] for chunk in ordered] for end in (0, 1))
+    before = encode_keys(schema, last) or starts[:0]
+    pairs = list(zip([*before, *ends], starts if before else starts[1:], strict=False))
+    _check_pairs(schema, pairs)
+    return ordered
+
+
+def _bounds(view: View, schema: TableSchema, chunk: chunks.Chunk) -> list[bytes]:
+    """Return the first and the last key of a chunk."""
+    rows = row_formats.load_stored(chunks.read(view.connection, chunk))
+    return encode_keys(schema, [rows[0], rows[-1]])
+
+
+def fit(schema: TableSchema, rows: Sequence[Row], compute: Compute) -> list[Row]:
+    """Check rows against a schema, bring values to the types of their columns, and fill computed ones."""
     if not schema.columns:
         if schema.strict:
             _check_unknown(schema, rows)
         return list(rows)
     if schema.strict:
         _check_unknown(schema, rows)
-    encoded = []
+    encoded = {}
     for column in schema.columns:
+        if column.expression is not None:
+            continue
         stored, error = encode_column(column, [row.get(column.name) for row in rows])
         if error is not None:
             raise error
-        encoded.append(stored)
-    fitted = values.decode_rows(schema.columns, list(zip(*encoded, strict=True)))
+        encoded[column.name] = stored
+    if len(encoded) < len(schema.columns):
+        encoded = compute(schema.columns, encoded, len(rows))
+    ordered = [encoded[column.name] for column in schema.columns]
+    fitted = values.decode_rows(schema.columns, list(zip(*ordered, strict=True)))
     if not schema.strict:
         known = {column.name for column in schema.columns}
         for row, given in zip(fitted, rows, strict=True):
@@ -113,7 +184,11 @@ def row_count(view: View, node_id: str) -> int:
 
 
 def find_ranges(
-    selectors: Any, total: int, schema: TableSchema, all_keys: Callable[[], Sequence[bytes]]
+    selectors: Any,
+    total: int,
+    schema: TableSchema,
+    all_keys: Callable[[], Sequence[bytes]],
+    place: Callable[[dict[str, Any]], int],
 ) -> list[Range]:
     """Turn the `ranges` of a rich path into row indexes.
 
@@ -122,6 +197,7 @@ def find_ranges(
         total: number of rows.
         schema: of the table.
         all_keys: returns the keys of all rows in order; called when the selectors name keys.
+        place: returns the row that a limit by indexes names.
 
     Raises:
         YtError: a malformed selector, or keys on a table that is not sorted.
@@ -139,9 +215,9 @@ def find_ranges(
         exact = selector.get("exact")
         lower = exact if exact is not None else selector.get("lower_limit")
         upper = exact if exact is not None else selector.get("upper_limit")
-        start = _index(lower, 0, schema, encoded_keys, after=False)
-        end = _index(upper, total, schema, encoded_keys, after=exact is not None)
-        start = max(start, 0)
+        by_index = partial(_index, schema=schema, encoded_keys=encoded_keys, place=place)
+        start = max(by_index(lower, (0, max), after=False), 0)
+        end = by_index(upper, (total, min), after=exact is not None)
         found.append(Range(start, max(min(end, total), start), by_key))
     return found
 
@@ -167,24 +243,36 @@ def encode_keys(schema: TableSchema, rows: Sequence[Row]) -> list[bytes]:
 
 def _index(
     limit: Any,
-    default: int,
+    default: tuple[int, Callable[[int, int], int]],
+    *,
     schema: TableSchema,
     encoded_keys: Sequence[bytes],
-    *,
+    place: Callable[[dict[str, Any]], int],
     after: bool,
 ) -> int:
+    """Return the row that a limit names; of several conditions the stricter one counts."""
+    found, stricter = default
     if limit is None:
-        return default
+        return found
     if not isinstance(limit, dict):
         raise YtError("Error parsing a limit of a range: expected a map")
+    unknown = limit.keys() - {"key", *_INDEXES}
+    if unknown:
+        raise YtError(
+            f'Limits by "{min(unknown)}" are not supported by the embedded cluster; use "key",'
+            ' "row_index", "chunk_index" or "tablet_index"'
+        )
+    indexes = {name: limit[name] for name in _INDEXES if limit.get(name) is not None}
+    for name, index in indexes.items():
+        if isinstance(index, bool) or not isinstance(index, int):
+            raise YtError(f"Error parsing a limit of a range: {name} must be an integer")
     if "key" in limit:
-        return _key_index(limit["key"], schema, encoded_keys, after=after)
-    index = limit.get("row_index")
-    if index is None:
-        return default
-    if isinstance(index, bool) or not isinstance(index, int):
-        raise YtError("Error parsing a limit of a range: row_index must be an integer")
-    return int(index) + (1 if after else 0)
+        found = stricter(found, _key_index(limit["key"], schema, encoded_keys, after=after))
+    if indexes:
+        # What is exact ends before the next index.
+        last = next(reversed(indexes))
+        found = stricter(found, place({**indexes, last: indexes[last] + after}))
+    return found
 
 
 def _key_index(key: Any, schema: TableSchema, encoded_keys: Sequence[bytes], *, after: bool) -> int:
@@ -215,8 +303,11 @@ def _key_index(key: Any, schema: TableSchema, encoded_keys: Sequence[bytes], *, 
 
 
 def _check_order(schema: TableSchema, rows: Sequence[Row]) -> None:
-    encoded = encode_keys(schema, rows)
-    for left, right in pairwise(encoded):
+    _check_pairs(schema, pairwise(encode_keys(schema, rows)))
+
+
+def _check_pairs(schema: TableSchema, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+    for left, right in pairs:
         if left > right:
             raise YtError(
                 "Sort order violation: rows must come in the order of the key columns",

@@ -86,7 +86,22 @@ def _sorted_by(path: YPath) -> list[str]:
     names = path.attributes.get("sorted_by", [])
     if not isinstance(names, list):
         raise YtError('Error parsing path attribute "sorted_by": expected a list')
-    return [str(name) for name in names]
+    return [_sort_column(item) for item in names]
+
+
+def _sort_column(item: Any) -> str:
+    """Return the name of a column that rows are sorted by; it comes alone or with the order."""
+    if not isinstance(item, dict):
+        return str(item)
+    order = item.get("sort_order", "ascending")
+    if order == "descending":
+        raise YtError("Descending sort order is not available in this context yet", code=314)
+    if order != "ascending" or not isinstance(item.get("name"), str):
+        raise YtError(
+            'Error parsing path attribute "sorted_by": expected names or maps of "name" and'
+            ' "sort_order"'
+        )
+    return str(item["name"])
 
 
 def _keyed(names: list[str]) -> TableSchema:

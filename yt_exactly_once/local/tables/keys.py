@@ -10,6 +10,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from yt import yson
 
 from yt_exactly_once.local.tables import types
 
@@ -27,6 +28,7 @@ _UINT64_TAG = 3
 _DOUBLE_TAG = 4
 _BOOLEAN_TAG = b"\x05"
 _STRING_TAG = b"\x06"
+_COMPOSITE_TAG = b"\x07"
 
 _TAGGED = struct.Struct(">BQ")
 _DOUBLE = struct.Struct(">d")
@@ -84,6 +86,37 @@ def _strings(values: Iterable[Any]) -> list[bytes]:
     ]
 
 
+def _anys(values: Iterable[Any]) -> list[bytes]:
+    """Encode values of different types: by type first, as `EValueType` orders them."""
+    return [NULL_KEY if v is None else _any(yson.loads(v, encoding=None)) for v in values]
+
+
+def _any(value: Any) -> bytes:
+    if value is None or isinstance(value, yson.YsonEntity):
+        return NULL_KEY
+    for kinds, encoder in _BY_TYPE:
+        if isinstance(value, kinds):
+            return encoder([value])[0]
+    dumped: bytes = yson.dumps(value, yson_format="binary")
+    return _COMPOSITE_TAG + dumped
+
+
+_BY_TYPE: tuple[tuple[Any, Callable[[Any], list[bytes]]], ...] = (
+    ((bool, yson.YsonBoolean), _booleans),
+    (yson.YsonUint64, _uints),
+    (int, _ints),
+    (float, _doubles),
+    (bytes, _strings),
+)
+
+
+def _nulls(values: Iterable[Any]) -> list[bytes]:
+    return [NULL_KEY for _ in values]
+
+
+_ENCODERS = {"any": _anys, "boolean": _booleans, "null": _nulls, "void": _nulls}
+
+
 def _column_encoder(column: Column) -> Callable[[Sequence[Any]], list[bytes]]:
     if column.wire_type in types.SIGNED:
         return _ints
@@ -91,11 +124,7 @@ def _column_encoder(column: Column) -> Callable[[Sequence[Any]], list[bytes]]:
         return _uints
     if column.wire_type in types.FLOATING:
         return _doubles
-    if column.wire_type == "boolean":
-        return _booleans
-    if column.wire_type in ("null", "void"):
-        return lambda values: [NULL_KEY for _ in values]
-    return _strings
+    return _ENCODERS.get(column.wire_type, _strings)
 
 
 def decode_first(encoded: bytes) -> Any:

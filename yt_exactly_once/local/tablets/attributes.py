@@ -5,6 +5,7 @@ Every attribute is computed when it is asked for, from the store alone. It never
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from copy import deepcopy
 from functools import partial
@@ -88,7 +89,9 @@ def table_attributes(connection: sqlite3.Connection, node: Node, layout: TableLa
             "retained_timestamp": lambda: YsonUint64(
                 max(1, retention.retained_from(connection, layout.node_id))
             ),
-            "unflushed_timestamp": lambda: YsonUint64(last_timestamp(connection) + 1),
+            "unflushed_timestamp": lambda: YsonUint64(
+                max(last_timestamp(connection), int(time.time()) << TIMESTAMP_COUNTER_BITS)
+            ),
         }
         attributes["pivot_keys"] = lambda: [list(pivot) for pivot in layout.pivot_keys]
     else:
