@@ -83,8 +83,8 @@ def test_integer_types_end_where_the_server_says(kind: str) -> None:
         ),
         (
             {"type_name": "decimal", "precision": 3, "scale": 2},
-            [b"\x80\0\1\x3a", b"\xff\xff\xff\xff", b"\0\0\0\1"],
-            [b"\x80\0\x11\x3a", b"\x80\x11\x3a", b"", b"\0\0\0\0"],
+            [b"\x80\0\1\x3a", b"\xff\xff\xff\xff", b"\0\0\0\2"],
+            [b"\x80\0\x11\x3a", b"\x80\x11\x3a", b"", b"\0\0\0\1"],
         ),
         (
             {"type_name": "decimal", "precision": 35, "scale": 0},

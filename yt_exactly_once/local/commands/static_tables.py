@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.cypress.ypath import YPath
     from yt_exactly_once.local.static.rows import Range, Row
     from yt_exactly_once.local.tables.layout import TableLayout
-    from yt_exactly_once.local.tables.schema import TableSchema
+    from yt_exactly_once.local.tables.schema import Column, TableSchema
 
 _ROWS_PER_FETCH = 1000
 
@@ -101,6 +101,7 @@ def read_table(context: Context) -> Any:
     path = path_of(context)
     control = arguments.mapping(context.parameters.get("control_attributes") or {}, "control")
     columns = _chosen(path)
+    known: list[Column] = []
 
     def read(connection: sqlite3.Connection) -> Iterator[Any]:
         view = view_of(context, connection)
@@ -111,6 +112,7 @@ def read_table(context: Context) -> Any:
             source: _Source = kind(connection, layout)
         else:
             source = _StaticRows(view, node)
+        known.extend(source.schema.columns)
         selectors = _selectors(path)
         ranges = static_rows.find_ranges(
             selectors, source.row_count, source.schema, source.keys, source.place
@@ -124,7 +126,8 @@ def read_table(context: Context) -> Any:
             context.response_parameters["start_row_index"] = first
         return _answer(source, ranges, control, columns)
 
-    return Rows(streams.from_snapshot(context.proxy.store, read))
+    rows = streams.from_snapshot(context.proxy.store, read)
+    return Rows(rows, tuple(known))
 
 
 @command("concatenate", volatile=True, partial="schemas are neither merged nor inferred")

@@ -19,6 +19,7 @@ from yt_exactly_once.local.formats import row_formats, structured
 from yt_exactly_once.local.http import encodings, messages, parameters
 from yt_exactly_once.local.http.messages import Answer, Request
 from yt_exactly_once.local.tables.vectors import StoredRows
+from yt_exactly_once.local.tables.yson_modes import Modes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -139,13 +140,18 @@ def _answer(call: Call, result: Any) -> Answer:
     if call.announce_trailers:
         headers["Trailer"] = messages.TRAILERS
     items = result.rows if isinstance(result, Rows) else result
+    close = items.close if isinstance(items, Stream) else _nothing
+    if isinstance(result, Rows) and call.output_format.name == "yson":
+        modes = Modes(call.output_format.attributes)
+        if not modes.change_nothing:
+            items = modes.give(items, result.columns)
     if isinstance(items, StoredRows):
         pieces = row_formats.dump_stored(items, call.output_format, _ROWS_PER_PIECE)
     else:
         pieces = _pieces(command, iter(items), call.output_format)
     stream = Stream(
         encodings.encode_pieces(pieces, call.output_encoding),
-        items.close if isinstance(items, Stream) else _nothing,
+        close,
     )
     # Most answers are over by then, and every error so far is still an error of the whole answer.
     head = list(islice(stream, _HEAD_PIECES))
@@ -186,7 +192,9 @@ class _Body:
     def rows(
         self, schema: Sequence[Mapping[str, Any]] | None = None, /
     ) -> Sequence[dict[str, Any]]:
-        return row_formats.loads(self._decoded(), self._format, schema, self._features)
+        rows = row_formats.loads(self._decoded(), self._format, schema, self._features)
+        modes = Modes(self._format.attributes if self._format.name == "yson" else {})
+        return rows if modes.change_nothing or schema is None else modes.take(rows, schema)
 
     def pieces(self) -> Iterator[bytes]:
         data = self._decoded()

@@ -22,6 +22,8 @@ CUMULATIVE_WEIGHT_COLUMN = "$cumulative_data_weight"
 MAX_COLUMN_NAME_LENGTH = 256
 MAX_KEY_COLUMNS = 128
 MAX_LOCK_GROUPS = 32
+_MAX_COMPLEXITY = 32 * 1024
+"""Simple types that a schema is made of, one for a plain column, must be fewer."""
 
 _NUMERIC = ("int64", "uint64", "double")
 _PHYSICAL = (*_NUMERIC, "boolean", "string", "any")
@@ -243,16 +245,22 @@ def _optional_text(fields: dict[str, Any], key: str) -> str | None:
 
 def _validate(schema: TableSchema) -> None:
     seen: set[str] = set()
+    complexity = 0
     for column in schema.columns:
         if column.name in seen:
             raise YtError(f'Duplicate column name "{column.name}" in table schema')
         seen.add(column.name)
         try:
             _validate_column(column, is_sorted=schema.is_sorted)
+            complexity += types.check_depth(column.type_v3)
         except YtError as error:
             raise YtError(
                 f'Error validating schema of column "{column.name}"', inner=[error]
             ) from error
+    if complexity >= _MAX_COMPLEXITY:
+        raise YtError(
+            f"Table schema is too complex: {complexity} simple types, the limit is {_MAX_COMPLEXITY}"
+        )
     locks = {column.lock for column in schema.columns if column.lock}
     if len(locks) >= MAX_LOCK_GROUPS:
         raise YtError(
@@ -293,6 +301,10 @@ def _validate_roles(column: Column) -> None:
         raise YtError(f'Invalid sort order "{column.sort_order}"')
     if column.sort_order == "descending":
         raise YtError("Descending sort order is not available in this context yet", code=314)
+    if column.is_key and not (types.is_comparable(column.type_v3) or _is_plain_any(column)):
+        raise YtError(f'Key column cannot be of "{types.describe(column.type_v3)}" type')
+    if column.extra.get("stable_name") == "":
+        raise YtError("Stable name of a column cannot be empty")
     if column.lock and column.is_key:
         raise YtError("Column lock cannot be set on a key column")
     if column.expression and not column.is_key:
@@ -301,6 +313,10 @@ def _validate_roles(column: Column) -> None:
         raise YtError("Computed column cannot be required")
     if column.aggregate:
         _validate_aggregate(column, column.aggregate)
+
+
+def _is_plain_any(column: Column) -> bool:
+    return bool(types.value_type(column.type_v3) == "yson")
 
 
 def _validate_aggregate(column: Column, function: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import zoneinfo
+from decimal import Decimal, localcontext
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +93,7 @@ def check_decimals(logical: dict[str, Any], given: Iterable[bytes]) -> None:
     precision, scale = logical["precision"], logical["scale"]
     length = _decimal_length(precision)
     half = 1 << (8 * length - 1)
-    special = (1 - half, half - 2, half - 1)
+    special = _specials(half)
     limit = 10**precision
     for value in given:
         if len(value) != length:
@@ -109,6 +110,39 @@ def check_decimals(logical: dict[str, Any], given: Iterable[bytes]) -> None:
                 Code.SCHEMA_VIOLATION,
                 {"binary_value": value.hex().upper()},
             )
+
+
+def _specials(half: int) -> dict[int, str]:
+    """Return the numbers that stand for what is no number; minus infinity is not the smallest one."""
+    return {2 - half: "-inf", half - 2: "inf", half - 1: "nan"}
+
+
+def pack_decimal(logical: dict[str, Any], number: Decimal) -> bytes:
+    """Return the binary form of a decimal.
+
+    Raises:
+        YtError: it has more digits before or after the point than the type.
+    """
+    precision, scale = logical["precision"], logical["scale"]
+    length = _decimal_length(precision)
+    half = 1 << (8 * length - 1)
+    if not number.is_finite():
+        named = {name: found for found, name in _specials(half).items()}
+        name = "nan" if number.is_nan() else "inf" if number > 0 else "-inf"
+        return (named[name] + half).to_bytes(length, "big")
+    with localcontext(prec=2 * (precision + scale) + abs(number.adjusted()) + 2):
+        scaled = number.scaleb(scale)
+        fits = scaled == scaled.to_integral_value() and abs(scaled) < 10**precision
+    if not fits:
+        raise YtError(f"{number} does not fit Decimal<{precision},{scale}>", Code.SCHEMA_VIOLATION)
+    return (int(scaled) + half).to_bytes(length, "big")
+
+
+def show_decimal(logical: dict[str, Any], value: bytes) -> str:
+    """Return the text of a decimal in its binary form."""
+    half = 1 << (8 * len(value) - 1)
+    number = int.from_bytes(value, "big") - half
+    return _specials(half).get(number) or _shown(number, logical["scale"])
 
 
 def _decimal_length(precision: int) -> int:

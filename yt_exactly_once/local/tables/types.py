@@ -25,6 +25,7 @@ _V3_TO_V1_NAMES = {"bool": "boolean", "yson": "any"}
 _V1_TO_V3_NAMES = {"boolean": "bool", "any": "yson"}
 _ITEM_WRAPPERS = ("optional", "list")
 _MAX_DECIMAL_PRECISION = 76
+MAX_DEPTH = 32
 
 LogicalType = Any
 """A v3 type in normal form: `str` or `dict[str, Any]`."""
@@ -114,6 +115,35 @@ def is_composite(logical: LogicalType) -> bool:
     """Tell whether values are stored as YSON although the type is not `yson` itself."""
     inner = value_type(logical)
     return isinstance(inner, dict) and inner["type_name"] != "decimal"
+
+
+def is_comparable(logical: LogicalType) -> bool:
+    """Tell whether values have an order, so that a key may hold them."""
+    logical = untagged(logical)
+    if isinstance(logical, str):
+        return logical not in ("json", "yson")
+    name = logical["type_name"]
+    if name in _ITEM_WRAPPERS:
+        return is_comparable(logical["item"])
+    if "elements" in logical:
+        return all(is_comparable(element["type"]) for element in logical["elements"])
+    return bool(name == "decimal")
+
+
+def check_depth(logical: LogicalType, depth: int = 1) -> int:
+    """Refuse a type that is nested too deep; return how many simple types it is made of."""
+    logical = untagged(logical)
+    if depth > MAX_DEPTH:
+        raise YtError(
+            f"Type is too deep: depth limit of {MAX_DEPTH} exceeded",
+            attributes={"limit": MAX_DEPTH},
+        )
+    if isinstance(logical, str):
+        return 1
+    parts = logical.get("members") or logical.get("elements") or ()
+    inner = [part["type"] for part in parts]
+    inner += [logical[part] for part in ("item", "key", "value") if part in logical]
+    return sum(check_depth(part, depth + 1) for part in inner) or 1
 
 
 def describe(logical: LogicalType) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.ql import computed
 from yt_exactly_once.local.tables import types
 from yt_exactly_once.local.tables.keys import NULL_KEY
@@ -277,7 +277,9 @@ def _check_column(old: Column, new: Column) -> None:
     _check_same("Sort order", old.name, old.sort_order, new.sort_order)
     _check_same("Expression", old.name, old.expression, new.expression)
     if new.required and not old.required:
-        raise YtError(f'Optional column "{old.name}" cannot be changed to required')
+        raise YtError(
+            f'Optional column "{old.name}" cannot be changed to required', Code.INCOMPATIBLE_SCHEMAS
+        )
     if old.aggregate is not None:
         _check_same("Aggregate mode", old.name, old.aggregate, new.aggregate)
     before, after = types.value_type(old.type_v3), types.value_type(new.type_v3)
