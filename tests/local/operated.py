@@ -287,16 +287,16 @@ class Operated:
                 return stopped
         raise AssertionError("\n".join(stopped))
 
-    def doctor(self) -> tuple[int, str]:
-        """Ask the doctor with every path of the query."""
+    def doctor(self, more: str = "") -> tuple[int, str]:
+        """Ask the doctor with every path of the query, and more options."""
         return self.command(
             f"yt-exactly-once doctor --queue {self.queue} --consumer {self.consumer} --target {self.target}"
-            " --max-rows-per-partition 1000"
+            f" --max-rows-per-partition 1000 {more}"
         )
 
-    def repairs(self) -> list[str]:
+    def repairs(self, more: str = "") -> list[str]:
         """Return the repairs that the doctor prints for problems."""
-        lines = self.doctor()[1].splitlines()
+        lines = self.doctor(more)[1].splitlines()
         found, is_problem = [], False
         for line in lines:
             if not line.startswith(" "):

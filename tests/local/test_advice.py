@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from tests.local.operated import Operated
+from tests.tiers import first_of
 
 
 @pytest.fixture
@@ -41,7 +44,7 @@ def by_status(query):
     assert query.restart_with_advice() == []
 
 
-@pytest.mark.parametrize("asked", [by_errors, by_doctor, by_status])
+@pytest.mark.parametrize("asked", first_of([by_errors, by_doctor, by_status]))
 def test_removed_consumer_is_put_back_where_the_query_left_it(query, asked):
     """One that is only created again is at row 0, from where a new checkpoint repeats every row."""
     query.client.remove(query.consumer)
@@ -60,8 +63,10 @@ def test_new_checkpoint_begins_after_the_last_row_of_the_ledger(query, tmp_path)
     query.assert_exact()
 
 
-@pytest.mark.parametrize("touched", ["nothing", "moved to 0"])
-@pytest.mark.parametrize("waiting", [False, True])
+@pytest.mark.parametrize(
+    ("touched", "waiting"),
+    first_of([("moved to 0", True), ("moved to 0", False), ("nothing", True), ("nothing", False)]),
+)
 def test_recreated_queue_is_read_from_its_first_row(query, touched, waiting):
     """With a batch of the old queue in Spark's log too, and after somebody has moved the consumer."""
     if waiting:
@@ -92,3 +97,31 @@ def test_unmounted_ledger_does_not_hide_the_other_queries(query, cluster, tmp_pa
         assert f"yt mount-table {query.ledger} --sync" in said
     by_status(query)
     query.assert_exact()
+
+
+def _torn(query):
+    newest = max((query.checkpoint / "offsets").iterdir(), key=lambda file: int(file.name))
+    newest.write_text("")
+
+
+CHECKPOINTS = {
+    "offsets gone": lambda query: shutil.rmtree(query.checkpoint / "offsets"),
+    "offsets torn": _torn,
+    "one offset gone": lambda query: (query.checkpoint / "offsets/0").unlink(),
+    "metadata gone": lambda query: (query.checkpoint / "metadata").unlink(),
+    "all gone": lambda query: shutil.rmtree(query.checkpoint),
+}
+
+
+@pytest.mark.parametrize("broken", first_of(CHECKPOINTS))
+def test_doctor_names_what_spark_cannot_start_on(query, broken):
+    """Spark says AssertionError or IllegalStateException; a new checkpoint continues with the next row."""
+    query.feed(4)
+    CHECKPOINTS[broken](query)
+    asked = f"--checkpoint {query.checkpoint}"
+    (repair,) = query.repairs(asked)
+    query.follow(repair)
+    query.checkpoint = query.checkpoint.with_name("another")
+    query.run()
+    query.assert_exact()
+    assert query.repairs(f"--checkpoint {query.checkpoint}") == []

@@ -50,6 +50,11 @@ _COLOURS = {
 )
 @click.option("--dead-letter", metavar="PATH", help="dead_letter_path of the sink.")
 @click.option(
+    "--checkpoint",
+    metavar="LOCATION",
+    help="checkpointLocation of the query: a path, or a URL of hdfs:, s3a: or yt:.",
+)
+@click.option(
     "--schema",
     metavar="TEXT",
     help="Columns that the sink writes, compared with each target: the JSON of schema.json(), a list "
@@ -90,6 +95,7 @@ def command(
     ledger: str | None,
     producer: str | None,
     dead_letter: str | None,
+    checkpoint: str | None,
     schema: str | None,
     max_rows_per_partition: int | None,
     rows_per_tablet: int,
@@ -103,9 +109,9 @@ def command(
     """Find what keeps a query from running or from keeping its promise.
 
     For the time before the first start, and for when something is wrong. It looks at this machine, the
-    proxies, permissions, tables, queues, consumers, tablet cell bundles, accounts, clocks and Spark's
-    settings. Each finding says what is wrong, why it matters, and which command repairs it. It changes
-    nothing. The exit code is 1 if there is a problem.
+    proxies, permissions, tables, queues, consumers, the ledger, the checkpoint, tablet cell bundles,
+    accounts, clocks and Spark's settings. Each finding says what is wrong, why it matters, and which command
+    repairs it. It changes nothing. The exit code is 1 if there is a problem.
     """
     from yt_exactly_once.operations.create_table import parse_schema  # noqa: PLC0415 - needs the client
     from yt_exactly_once.operations.doctor import spark_conf  # noqa: PLC0415 - needs the client
@@ -139,6 +145,7 @@ def command(
         ledger=ledger,
         producer=producer,
         dead_letter=dead_letter,
+        checkpoint=checkpoint,
         frame=None if schema is None else parse_schema(schema),
         max_rows_per_partition=max_rows_per_partition,
         rows_per_tablet=rows_per_tablet,

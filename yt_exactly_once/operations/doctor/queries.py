@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 Commands = dict[tuple[str, str], str]
 
 
-def _rows(subject: Subject, connection: Connection) -> list[LedgerRow]:
+def rows_of_targets(subject: Subject, connection: Connection) -> list[LedgerRow]:
+    """Return the entries of all targets, as far as they can be read."""
     found: dict[tuple[str, str, str], LedgerRow] = {}
     for target in subject.targets:
         # A target without an entry has had no batch; an unreadable ledger is reported by its own check.
@@ -34,14 +35,14 @@ def repair_commands(subject: Subject, connection: Connection) -> Commands:
     """Return the command that repairs the query of each queue and consumer, as far as ledgers know it."""
     return {
         (key[1], key[2]): repair_command(row)
-        for row in _rows(subject, connection)
+        for row in rows_of_targets(subject, connection)
         for key in row.entry.offsets
     }
 
 
 def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
     """Compare the ledger of each query with its queues and consumers."""
-    rows = _rows(subject, connection)
+    rows = rows_of_targets(subject, connection)
     own = {(queue.path, queue.consumer) for queue in subject.queues}
     for one in statuses(connection, rows):
         mine = [queue for queue in one.queues if not own or (queue.path, queue.consumer) in own]

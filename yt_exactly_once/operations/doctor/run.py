@@ -9,6 +9,7 @@ from yt_exactly_once.errors import AccessError, ExactlyOnceError
 from yt_exactly_once.operations.doctor import (
     access,
     bundles,
+    checkpoint,
     clock,
     machine,
     proxies,
@@ -64,6 +65,7 @@ def examine(
         ("bundles", lambda: bundles.examine(subject, connection)),
         ("queue", lambda: queues.examine(subject, connection)),
         ("query", lambda: queries.examine(subject, connection)),
+        ("checkpoint", lambda: checkpoint.examine(subject, connection)),
         ("tables", lambda: tables.examine(subject, connection)),
         ("spark settings", lambda: spark_settings.examine(subject, connection)),
     )

@@ -44,6 +44,7 @@ class Subject:
         ledger: path of the ledger; by default that of a sink with these targets.
         producer: path of the producer table; by default as above.
         dead_letter: path of the dead-letter table, if one is used.
+        checkpoint: `checkpointLocation` of the query.
         max_rows_per_partition: option of the source.
         rows_per_tablet: `rows_per_tablet_limit` of the sink.
         frame: columns that the sink writes, compared with those of each target; `None` if they are not known.
@@ -61,6 +62,7 @@ class Subject:
     ledger: str | None = None
     producer: str | None = None
     dead_letter: str | None = None
+    checkpoint: str | None = None
     max_rows_per_partition: int | None = None
     rows_per_tablet: int = ROWS_PER_TABLET_LIMIT
     frame: pa.Schema | None = None

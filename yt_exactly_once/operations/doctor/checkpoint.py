@@ -1,0 +1,134 @@
+"""The checkpoint of a query: whether Spark can start on it, and whether it agrees with the ledger."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem
+from yt_exactly_once.operations.doctor.queries import rows_of_targets
+from yt_exactly_once.spark.storage import open_storage, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from yt_exactly_once.operations.doctor.subject import Subject
+    from yt_exactly_once.operations.ledgers import LedgerRow
+    from yt_exactly_once.spark.storage import Storage
+    from yt_exactly_once.ytsaurus.client import Connection
+
+_CHECK = "checkpoint"
+_RESTORE = "Restore the whole checkpoint from its newest copy"
+
+
+def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
+    """Compare the files of a checkpoint with each other and with the ledger."""
+    if subject.checkpoint is None:
+        return
+    files, place = open_storage(subject.checkpoint, connection), shown(subject.checkpoint)
+    offsets, commits = _numbers(files, "offsets"), _numbers(files, "commits")
+    rows = rows_of_targets(subject, connection)
+    if not files.exists("metadata"):
+        yield _without_metadata(place, rows, is_used=bool(offsets or commits))
+        return
+    query = str(json.loads(files.read("metadata"))["id"])
+    entry = next((row for row in rows if row.entry.query_id == query), None)
+    bad = list(_unusable(files, place, offsets, commits, entry))
+    yield from bad
+    if not bad:
+        yield from _compared(place, query, offsets, commits, rows)
+
+
+def _numbers(files: Storage, folder: str) -> list[int]:
+    return sorted(int(name) for name in files.names(folder) if name.isdecimal())
+
+
+def _way(row: LedgerRow | None) -> str:
+    if row is None:
+        return _RESTORE
+    return f"{_RESTORE}. Or: {_begin_after(row)}"
+
+
+def _begin_after(row: LedgerRow) -> str:
+    return (
+        "Start with a new checkpointLocation after: yt-exactly-once repair "
+        f"{row.ledger} --query {row.entry.query_id} --new-checkpoint --apply"
+    )
+
+
+def _without_metadata(place: str, rows: list[LedgerRow], *, is_used: bool) -> Finding:
+    if is_used:
+        return problem(
+            _CHECK,
+            f"{place} has offsets or commits, and no file metadata",
+            "Spark gives the query another id, so the ledger does not know it: rows would be repeated",
+            _way(rows[0] if rows else None),
+        )
+    if not rows:
+        return Finding(_CHECK, Level.NOTE, f"There is no checkpoint at {place}: the query begins")
+    return problem(
+        _CHECK,
+        f"There is no checkpoint at {place}, and {rows[0].entry.query_id} has written the target",
+        "A new query begins where the consumer is, without the state of the old one",
+        f"Check the path. If the checkpoint is lost: {_begin_after(rows[0])}",
+    )
+
+
+def _unusable(
+    files: Storage, place: str, offsets: list[int], commits: list[int], row: LedgerRow | None
+) -> Iterator[Finding]:
+    """Yield what keeps Spark from starting."""
+    if commits and (not offsets or commits[-1] > offsets[-1]):
+        newest = offsets[-1] if offsets else "nothing"
+        yield problem(
+            _CHECK,
+            f"{place}/offsets ends at {newest}, and {place}/commits at {commits[-1]}",
+            "Spark stops with an AssertionError, or reads rows again",
+            _way(row),
+        )
+    holes = sorted(set(range(offsets[0], offsets[-1] + 1)) - set(offsets)) if offsets else []
+    if holes:
+        yield problem(
+            _CHECK, f"{place}/offsets lacks batch {holes[0]}", "Spark refuses to start", _way(row)
+        )
+    for folder, numbers in (("offsets", offsets), ("commits", commits)):
+        if numbers and not files.read(f"{folder}/{numbers[-1]}").startswith("v1\n"):
+            yield problem(
+                _CHECK,
+                f"{place}/{folder}/{numbers[-1]} is torn: it does not begin with a version",
+                "Spark stops with an IllegalStateException",
+                _way(row),
+            )
+
+
+def _compared(
+    place: str, query: str, offsets: list[int], commits: list[int], rows: list[LedgerRow]
+) -> Iterator[Finding]:
+    row = next((row for row in rows if row.entry.query_id == query), None)
+    if row is None:
+        if commits and rows:
+            yield problem(
+                _CHECK,
+                f"{place} is the checkpoint of query {query}, and the ledger knows {rows[0].entry.query_id}",
+                "The query stops with LedgerMissingError, or it is the checkpoint of another query",
+                "Check the path. If the ledger was lost, restore it",
+            )
+        return
+    batch = row.entry.batch_id
+    if not offsets or batch > offsets[-1]:
+        yield problem(
+            _CHECK,
+            f"{place} ends at batch {offsets[-1] if offsets else 'none'}, and the ledger at {batch}",
+            "The checkpoint is an old copy, or another one writes the ledger: LedgerDivergedError",
+            _way(row),
+        )
+    elif commits and batch < commits[-1]:
+        yield problem(
+            _CHECK,
+            f"{place} has committed batch {commits[-1]}, and the ledger ends at {batch}",
+            "The ledger is an old copy, or the function left batches out",
+            "Restore the ledger from its newest copy. If the function left them out, call the sink for every "
+            "batch",
+        )
+    else:
+        yield ok(_CHECK, f"{place} agrees with the ledger: batch {batch}")
