@@ -55,7 +55,8 @@ class ModeTraits:
 
     Attributes:
         promise: what it promises, in a sentence or two.
-        through_driver: the rows of a batch go through the driver. Otherwise its tasks write them.
+        through_driver: one transaction has all rows of a batch. They come to the driver, unless `sent_by`
+            lets the tasks send them. Otherwise tasks write them, each request in its own transaction.
         has_sessions: tasks keep producer sessions, in a table of the sink.
         may_repeat: a replay, or a second copy of a task, may write rows again.
     """

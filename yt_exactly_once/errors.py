@@ -166,6 +166,10 @@ class TransactionLostError(TransientError):
     """The transaction ended before its commit: its lease expired or its proxy died."""
 
 
+class RepeatedTaskError(TransientError):
+    """A task ran again and may not write: its first attempt may have written into the same transaction."""
+
+
 class CommitOutcomeUnknownError(TransientError):
     """The commit was sent, and its outcome is unknown. The ledger resolves it."""
 

@@ -14,10 +14,10 @@ from yt_exactly_once import TransactionalSink
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import TableSchema, check_frame, table_schema_for
 from yt_exactly_once.spark.schema import arrow_of_spark
-from yt_exactly_once.spark.sink import encode, frame_rows
+from yt_exactly_once.spark.sink import encode, frame_rows, transactional_sink
 from yt_exactly_once.spark.sink.encode import RowEncoder, encode_batches
 from yt_exactly_once.spark.sink.placement import Placement
-from yt_exactly_once.spark.versions import ArrivingBatches
+from yt_exactly_once.spark.versions import arrow_batches
 
 ROWS = 2_000
 
@@ -39,9 +39,13 @@ def arrow(spark):
 
 
 def test_newest_change_of_a_key_counts_when_a_function_goes_through_pandas(
-    spark, cluster, client, tmp, tmp_path, arrow
+    spark, cluster, client, tmp, tmp_path, arrow, monkeypatch
 ):
-    """Spark gives all rows the partition 0 before it has tasks, and two tasks compute them."""
+    """Spark gives all rows the partition 0 before it has tasks, and two tasks compute them.
+
+    These tasks do not send the rows, however many there are.
+    """
+    monkeypatch.setattr(transactional_sink, "LARGE", 1)
     target = f"{tmp}/target"
     schema = [
         {"name": "id", "type": "int64", "sort_order": "ascending"},
@@ -126,17 +130,12 @@ def test_order_holds_in_every_plan(spark, arrow, monkeypatch, seed):
     """In every lane the rows are in the order that Spark says they have, and no partition is in two lanes."""
     seen = []
 
-    class Recorded(ArrivingBatches):
-        def __iter__(self):
-            batches = []
-            for batch in super().__iter__():
-                batches.append(batch)
-                yield batch
-            seen.extend(
-                number for place in self.order for number in batches[place].column(0).to_pylist()
-            )
+    def recorded(job):
+        batches = arrow_batches(job)
+        seen.extend(number for batch in batches for number in batch.column(0).to_pylist())
+        return batches
 
-    monkeypatch.setattr(frame_rows, "ArrivingBatches", Recorded)
+    monkeypatch.setattr(frame_rows, "arrow_batches", recorded)
     monkeypatch.setattr(encode, "SMALL_BATCH", 100)
     choose = random.Random(seed)
     frame = _plan(spark, arrow, choose, choose.randint(0, 3))
@@ -146,8 +145,8 @@ def test_order_holds_in_every_plan(spark, arrow, monkeypatch, seed):
     )
     encoder = RowEncoder(plan, WireFormat.YSON, Placement(None))
     size = choose.choice([150, 10_000])
-    rows = frame_rows.collected(frame, needs_partitions=True, as_they_come=True)
-    encode_batches(rows, encoder, dyn_batch_size=size, send=lambda _: None)
+    rows = frame_rows.collected(frame, needs_partitions=True)
+    encode_batches(rows, encoder, dyn_batch_size=size)
     place = {number: place for place, number in enumerate(seen)}
     count = 0
     for payloads in encoder.lanes.values():

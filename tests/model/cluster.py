@@ -120,6 +120,15 @@ class Commit:
 LOCAL_FAILURES = (ClusterUnavailableError, TransactionLostError)
 """How a call inside a transaction may fail."""
 
+
+@dataclass(frozen=True)
+class Abort:
+    """Asks for the end of a transaction into which tasks may have written."""
+
+    transaction: str
+
+
+LOST = "lost"
 OK = "ok"
 UNAVAILABLE = "unavailable"
 CONFLICT = "conflict"
@@ -187,11 +196,14 @@ class ModelCluster:
     Args:
         script: answers its requests.
         index: number of every row that can be there.
+        into_one: whether tasks may write into its transactions.
     """
 
-    def __init__(self, script: Script, index: Mapping[Key, int]) -> None:
+    def __init__(self, script: Script, index: Mapping[Key, int], *, into_one: bool = False) -> None:
         self.script = script
         self.index = index
+        self.into_one = into_one
+        self.shares_transactions = True
         self._begun = 0
 
     def lookup(self, path: str, keys: Sequence[Row]) -> list[Row | None]:
@@ -239,6 +251,8 @@ class ModelTransaction:
         self._cluster = cluster
         self._snapshot = snapshot
         self._writes: list[Put | Append] = []
+
+    proxy = "model"
 
     @property
     def id(self) -> str:
@@ -291,9 +305,13 @@ class ModelTransaction:
             raise ConflictError("The model refused the commit", transaction=self.id)
         if answer == UNKNOWN:
             raise CommitOutcomeUnknownError("The model lost the answer", transaction=self.id)
+        if answer == LOST:
+            raise TransactionLostError("The model ended the transaction", transaction=self.id)
 
     def abort(self) -> None:
-        """See `Transaction.abort`; what was never sent to be committed leaves no trace."""
+        """See `Transaction.abort`; what nobody has sent leaves no trace."""
+        if self._cluster.into_one:
+            self._cluster.script.ask(Abort(self.id))
 
     def _call(self) -> None:
         script = self._cluster.script
@@ -317,19 +335,6 @@ class ModelAhead(Generic[T]):
     def __init__(self, begun: Callable[[], Transaction], reads: Callable[[Transaction], T]) -> None:
         self.transaction = begun
         self.read = cache(lambda: reads(begun()))
-        self.stop = cache(self._make_calls)
-        self._calls: list[Callable[[Transaction], None]] = []
-
-    def then(self, call: Callable[[Transaction], None]) -> None:
-        """See `Ahead.then`."""
-        self._calls.append(call)
-
-    def _make_calls(self) -> int:
-        """See `Ahead.stop`; all calls have begun."""
-        self.read()
-        for call in self._calls:
-            call(self.transaction())
-        return len(self._calls)
 
 
 def _returned(value: T) -> T:

@@ -114,6 +114,9 @@ class Explorer:
                 count += 1
                 after = self.drivers.network.land_request(world, request)
                 yield Step(f"{request} lands", after)
+        for transaction, _ in world.inside if world.budget else ():
+            count += 1
+            yield Step(f"the lease of {transaction} ends", world.disturbed(1).ended(transaction))
         if self.scenario.faults.restore and world.budget:
             yield from self._restore(world)
         if not count and any(driver.status not in _AT_REST for driver in world.drivers):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.model.continuations import Asking, Raised
+from tests.model.scenario import Spread
 from tests.model.tasks import JobFailed, RunJob, RunTask
 from tests.model.world import ORPHAN, Job, Task
 from yt_exactly_once.errors import ExactlyOnceError
@@ -85,9 +86,15 @@ class Jobs:
         launched = self._network.launch_request(others, request)
         if launched != others:
             yield self._failed(launched, task, "WorkerDied", f"{name} sends {request}, and dies")
-        again = self._programs.start(self._programs.key(task.continuation))
+        again = self._programs.start(self._repeated(task))
         both = others.with_tasks((*others.tasks, task))
         yield f"{name} is started once more", self._begin(both, task.slot, task.partition, again)
+        if self._scenario.into_one and self._scenario.spread is Spread.SHUFFLED:
+            # Attempts begin at 0 again; what the first run of the stage has sent is not taken back.
+            anew = self._programs.start(self._programs.key(task.continuation))
+            alone = others.with_tasks((*others.tasks, task._replace(slot=ORPHAN)))
+            label = f"the stage of {name} runs again"
+            yield label, self._begin(alone, task.slot, task.partition, anew)
         lost = others.with_tasks((*others.tasks, task._replace(slot=ORPHAN)))
         yield self._failed(lost, task, "ExecutorLost", f"{name} is taken for dead")
 
@@ -128,8 +135,13 @@ class Jobs:
             return self._resume(world, task.slot, JobFailed(error), label)
         job = driver.job._replace(failures=_put(driver.job.failures, task.partition, count))
         world = world.with_driver(task.slot, driver._replace(job=job))
-        again = self._programs.start(self._programs.key(task.continuation))
+        again = self._programs.start(self._repeated(task))
         return label, self._begin(world, task.slot, task.partition, again)
+
+    def _repeated(self, task: Task) -> RunTask:
+        """Return a further attempt of a task; its number matters where only the first one may write."""
+        key: RunTask = self._programs.key(task.continuation)
+        return key._replace(attempt=int(self._scenario.into_one))
 
     def _begin(self, world: World, slot: int, partition: int, continuation: int) -> World:
         """Start a task; one may end, or fail, without asking for anything."""

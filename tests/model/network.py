@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.model.cluster import (
     CONFLICT,
+    LOST,
     OK,
     UNAVAILABLE,
     UNKNOWN,
+    Abort,
+    Append,
     Begin,
     Commit,
     Evaluated,
@@ -39,8 +42,8 @@ from tests.model.invariants import (
     recorded,
 )
 from tests.model.programs import STATE_MISSING, TRIMMED, Advance, Evaluate, Stored
-from tests.model.scenario import rows_of
-from tests.model.tasks import REFUSED, CreateSession, Insert, Push
+from tests.model.scenario import query_id, rows_of
+from tests.model.tasks import REFUSED, CreateSession, Insert, InsertInside, Push
 from tests.model.world import InFlight
 
 if TYPE_CHECKING:
@@ -48,6 +51,10 @@ if TYPE_CHECKING:
 
     from tests.model.scenario import Scenario
     from tests.model.world import World
+
+
+Request = Insert | InsertInside | CreateSession | Push
+"""What a task asks for."""
 
 
 class Answer(NamedTuple):
@@ -92,10 +99,14 @@ class Network:
                 yield Answer(f"looks up {_shown(values)}", values, world)
                 yield from self._unanswered(world, "look-up")
             case Begin():
-                yield Answer(f"begins {name}", Snapshot(name, world.rows), world)
+                after = world.opened(name) if self.scenario.into_one else world
+                yield Answer(f"begins {name}", Snapshot(name, world.rows), after)
                 yield from self._unanswered(world, "begin")
             case Commit():
                 yield from self._commit(world, request)
+            case Abort(transaction=transaction):
+                yield Answer(f"aborts {transaction}", OK, world.ended(transaction))
+                yield from self._unanswered(world, "abort")
             case Evaluate():
                 yield self.evaluate(world, request)
             case Stored(rows=rows):
@@ -104,7 +115,7 @@ class Network:
                 yield from self._unanswered(world, "reading the consumer")
             case Advance():
                 yield from self._advance(world, request)
-            case Insert() | CreateSession() | Push():
+            case Insert() | InsertInside() | CreateSession() | Push():
                 yield from self._request(world, request)
             case _:
                 message = f"The model does not know {request}"
@@ -113,7 +124,9 @@ class Network:
     def land(self, world: World, commit: InFlight) -> World:
         """Return the world in which a commit in flight has been applied."""
         left = tuple(other for other in world.in_flight if other is not commit)
-        return self.apply(world._replace(in_flight=left), commit.writes).disturbed_by_older()
+        writes = (*commit.writes, *inside(world, commit.transaction))
+        world = world.ended(commit.transaction)._replace(in_flight=left)
+        return self.apply(world, writes).disturbed_by_older()
 
     def apply(self, world: World, writes: Any) -> World:
         """Return the world after a commit; whatever it makes impossible leaves the network.
@@ -152,16 +165,20 @@ class Network:
 
     def launch_request(self, world: World, request: Any) -> World:
         """Return the world in which a request may arrive at any time; one without effect is gone."""
+        if isinstance(request, InsertInside) and request.transaction not in dict(world.inside):
+            return world
         if isinstance(request, Push) and request.epoch < _session(world, request.session)[0]:
             return world
         return world._replace(adrift=tuple(sorted((*world.adrift, request), key=_described)))
 
-    def perform(self, world: World, request: Insert | CreateSession | Push) -> tuple[Any, World]:
+    def perform(self, world: World, request: Request) -> tuple[Any, World]:
         """Do what a task asks for; return the answer and the world.
 
         Raises:
             ViolationError: it breaks an invariant.
         """
+        if isinstance(request, InsertInside):
+            return _write_inside(world, request)
         if isinstance(request, Insert):
             return OK, self._written(world, request.rows)
         epoch, number, meta = _session(world, request.session)
@@ -180,7 +197,7 @@ class Network:
             self._written(world, rows), request.session, after
         )
 
-    def _request(self, world: World, request: Insert | CreateSession | Push) -> Iterator[Answer]:
+    def _request(self, world: World, request: Request) -> Iterator[Answer]:
         what = _described(request)
         answer, after = self.perform(world, request)
         yield Answer(f"{what}: {answer}", answer, after)
@@ -223,19 +240,26 @@ class Network:
     def _commit(self, world: World, request: Commit) -> Iterator[Answer]:
         what = f"commit of {request.transaction}"
         faults = self.scenario.faults
+        writes = (*request.writes, *inside(world, request.transaction))
+        ended = world.ended(request.transaction)
+        if self.scenario.into_one and ended == world:
+            yield Answer(f"{what}, which is gone", LOST, world)
+            return
         if conflicts(world.rows, request.guards):
-            yield Answer(f"{what} is refused, somebody was first", CONFLICT, world)
+            yield Answer(f"{what} is refused, somebody was first", CONFLICT, ended)
         else:
-            yield Answer(what, OK, self.apply(world, request.writes))
+            yield Answer(what, OK, self.apply(ended, writes))
             if faults.refusals and world.budget:
-                yield Answer(f"{what} is refused", CONFLICT, world.disturbed(1))
+                yield Answer(f"{what} is refused", CONFLICT, ended.disturbed(1))
         if faults.unknown and world.budget:
             after = self.launch(world, request).disturbed(1)
             yield Answer(f"{what} is not answered", UNKNOWN, after)
 
-    @staticmethod
-    def launch(world: World, request: Commit) -> World:
+    def launch(self, world: World, request: Commit) -> World:
         """Return the world with a commit in flight; one that can never land is gone at once."""
+        is_ours = request.transaction != _MOVE
+        if self.scenario.into_one and is_ours and request.transaction not in dict(world.inside):
+            return world
         if conflicts(world.rows, request.guards):
             return world
         flying = InFlight(request.transaction, request.guards, request.writes)
@@ -274,10 +298,30 @@ class Network:
         else:
             yield Answer(what, OK, self.apply(world, writes))
             if self.scenario.faults.requests and world.budget:
-                after = self.launch(world, Commit("move", world.rows, writes)).disturbed(1)
+                after = self.launch(world, Commit(_MOVE, world.rows, writes)).disturbed(1)
                 yield Answer(f"{what}, not answered", UNAVAILABLE, after)
 
 
+def inside(world: World, transaction: str) -> tuple[Append, ...]:
+    """Return what tasks have written into a transaction."""
+    return dict(world.inside).get(transaction, ())
+
+
+def _write_inside(world: World, request: InsertInside) -> tuple[Any, World]:
+    """Let a task write into a transaction, if it is still open."""
+    if request.transaction not in dict(world.inside):
+        return LOST, world
+    _, batch, *_ = request.transaction.split(".")
+    payloads = tuple(
+        json.dumps([query_id(query), int(batch), f"{place}:{row}"]).encode()
+        for _, query, place, row in request.rows
+    )
+    here = (*inside(world, request.transaction), Append("//out", payloads))
+    kept = dict(world.inside) | {request.transaction: here}
+    return OK, world._replace(inside=tuple(sorted(kept.items())))
+
+
+_MOVE = "move"
 _NO_NUMBER = -1
 _described = lru_cache(maxsize=None)(repr)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from unittest import mock
@@ -26,7 +27,7 @@ from tests.model.cluster import (
     ModelCluster,
     consumer_key,
 )
-from tests.model.scenario import query_id
+from tests.model.scenario import Spread, query_id
 from tests.model.tasks import (
     JobFailed,
     RunJob,
@@ -43,6 +44,7 @@ from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, RetryPolicy, WriteMode
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
+    ConfigError,
     DataLossError,
     ExactlyOnceError,
     OffsetConflictError,
@@ -51,9 +53,10 @@ from yt_exactly_once.spark.query.calls import Calls, Place
 from yt_exactly_once.spark.query.queue_offset import QueueOffset
 from yt_exactly_once.spark.sink import frame_rows, look_up
 from yt_exactly_once.spark.sink.modes.push import RehearsalTask
+from yt_exactly_once.spark.sink.modes.tasks import JoinedInsertTask
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.run import Delivery, QueryRun
-from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
+from yt_exactly_once.spark.sink.transactional_sink import LARGE, TransactionalSink
 from yt_exactly_once.spark.source.opening import OpenedQueue
 from yt_exactly_once.spark.source.packed import PackedQueue
 from yt_exactly_once.spark.source.reader import QueueStreamReader
@@ -64,7 +67,7 @@ if TYPE_CHECKING:
 
     from tests.model.continuations import Script
     from tests.model.scenario import Ranges, Scenario
-    from yt_exactly_once.commit.parts import SendAhead
+    from yt_exactly_once.commit.cluster import OpenTransaction
     from yt_exactly_once.observability import Emitter
 
 TRIMMED = "trimmed"
@@ -163,6 +166,7 @@ class Programs:
             mock.patch.object(frame_rows, "sf", _NoFunctions),
             mock.patch.object(frame_rows, "named_column"),
             mock.patch.object(frame_rows, "require_straight"),
+            mock.patch.object(frame_rows, "require_one_stage", partial(stages, self._scenario)),
             mock.patch.object(look_up, "sessions_of", _sessions_of),
             mock.patch.object(look_up, "table_identity", _identity),
         ):
@@ -220,6 +224,7 @@ class ModelFrame:
         self._job = job
         self._tasks = tasks
         self.schema = SimpleNamespace(names=columns)
+        self.sparkSession = SimpleNamespace(conf={})
 
     def withColumns(self, more: dict[str, Any]) -> ModelFrame:  # noqa: N802 - Spark's name
         """See `DataFrame.withColumns`."""
@@ -238,7 +243,8 @@ class ModelFrame:
         """See `DataFrame.mapInArrow`."""
         begun = task.begun if isinstance(task, RehearsalTask) else {}
         last = sorted((name, state.sequence_number) for name, state in begun.items())
-        job = self._job._replace(rehearsed=tuple(last))
+        inside = task.transaction.id if isinstance(task, JoinedInsertTask) else ""
+        job = self._job._replace(rehearsed=tuple(last), transaction=inside)
         self._tasks[job] = task
         return ModelFrame(self._script, job, self.schema.names, self._tasks)
 
@@ -316,7 +322,9 @@ class ModelSink(TransactionalSink):
             retry=RetryPolicy(attempts=scenario.attempts, deadline=_FOREVER),
         )
         batch = micro_batch(scenario, call)
-        self._connection = cast("Any", ModelCluster(script, scenario.index))
+        self._connection = cast(
+            "Any", ModelCluster(script, scenario.index, into_one=scenario.into_one)
+        )
         self._mode.connection = self._connection
         self._offset_log = cast("Any", _Identified(batch))
         # A program is run again and again, each time as if for the first time.
@@ -324,9 +332,10 @@ class ModelSink(TransactionalSink):
         run = QueryRun(
             batch.run_id,
             agreed=call.batch - 1 if call.agreed else None,
-            computing=0.0 if call.agreed else None,
+            computing=0.0 if call.agreed or scenario.into_one else None,
+            bytes=LARGE if scenario.into_one else 0,
         )
-        if scenario.by_tasks:
+        if scenario.by_tasks or scenario.into_one:
             run.targets = tuple(
                 prepared_target(path, is_sorted=scenario.is_sorted, request_size=scenario.chunk)
                 for path in spec.paths
@@ -339,22 +348,27 @@ class ModelSink(TransactionalSink):
     def _emitter(self, batch: MicroBatch | Place) -> Emitter:  # noqa: ARG002 - overrides
         return silent
 
-    def _compute(self, delivery: Delivery, send: SendAhead | None = None) -> list[TargetRows]:
-        if self.options.mode != WriteMode.TRANSACTIONAL:
-            return super()._compute(delivery)
+    def _compute(
+        self, delivery: Delivery, transaction: OpenTransaction | None = None
+    ) -> list[TargetRows]:
+        if self.options.mode != WriteMode.TRANSACTIONAL or transaction is not None:
+            return super()._compute(delivery, transaction)
         batch, frame = delivery.batch, cast("Any", delivery.rows)._frame
         payloads = [
             Payload(1, json.dumps([batch.query_id, batch.batch_id, effect]).encode())
             for effect in frame.evaluate()
         ]
         lanes = [[payload] for payload in payloads]
-        rows = [
+        return [
             TargetRows(target.path, lanes, "yson", len(payloads)) for target in self.options.targets
         ]
-        if send is not None and payloads and not self.options.split_oversized:
-            # The rows of one partition, before those of the others.
-            send(rows[0], payloads[0])
-        return rows
+
+
+def stages(scenario: Scenario, _job: Any, _batch: MicroBatch) -> int:
+    """Return the number of tasks that matters here, unless their stage may run again."""
+    if scenario.spread is Spread.SHUFFLED:
+        raise ConfigError("The model shuffles these rows")
+    return 1
 
 
 def _identity(*_: Any) -> tuple[str, tuple[()]]:

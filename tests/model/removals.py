@@ -111,12 +111,6 @@ def _common_row(put: Put) -> None:
     put(network, "conflicts", never_on_the_ledger)
 
 
-def _sent_ahead(put: Put) -> None:
-    """Send the rows again that were sent while others were computed."""
-    sent = transactional._Ahead.sent
-    put(transactional._Ahead, "sent", lambda self: sent(self) - sent(self))
-
-
 def _one_transaction(put: Put) -> None:
     """Record the batch in a transaction of its own, after its rows were committed."""
     commit = BatchCommit._commit
@@ -383,11 +377,6 @@ REMOVALS = (
             "stateless": frozenset({Kind.LOST}),
             "stateful": frozenset({Kind.LOST}),
         },
-    ),
-    Removal(
-        "what was sent ahead is not sent again",
-        _sent_ahead,
-        {"stateless": _TWICE, "no queue": _TWICE, "two drivers": _TWICE},
     ),
     Removal(
         "the transaction opened before its checks",

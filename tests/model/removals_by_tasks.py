@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from yt.common import update
 
-from tests.model import network
+from tests.model import network, programs
 from tests.model.invariants import Kind
+from tests.model.programs import JobFailedError
 from tests.model.removals import Put, Removal
-from tests.model.tasks import Client, rows_in
-from yt_exactly_once.commit.parts import whole
-from yt_exactly_once.errors import TransientError
+from tests.model.tasks import Client, Joined, rows_in
+from yt_exactly_once.commit.parts import Part, TargetRows, whole
+from yt_exactly_once.errors import ClusterUnavailableError, TransientError
 from yt_exactly_once.spark.sink.modes import idempotent, push, tasks
 from yt_exactly_once.spark.sink.modes.push import RehearsalTask
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
@@ -136,16 +137,86 @@ def _rows_first(put: Put) -> None:
     """Record the batch and move the consumer before the tasks have written."""
     compute = TransactionalSink._compute
 
-    def too_early(self: TransactionalSink, delivery: Any) -> Any:
+    def too_early(self: TransactionalSink, delivery: Any, transaction: Any = None) -> Any:
         self._committer(delivery).commit(delivery.batch, whole([]))
-        return compute(self, delivery)
+        return compute(self, delivery, transaction)
 
     put(TransactionalSink, "_compute", too_early)
 
 
+def _first_attempt(put: Put) -> None:
+    """Let every attempt of a task write into the transaction."""
+    put(tasks, "require_first_attempt", lambda *_: None)
+
+
+def _one_stage(put: Put) -> None:
+    """Let tasks write whose stage may run again."""
+    put(programs, "stages", lambda *_: 1)
+
+
+def _sent_once(put: Put) -> None:
+    """Send a request again that had no answer."""
+    write = Joined.write
+
+    def again(self: Any, *arguments: Any, **options: Any) -> None:
+        try:
+            write(self, *arguments, **options)
+        except ClusterUnavailableError:
+            write(self, *arguments, **options)
+
+    put(Joined, "write", again)
+
+
+def _failed_job(put: Put) -> None:
+    """Commit what the tasks of a failed job have written, as if it were all."""
+    compute = TransactionalSink._compute
+
+    def whatever(self: TransactionalSink, delivery: Any, transaction: Any = None) -> Any:
+        try:
+            return compute(self, delivery, transaction)
+        except JobFailedError:
+            if transaction is None:
+                raise
+            return [TargetRows("//out", (), "yson", 1, inside=transaction.id)]
+
+    put(TransactionalSink, "_compute", whatever)
+
+
+def _own_transaction(put: Put) -> None:
+    """Repeat an attempt in another transaction, where the rows of the tasks are not."""
+    put(Part, "inside", "")
+
+
 _LOST, _TWICE = frozenset({Kind.LOST}), frozenset({Kind.TWICE})
 
+_WRONG = frozenset({Kind.WRONG})
+
 REMOVALS_BY_TASKS = (
+    Removal(
+        "only the first attempt of a task writes into the transaction",
+        _first_attempt,
+        {"one transaction": _TWICE, "one transaction, chunks": _TWICE},
+    ),
+    Removal(
+        "only tasks whose stage runs once write into the transaction",
+        _one_stage,
+        {"one transaction, shuffled": _TWICE},
+    ),
+    Removal(
+        "a request without an answer fails its attempt",
+        _sent_once,
+        {"one transaction": _TWICE},
+    ),
+    Removal(
+        "the transaction of a failed job is not committed",
+        _failed_job,
+        {"one transaction, chunks": _WRONG, "one transaction, two tasks": _WRONG},
+    ),
+    Removal(
+        "rows that tasks have written have one attempt",
+        _own_transaction,
+        {"one transaction": _WRONG},
+    ),
     Removal(
         "the epoch of a session",
         _epoch,

@@ -103,6 +103,7 @@ class Scenario:
         then: the spread in every run after the first: other code or cores.
         one_key: whether all rows have the same key.
         regress: whether a push without new rows moves the session back, as servers of 2024 do.
+        into_one: whether tasks write into the transaction of the driver, in transactional mode.
     """
 
     name: str
@@ -134,6 +135,7 @@ class Scenario:
     then: Spread | None = None
     one_key: bool = False
     regress: bool = False
+    into_one: bool = False
 
     @property
     def by_tasks(self) -> bool:
@@ -217,7 +219,7 @@ class Scenario:
             ranges: its rows.
             folded: the state after it, of a stateful query.
         """
-        if self.by_tasks:
+        if self.by_tasks or self.into_one:
             return tuple(f"{place}:{row}" for place, row in rows_of(ranges))
         quiet = not any(start != end for start, end in ranges) and batch not in self.speaking
         if batch in self.silent or (self.places and quiet):

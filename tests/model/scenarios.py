@@ -163,6 +163,39 @@ SCENARIOS = (
 """What must hold today."""
 
 
+INTO_ONE = (
+    # Tasks write into the transaction of the driver: repeated, copied, outliving it, and their job failing.
+    Scenario(name="one transaction", plans=(ROW,) * 2, into_one=True, attempts=2, brief=1),
+    Scenario(name="one transaction, chunks", plans=TWO_ROWS, into_one=True, attempts=2),
+    Scenario(
+        name="one transaction, two tasks",
+        plans=BOTH,
+        into_one=True,
+        attempts=1,
+        budget=2,
+        brief=1,
+        partitioned=True,
+    ),
+    Scenario(
+        name="one transaction, two drivers",
+        plans=(ROW,),
+        into_one=True,
+        attempts=1,
+        budget=1,
+        brief=0,
+        slots=(0, 0),
+    ),
+    Scenario(
+        name="one transaction, shuffled",
+        plans=TWO_ROWS,
+        into_one=True,
+        attempts=2,
+        spread=Spread.SHUFFLED,
+    ),
+)
+"""What must hold where tasks write into one transaction."""
+
+
 BY_TASKS = (
     # The rows of a batch are written by tasks, which are repeated, started twice, and outlive drivers.
     Scenario(name="at-least-once", plans=(ROW,) * 2, mode=AT_LEAST_ONCE, attempts=2),
@@ -379,7 +412,7 @@ LATE_UPSERT = Scenario(
 )
 """A row that an earlier batch wrote arrives late, over the newer row of the same key."""
 
-ALL = (*SCENARIOS, *BY_TASKS, TRIMMED_UNDER_A_REPLAY, SHARED_CONSUMER, LATE_UPSERT)
+ALL = (*SCENARIOS, *INTO_ONE, *BY_TASKS, TRIMMED_UNDER_A_REPLAY, SHARED_CONSUMER, LATE_UPSERT)
 
 
 LONG = ("no queue", "survivor, stateful", "idempotent", "idempotent, two tasks")

@@ -19,7 +19,7 @@ from pyspark import TaskContext
 from yt import yson
 from yt.common import YtError
 
-from tests.model.cluster import UNAVAILABLE, session_key
+from tests.model.cluster import LOST, UNAVAILABLE, session_key
 from yt_exactly_once.codec.rows import SEQUENCE_NUMBER, WireFormat
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, check_frame
 from yt_exactly_once.config import (
@@ -27,6 +27,7 @@ from yt_exactly_once.config import (
     ROWS_PER_TABLET_LIMIT,
     ClusterConfig,
 )
+from yt_exactly_once.errors import ClusterUnavailableError, TransactionLostError
 from yt_exactly_once.spark.sink.modes import push, tasks
 from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS
 from yt_exactly_once.spark.sink.options import Target
@@ -40,8 +41,7 @@ if TYPE_CHECKING:
     from tests.model.continuations import Script
     from tests.model.scenario import Ranges, Scenario
     from yt_exactly_once.observability import Emitter, Event
-    from yt_exactly_once.spark.sink.modes.push import PushTask, RehearsalTask
-    from yt_exactly_once.spark.sink.modes.tasks import InsertTask
+    from yt_exactly_once.spark.sink.modes.mode import RowTask
 
 COLUMNS = ("key", "query", "place", "row")
 """Of the target; the first one is the key of a sorted target."""
@@ -65,6 +65,7 @@ class RunJob(NamedTuple):
         ranges: its rows.
         rehearsed: sessions and their last numbers, where tasks only compare their rows with those that
             were pushed.
+        transaction: into which tasks write; empty where each request is one.
     """
 
     run: str
@@ -72,6 +73,7 @@ class RunJob(NamedTuple):
     batch: int
     ranges: Ranges
     rehearsed: tuple[tuple[str, int], ...] = ()
+    transaction: str = ""
 
     @property
     def number(self) -> int:
@@ -80,20 +82,29 @@ class RunJob(NamedTuple):
 
 
 class RunTask(NamedTuple):
-    """An executor runs a task of a job; every attempt of it is the same program.
+    """An executor runs a task of a job.
 
     Attributes:
         job: of the task.
         partition: of the job.
+        attempt: its number; 0 where it makes no difference to the program.
     """
 
     job: RunJob
     partition: int
+    attempt: int = 0
 
 
 class Insert(NamedTuple):
     """Writes rows in a transaction of their own."""
 
+    rows: tuple[TargetRow, ...]
+
+
+class InsertInside(NamedTuple):
+    """Writes rows into a transaction of the driver."""
+
+    transaction: str
     rows: tuple[TargetRow, ...]
 
 
@@ -137,7 +148,7 @@ class JobFailed(NamedTuple):
 
 def run_task(
     scenario: Scenario,
-    task: InsertTask | PushTask | RehearsalTask,
+    task: RowTask,
     call: RunTask,
     script: Script,
 ) -> tuple[tuple[tuple[str, Any], ...], ...]:
@@ -148,7 +159,7 @@ def run_task(
     rows = scenario.rows_of_task(call.job.ranges, call.partition, call.job.number)
     batch = _frame(names, tuple(_values(scenario, call.job, *row) for row in rows))
     with (
-        task_context(call.partition),
+        task_context(call.partition, call.attempt),
         mock.patch.object(tasks, "emitter", _silence),
         mock.patch.object(push, "emitter", _silence),
         mock.patch.object(push, "side_by_side", _one_by_one),
@@ -275,6 +286,27 @@ class _Connection:
         yield Client(self.script, self.scenario)
 
     sending = pinning
+
+    @contextmanager
+    def joined(self, transaction_id: str, *, proxy: str) -> Iterator[Joined]:
+        assert proxy == "model"
+        yield Joined(self.script, transaction_id)
+
+
+@dataclass(frozen=True)
+class Joined:
+    """What tasks ask of a transaction of the driver: one request each, and its answer."""
+
+    script: Script
+    transaction: str
+
+    def write(self, _path: str, payloads: Iterable[Any], _wire: str, **_options: Any) -> None:
+        for payload in payloads:
+            answer = self.script.ask(InsertInside(self.transaction, _target_rows(payload.data)))
+            if answer == UNAVAILABLE:
+                raise ClusterUnavailableError("The model lost a request")
+            if answer == LOST:
+                raise TransactionLostError("The model ended the transaction")
 
 
 @dataclass(frozen=True)

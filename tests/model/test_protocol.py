@@ -12,6 +12,7 @@ from tests.model.explore import Explorer
 from tests.model.invariants import Kind, ViolationError
 from tests.model.scenarios import (
     BY_TASKS,
+    INTO_ONE,
     LATE_UPSERT,
     LONG,
     LONGEST,
@@ -39,7 +40,7 @@ def in_tiers(scenarios: Iterable[Scenario]) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("scenario", in_tiers(SCENARIOS))
+@pytest.mark.parametrize("scenario", in_tiers((*SCENARIOS, *INTO_ONE)))
 def test_no_execution_breaks_an_invariant(scenario: Scenario) -> None:
     """Every row has its effect exactly once, whatever happens in whatever order, up to the bound."""
     report = Explorer(bounded(scenario, deep=is_deep())).explore()

@@ -166,6 +166,7 @@ class World(NamedTuple):
         adrift: requests of tasks that may land.
         written: what tasks have written, per place, in the order of its arrival.
         budget: faults that may still strike.
+        inside: open transactions into which tasks may write, each with what they have written.
     """
 
     rows: Rows
@@ -178,6 +179,23 @@ class World(NamedTuple):
     tasks: tuple[Task, ...] = ()
     adrift: tuple[Any, ...] = ()
     written: tuple[tuple[Any, ...], ...] = ()
+    inside: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+
+    def opened(self, transaction: str) -> World:
+        """Return the world in which a transaction is open."""
+        return self._replace(inside=tuple(sorted((*self.inside, (transaction, ())))))
+
+    def ended(self, transaction: str) -> World:
+        """Return the world without a transaction; requests that are on their way to it do nothing."""
+        return self._replace(
+            inside=tuple(each for each in self.inside if each[0] != transaction),
+            in_flight=tuple(each for each in self.in_flight if each.transaction != transaction),
+            adrift=tuple(
+                request
+                for request in self.adrift
+                if getattr(request, "transaction", "") != transaction
+            ),
+        )
 
     def with_driver(self, slot: int, driver: Driver) -> World:
         """Return the world with another driver in a slot."""

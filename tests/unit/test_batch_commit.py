@@ -81,8 +81,7 @@ class Cluster:
         )
 
     def begin_ahead(self, timeout, lanes, reads):
-        self.thread = Thread()
-        return TransactionAhead(self.thread, partial(self.begin, timeout, lanes), reads)
+        return TransactionAhead(Thread(), partial(self.begin, timeout, lanes), reads)
 
     def unpin(self):
         self.unpinned += 1
@@ -102,26 +101,20 @@ class Cluster:
 
 
 class Thread(Executor):
-    """A thread that makes every call at once, until it is told to wait."""
-
-    waits = False
-
-    def __init__(self):
-        self.waiting = []
+    """A thread that makes every call at once."""
 
     def submit(self, call):
         future = Future()
-        if self.waits:
-            self.waiting.append(future)
-        else:
-            try:
-                future.set_result(call())
-            except ExactlyOnceError as error:
-                future.set_exception(error)
+        try:
+            future.set_result(call())
+        except ExactlyOnceError as error:
+            future.set_exception(error)
         return future
 
 
 class Transaction:
+    proxy = "proxy"
+
     def __init__(self, cluster, number, fails):
         self.cluster, self.id, (self.failing, self.error) = cluster, number, fails
         self.row = None
@@ -194,7 +187,7 @@ def test_a_batch_is_read_written_advanced_recorded_and_committed():
     assert cluster.requests == [*READS, *WRITES, ("commit",)]
     assert log == [
         (Event.TRANSACTION_STARTED, {"attempt": 1, "transaction": "tx1"}),
-        (Event.ROWS_WRITTEN, {"path": "//t", "rows": 3, "replaced": 0, "ahead": 0}),
+        (Event.ROWS_WRITTEN, {"path": "//t", "rows": 3, "replaced": 0, "sent_by": "driver"}),
         (Event.OFFSETS_ADVANCED, {"partitions": 1}),
         (Event.LEDGER_RECORDED, {"transaction": "tx1"}),
         (Event.TRANSACTION_COMMITTED, {"attempt": 1, "transaction": "tx1"}),
@@ -396,89 +389,63 @@ def test_a_job_that_fails_leaves_no_transaction_behind(fails, reads):
     assert cluster.requests == [*READS[:reads], ("abort",)]
 
 
-AHEAD = WRITES[0]
-"""The first lane of `ROWS`, sent while the other one is computed."""
+INSIDE = replace(ROWS, lanes=(), sent_bytes=9, inside="tx1")
+"""Rows that tasks have written into the first transaction."""
 
 
-def give(send, *lanes):
-    for lane in lanes:
-        for payload in ROWS.lanes[lane]:
-            send(replace(ROWS, lanes=()), payload)
-
-
-def test_rows_that_were_sent_ahead_are_not_sent_again():
-    """The commit sends the others, and everything that needs all rows to be known."""
+def test_rows_that_tasks_have_written_are_committed_with_their_transaction():
+    """The driver sends the consumers and the ledger entry, and whatever else is not there."""
     cluster, log = Cluster(), Log()
     commit = committer(cluster, log)
-    with commit.ahead(batch()) as send:
-        give(send, 0)
-        assert cluster.requests == [*READS, AHEAD]
-        assert commit.commit(batch(), whole([ROWS])) == Committed("tx1", 1, 3)
-    assert cluster.requests == [*READS, *WRITES, ("commit",)]
-    assert [(fields["rows"], fields["ahead"]) for fields in log.of(Event.ROWS_WRITTEN)] == [(3, 2)]
-
-
-def test_rows_that_wait_to_be_sent_ahead_are_sent_by_the_commit():
-    """It does not wait for a queue of one connection, when it has several."""
-    cluster = Cluster()
-    commit = committer(cluster)
-    with commit.ahead(batch()) as send:
-        cluster.thread.waits = True
-        give(send, 0, 1)
-        commit.commit(batch(), whole([ROWS]))
-    assert cluster.requests == [*READS, *WRITES, ("commit",)]
-
-
-def test_rows_that_wait_to_be_sent_when_a_job_fails_are_left_out():
-    """The transaction must not end while they are sent."""
-    cluster = Cluster()
-
-    def fail():
-        with committer(cluster).ahead(batch()) as send:
-            cluster.thread.waits = True
-            give(send, 0, 1)
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert [future.cancelled() for future in cluster.thread.waiting] == [True, True]
-    assert cluster.requests == [*READS, ("abort",)]
+    with commit.ahead(batch()) as begun:
+        assert (begun.transaction().id, begun.transaction().proxy) == ("tx1", "proxy")
+        assert commit.commit(batch(), whole([INSIDE])) == Committed("tx1", 1, 3)
+    assert cluster.requests == [*READS, *WRITES[2:], ("commit",)]
+    told = [(fields["rows"], fields["sent_by"]) for fields in log.of(Event.ROWS_WRITTEN)]
+    assert told == [(3, "tasks")]
+    assert cluster.entry.tally.sent_by == "tasks"
 
 
 @pytest.mark.parametrize(
-    "error", [TransactionLostError("told"), ClusterUnavailableError("told"), ConflictError("told")]
+    ("request_", "error"),
+    [
+        ("lookup", ClusterUnavailableError("told")),
+        ("insert", TransactionLostError("told")),
+        ("commit", ConflictError("told")),
+        ("commit", CommitOutcomeUnknownError("told")),
+    ],
 )
-def test_rows_that_could_not_be_sent_ahead_are_sent_by_the_next_attempt(error):
-    """All of them, in another transaction; after the failure nothing more is sent in the first."""
-    cluster = Cluster(("write", error))
-    commit = committer(cluster)
-    with commit.ahead(batch()) as send:
-        give(send, 0, 1)
-        assert commit.commit(batch(), whole([ROWS])) == Committed("tx2", 2, 3)
-    assert cluster.requests == [*READS, AHEAD, ("abort",), *READS, *WRITES, ("commit",)]
+def test_rows_that_tasks_have_written_have_one_attempt(request_, error):
+    """Another transaction would not have them. What failed is told, and the batch is computed again."""
+    cluster, sent = Cluster((request_, error), applied=False), {}
+    commit = committer(cluster, sent=sent)
+    with commit.ahead(batch()), pytest.raises(type(error)):
+        commit.commit(batch(), whole([INSIDE]))
+    assert cluster.begun == 1
+    assert sent == ({"tx1": transactional.UNSEEN} if request_ == "commit" else {})
+    # The same call writes the rows from the driver, whatever became of the commit.
+    assert commit.commit(batch(), whole([ROWS])) == Committed("tx2", 1, 3)
 
 
-def test_rows_that_the_cluster_refuses_ahead_are_refused():
-    """As if they had been sent at the end."""
-    cluster = Cluster(("write", AccessError("told")))
-    commit = committer(cluster)
-    with commit.ahead(batch()) as send:
-        give(send, 0)
-        with pytest.raises(AccessError):
-            commit.commit(batch(), whole([ROWS]))
-    assert cluster.requests == [*READS, AHEAD, ("abort",)]
+def test_a_late_commit_of_the_tasks_rows_is_found_by_the_call_that_sent_it():
+    """And only by that one: nobody can compare the rows of a later call with those."""
+    lost, sent = ("commit", CommitOutcomeUnknownError("told")), {}
+    cluster = Cluster(lost, applied=False)
+    commit = committer(cluster, sent=sent)
+    with commit.ahead(batch()), pytest.raises(CommitOutcomeUnknownError):
+        commit.commit(batch(), whole([INSIDE]))
+    cluster.entry = entry_of(batch(), "tx1")
+    assert commit.commit(batch(), whole([ROWS])) == Committed("tx1", 1, 3)
+    with pytest.raises(RepeatedCallError):
+        committer(cluster, sent=sent).commit(batch(), whole([ROWS]))
 
 
-def test_rows_of_one_target_are_not_taken_for_those_of_another():
-    """Two targets may share a payload."""
-    other = replace(ROWS, path="//u")
+def test_rows_without_their_transaction_are_not_committed():
+    """The sink computes the batch again."""
     cluster = Cluster()
-    commit = committer(cluster)
-    with commit.ahead(batch()) as send:
-        give(send, 0, 1)
-        commit.commit(batch(), whole([ROWS, other]))
-    written = [request[1:3] for request in cluster.requests if request[0] == "write"]
-    assert written == [("//t", b"ab"), ("//t", b"c"), ("//u", b"ab"), ("//u", b"c")]
+    with pytest.raises(TransactionLostError):
+        committer(cluster).commit(batch(), whole([INSIDE]))
+    assert cluster.begun == 0
 
 
 @pytest.mark.parametrize(("seconds", "used"), [(1.7, "tx1"), (1.8, "tx2")])
@@ -490,10 +457,8 @@ def test_a_transaction_that_has_waited_for_a_quarter_of_its_lease_is_given_up(
     monkeypatch.setattr(transactional.time, "monotonic", lambda: now[0])
     cluster = Cluster()
     commit = committer(cluster)
-    with commit.ahead(batch()) as send:
-        give(send, 0)
+    with commit.ahead(batch()):
         now[0] += seconds
-        give(send, 1)
         assert commit.commit(batch(), whole([ROWS])) == Committed(used, 1, 3)
     assert cluster.requests.count(("abort",)) == cluster.begun - 1
     assert cluster.requests[-5:] == [*WRITES, ("commit",)]
@@ -505,8 +470,8 @@ def test_a_failure_ahead_is_one_of_the_first_attempt(begins):
     error = ClusterUnavailableError("told")
     cluster = Cluster(("lookup", error)) if begins else Unreachable(error)
     commit = committer(cluster)
-    with commit.ahead(batch()) as send:
-        give(send, 0)
+    with commit.ahead(batch()) as opened:
+        assert (opened is None) is not begins
         done = commit.commit(batch(), whole([ROWS]))
     assert done == (Committed("tx2", 2, 3) if begins else Committed("tx1", 1, 3))
     assert cluster.unpinned == begins

@@ -14,8 +14,6 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import TableSchema, WritePlan
-from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.errors import AmbiguousOrderError, EncodingError
 from yt_exactly_once.spark.schema import with_nullable_members
 from yt_exactly_once.spark.sink import encode, frame_rows
 from yt_exactly_once.spark.sink.encode import (
@@ -28,7 +26,6 @@ from yt_exactly_once.spark.sink.encode import (
 from yt_exactly_once.spark.sink.frame_rows import collected
 from yt_exactly_once.spark.sink.options import BY_PARTITION, ROUND_ROBIN
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN, Placement
-from yt_exactly_once.spark.versions import ArrivingBatches
 
 
 def batches_of(sizes, partition=0, first=0):
@@ -90,10 +87,6 @@ class Encoder:
     def add(self, rows, partition, *, is_mixed=False):
         """Keep a chunk."""
         self.added.append((ids(rows), partition, is_mixed))
-        return [Payload(rows.num_rows, b"")]
-
-    def in_order(self):
-        """Leave the chunks as they were added."""
 
 
 class Frame:
@@ -170,52 +163,22 @@ def test_rows_of_two_partitions_meet_in_one_chunk_only_if_few_and_in_any_order(
     assert encoded(frame, size=size, order_matters=order_matters) == expected
 
 
-class Arriving(ArrivingBatches):
-    """Rows of tasks that end in any order; Spark tells their own order at the end."""
-
-    knows_partitions = True
-
-    def __init__(self, tasks, random):
-        numbered = list(enumerate(tasks))
-        random.shuffle(numbered)
-        places = [(task, place) for task, batches in numbered for place in range(len(batches))]
-        self.batches = [batch for _, batches in numbered for batch in batches]
-        self.order = sorted(range(len(places)), key=places.__getitem__)
-
-    def __iter__(self):
-        return iter(self.batches)
-
-
 @given(
     sizes=st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=3), min_size=1, max_size=5),
     size=st.integers(1, 25),
-    knows=st.booleans(),
-    arrival=st.randoms(use_true_random=False),
 )
-def test_rows_keep_their_order_when_spark_gives_them_all_one_partition(sizes, size, knows, arrival):
-    """Several tasks compute rows that the driver had, and Spark says 0 for the partition of each.
-
-    A plan that hides it from the sink is refused, unless the tasks happen to end in their order.
-    """
-    first, tasks = 0, []
+def test_rows_keep_their_order_when_spark_gives_them_all_one_partition(sizes, size):
+    """Several tasks compute rows that the driver had, and Spark says 0 for the partition of each."""
+    batches, first = [], 0
     for task in sizes:
-        tasks.append(batches_of(task, 0, first))
+        batches += batches_of(task, 0, first)
         first += sum(task)
-    sent = []
     columns = [{"name": name, "type": "int64"} for name in ("id", PARTITION_COLUMN)]
     plan = WritePlan("//t", TableSchema.from_yt(columns).columns)
     encoder = RowEncoder(plan, WireFormat.YSON, Placement(None))
-    arriving = Arriving(tasks, arrival)
-    arriving.knows_partitions = knows
     with patch.object(encode, "SMALL_BATCH", 3):
-        try:
-            encode.encode_batches(arriving, encoder, dyn_batch_size=size, send=sent.append)
-        except AmbiguousOrderError:
-            assert knows
-            assert list(arriving.order) != sorted(arriving.order)
-            return
+        encode.encode_batches(batches, encoder, dyn_batch_size=size)
     (payloads,) = encoder.lanes.values()
-    assert not sent or knows
     rows = [yt.yson.loads(one.data, yson_type="list_fragment") for one in payloads]
     assert [row["id"] for part in rows for row in part] == list(range(first))
 
@@ -227,16 +190,11 @@ def test_rows_keep_their_order_when_spark_gives_them_all_one_partition(sizes, si
     size=st.integers(1, 25),
     room=st.integers(1, 25),
     room_bytes=st.sampled_from([encode.REQUEST_BYTES, 25 * 20, 1]),
-    arrival=st.randoms(use_true_random=False),
 )
 def test_requests_grow_with_the_rows_and_every_tablet_keeps_to_one_lane(
-    partitions, tablets, rule, size, room, room_bytes, arrival
+    partitions, tablets, rule, size, room, room_bytes
 ):
-    """And not with tablets times partitions. The rows of a partition keep their order in each tablet.
-
-    They do when some are sent before others have come; and the requests are the same in whatever order the
-    partitions come.
-    """
+    """And not with tablets times partitions. The rows of a partition keep their order in each tablet."""
     batches, first = [[] for _ in partitions], 0
     for partition, sizes in enumerate(partitions):
         for batch in batches_of(sizes, partition, first):
@@ -247,20 +205,12 @@ def test_requests_grow_with_the_rows_and_every_tablet_keeps_to_one_lane(
     columns = [{"name": name, "type": "int64"} for name in ("id", PARTITION_COLUMN)]
     plan = WritePlan("//t", TableSchema.from_yt(columns).columns)
     placement = Placement(tablets, rule if tablets else BY_PARTITION)
-    encoder, ahead = (RowEncoder(plan, WireFormat.YSON, placement) for _ in range(2))
-    sent = []
+    encoder = RowEncoder(plan, WireFormat.YSON, placement)
     with patch.multiple(encode, SMALL_BATCH=room, REQUEST_BYTES=room_bytes):
         encode.encode_batches(chain.from_iterable(batches), encoder, dyn_batch_size=size)
-        encode.encode_batches(
-            Arriving(batches, arrival), ahead, dyn_batch_size=size, send=sent.append
-        )
-    assert ahead.lanes == encoder.lanes
-    early = set(map(id, sent))
-    assert early <= {id(one) for payloads in ahead.lanes.values() for one in payloads}
     lanes, order, counts = {}, {}, Counter()
-    for lane, payloads in ahead.lanes.items():
-        rest = [payload for payload in payloads if id(payload) not in early]
-        for payload in [*(one for one in sent if any(one is own for own in payloads)), *rest]:
+    for lane, payloads in encoder.lanes.items():
+        for payload in payloads:
             assert payload.row_count <= size
             for row in yt.yson.loads(payload.data, yson_type="list_fragment"):
                 tablet = row.get("$tablet_index")
@@ -275,41 +225,6 @@ def test_requests_grow_with_the_rows_and_every_tablet_keeps_to_one_lane(
     row_bytes = 20  # two numbers and a partition
     size = min(size, max(1, room_bytes // row_bytes))
     assert requests <= 1 + 2 * first / min(room, size) + 2 * first / size
-
-
-def test_rows_of_a_partition_are_sent_when_they_have_come():
-    """That is when rows of another one come, or when they fill a chunk; few rows wait for the end."""
-    many, few, full = batches_of([4, 4, 4], 1), batches_of([2], 0), batches_of([5, 5, 1], 2)
-    taken, sent = [], []
-
-    def arriving():
-        for batch in (*many, *few, *full):
-            taken.append(batch)
-            yield batch
-
-    encoder = Encoder()
-    with patch.object(encode, "SMALL_BATCH", 3):
-        encode.encode_batches(
-            arriving(),
-            encoder,
-            dyn_batch_size=10,
-            send=lambda one: sent.append((len(taken), one.row_count)),
-        )
-    assert sent == [(4, 10), (4, 2), (6, 10)]
-    assert encoder.added[3:] == [([0, 1, 10], 0, True)]
-
-
-def test_spark_can_finish_a_job_whose_rows_are_refused():
-    """It would tell of a consumer that went away, which would hide why."""
-    left = iter(batches_of([2, 2, 2]))
-
-    class Refusing(Encoder):
-        def add(self, *_, **__):
-            raise EncodingError("told")
-
-    with pytest.raises(EncodingError, match="told"):
-        encode.encode_batches(left, Refusing(), dyn_batch_size=1)
-    assert list(left) == []
 
 
 def test_spark_is_not_asked_for_partitions_that_do_not_matter():

@@ -152,42 +152,19 @@ def test_interrupt_cancels_the_calls_that_have_not_begun(interrupted):
     assert made == ["under way"]
 
 
-def test_calls_ahead_are_made_one_by_one_until_they_are_stopped(interrupted):
-    """An interrupt waits for the one under way too; those after it are left out."""
-    made, begun = [], threading.Event()
-
-    def second(_):
-        begun.set()
-        interrupted(made)
-
+def test_transaction_ahead_is_read_when_it_has_begun():
+    """On another thread, one after the other; a failure is raised where the result is wanted."""
     with ThreadPoolExecutor(1) as thread:
-        ahead = TransactionAhead(thread, lambda: "opened", lambda _: "read")
-        ahead.then(lambda _: made.append("first"))
-        ahead.then(second)
-        assert begun.wait(30)
-        ahead.then(lambda _: made.append("third"))
-        with pytest.raises(KeyboardInterrupt):
-            ahead.stop()
-        assert (ahead.transaction(), ahead.read(), ahead.stop()) == ("opened", "read", 2)
-    assert made == ["first", "under way"]
+        ahead = TransactionAhead(thread, lambda: "opened", lambda opened: f"{opened} read")
+        assert (ahead.transaction(), ahead.read()) == ("opened", "opened read")
 
+        def fail():
+            raise ConflictError("told")
 
-def test_call_ahead_that_fails_is_the_last_one():
-    """The transaction is lost, as far as anybody knows; each request in it would wait in vain."""
-    begun, made = threading.Event(), []
-
-    def fail(_):
-        begun.set()
-        raise ConflictError("told")
-
-    with ThreadPoolExecutor(1) as thread:
-        ahead = TransactionAhead(thread, lambda: "opened", lambda _: "read")
-        ahead.then(fail)
-        ahead.then(lambda _: made.append("more"))
-        assert begun.wait(30)
-        with pytest.raises(ConflictError):
-            ahead.stop()
-    assert made == []
+        failed = TransactionAhead(thread, fail, lambda opened: opened)
+        for result in (failed.transaction, failed.read):
+            with pytest.raises(ConflictError):
+                result()
 
 
 class Recorder:

@@ -25,14 +25,12 @@ class Payload(NamedTuple):
         data: the bytes.
         deletes: whether it deletes the keys in it, which are YSON, or writes rows.
         digest: of the rows, where the ledger keeps one.
-        partition: the lowest Spark partition of its rows.
     """
 
     row_count: int
     data: bytes
     deletes: bool = False
     digest: int = 0
-    partition: int = 0
 
 
 class Reader(Protocol):
@@ -42,12 +40,28 @@ class Reader(Protocol):
         """Return the rows in the order of the keys, `None` for a missing one."""
 
 
+class OpenTransaction(NamedTuple):
+    """What another process needs to write into an open transaction.
+
+    Attributes:
+        id: transaction id.
+        proxy: address of the proxy that holds it.
+    """
+
+    id: str
+    proxy: str
+
+
 class Transaction(Reader, Protocol):
     """A tablet transaction: reads see its start, writes show at its commit."""
 
     @property
     def id(self) -> str:
         """Transaction id."""
+
+    @property
+    def proxy(self) -> str:
+        """Address of the proxy that holds it."""
 
     def insert(self, path: str, rows: Sequence[Row]) -> None:
         """Write a few rows."""
@@ -77,26 +91,13 @@ class Transaction(Reader, Protocol):
 
 
 class Ahead(Protocol[T_co]):
-    """A transaction that is begun, and used, while the caller does something else."""
+    """A transaction that is begun, and read in, while the caller does something else."""
 
     def transaction(self) -> Transaction:
         """Wait for it, or raise why there is none."""
 
     def read(self) -> T_co:
         """Wait for what was read first in it, or raise what has failed."""
-
-    def then(self, call: Callable[[Transaction], None]) -> None:
-        """Make a call in it when those before it have succeeded."""
-
-    def stop(self) -> int:
-        """Leave out the calls that have not begun, and wait for the last one that has.
-
-        Returns:
-            How many were made.
-
-        Raises:
-            ExactlyOnceError: what the first one that failed has raised.
-        """
 
 
 class Cluster(Reader, Protocol):

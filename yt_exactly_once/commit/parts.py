@@ -7,7 +7,6 @@ a replay of a deterministic query splits the same way. Digests reveal when it di
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -37,6 +36,7 @@ class TargetRows:
         digest: of the rows; `None` where the ledger keeps none.
         rejected_by: the target that could not take these rows; empty for rows of a target.
         sent_bytes: bytes that the tasks have sent.
+        inside: the open transaction in which tasks have written the rows; empty for all others.
     """
 
     path: str
@@ -50,15 +50,12 @@ class TargetRows:
     digest: int | None = None
     rejected_by: str = ""
     sent_bytes: int = 0
+    inside: str = ""
 
     @property
     def byte_count(self) -> int:
         """Bytes of the encoded rows, in the payloads or sent by the tasks."""
         return self.sent_bytes + sum(len(payload.data) for lane in self.lanes for payload in lane)
-
-
-SendAhead = Callable[[TargetRows, "Payload"], None]
-"""Takes a payload of a target before the lanes of the target are known."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +78,11 @@ class Part:
     def row_count(self) -> int:
         """Rows of all targets."""
         return sum(target.row_count for target in self.targets)
+
+    @property
+    def inside(self) -> str:
+        """The open transaction that has rows which tasks wrote; empty without any."""
+        return next((target.inside for target in self.targets if target.inside), "")
 
     @property
     def is_last(self) -> bool:

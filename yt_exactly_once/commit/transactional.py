@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from yt_exactly_once.commit.consumers import (
     offsets_of,
     plan_moves,
 )
-from yt_exactly_once.commit.entry import LedgerEntry
+from yt_exactly_once.commit.entry import DRIVER, TASKS, LedgerEntry
 from yt_exactly_once.commit.history import ONE_CALL, settle
 from yt_exactly_once.commit.judgement import Verdict, judge, nothing_logged, require_one_sink
 from yt_exactly_once.commit.parts import digest_of
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.commit.batch import MicroBatch, SourceRange
     from yt_exactly_once.commit.cluster import Ahead, Cluster, Payload, Transaction
     from yt_exactly_once.commit.ledger import CommitLedger
-    from yt_exactly_once.commit.parts import Part, SendAhead, TargetRows
+    from yt_exactly_once.commit.parts import Part, TargetRows
     from yt_exactly_once.config import RetryPolicy
     from yt_exactly_once.observability import Emitter
 
@@ -55,8 +55,8 @@ Call = Callable[["Transaction"], Any]
 Read = tuple["LedgerEntry | None", list[tuple["SourceRange", dict[int, int]]]]
 """The ledger entry, and where the consumer of each source is."""
 
-Sent = tuple[str, int]
-"""A payload that was sent: its target and its identity."""
+UNSEEN = "rows that only tasks have seen"
+"""In place of the digest of rows which the driver never had: no later call can show that it has the same."""
 
 SHARE_AHEAD = 4
 """Computing may use one part in so many of the lease of a transaction that was opened ahead."""
@@ -122,18 +122,18 @@ class BatchCommit:
         self._accepted = accepted
         self._mode = mode
         self._ahead: _Ahead | None = None
+        self._own: set[str] = set()
         self._began = time.monotonic()
 
     @contextmanager
-    def ahead(self, batch: MicroBatch) -> Iterator[SendAhead]:
-        """Begin the first attempt while the block computes the rows and commits them.
+    def ahead(self, batch: MicroBatch) -> Iterator[Ahead[Read] | None]:
+        """Begin the first attempt while the block computes the rows and commits them: steps 4 and 5.
 
-        That is steps 4 and 5, and step 6 for the payloads that the block gives to what it gets. They must be
-        among the rows of the commit, and those of a lane must come in its order. The transaction sees the
-        cluster as of a moment before the rows were computed. If another writer changes the ledger entry or a
-        consumer after that moment, the cluster refuses the commit. If computing takes too much of the lease,
-        the attempt opens another transaction, and writes all rows there. What is left open at the end of the
-        block is aborted.
+        The block gets the transaction, or nothing where none could be begun. Its tasks may write the rows
+        into it, see `TargetRows.inside`. The transaction sees the cluster as of a moment before the rows were
+        computed. If another writer changes the ledger entry or a consumer after that moment, the cluster
+        refuses the commit. If computing takes too much of the lease, and no task has written, the attempt
+        opens another transaction. What is left open at the end of the block is aborted.
 
         Args:
             batch: the batch.
@@ -146,26 +146,30 @@ class BatchCommit:
             )
             self._ahead = _Ahead(begun, began + self._timeout.total_seconds() / SHARE_AHEAD)
         try:
-            yield self._send_ahead
+            yield self._ahead.begun if self._ahead else None
         finally:
             self._leave_ahead()
 
     def _leave_ahead(self) -> None:
-        """Abort the transaction that was opened ahead, if no attempt has taken it."""
+        """Abort the transaction that was opened ahead, if no attempt has taken it.
+
+        A task that still runs cannot change anything then. Nobody commits the transaction if the abort fails.
+        """
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
-            ahead.leave()
-
-    def _send_ahead(self, target: TargetRows, payload: Payload) -> None:
-        if self._ahead is not None:
-            self._ahead.send(target, payload)
+            # What its first requests have failed with does not matter any more.
+            with suppress(ExactlyOnceError):
+                ahead.begun.read()
+            with suppress(ExactlyOnceError):
+                ahead.begun.transaction().abort()
 
     def commit(
         self, batch: MicroBatch, parts: Sequence[Part], resumed: LedgerEntry | None = None
     ) -> Committed:
         """Make the batch visible exactly once.
 
-        Every part is one transaction, and almost every batch has one part. Every attempt at a part:
+        Every part is one transaction, and almost every batch has one part. Rows that tasks have written into
+        the transaction have one attempt: nobody could write them into another one. Every attempt at a part:
         4. opens a transaction, or takes the one that `ahead` has opened,
         5. checks, inside it, the ledger entry and the consumers,
         6. writes the rows,
@@ -205,6 +209,8 @@ class BatchCommit:
                 self._cluster.unpin()
                 raise
 
+        if part.inside:
+            return attempt(1)
         try:
             return run_attempts(attempt, self._policy, self._emit)
         except BaseException:
@@ -214,11 +220,10 @@ class BatchCommit:
             raise
 
     def _attempt(self, batch: MicroBatch, part: Part, number: int) -> str:
-        transaction, ahead = self._open()  # 4
+        transaction, ahead = self._open(part)  # 4
         try:
             self._emit(Event.TRANSACTION_STARTED, attempt=number, transaction=transaction.id)
-            sent = ahead.sent() if ahead else frozenset()
-            entry, offsets = ahead.begun.read() if ahead else self._read(transaction, batch)  # 5
+            entry, offsets = ahead.read() if ahead else self._read(transaction, batch)  # 5
             if entry is not None and self._is_done(entry, batch, part):
                 # An earlier attempt, of this run or of one that died, was applied after all.
                 self._emit(
@@ -234,26 +239,35 @@ class BatchCommit:
             ]
             self._tell_left_out(entry, batch)
             replaced = [_replace(transaction, target) for target in part.targets]
-            calls = _writes(part.targets, sent)  # 6
+            calls = _writes(part.targets)  # 6
             if part.is_last:
                 calls += _advances(moves)  # 7
             calls.append(self._record(transaction, entry, batch, part, number))  # 8
             transaction.side_by_side(calls)
-            self._report(transaction, part, replaced, moves, sent)
+            self._report(transaction, part, replaced, moves)
         except BaseException:
             transaction.abort()
             self._emit(Event.TRANSACTION_ABORTED, attempt=number, transaction=transaction.id)
             raise
-        self._sent[transaction.id] = ""
+        self._sent[transaction.id] = UNSEEN if part.inside else ""
+        self._own.add(transaction.id)
         self._commit(transaction, number)  # 9
         return transaction.id
 
-    def _open(self) -> tuple[Transaction, _Ahead | None]:
-        """Return an open transaction, and what was done in it ahead."""
+    def _open(self, part: Part) -> tuple[Transaction, Ahead[Read] | None]:
+        """Return an open transaction, and what was read in it ahead.
+
+        Raises:
+            TransactionLostError: the one with the rows is gone.
+        """
         ahead = self._ahead
-        if ahead is not None and ahead.is_in_time:
+        if ahead is not None and (part.inside or ahead.is_in_time):
             self._ahead = None
-            return ahead.begun.transaction(), ahead
+            return ahead.begun.transaction(), ahead.begun
+        if part.inside:
+            raise TransactionLostError(
+                "The transaction with the rows of the tasks has ended", transaction=part.inside
+            )
         self._leave_ahead()
         return self._cluster.begin(self._timeout, self._lanes), None
 
@@ -284,6 +298,8 @@ class BatchCommit:
     def _require_same_rows(self, entry: LedgerEntry, batch: MicroBatch, part: Part) -> None:
         """Check that a transaction which an earlier call sent carried the rows of this call."""
         sent = self._sent.get(entry.transaction_id)
+        if entry.transaction_id in self._own:
+            return
         if sent and not part.digests and sent != digest_of(part.targets):
             raise RepeatedCallError(
                 "The commit of an earlier call for this batch was applied although that call failed, and "
@@ -356,22 +372,16 @@ class BatchCommit:
         part: Part,
         replaced: Sequence[int],
         moves: Sequence[tuple[SourceRange, Moves]],
-        sent: Collection[Sent],
     ) -> None:
         """Emit what the transaction contains now."""
         for target, deleted in zip(part.targets, replaced, strict=True):
-            if target.lanes or deleted:
+            if target.lanes or target.inside or deleted:
                 self._emit(
                     Event.ROWS_WRITTEN,
                     path=target.path,
                     rows=target.row_count,
                     replaced=deleted,
-                    ahead=sum(
-                        payload.row_count
-                        for lane in target.lanes
-                        for payload in lane
-                        if (target.path, id(payload)) in sent
-                    ),
+                    sent_by=TASKS if target.inside else DRIVER,
                 )
         if part.is_last:
             moved = sum(len(partitions) for _, partitions in moves)
@@ -398,39 +408,20 @@ class BatchCommit:
 
 @dataclass(frozen=True)
 class _Ahead:
-    """A transaction that was opened ahead, and what is written in it.
+    """A transaction that was opened ahead.
 
     Attributes:
         begun: the transaction.
         until: when it has spent its share of the lease, on the monotonic clock.
-        given: what was given to it, in order.
     """
 
     begun: Ahead[Read]
     until: float
-    given: list[tuple[str, Payload]] = field(default_factory=list)
 
     @property
     def is_in_time(self) -> bool:
         """Whether the rest of the lease is enough for the attempt."""
         return time.monotonic() < self.until
-
-    def send(self, target: TargetRows, payload: Payload) -> None:
-        """Write a payload after those before it, while there is time."""
-        if self.is_in_time:
-            self.given.append((target.path, payload))
-            self.begun.then(partial(_write, target=target, payloads=[payload]))
-
-    def sent(self) -> frozenset[Sent]:
-        """Stop writing, and return what is written, or raise what has failed."""
-        return frozenset((path, id(payload)) for path, payload in self.given[: self.begun.stop()])
-
-    def leave(self) -> None:
-        """Abort it when its requests have ended; what they failed with does not matter any more."""
-        with suppress(ExactlyOnceError):
-            self.begun.stop()
-        with suppress(ExactlyOnceError):
-            self.begun.transaction().abort()
 
 
 def _replace(transaction: Transaction, target: TargetRows) -> int:
@@ -445,14 +436,14 @@ def _replace(transaction: Transaction, target: TargetRows) -> int:
     return sum(payload.row_count for payload in surplus)
 
 
-def _writes(targets: Sequence[TargetRows], sent: Collection[Sent]) -> list[Call]:
-    """Return one call per lane with payloads that were not sent ahead; none depends on another."""
-    left = [
-        (target, [payload for payload in lane if (target.path, id(payload)) not in sent])
+def _writes(targets: Sequence[TargetRows]) -> list[Call]:
+    """Return one call per lane; none depends on another."""
+    return [
+        partial(_write, target=target, payloads=lane)
         for target in targets
         for lane in target.lanes
+        if lane
     ]
-    return [partial(_write, target=target, payloads=lane) for target, lane in left if lane]
 
 
 def _write(transaction: Transaction, target: TargetRows, payloads: Sequence[Payload]) -> None:

@@ -225,6 +225,29 @@ class Connection:
         )
         return TransactionAhead(pinned.ahead, start, reads)
 
+    @property
+    def shares_transactions(self) -> bool:
+        """Whether another process can write into a transaction of this one: not over RPC."""
+        return not self._uses_rpc
+
+    @contextmanager
+    def joined(self, transaction_id: str, *, proxy: str) -> Iterator[TabletTransaction]:
+        """Yield a transaction that another process has started, and will end.
+
+        Args:
+            transaction_id: which one.
+            proxy: address of the proxy that holds it.
+        """
+        state = self._state()
+        if state.joined is None or state.joined.url != proxy:
+            state.joined = PinnedProxy(proxy, self._pinned_config(proxy))
+        pinned: PinnedProxy = state.joined
+        joined = TabletTransaction(transaction_id, pinned.senders(1), pinned.pool, proxy=proxy)
+        try:
+            yield joined
+        finally:
+            joined.leave()
+
     def _state(self) -> Any:
         state = self._local
         if getattr(state, "pid", None) != os.getpid():
@@ -235,7 +258,7 @@ class Connection:
                 state.provider = _RpcProxies(YtClient(config={**config, "backend": "http"}))
             else:
                 state.provider = HeavyProxyProvider(state.reader)
-            state.pinned = None
+            state.pinned = state.joined = None
         return state
 
     @property

@@ -23,7 +23,7 @@ from yt_exactly_once.ytsaurus.failures import leaves_outcome_unknown, translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from concurrent.futures import Executor, Future
+    from concurrent.futures import Executor
     from datetime import timedelta
 
     from yt.wrapper import YtClient
@@ -237,12 +237,16 @@ class TabletTransaction:
             # The lease ends it anyway, and the error that led here matters more.
             return
 
+    def leave(self) -> None:
+        """Use the clients for something else, and let the transaction live."""
+        self._joined.close()
+
     def _translated(self, action: str, **where: Any) -> Any:
         return translated(action, transaction=self.id, proxy=self.proxy, **where)
 
 
 class TransactionAhead(Generic[T]):
-    """A transaction that another thread starts, reads in and writes in, one request after the other.
+    """A transaction that another thread starts and reads in, one request after the other.
 
     Args:
         thread: makes the calls one by one, in their order.
@@ -256,10 +260,8 @@ class TransactionAhead(Generic[T]):
         start: Callable[[], TabletTransaction],
         reads: Callable[[TabletTransaction], T],
     ) -> None:
-        self._thread = thread
         self._started = thread.submit(start)
         self._read = thread.submit(lambda: reads(self._started.result()))
-        self._calls: list[Future[None]] = []
 
     def transaction(self) -> TabletTransaction:
         """Wait for the transaction, or raise why there is none."""
@@ -268,35 +270,3 @@ class TransactionAhead(Generic[T]):
     def read(self) -> T:
         """Wait for what was read first, or raise what has failed."""
         return self._read.result()
-
-    def then(self, call: Callable[[TabletTransaction], None]) -> None:
-        """Make a call when those before it have succeeded."""
-        before: Future[Any] = self._calls[-1] if self._calls else self._read
-
-        def make() -> None:
-            before.result()
-            call(self._started.result())
-
-        self._calls.append(self._thread.submit(make))
-
-    def stop(self) -> int:
-        """Leave out the calls that have not begun, and wait for the last one that has.
-
-        Returns:
-            How many were made.
-
-        Raises:
-            ExactlyOnceError: what the first one that failed has raised.
-        """
-        while self._calls and self._calls[-1].cancel():
-            self._calls.pop()
-        begun: list[Future[Any]] = [self._started, self._read, *self._calls]
-        try:
-            wait(begun)
-        except BaseException:
-            # The transaction must not end while a client still works in it.
-            wait(begun)
-            raise
-        for call in begun:
-            call.result()
-        return len(self._calls)

@@ -22,6 +22,15 @@ _SHUFFLE = re.compile(r"^[ |]*\+-\(", re.MULTILINE)
 _RDD = re.compile(r"(\w+)\[(\d+)\] at ")
 """How it names an RDD: class and id."""
 
+_TASKS = re.compile(r"\((\d+)\)")
+"""How it begins: with the number of tasks."""
+
+_EXCHANGES = ("Exchange", "AdaptiveSparkPlan")
+"""Parts of a physical plan that runs in several stages, or that Spark may still change so."""
+
+_IN_ORDER = ("LocalTableScan", "CommandResult")
+"""Parts that spread rows over tasks which the driver has in one order."""
+
 _SEEN_THROUGH = frozenset(
     {
         "CoalescedRDD",
@@ -87,6 +96,44 @@ def require_straight(job: DataFrame, batch: MicroBatch) -> None:
     strangers = whole.strangers(own)
     if strangers:
         raise _refused(f"rows do not come straight from the batch ({', '.join(strangers)})", batch)
+
+
+def require_one_stage(job: DataFrame, batch: MicroBatch) -> int:
+    """Check that Spark runs a job in one stage, and so starts attempt 0 of each of its tasks once.
+
+    A stage runs again when its input from another stage is lost, and then its attempts begin at 0 again.
+
+    Args:
+        job: the DataFrame whose tasks write; nothing of it is computed.
+        batch: the micro-batch that is running.
+
+    Returns:
+        How many tasks there are.
+
+    Raises:
+        ConfigError: there are several stages, or it cannot be known.
+    """
+    if getattr(job.sparkSession, "_jvm", None) is None:
+        raise _stays("this session does not show how many stages a job has (Spark Connect)", batch)
+    execution = job._jdf.queryExecution()  # noqa: SLF001 - no other way to the plan
+    # An RDD of such a plan would run its shuffles.
+    shown = execution.executedPlan().toString()
+    text = "" if any(name in shown for name in _EXCHANGES) else execution.toRdd().toDebugString()
+    tasks = _TASKS.match(text)
+    if tasks is None or Lineage.parse(text).shuffles:
+        raise _stays("this DataFrame has a shuffle: Spark may run a task twice", batch)
+    if any(name in shown for name in _IN_ORDER):
+        raise _stays("they have rows that the driver had, in one order", batch)
+    return int(tasks[1])
+
+
+def _stays(why: str, batch: MicroBatch) -> ConfigError:
+    return ConfigError(
+        f"Tasks cannot write into one transaction, since {why}",
+        remedy="Use sent_by='auto', which sends such batches from the driver",
+        query=batch.query_id,
+        batch=batch.batch_id,
+    )
 
 
 def _refused(why: str, batch: MicroBatch) -> ConfigError:

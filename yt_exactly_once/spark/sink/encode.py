@@ -1,18 +1,14 @@
 """The rows of a DataFrame as payloads, encoded on the driver and in the order of the rows.
 
 Rows are cut into chunks of at most `dyn_batch_size`; small Arrow batches of Spark are merged first. No task
-sends anything anywhere: which attempt of it counts is Spark's to decide. What the driver has got of a task
-does not change any more, so it may be sent before the other tasks end.
+sends anything anywhere: which attempt of it counts is Spark's to decide.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections import defaultdict
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
-from operator import attrgetter
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,17 +20,13 @@ from yt_exactly_once.codec.reserved import RESERVED_PREFIX
 from yt_exactly_once.codec.row_hash import added, row_hashes
 from yt_exactly_once.codec.rows import WireFormat, encode, joined, row_fragments
 from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.errors import AmbiguousOrderError, EncodingError
-from yt_exactly_once.spark.versions import ArrivingBatches
+from yt_exactly_once.errors import EncodingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator
 
     from yt_exactly_once.codec.schema import WritePlan
     from yt_exactly_once.spark.sink.placement import Placement
-
-Send = Callable[[Payload], None]
-"""Takes a payload that will not change, while others are not there yet."""
 
 PARTITION_COLUMN = f"{RESERVED_PREFIX}partition"
 """DataFrame column with the Spark partition of a row."""
@@ -88,8 +80,8 @@ class RowEncoder:
         """Whether rows of several Spark partitions must be distinguished."""
         return bool(self.delete_marker) or self.collect_keys
 
-    def add(self, rows: pa.RecordBatch, partition: int, *, is_mixed: bool = False) -> list[Payload]:
-        """Encode one chunk, and return what is to be written of it; what cannot be written is rejected.
+    def add(self, rows: pa.RecordBatch, partition: int, *, is_mixed: bool = False) -> None:
+        """Encode one chunk; what cannot be written of it is rejected.
 
         Args:
             rows: of the DataFrame that the plan was made for, placed by the placement.
@@ -101,7 +93,7 @@ class RowEncoder:
             EncodingError: a value that its column cannot take, and nowhere to reject its row to.
         """
         try:
-            return self._encode(rows, partition, is_mixed=is_mixed)
+            self._encode(rows, partition, is_mixed=is_mixed)
         except EncodingError:
             if self.rejects is None:
                 raise
@@ -109,17 +101,11 @@ class RowEncoder:
             if not faults:
                 raise
             described = self.rejects.encode(rows, faults, self.plan.target)
-            payloads = self._encode(without(rows, faults), partition, is_mixed=is_mixed)
-            self.rejected.append(Payload(len(faults), described, partition=partition))
-            return payloads
+            self._encode(without(rows, faults), partition, is_mixed=is_mixed)
+            self.rejected.append(Payload(len(faults), described))
 
-    def in_order(self) -> None:
-        """Put the payloads into the order of the Spark partitions, whenever they were added."""
-        for payloads in (*self.lanes.values(), self.rejected):
-            payloads.sort(key=attrgetter("partition"))
-
-    def _encode(self, rows: pa.RecordBatch, partition: int, *, is_mixed: bool) -> list[Payload]:
-        """Keep all payloads of a chunk, or none, and return them."""
+    def _encode(self, rows: pa.RecordBatch, partition: int, *, is_mixed: bool) -> None:
+        """Keep all payloads of a chunk, or none."""
         keys = deleted = None
         if self.delete_marker:
             keys, deleted, rows = changes(rows, self.plan.keys, self.delete_marker)
@@ -129,23 +115,20 @@ class RowEncoder:
         if is_mixed:
             placed = [(self.placement.tablets(rows, rows.column(PARTITION_COLUMN)), rows)]
         payloads = [
-            (tablet, self._payload(part, partition, tablet))
-            for tablet, part in placed
-            if part.num_rows
+            (tablet, self._payload(part, tablet)) for tablet, part in placed if part.num_rows
         ]
         if keys is not None:
             self.keys[partition].append(keys)
         if deleted is not None and len(deleted):
-            deletion = Payload(len(deleted), joined(deleted), deletes=True, partition=partition)
+            deletion = Payload(len(deleted), joined(deleted), deletes=True)
             payloads.insert(0, (None, deletion))
         for tablet, payload in payloads:
             self._keep(partition, tablet, payload)
-        return [payload for _, payload in payloads]
 
-    def _payload(self, rows: pa.RecordBatch, partition: int, tablet: Any) -> Payload:
+    def _payload(self, rows: pa.RecordBatch, tablet: Any) -> Payload:
         data = encode(rows, self.plan, self.wire, tablet_index=tablet)
         digest = added(0, row_hashes(rows, self.plan.columns)) if self.digests else 0
-        return Payload(rows.num_rows, data, digest=digest, partition=partition)
+        return Payload(rows.num_rows, data, digest=digest)
 
     def _keep(self, partition: int, tablet: Any, payload: Payload) -> None:
         if isinstance(tablet, pa.Array):
@@ -165,57 +148,36 @@ def encode_batches(
     encoder: RowEncoder,
     *,
     dyn_batch_size: int,
-    send: Send | None = None,
     is_placed: bool = True,
 ) -> None:
     """Give rows to an encoder, and forget them.
 
-    The payloads are the same in whatever order the partitions come, so that two calls for a batch can be
-    compared.
-
     Args:
-        arrived: the rows in the order of the Spark partitions; or those of each together, and in order.
+        arrived: the rows, in the order of their Spark partitions.
         encoder: collects the payloads.
         dyn_batch_size: most rows in one payload.
-        send: takes payloads of partitions with many rows as soon as these have come. Those of a lane come in
-            the order of their rows in each Spark partition, and before the others of the lane.
         is_placed: whether each row carries its partition, in `PARTITION_COLUMN`.
 
     Raises:
         EncodingError: a value that its column cannot take.
-        AmbiguousOrderError: rows with one partition number have come in another order than they are in.
     """
     if not is_placed:
         for chunk in chunks(arrived, dyn_batch_size):
             encoder.add(chunk, 0)
         return
-    coming = iter(arrived)
-    arriving = arrived if isinstance(arrived, ArrivingBatches) else None
-    try:
-        early, late = _without_large(coming, arriving, encoder, dyn_batch_size, send)
-    except Exception:
-        # Spark's job shall not end because nobody takes its rows: that would be one more error.
-        with suppress(Exception):
-            deque(coming, maxlen=0)
-        raise
-    if arriving is not None:
-        places = {number: place for place, number in enumerate(arriving.order)}
-        late.sort(key=lambda held: places[held[0]])
-        _require_order(early, late, places)
-    batches = [batch for _, batch in late]
-    encoder.in_order()
-    begun = set(encoder.lanes)
+    batches = [batch for batch in arrived if batch.num_rows]
     small = (
         sum(batch.num_rows for batch in batches) <= min(SMALL_BATCH, dyn_batch_size)
         and sum(batch.nbytes for batch in batches) <= REQUEST_BYTES
     )
-    if small and len(batches) > 1 and not (begun or encoder.order_matters):
+    if small and len(batches) > 1 and not encoder.order_matters:
         rows = merged(batches)
         encoder.add(rows, _partition(rows), is_mixed=True)
         return
     if not encoder.order_matters:
-        gathered = _gathered(drained(batches), encoder.placement, dyn_batch_size, begun)
-        for rows, partition, is_mixed in gathered:
+        for rows, partition, is_mixed in _gathered(
+            drained(batches), encoder.placement, dyn_batch_size
+        ):
             encoder.add(rows, partition, is_mixed=is_mixed)
         return
     # A batch of Arrow is a part of one partition.
@@ -224,91 +186,8 @@ def encode_batches(
             encoder.add(chunk, partition)
 
 
-def _without_large(
-    coming: Iterator[pa.RecordBatch],
-    arriving: ArrivingBatches | None,
-    encoder: RowEncoder,
-    size: int,
-    send: Send | None,
-) -> tuple[dict[int, list[int]], list[tuple[int, pa.RecordBatch]]]:
-    """Encode the rows of partitions with many rows.
-
-    Only where a row's partition decides its lane. Elsewhere the rows of a partition are for many tablets, and
-    each of them would cost a request.
-
-    Returns:
-        By partition, the numbers of the batches that are encoded. And the other batches with theirs, as they
-        have come.
-    """
-    early: dict[int, list[int]] = {}
-    late: list[tuple[int, pa.RecordBatch]] = []
-    waiting = set[int]()
-    for partition, piece in _pieces(coming, size):
-        is_small = piece.fit(min(SMALL_BATCH, size))
-        if (
-            is_small
-            or partition in waiting
-            or not encoder.placement.is_by_partition
-            or (arriving is not None and not arriving.knows_partitions)
-        ):
-            waiting.add(partition)
-            late += zip(piece.numbers, piece.batches, strict=True)
-            continue
-        early.setdefault(partition, []).extend(piece.numbers)
-        for chunk in chunks(drained(piece.batches), size):
-            for payload in encoder.add(chunk, partition):
-                if send is not None:
-                    send(payload)
-    return early, late
-
-
-def _require_order(
-    early: Mapping[int, Sequence[int]],
-    late: Iterable[tuple[int, pa.RecordBatch]],
-    places: Mapping[int, int],
-) -> None:
-    """Check that the rows of a partition are encoded in their order, where some of them were early.
-
-    Args:
-        early: see `_without_large`.
-        late: in their order.
-        places: of all batches in that order, by number.
-
-    Raises:
-        AmbiguousOrderError: Spark says at the end that they are not.
-    """
-    encoded = {partition: list(numbers) for partition, numbers in early.items()}
-    for number, batch in late:
-        encoded.get(_partition(batch), []).append(number)
-    for numbers in encoded.values():
-        if any(places[one] > places[next_one] for one, next_one in pairwise(numbers)):
-            raise AmbiguousOrderError(
-                "Several tasks have given rows with the same partition number, so their order was lost",
-                remedy="Call the sink with df.localCheckpoint() in the foreachBatch function. Report the "
-                "plan that df.explain() shows: its tasks do not compute spark_partition_id()",
-            )
-
-
-def _pieces(arrived: Iterable[pa.RecordBatch], size: int) -> Iterator[tuple[int, _Held]]:
-    """Yield the rows of each partition when they are all there, and before whenever they fill chunks."""
-    piece, partition = _Held(), 0
-    for number, batch in enumerate(arrived):
-        if not batch.num_rows:
-            continue
-        if piece.batches and _partition(batch) != partition:
-            yield partition, piece
-            piece = _Held()
-        partition = _partition(batch)
-        piece.add(batch, number)
-        if piece.rows % size == 0:
-            yield partition, piece
-            piece = _Held()
-    if piece.batches:
-        yield partition, piece
-
-
 def _gathered(
-    batches: Iterable[pa.RecordBatch], placement: Placement, size: int, begun: set[int]
+    batches: Iterable[pa.RecordBatch], placement: Placement, size: int
 ) -> Iterator[tuple[pa.RecordBatch, int, bool]]:
     """Yield chunks of rows, each with a Spark partition of it and whether it is mixed.
 
@@ -319,8 +198,8 @@ def _gathered(
         batches: in the order of their partitions.
         placement: the tablet of each row.
         size: most rows in a chunk.
-        begun: lanes that have chunks.
     """
+    begun = set[int]()
     waiting: dict[int, _Held] = defaultdict(_Held)
     for batch in batches:
         for tablet, part in placement.split(batch, _partition(batch)):
@@ -330,7 +209,7 @@ def _gathered(
             if held.fit(size):
                 continue
             *full, rest = chunks(held.batches, size)
-            waiting[place] = _Held([rest], rows=rest.num_rows, bytes=rest.nbytes)
+            waiting[place] = _Held([rest], rest.num_rows, rest.nbytes)
             for chunk in full:
                 begun.add(place)
                 yield chunk, _partition(chunk), False
@@ -356,20 +235,17 @@ class _Held:
 
     Attributes:
         batches: the rows, each batch of one place.
-        numbers: of the batches, where they count.
         rows: how many.
         bytes: how much memory they take.
     """
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
-    numbers: list[int] = field(default_factory=list)
     rows: int = 0
     bytes: int = 0
 
-    def add(self, batch: pa.RecordBatch, number: int = 0) -> None:
+    def add(self, batch: pa.RecordBatch) -> None:
         """Add rows."""
         self.batches.append(batch)
-        self.numbers.append(number)
         self.rows += batch.num_rows
         self.bytes += batch.nbytes
 

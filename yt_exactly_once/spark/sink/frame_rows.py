@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pyspark.sql.functions as sf
 
 from yt_exactly_once.spark.query.jobs import described
-from yt_exactly_once.spark.query.lineage import require_straight
+from yt_exactly_once.spark.query.lineage import require_one_stage, require_straight
 from yt_exactly_once.spark.schema import named_column, with_nullable_members
 from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN, drained
 from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS
-from yt_exactly_once.spark.versions import ArrivingBatches, arrow_batches
+from yt_exactly_once.spark.versions import arrow_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -69,15 +69,13 @@ class FrameRows:
         """See `Rows.compute`.
 
         Raises:
-            ConfigError: a repeated task may get its rows in another order.
+            ConfigError: a repeated task may get its rows in another order; or the tasks may run twice.
             NotOneToOneError: rows of the batch were pushed before, and these are others.
         """
         target = plan.given.target
         placed = target.placement.placed(self._of(target.options))
         if plan.task is None:
-            return collected(
-                placed, needs_partitions=plan.needs_partitions, as_they_come=bool(plan.send)
-            )
+            return collected(placed, needs_partitions=plan.needs_partitions)
         names = list(plan.given.placed_columns)
         if set(KEY_HASH_COLUMNS) <= set(plan.names):
             placed, names = _hashed(placed, target), [*names, *KEY_HASH_COLUMNS]
@@ -85,6 +83,8 @@ class FrameRows:
         job = _run_by(plain, plan.task)
         if plan.is_by_position:
             require_straight(job, plan.given.batch)
+        if plan.is_once:
+            target.require_own_tablets(require_one_stage(job, plan.given.batch))
         if plan.rehearsal is not None:
             plan.rehearsal.require_same_rows(arrow_batches(_run_by(plain, plan.rehearsal)))
         return arrow_batches(job)
@@ -103,9 +103,7 @@ def _run_by(frame: DataFrame, task: RowTask) -> DataFrame:
     return frame.mapInArrow(task, task.reports)
 
 
-def collected(
-    frame: DataFrame, *, needs_partitions: bool, as_they_come: bool = False
-) -> Iterable[pa.RecordBatch]:
+def collected(frame: DataFrame, *, needs_partitions: bool) -> Iterable[pa.RecordBatch]:
     """Return the rows as Arrow, one result per partition; the driver encodes them.
 
     That takes milliseconds, less than the way into a Python task and back.
@@ -113,7 +111,6 @@ def collected(
     Args:
         frame: the DataFrame, which is computed once.
         needs_partitions: whether the rows carry their Spark partition.
-        as_they_come: whether they are wanted while Spark computes others, in any order of the partitions.
     """
     # The schema of `frame` is known. That of any other DataFrame is two calls to the JVM.
     loose = _with_nullable_members(frame)
@@ -121,7 +118,7 @@ def collected(
         # Another column would cost Spark an analysis of its own.
         return drained(arrow_batches(loose))
     numbered = loose.withColumn(PARTITION_COLUMN, sf.spark_partition_id())
-    return ArrivingBatches(numbered) if as_they_come else drained(arrow_batches(numbered))
+    return drained(arrow_batches(numbered))
 
 
 def _hashed(frame: DataFrame, target: PreparedTarget) -> DataFrame:

@@ -9,6 +9,7 @@ from functools import cached_property
 from inspect import Signature, signature
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
+from yt_exactly_once.commit.entry import DRIVER, TASKS
 from yt_exactly_once.config import (
     BACKEND,
     CLIENT_CONFIG,
@@ -50,6 +51,9 @@ DYN_BATCH_SIZE_CONF = "spark.yt.write.dynBatchSize"
 
 AUTO_WIRE = "auto"
 """Arrow where the cluster takes it, YSON otherwise."""
+
+AUTO_SENDER = "auto"
+"""Tasks send the rows of large batches, and the driver those of others."""
 
 APPEND = "append"
 UPSERT = "upsert"
@@ -372,6 +376,19 @@ class SinkOptions:
                 "and decimals of more than 35 digits.",
                 "yson": "YSON.",
             },
+        ),
+    )
+    sent_by: str = field(
+        default=AUTO_SENDER,
+        metadata=option(
+            Group.HOW,
+            "Who sends the rows of a batch to the cluster in transactional mode.",
+            values={
+                AUTO_SENDER: "The tasks, for large batches that allow it; else the driver.",
+                DRIVER: "The driver, which collects them.",
+                TASKS: "The tasks, straight into the transaction. A query that does not allow it is refused.",
+            },
+            only_python="the format sends the rows of transactional mode when it commits",
         ),
     )
     retry: RetryPolicy = field(

@@ -71,6 +71,8 @@ class QueryRun:
         looked_at: when the targets were last checked.
         agreed: the newest batch about which sink and ledger agree; `None` before the first.
         computing: seconds that computing the newest batch took; `None` before the first.
+        bytes: of the encoded rows of the newest batch.
+        by_driver: why its rows cannot be sent by tasks; empty where nothing is known against it.
         begun: by target, the producer sessions that had rows of the newest batch before it was computed.
     """
 
@@ -80,6 +82,8 @@ class QueryRun:
     looked_at: float = 0.0
     agreed: int | None = None
     computing: float | None = None
+    bytes: int = 0
+    by_driver: str = ""
     begun: dict[str, dict[str, SessionState]] = field(default_factory=dict)
 
     def continues_with(self, batch: MicroBatch) -> bool:

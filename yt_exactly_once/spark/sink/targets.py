@@ -114,6 +114,21 @@ class PreparedTarget:
         """Return the claim that the table holds nothing but rows with these keys."""
         return CompleteResult(self.plan.keys, keys, self.room)
 
+    def require_own_tablets(self, tasks: int) -> None:
+        """Check that the rows of two tasks do not mix in a tablet, where their order is kept.
+
+        Raises:
+            ConfigError: there are more tasks than tablets.
+        """
+        tablets = self.placement.tablet_count
+        if self.placement.is_by_partition and tablets is not None and tasks > tablets:
+            raise ConfigError(
+                f"{tasks} tasks cannot write into {tablets} tablets in order",
+                remedy="Give the target a tablet for each Spark partition; or use sent_by='auto', which "
+                "sends such batches from the driver",
+                target=self.path,
+            )
+
     def require_room(self, rows_by_tablet: Mapping[int | None, int]) -> None:
         """Refuse a batch that one transaction cannot carry, before anything is sent.
 

@@ -7,10 +7,11 @@ and prepared targets are created in the process that uses it.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once.commit.cluster import OpenTransaction
+from yt_exactly_once.commit.entry import DRIVER, TASKS
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import split, whole
 from yt_exactly_once.commit.transactional import SHARE_AHEAD, BatchCommit
@@ -18,6 +19,7 @@ from yt_exactly_once.errors import (
     ConfigError,
     ExactlyOnceError,
     OffsetConflictError,
+    RequestRefusedError,
     TransientError,
 )
 from yt_exactly_once.observability import Clock, Event, GuardedListener, emitter, reported
@@ -45,13 +47,21 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.commit.entry import LedgerEntry
-    from yt_exactly_once.commit.parts import SendAhead, TargetRows
+    from yt_exactly_once.commit.parts import TargetRows
     from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.query.calls import Call, Place
     from yt_exactly_once.spark.query.offset_log import OffsetLog
     from yt_exactly_once.spark.sink.look_up import Found
     from yt_exactly_once.spark.sink.modes.mode import Plan
     from yt_exactly_once.spark.sink.targets import PreparedTarget
+
+
+LARGE = 16 << 20
+"""Bytes of encoded rows from which on tasks send them, where the sink may choose."""
+
+_SPECULATION = "spark.speculation"
+_CANCELLED = "SPARK_JOB_CANCELLED"
+"""How Spark names the error of a job that ends because its query is stopped."""
 
 
 class TransactionalSink:
@@ -160,11 +170,11 @@ class TransactionalSink:
             return
         clock.lap("look_up")
         committer = self._committer(delivery)
-        with self._ahead(delivery, committer) as send:
+        if self._tasks_send(delivery) and self._deliver_by_tasks(delivery, committer, clock):
+            return
+        with self._ahead(delivery, committer):
             try:
-                what = f"compute {', '.join(self._paths)}"
-                with unfit_python_named(), rows.described(batch, what):
-                    written = self._compute(delivery, send)  # 3
+                written = self._compute(delivery)  # 3
             except Exception:
                 # A commit of an earlier run that landed late may have let the queue trim these rows.
                 found = look_up(delivery, self._mode, self._offset_log)
@@ -175,16 +185,67 @@ class TransactionalSink:
             delivery.run.computing = clock.lap("compute")
             self._write(delivery, committer, written, found.resumed, clock)
 
-    def _ahead(
-        self, delivery: Delivery, committer: BatchCommit
-    ) -> AbstractContextManager[SendAhead | None]:
+    def _tasks_send(self, delivery: Delivery) -> bool:
+        """Decide whether tasks send the rows of a batch into its transaction.
+
+        Raises:
+            ConfigError: they must, and cannot.
+        """
+        sent_by, run, batch = self.options.sent_by, delivery.run, delivery.batch
+        if not self._mode.traits.through_driver or sent_by == DRIVER or self._mode.obstacle:
+            return False
+        if sent_by == TASKS and batch.stateful:
+            raise ConfigError(
+                "Tasks cannot send the rows of a query that keeps state: its rows can be computed only once",
+                remedy="Use sent_by='auto', which sends such batches from the driver",
+                query=batch.query_id,
+            )
+        if sent_by == TASKS:
+            return True
+        is_fit = run.bytes >= LARGE and not (batch.stateful or run.by_driver)
+        return is_fit and self._is_short(run) and delivery.rows.conf(_SPECULATION) != "true"
+
+    def _deliver_by_tasks(self, delivery: Delivery, committer: BatchCommit, clock: Clock) -> bool:
+        """Steps 3 to 9, with tasks that send the rows into the open transaction.
+
+        Returns:
+            Whether the batch is done. Otherwise its transaction has ended or will end by itself, and the
+            rows go through the driver, in another one.
+        """
+        run, forced = delivery.run, self.options.sent_by == TASKS
+        with committer.ahead(delivery.batch) as begun:
+            try:
+                if begun is None:
+                    return False
+                transaction = begun.transaction()
+                opened = OpenTransaction(transaction.id, transaction.proxy)
+                written = self._compute(delivery, opened)  # 3
+            except Exception as error:
+                if isinstance(error, ConfigError):
+                    run.by_driver = str(error)
+                if (forced and run.by_driver) or _CANCELLED in str(error):
+                    raise
+                delivery.emit(Event.RETRY_SCHEDULED, reason=type(error).__name__, error=str(error))
+                return False
+            run.computing = clock.lap("compute")
+            try:
+                self._write(delivery, committer, written, None, clock)
+            except (TransientError, RequestRefusedError) as error:
+                delivery.emit(Event.RETRY_SCHEDULED, reason=type(error).__name__, error=str(error))
+                return False
+        return True
+
+    def _is_short(self, run: QueryRun) -> bool:
+        """Return whether computing is known to leave the transaction enough of its lease."""
+        lease = self.options.transaction_timeout.total_seconds()
+        return run.computing is not None and run.computing * SHARE_AHEAD <= lease
+
+    def _ahead(self, delivery: Delivery, committer: BatchCommit) -> AbstractContextManager[Any]:
         """Open the transaction while the rows are computed, if that is known not to take long.
 
         Where the tasks write, computing takes as long as the cluster needs for the rows.
         """
-        seconds, lease = delivery.run.computing, self.options.transaction_timeout.total_seconds()
-        through_driver = self._mode.traits.through_driver
-        if not through_driver or seconds is None or seconds * SHARE_AHEAD > lease:
+        if not (self._mode.traits.through_driver and self._is_short(delivery.run)):
             return nullcontext()
         return committer.ahead(delivery.batch)
 
@@ -210,10 +271,12 @@ class TransactionalSink:
             name_other_query(delivery, self._connection, error)
             raise
         clock.lap("commit")
+        delivery.run.bytes = sum(target.byte_count for target in rows)
         emit(
             Event.BATCH_COMMITTED,
             rows=committed.row_count,
-            bytes=sum(target.byte_count for target in rows),
+            bytes=delivery.run.bytes,
+            sent_by=TASKS if any(target.sent_bytes for target in rows) else DRIVER,
             attempts=committed.attempts,
             transaction=committed.transaction_id,
             seconds=clock.laps,
@@ -300,9 +363,18 @@ class TransactionalSink:
                 delivery.rows.pass_over()
         delivery.emit(Event.BATCH_SKIPPED, reason="replay", rows=found.rows)
 
-    def _compute(self, delivery: Delivery, send: SendAhead | None = None) -> list[TargetRows]:
-        """Evaluate the DataFrame, once; a mode whose tasks write has written its rows then."""
-        rows = self._rows(delivery, send)
+    def _compute(
+        self, delivery: Delivery, transaction: OpenTransaction | None = None
+    ) -> list[TargetRows]:
+        """Evaluate the DataFrame, once; where tasks write, they have written its rows then.
+
+        Args:
+            delivery: of the batch.
+            transaction: into which tasks write; `None` where the mode decides.
+        """
+        what = f"compute {', '.join(self._paths)}"
+        with unfit_python_named(), delivery.rows.described(delivery.batch, what):
+            rows = self._rows(delivery, transaction)
         delivery.emit(Event.BATCH_COMPUTED, rows=sum(target.row_count for target in rows))
         rejected = sum(
             part.row_count for part in rows if part.path == self.options.dead_letter_path
@@ -311,21 +383,26 @@ class TransactionalSink:
             delivery.emit(Event.ROWS_REJECTED, path=self.options.dead_letter_path, rows=rejected)
         return rows
 
-    def _rows(self, delivery: Delivery, send: SendAhead | None) -> list[TargetRows]:
+    def _rows(self, delivery: Delivery, transaction: OpenTransaction | None) -> list[TargetRows]:
         rows, run = delivery.rows, delivery.run
         if len(run.targets) > 1:
             rows = rows.kept()
         written: list[TargetRows] = []
         for target in run.targets:
-            plan = replace(self._plan(delivery, target), send=send)
+            plan = self._plan(delivery, target, transaction)
             written += self._mode.finish(plan, rows.compute(plan))
         return written
 
-    def _plan(self, delivery: Delivery, target: PreparedTarget) -> Plan:
+    def _plan(
+        self,
+        delivery: Delivery,
+        target: PreparedTarget,
+        transaction: OpenTransaction | None = None,
+    ) -> Plan:
         """Return what the tasks do with the rows of a target."""
         columns = tuple(delivery.rows.written(target.options).names)
         begun = delivery.run.begun.get(target.path, {})
-        return self._mode.plan(TargetBatch(delivery.batch, target, columns, begun))
+        return self._mode.plan(TargetBatch(delivery.batch, target, columns, begun, transaction))
 
     def _committer(self, delivery: Delivery) -> BatchCommit:
         return BatchCommit(

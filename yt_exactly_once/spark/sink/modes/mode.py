@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from pyspark import TaskContext
 
+from yt_exactly_once.codec.schema import SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN
 from yt_exactly_once.spark.sink.encode import chunks
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
 from yt_exactly_once.spark.worker import spare_modules
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from yt_exactly_once.commit.batch import MicroBatch
-    from yt_exactly_once.commit.parts import SendAhead, TargetRows
+    from yt_exactly_once.commit.cluster import OpenTransaction
+    from yt_exactly_once.commit.parts import TargetRows
     from yt_exactly_once.config import ModeTraits, RetryPolicy
     from yt_exactly_once.spark.sink.options import SinkOptions
     from yt_exactly_once.spark.sink.targets import PreparedTarget
@@ -111,12 +113,14 @@ class TargetBatch:
         target: where its rows go.
         columns: of the DataFrame, as the target transforms it.
         begun: producer sessions that have rows of the batch, although it is not in the ledger.
+        transaction: open, so that tasks may write into it; `None` where there is none.
     """
 
     batch: MicroBatch
     target: PreparedTarget
     columns: tuple[str, ...]
     begun: Sessions
+    transaction: OpenTransaction | None = None
 
     @property
     def placed_columns(self) -> tuple[str, ...]:
@@ -136,7 +140,7 @@ class Plan:
         rehearsal: what they do before, once over all rows, without writing; `None` for nothing.
         needs_partitions: whether rows that come to the driver carry their Spark partition.
         is_by_position: whether a repeated task must get the same rows in the same order.
-        send: takes payloads that do not change any more, while the driver gets others.
+        is_once: whether only the first attempt of each task may write.
     """
 
     given: TargetBatch
@@ -145,7 +149,7 @@ class Plan:
     rehearsal: Rehearsal | None = None
     needs_partitions: bool = False
     is_by_position: bool = False
-    send: SendAhead | None = None
+    is_once: bool = False
 
 
 class Mode(ABC):
@@ -168,6 +172,11 @@ class Mode(ABC):
         self.options = options
         self.connection = connection
 
+    @property
+    def obstacle(self) -> str:
+        """The option that brings all rows to the driver; empty where there is none."""
+        return ""
+
     @abstractmethod
     def check(self) -> None:
         """Refuse options that this mode cannot honour.
@@ -182,6 +191,26 @@ class Mode(ABC):
         Raises:
             ConfigError: the query cannot be written in this mode.
         """
+
+    def settings(self, given: TargetBatch, target: PreparedTarget, *more: str) -> TaskSettings:
+        """Return what the tasks need.
+
+        Args:
+            given: the batch and its target.
+            target: as the rows of the batch are placed in it.
+            more: columns that the tasks need beside those of the table.
+        """
+        wanted = {*target.plan.names, *SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN, TABLET_COLUMN}
+        columns = tuple(name for name in given.placed_columns if name in wanted)
+        return TaskSettings(
+            names=columns + more,
+            target=target,
+            connection=self.connection,
+            dyn_batch_size=target.request_size,
+            retry=self.options.retry,
+            connections=self.options.connections,
+            run_id=given.batch.run_id,
+        )
 
     @abstractmethod
     def plan(self, given: TargetBatch) -> Plan:

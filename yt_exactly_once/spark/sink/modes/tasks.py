@@ -11,24 +11,26 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, LongType, StructType
 
 from yt_exactly_once.codec.reserved import RESERVED_PREFIX
 from yt_exactly_once.codec.row_hash import added, joined, row_hashes
 from yt_exactly_once.codec.rows import encode
-from yt_exactly_once.codec.schema import SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN
+from yt_exactly_once.commit.cluster import Payload
+from yt_exactly_once.commit.entry import DRIVER
 from yt_exactly_once.commit.parts import TargetRows
-from yt_exactly_once.errors import ConfigError, NotOneToOneError
+from yt_exactly_once.errors import ConfigError, NotOneToOneError, RepeatedTaskError
 from yt_exactly_once.observability import emitter
 from yt_exactly_once.retrying import run_attempts
-from yt_exactly_once.spark.sink.modes.mode import Mode, RowTask, TaskSettings
-from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
+from yt_exactly_once.spark.sink.modes.mode import Mode, RowTask
 from yt_exactly_once.ytsaurus.rows import insert_payload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from yt_exactly_once.spark.sink.modes.mode import Plan, TargetBatch
+    from yt_exactly_once.commit.cluster import OpenTransaction
+    from yt_exactly_once.spark.sink.modes.mode import Plan, TaskSettings
     from yt_exactly_once.spark.sink.targets import PreparedTarget
 
 REPORT_SCHEMA = (
@@ -94,8 +96,13 @@ class ChunkReport:
             b"".join(row["key_hashes"] for row in told),
         )
 
-    def written(self, target: PreparedTarget) -> TargetRows:
-        """Return for the commit what tasks have written into a target."""
+    def written(self, target: PreparedTarget, inside: str = "") -> TargetRows:
+        """Return for the commit what tasks have written into a target.
+
+        Args:
+            target: where.
+            inside: the open transaction in which they have; empty where each request was one.
+        """
         return TargetRows(
             path=target.path,
             lanes=(),
@@ -103,6 +110,7 @@ class ChunkReport:
             row_count=self.row_count,
             digest=self.digest if target.options.digest else None,
             sent_bytes=self.byte_count,
+            inside=inside,
         )
 
     def to_arrow(self) -> pa.RecordBatch:
@@ -122,6 +130,11 @@ class TaskMode(Mode):
     def check(self) -> None:
         """See `Mode.check`: what needs a transaction over all rows is refused."""
         options, mode = self.options, f"mode '{self.options.mode}'"
+        if options.sent_by == DRIVER:
+            raise ConfigError(
+                f"sent_by='driver' is not possible in {mode}: its tasks send the rows",
+                remedy="Leave it out, or use mode='transactional'",
+            )
         if options.dead_letter_path is not None:
             raise ConfigError(
                 f"dead_letter_path is not possible in {mode}: a task that Spark repeats would reject its "
@@ -146,26 +159,6 @@ class TaskMode(Mode):
                 f"Several targets cannot be written in {mode}",
                 remedy="Use mode='transactional', or one sink per target",
             )
-
-    def settings(self, given: TargetBatch, target: PreparedTarget, *more: str) -> TaskSettings:
-        """Return what the tasks need.
-
-        Args:
-            given: the batch and its target.
-            target: as the rows of the batch are placed in it.
-            more: columns that the tasks need beside those of the table.
-        """
-        wanted = {*target.plan.names, *SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN, TABLET_COLUMN}
-        columns = tuple(name for name in given.placed_columns if name in wanted)
-        return TaskSettings(
-            names=columns + more,
-            target=target,
-            connection=self.connection,
-            dyn_batch_size=target.request_size,
-            retry=self.options.retry,
-            connections=self.options.connections,
-            run_id=given.batch.run_id,
-        )
 
     def finish(self, plan: Plan, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
         """See `Mode.finish`: what the tasks have written."""
@@ -206,6 +199,60 @@ class InsertTask(RowTask):
 
             run_attempts(insert, settings.retry, emit)
             yield ChunkReport.of_chunk(settings, chunk, len(payload), hashes).to_arrow()
+
+
+@dataclass(frozen=True)
+class JoinedInsertTask(RowTask):
+    """Writes chunks into the transaction that the driver has open, each row at most once.
+
+    A task cannot take back what it has sent. So only its first attempt may write. Every other one refuses
+    before its first request. A request without an answer may have arrived, and is never sent again. Either
+    way the job fails, the driver ends the transaction, and writes the batch in another one.
+
+    Attributes:
+        transaction: where it is.
+    """
+
+    transaction: OpenTransaction
+
+    reports = REPORT_SCHEMA
+
+    def run(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
+        """Write all rows of the task; yield one report per chunk."""
+        settings, target, (number, proxy) = self.settings, self.settings.target, self.transaction
+        require_first_attempt(partition, number)
+        with settings.connection.joined(number, proxy=proxy) as transaction:
+            for chunk in settings.chunks(batches):
+                tablets = target.placement.tablets(chunk, partition)
+                data = encode(chunk, target.plan, target.wire, tablet_index=tablets)
+                transaction.write(
+                    target.path,
+                    [Payload(chunk.num_rows, data)],
+                    target.wire.value,
+                    update=target.options.update_columns,
+                    aggregate=target.options.aggregate,
+                )
+                yield ChunkReport.of_chunk(settings, chunk, len(data)).to_arrow()
+
+
+def require_first_attempt(partition: int, transaction: str) -> None:
+    """Check that no other attempt of this task can have written.
+
+    Spark starts number 0 once in each run of a stage. The driver has checked that the stage runs once.
+
+    Raises:
+        RepeatedTaskError: this is a retry or a speculative copy.
+    """
+    context = TaskContext.get()
+    assert context is not None, "runs inside a Spark task"
+    if context.attemptNumber():
+        raise RepeatedTaskError(
+            f"Attempt {context.attemptNumber()} of the task of Spark partition {partition} may not write: an "
+            "earlier one may have written rows into the same transaction",
+            remedy="Nothing is to be done: the sink writes the batch through the driver. If tasks fail "
+            "often, or with speculation, use sent_by='driver'",
+            transaction=transaction,
+        )
 
 
 def key_hashes(chunk: pa.RecordBatch) -> np.ndarray[Any, Any]:

@@ -6,8 +6,6 @@ or a speculative copy is already sorted out. The result is Arrow: no Python obje
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,17 +13,18 @@ import pyarrow.compute as pc
 
 from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.rows import WireFormat
+from yt_exactly_once.commit.entry import TASKS
 from yt_exactly_once.commit.parts import TargetRows, digest_of_rows
 from yt_exactly_once.config import WriteMode
 from yt_exactly_once.errors import AmbiguousOrderError, ConfigError, DuplicateKeyError
 from yt_exactly_once.spark.sink.encode import encode_batches
 from yt_exactly_once.spark.sink.modes.mode import Mode, Plan
+from yt_exactly_once.spark.sink.modes.tasks import ChunkReport, JoinedInsertTask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from yt_exactly_once.spark.sink.modes.mode import TargetBatch
-    from yt_exactly_once.spark.sink.targets import PreparedTarget
 
 
 class Transactional(Mode):
@@ -33,8 +32,31 @@ class Transactional(Mode):
 
     traits = WriteMode.TRANSACTIONAL.traits
 
+    @property
+    def obstacle(self) -> str:
+        """See `Mode.obstacle`: it needs all rows of the batch at one place, or several transactions."""
+        options = self.options
+        needs = {
+            "split_oversized": options.split_oversized,
+            "dead_letter_path": options.dead_letter_path is not None,
+            "several targets": len(options.targets) > 1,
+            "the backend rpc": not self.connection.shares_transactions,
+        }
+        for target in options.targets:
+            needs |= {
+                "write='replace'": target.replaces,
+                "delete_marker": target.delete_marker is not None,
+                "unique_keys": target.unique_keys,
+            }
+        return next((name for name, is_given in needs.items() if is_given), "")
+
     def check(self) -> None:
         """See `Mode.check`."""
+        if self.options.sent_by == TASKS and self.obstacle:
+            raise ConfigError(
+                f"sent_by='tasks' and {self.obstacle} exclude each other: all rows must come to the driver",
+                remedy="Use sent_by='auto'",
+            )
         for target in self.options.targets:
             if target.replaces and self.options.split_oversized:
                 raise ConfigError(
@@ -45,8 +67,12 @@ class Transactional(Mode):
                 )
 
     def plan(self, given: TargetBatch) -> Plan:
-        """See `Mode.plan`: the rows come to the driver."""
+        """See `Mode.plan`: tasks write into an open transaction; without one the rows come to the driver."""
         target = given.target
+        if given.transaction is not None:
+            settings = self.settings(given, target.of_batch(given.batch))
+            task = JoinedInsertTask(settings, given.transaction)
+            return Plan(given, settings.names, task, is_once=True)
         return Plan(given, given.placed_columns, needs_partitions=target.needs_partitions)
 
     def finish(self, plan: Plan, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
@@ -61,27 +87,28 @@ class Transactional(Mode):
             AmbiguousOrderError: which of the rows of a key is the last one cannot be known.
         """
         options, batch, target = self.options, plan.given.batch, plan.given.target
+        if plan.given.transaction is not None:
+            return [ChunkReport.of_all(arrived).written(target, plan.given.transaction.id)]
         rejects = None
         if options.dead_letter_path is not None:
             rejects = Rejects(options.dead_letter_path, batch.query_id, batch.batch_id)
         encoder = target.of_batch(batch).encoder(rejects)
-        # A part of a batch must not have rows of another one, and a result is replaced before it is written.
-        is_fit = not (options.split_oversized or target.options.replaces)
-        send = partial(plan.send, _described(target)) if plan.send and is_fit else None
         size = target.request_size
-        encode_batches(
-            arrived, encoder, dyn_batch_size=size, send=send, is_placed=plan.needs_partitions
-        )
+        encode_batches(arrived, encoder, dyn_batch_size=size, is_placed=plan.needs_partitions)
         if not options.split_oversized:
             target.require_room(encoder.rows_by_tablet)
         if target.options.unique_keys:
             _require_unique(encoder.keys.values(), target.path)
         keys = _distinct_keys(encoder.keys.values(), target.path)
         lanes = [encoder.lanes[lane] for lane in sorted(encoder.lanes)]
-        rows = replace(
-            _described(target),
+        rows = TargetRows(
+            path=target.path,
             lanes=lanes,
+            wire=target.wire.value,
             row_count=sum(encoder.rows_by_tablet.values()),
+            update=target.options.update_columns,
+            aggregate=target.options.aggregate,
+            lane_is_tablet=not target.is_sorted,
             complete=target.complete(keys) if target.options.replaces else None,
             digest=digest_of_rows(lanes) if encoder.digests else None,
         )
@@ -96,19 +123,6 @@ class Transactional(Mode):
             rejected_by=target.path,
         )
         return [rows, rejected]
-
-
-def _described(target: PreparedTarget) -> TargetRows:
-    """Return how the rows of a target are written, without rows."""
-    return TargetRows(
-        path=target.path,
-        lanes=(),
-        wire=target.wire.value,
-        row_count=0,
-        update=target.options.update_columns,
-        aggregate=target.options.aggregate,
-        lane_is_tablet=not target.is_sorted,
-    )
 
 
 def _require_unique(by_partition: Iterable[list[pa.LargeBinaryArray]], target: str) -> None:

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.ahead`: what it gives to send rows while Spark computes others.
+"""`python -m benchmarks.senders`: what it gives that tasks send the rows of transactional mode.
 
-One query writes batches that begin their commit ahead and batches that begin it at the end, by turns. Spark
-and the driver have half of the cores, and the embedded cluster has the other half, as a real cluster would.
-A delay stands for the network and for the work of tablet nodes.
+One query writes batches that tasks send into the transaction and batches that the driver sends, by turns.
+Spark and the driver have half of the cores, and the embedded cluster has the other half, as a real cluster
+would. A delay stands for the network and for the work of tablet nodes.
 """
 
 from __future__ import annotations
@@ -13,26 +13,23 @@ import os
 import statistics
 import tempfile
 import time
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import SparkSession
 
 from benchmarks.arguments import positive
-from benchmarks.modes.work import NARROW
+from benchmarks.modes.work import NARROW, WIDE
 from yt_exactly_once import TransactionalSink
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.observability import LOGGER_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from contextlib import AbstractContextManager
 
     from pyspark.sql import DataFrame
 
-    from yt_exactly_once.commit.parts import SendAhead
-    from yt_exactly_once.commit.transactional import BatchCommit
+    from benchmarks.modes.work import Shape
     from yt_exactly_once.spark.sink.run import Delivery
 
 
@@ -40,12 +37,14 @@ class Case(NamedTuple):
     """A kind of batch.
 
     Attributes:
+        shape: of a row.
         rows: of a batch.
         partitions: of Spark, and tablets of the target.
         delay: milliseconds that each request takes longer.
         write_delay: milliseconds that each request with rows takes longer still.
     """
 
+    shape: Shape
     rows: int
     partitions: int
     delay: float
@@ -53,18 +52,17 @@ class Case(NamedTuple):
 
 
 CASES = (
-    Case(1, 4, 0, 0),
-    Case(1, 4, 5, 0),
-    Case(100_000, 4, 0, 0),
-    Case(100_000, 4, 5, 20),
-    Case(800_000, 8, 0, 0),
-    Case(800_000, 8, 5, 50),
+    Case(NARROW, 10_000, 4, 0, 0),
+    Case(NARROW, 100_000, 4, 0, 0),
+    Case(NARROW, 800_000, 8, 0, 0),
+    Case(WIDE, 100_000, 4, 0, 0),
+    Case(WIDE, 100_000, 4, 5, 50),
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print a table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ahead", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.senders", description=__doc__)
     parser.add_argument(
         "--pairs", type=positive, default=20, help="batches of either kind per case"
     )
@@ -78,11 +76,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         builder = SparkSession.builder.master(f"local[{half}]")
         spark = builder.config("spark.ui.enabled", "false").getOrCreate()
         spark.sparkContext.setLogLevel("ERROR")
-        print("| rows, Spark partitions | delay, ms | ahead, ms | at the end, ms | ratio | pairs |")
+        print("| rows, Spark partitions | delay, ms | tasks, ms | driver, ms | ratio | pairs |")
         print("|---|---|---|---|---|---|")
         for number, case in enumerate(CASES):
-            ahead, end = by_turns(spark, cluster, f"//t{number}", case, options.pairs)
-            print(row_of(case, ahead, end), flush=True)
+            tasks, driver = by_turns(spark, cluster, f"//t{number}", case, options.pairs)
+            print(row_of(case, tasks, driver), flush=True)
     return 0
 
 
@@ -95,9 +93,10 @@ def pin(cores: Sequence[int]) -> None:
 def by_turns(
     spark: SparkSession, cluster: LocalCluster, path: str, case: Case, pairs: int
 ) -> tuple[list[float], list[float]]:
-    """Return the milliseconds of batches that were begun ahead, and of those before each of them."""
+    """Return the milliseconds of batches that tasks sent, and of those before each of them."""
     client = cluster.client()
-    attributes = {"schema": NARROW.columns(), "tablet_count": case.partitions}
+    attributes = {"schema": case.shape.columns(), "tablet_count": case.partitions}
+    attributes["mount_config"] = {"max_rows_per_transaction": 2_000_000}
     client.create("table", path, attributes={"dynamic": True, **attributes})
     client.mount_table(path, sync=True)
     cluster.clear_faults()
@@ -106,7 +105,7 @@ def by_turns(
             cluster.inject("delay", command, seconds=delay / 1000, count=None)
     rows = spark.readStream.format("rate-micro-batch")
     rows = rows.option("rowsPerBatch", case.rows).option("numPartitions", case.partitions)
-    frame = NARROW.of(rows.load().selectExpr("value as id"))
+    frame = case.shape.of(rows.load().selectExpr("value as id"))
     sink = ByTurns(path, cluster.proxy_urls[0])
     with tempfile.TemporaryDirectory() as checkpoint:
         query = (
@@ -123,10 +122,10 @@ def by_turns(
 
 
 class ByTurns(TransactionalSink):
-    """A sink that begins the commit of every second batch ahead, and knows how long its batches took."""
+    """A sink that lets tasks send every second batch, and knows how long its batches took."""
 
     def __init__(self, path: str, proxy: str) -> None:
-        super().__init__(path, proxy=proxy)
+        super().__init__(path, proxy=proxy, rows_per_tablet_limit=2_000_000)
         self.turns: list[float] = []
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
@@ -135,22 +134,19 @@ class ByTurns(TransactionalSink):
         super().__call__(frame, batch_id)
         self.turns.append((time.perf_counter() - began) * 1000)
 
-    def _ahead(
-        self, delivery: Delivery, committer: BatchCommit
-    ) -> AbstractContextManager[SendAhead | None]:
-        is_ahead = delivery.batch.batch_id % 2
-        return super()._ahead(delivery, committer) if is_ahead else nullcontext()
+    def _tasks_send(self, delivery: Delivery) -> bool:
+        return bool(delivery.batch.batch_id % 2)
 
 
-def row_of(case: Case, ahead: Sequence[float], end: Sequence[float]) -> str:
+def row_of(case: Case, tasks: Sequence[float], driver: Sequence[float]) -> str:
     """Return a row of the table: medians, and the quartiles of the ratio of neighbours."""
     low, middle, high = statistics.quantiles(
-        [one / other for one, other in zip(ahead, end, strict=True)], n=4
+        [one / other for one, other in zip(tasks, driver, strict=True)], n=4
     )
     delay = "; ".join(f"{one:g}" for one in (case.delay, case.write_delay) if one) or "0"
     return (
-        f"| {case.rows:,}, {case.partitions} | {delay} | {statistics.median(ahead):,.0f} "
-        f"| {statistics.median(end):,.0f} | {middle:.2f} ({low:.2f} to {high:.2f}) | {len(ahead)} |"
+        f"| {case.rows:,} {case.shape.name}, {case.partitions} | {delay} | {statistics.median(tasks):,.0f} "
+        f"| {statistics.median(driver):,.0f} | {middle:.2f} ({low:.2f} to {high:.2f}) | {len(tasks)} |"
     )
 
 

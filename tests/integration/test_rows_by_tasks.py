@@ -1,0 +1,142 @@
+"""Transactional mode with rows that tasks send into the driver's transaction, on a real Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.flows import AGGREGATION
+from yt_exactly_once import Event
+from yt_exactly_once.commit.entry import DRIVER, TASKS
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.sink import transactional_sink
+
+INSERT = "insert_rows"
+
+
+def senders(heard):
+    """Return who sent the rows of each batch."""
+    return [fields["sent_by"] for fields in heard.of(Event.BATCH_COMMITTED)]
+
+
+def reasons(heard):
+    """Return why batches were computed again."""
+    return [fields["reason"] for fields in heard.of(Event.RETRY_SCHEDULED)]
+
+
+def test_tasks_send_rows_into_the_transaction_and_a_replay_is_skipped(stream):
+    """Rows, offsets and the ledger entry are in one transaction, as when the driver sends them."""
+    flow = stream(rows=600, rows_per_partition=100)
+    flow.options["digest"] = True
+    assert senders(flow.run(sent_by="tasks")) == [TASKS] * 6
+    flow.assert_exact()
+    flow.forget_last_batch()
+    assert flow.run(sent_by="tasks").count(Event.BATCH_SKIPPED) == 1
+    flow.assert_exact()
+
+
+@pytest.mark.further
+def test_large_batches_of_a_run_are_sent_by_tasks_and_small_ones_by_the_driver(stream, monkeypatch):
+    """The sink goes by the batch before; of the first one it knows nothing."""
+    monkeypatch.setattr(transactional_sink, "LARGE", 5_000)
+    flow = stream(rows=400, rows_per_partition=100, is_sorted=True)
+    assert senders(flow.run()) == [DRIVER, TASKS, TASKS, TASKS]
+    flow.assert_exact()
+
+
+def failing_once(flag):
+    """Return what raises in the first task that comes, after a part of its rows."""
+
+    def rows(batches):
+        for batch in batches:
+            half = batch.num_rows // 2
+            yield batch.slice(0, half)
+            if not Path(flag).exists():
+                Path(flag).touch()
+                raise ZeroDivisionError
+            yield batch.slice(half)
+
+    return lambda frame: frame.mapInArrow(rows, frame.schema)
+
+
+@pytest.mark.further
+def test_batch_whose_task_fails_goes_through_the_driver(stream, tmp_path):
+    """The rows that the task has sent before are gone with the transaction."""
+    flow = stream(rows=600, rows_per_partition=300)
+    flow.change = failing_once(str(tmp_path / "failed"))
+    heard = flow.run(sent_by="tasks", dyn_batch_size=10)
+    flow.assert_exact()
+    assert senders(heard) == [DRIVER, TASKS]
+    assert reasons(heard) == ["PythonException"]
+
+
+@pytest.mark.parametrize("fault", ["lose_answer", "lose_request"])
+def test_insert_without_an_answer_fails_its_task_and_is_not_sent_again(stream, faults, fault):
+    """It may have arrived. The batch goes through the driver, in another transaction."""
+    flow = stream(rows=200, rows_per_partition=100)
+    # The first insert is empty: it asks whether the cluster takes Arrow.
+    faults.inject(fault, INSERT, match={"path": flow.target}, after=1, count=1)
+    heard = flow.run(sent_by="tasks")
+    flow.assert_exact()
+    assert senders(heard) == [DRIVER, TASKS]
+    assert len(reasons(heard)) == 1
+
+
+@pytest.mark.further
+@pytest.mark.parametrize("fault", ["lose_answer", "lose_request"])
+def test_commit_without_an_answer_is_resolved_from_the_ledger(stream, faults, fault):
+    """Applied, it is done. Otherwise the batch goes through the driver."""
+    flow = stream(rows=300, rows_per_partition=100)
+    faults.inject(fault, "commit_transaction", after=1, count=1)
+    heard = flow.run(sent_by="tasks")
+    flow.assert_exact()
+    assert senders(heard).count(DRIVER) == (fault == "lose_request")
+
+
+@pytest.mark.further
+def test_rows_that_are_shuffled_stay_with_the_driver(stream, monkeypatch):
+    """A stage with an input from another one may run again. The sink tries once in a run."""
+    monkeypatch.setattr(transactional_sink, "LARGE", 1)
+    flow = stream(rows=600, rows_per_partition=200)
+    flow.change = lambda frame: frame.repartition(3, "key")
+    heard = flow.run()
+    flow.assert_exact()
+    assert senders(heard) == [DRIVER] * 3
+    assert reasons(heard) == ["ConfigError"]
+
+
+@pytest.mark.further
+def test_query_that_does_not_allow_it_is_refused_where_tasks_must_send(stream):
+    """With what stands in the way, before a row is sent."""
+    flow = stream(rows=100)
+    flow.change = lambda frame: frame.repartition(2, "key")
+    assert "has a shuffle" in flow.fail("ConfigError", sent_by="tasks")
+    assert flow.found() == []
+
+
+@pytest.mark.further
+def test_state_stays_with_the_driver(stream, monkeypatch):
+    """It can be computed only once, and so a batch cannot go the other way."""
+    monkeypatch.setattr(transactional_sink, "LARGE", 1)
+    flow = stream(AGGREGATION, rows=400, rows_per_partition=200, is_sorted=True)
+    assert "keeps state" in flow.fail("ConfigError", sent_by="tasks")
+    assert set(senders(flow.run())) == {DRIVER}
+    flow.assert_exact()
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"split_oversized": True}, "split_oversized"),
+        ({"dead_letter_path": "//d"}, "dead_letter_path"),
+        ({"write": "replace"}, "write='replace'"),
+        ({"delete_marker": "gone"}, "delete_marker"),
+        ({"unique_keys": True}, "unique_keys"),
+        ({"mode": "at-least-once", "sent_by": "driver"}, "sent_by='driver'"),
+    ],
+)
+def test_options_that_bring_all_rows_to_the_driver_exclude_the_tasks(stream, options, named):
+    """The error names the option, before the query starts."""
+    with pytest.raises(ConfigError, match=named):
+        stream(rows=1).sink(**{"sent_by": "tasks", **options})

@@ -1,0 +1,47 @@
+"""A transaction that another process writes into: at the same proxy, and only while it is open."""
+
+from __future__ import annotations
+
+import pickle
+from datetime import timedelta
+
+import pytest
+
+from yt_exactly_once.commit.cluster import Payload
+from yt_exactly_once.config import ClusterConfig
+from yt_exactly_once.errors import TransactionLostError
+from yt_exactly_once.ytsaurus.client import Connection
+
+ROW = Payload(1, b"{number=7;};")
+
+
+@pytest.fixture
+def table(client, tmp):
+    schema = [{"name": "number", "type": "int64"}]
+    client.create("table", f"{tmp}/t", attributes={"dynamic": True, "schema": schema})
+    client.mount_table(f"{tmp}/t", sync=True)
+    return f"{tmp}/t"
+
+
+def rows(client, table):
+    return [row["number"] for row in client.select_rows(f"number from [{table}]")]
+
+
+def test_rows_of_another_process_are_visible_with_the_commit_of_the_first(cluster, client, table):
+    """Of two transactions with rows the one that is aborted leaves nothing, and takes nothing more."""
+    drivers = [Connection(ClusterConfig(proxy=cluster.proxy_urls[0])) for _ in range(2)]
+    task = pickle.loads(pickle.dumps(drivers[0]))
+    assert task.shares_transactions
+    committed, aborted = (driver.begin(timedelta(seconds=30)) for driver in drivers)
+    for one in (committed, aborted):
+        with task.joined(one.id, proxy=one.proxy) as joined:
+            joined.write(table, [ROW], "yson")
+    assert rows(client, table) == []
+    aborted.abort()
+    with (
+        task.joined(aborted.id, proxy=aborted.proxy) as joined,
+        pytest.raises(TransactionLostError),
+    ):
+        joined.write(table, [ROW], "yson")
+    committed.commit()
+    assert rows(client, table) == [7]
