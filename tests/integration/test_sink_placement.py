@@ -177,3 +177,21 @@ def test_placement_in_a_sorted_target_is_refused(stream):
     flow = stream(rows=10, is_sorted=True)
     assert "keys choose the tablets" in flow.fail("ConfigError", placement="round_robin")
     flow.assert_untouched()
+
+
+@pytest.mark.nightly
+def test_target_with_fewer_tablets_in_mid_run_is_named_and_written_after_a_restart(stream):
+    """The rows of the batch were placed in tablets that are gone."""
+    flow = stream(rows=600, rows_per_partition=300)
+
+    def merge_tablets(event, _):
+        if event == Event.BATCH_COMMITTED and flow.client.get(f"{flow.target}/@tablet_count") > 1:
+            flow.client.unmount_table(flow.target, sync=True)
+            flow.client.reshard_table(flow.target, tablet_count=1, sync=True)
+            flow.client.mount_table(flow.target, sync=True)
+
+    text = flow.fail("RequestRefusedError", act=merge_tablets)
+    assert "has changed its columns or tablets" in text
+    assert "Start the query again" in text
+    flow.run()
+    assert flow.wrong() == ""

@@ -371,8 +371,8 @@ def stages(scenario: Scenario, _job: Any, _batch: MicroBatch) -> int:
     return 1
 
 
-def _identity(*_: Any) -> tuple[str, tuple[()]]:
-    return _QUEUE_ID, ()
+def _identity(*_: Any) -> tuple[str, tuple[()], int]:
+    return _QUEUE_ID, (), 1
 
 
 def _sessions_of(connection: ModelCluster, producer: str, prefix: str) -> dict[str, SessionState]:

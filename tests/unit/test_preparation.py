@@ -344,6 +344,14 @@ def test_target_is_the_same_until_it_is_recreated_or_altered():
     assert not are_the_same(cluster, [known])
 
 
+def test_target_with_more_or_fewer_tablets_is_looked_at_again():
+    """A table of more tablets gets rows in all of them, and none goes to a tablet that is gone."""
+    cluster = with_target(ID)
+    known = target(cluster)
+    cluster.tables[TARGET]["tablet_count"] += 1
+    assert not are_the_same(cluster, [known])
+
+
 @pytest.mark.parametrize(
     ("rows", "refused"),
     [

@@ -103,16 +103,17 @@ def describe_table(connection: Connection, path: str) -> TableInfo:
     )
 
 
-def table_identity(connection: Connection, path: str) -> tuple[str, list[dict[str, Any]]]:
-    """Return the object id of the table at a path, and its columns as `TableInfo` has them.
+def table_identity(connection: Connection, path: str) -> tuple[str, list[dict[str, Any]], int]:
+    """Return the object id of the table at a path, its columns as `TableInfo` has them, and its tablets.
 
     Raises:
         TableNotFoundError: nothing is there.
         ClusterUnavailableError: the cluster does not answer.
     """
     with translated("look at the table", path=path):
-        found = connection.reader.get(path, attributes=["id", "schema"]).attributes
-    return str(found["id"]), columns_of(found)
+        found = connection.reader.get(path, attributes=["id", "schema", "tablet_count"]).attributes
+    # An object that is not a table has no tablets.
+    return str(found["id"]), columns_of(found), int(found.get("tablet_count", 0))
 
 
 def columns_of(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:

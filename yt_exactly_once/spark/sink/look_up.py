@@ -149,7 +149,7 @@ def compare_history(
         LedgerMissingError: the ledger may have had an entry.
     """
     batch, call, ledger, options = delivery.batch, delivery.call, delivery.ledger, mode.options
-    ledger_id, _ = run_attempts(
+    ledger_id, *_ = run_attempts(
         lambda _: table_identity(mode.connection, ledger.path), options.retry, delivery.emit
     )
     notes = call.place.notes

@@ -6,6 +6,7 @@ known before anything is written. It is done again when another table is in the 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -202,16 +203,30 @@ def prepare_target(
 
 
 def are_the_same(connection: Connection, targets: Sequence[PreparedTarget]) -> bool:
-    """Return whether the tables are still the ones that were prepared, with the columns they had.
+    """Return whether the tables are still the ones that were prepared, with their columns and tablets.
 
     Raises:
         TableNotFoundError: one is gone.
         ClusterUnavailableError: the cluster does not answer.
     """
     return all(
-        table_identity(connection, target.path) == (target.table_id, target.schema)
+        table_identity(connection, target.path)
+        == (target.table_id, target.schema, target.tablet_count)
         for target in targets
     )
+
+
+def name_change(
+    connection: Connection, targets: Sequence[PreparedTarget], error: RequestRefusedError
+) -> None:
+    """Add to an error that a target has changed since the run looked at it, if one has."""
+    # Naming it is a help. Whatever fails here must not hide the error.
+    with suppress(Exception):
+        if not are_the_same(connection, targets):
+            error.what += (
+                ". A target has changed its columns or tablets since this run looked at it"
+            )
+            error.remedy = "Start the query again: it writes the batch into the target as it is now"
 
 
 def _require_kind(target: Target, table: TableSchema, frame: pa.Schema) -> None:

@@ -37,7 +37,7 @@ from yt_exactly_once.spark.sink.modes.mode import TargetBatch
 from yt_exactly_once.spark.sink.options import SinkOptions, require_options, takes
 from yt_exactly_once.spark.sink.preparation import check_before_start, prepare
 from yt_exactly_once.spark.sink.run import Delivery, QueryRun
-from yt_exactly_once.spark.sink.targets import are_the_same
+from yt_exactly_once.spark.sink.targets import are_the_same, name_change
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
@@ -269,6 +269,9 @@ class TransactionalSink:
             committed = committer.commit(batch, parts, resumed)  # 4 to 9
         except OffsetConflictError as error:
             name_other_query(delivery, self._connection, error)
+            raise
+        except RequestRefusedError as error:
+            name_change(self._connection, delivery.run.targets, error)
             raise
         clock.lap("commit")
         delivery.run.bytes = sum(target.byte_count for target in rows)
