@@ -40,7 +40,9 @@ from yt_exactly_once.codec.types import (
 )
 from yt_exactly_once.config import WriteMode
 from yt_exactly_once.local import commands as _commands  # noqa: F401 - fills the registry
+from yt_exactly_once.local import support
 from yt_exactly_once.local.commands.registry import REGISTRY
+from yt_exactly_once.local.cypress import mount_options
 from yt_exactly_once.local.features import FEATURES
 from yt_exactly_once.local.rpc.methods import METHODS
 from yt_exactly_once.operations.verify.facts import FACTS
@@ -98,6 +100,49 @@ def cluster_facts() -> str:
     return "\n".join([*lines, ""])
 
 
+def _without_effect() -> list[str]:
+    """List what a request may carry and what then happens: nothing, or an error."""
+    refused = [
+        (f"`{name}` of `{command}`", reason)
+        for command, names in support.REFUSED_PARAMETERS.items()
+        for name, reason in names.items()
+    ]
+    refused += [
+        (f"`{name}` of the format `{form}`", reason)
+        for form, names in support.REFUSED_FORMATS.items()
+        for name, (_, reason) in names.items()
+    ]
+    refused += [(f"attribute `@{name}`", why) for name, why in support.REFUSED_ATTRIBUTES.items()]
+    inert = [(f"`{name}`", why) for name, why in support.INERT_PARAMETERS.items()]
+    inert += [(f"`{name}` of a format", why) for name, why in support.INERT_FORMATS.items()]
+    inert += [(f"`@{name}`", why) for name, why in support.INERT_ATTRIBUTES.items()]
+    return [
+        "## Refused",
+        "",
+        "A server knows these. Here a request that uses them fails, and the error says why.",
+        "",
+        "| what | reason, or what to use |",
+        "|---|---|",
+        *(f"| {name} | {reason} |" for name, reason in refused),
+        "",
+        "## Accepted without effect",
+        "",
+        (
+            "A request may carry these, and attributes are shown as they were set. Nothing else changes. "
+            f"The options of `@mount_config` are among them, except {_acting()}."
+        ),
+        "",
+        "| parameter or attribute | reason |",
+        "|---|---|",
+        *(f"| {name} | {reason} |" for name, reason in inert),
+        "",
+    ]
+
+
+def _acting() -> str:
+    return ", ".join(f"`{name}`" for name in sorted(mount_options.ACTING))
+
+
 def local_commands() -> str:
     """One row per command of the embedded cluster."""
     rows = [
@@ -117,6 +162,7 @@ def local_commands() -> str:
             "|---|---|---|---|---|",
             *rows,
             "",
+            *_without_effect(),
             "## Over RPC",
             "",
             (

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from yt_exactly_once.local import support
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.proxy import Proxy
@@ -137,13 +140,18 @@ def command(
     """
 
     def register(handler: Handler) -> Handler:
+        @wraps(handler)
+        def checked(context: Context) -> Any:
+            support.check_parameters(name, context.parameters)
+            return handler(context)
+
         REGISTRY[name] = Command(
             name,
             input_type,
             output_type,
             volatile,
             heavy,
-            handler,
+            checked,
             "partial" if partial else "full",
             partial,
         )

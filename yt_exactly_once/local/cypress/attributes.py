@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once.local import support
 from yt_exactly_once.local.cypress import (
     chunks,
     clock,
@@ -267,6 +268,7 @@ def write(view: View, node: Node, steps: Sequence[Step], value: Any) -> None:
 
 def check_value(view: View, node_type: str, name: str, value: Any) -> None:
     """Refuse a value that no node of the type can have as this attribute."""
+    support.check_attribute(name, value)
     storage_settings.check(view, name, value)
     if node_type == "table" and name == MOUNT_CONFIG:
         mount_options.check_values(value)

@@ -54,8 +54,6 @@ ACTING: dict[str, Any] = {
     "max_data_ttl": 1_800_000,
     "row_count_to_keep": 0,
     "merge_rows_on_flush": False,
-    "enable_store_rotation": True,
-    "max_dynamic_store_row_data_weight": 16 * 1024 * 1024,
 }
 """The options that act, with their defaults; durations are in milliseconds."""
 

@@ -261,6 +261,10 @@ def _dsv_row(line: str, field: str, key_value: str) -> dict[str, Any]:
     return row
 
 
+_MISSING = ("fail", "skip_row", "print_sentinel")
+"""What `missing_value_mode` may be."""
+
+
 def _dumps_dsv(rows: Iterable[dict[str, Any] | None], target: Format) -> bytes:
     field = _separator(target, "field_separator", "\t")
     record = _separator(target, "record_separator", "\n")
@@ -268,6 +272,11 @@ def _dumps_dsv(rows: Iterable[dict[str, Any] | None], target: Format) -> bytes:
     if target.name == "schemaful_dsv" and (not isinstance(columns, list) or not columns):
         raise YtError('Format "schemaful_dsv" needs the attribute "columns"', Code.INVALID_FORMAT)
     missing = str(target.attributes.get("missing_value_sentinel", ""))
+    mode = str(target.attributes.get("missing_value_mode", "fail"))
+    if mode not in _MISSING:
+        raise YtError(
+            f'Format attribute "missing_value_mode" must be one of {_MISSING}', Code.INVALID_FORMAT
+        )
     lines = []
     for row in rows:
         if row is None:
@@ -280,6 +289,14 @@ def _dumps_dsv(rows: Iterable[dict[str, Any] | None], target: Format) -> bytes:
                 if value is not None
             ]
         else:
+            absent = next((str(c) for c in columns or [] if row.get(str(c)) is None), None)
+            if absent is not None and mode == "skip_row":
+                continue
+            if absent is not None and mode == "fail":
+                raise YtError(
+                    f'Column "{absent}" is in the format and missing in a row; set'
+                    ' "missing_value_mode" to "skip_row" or "print_sentinel"'
+                )
             parts = [
                 missing if row.get(str(c)) is None else _dsv_value(row[str(c)])
                 for c in columns or []

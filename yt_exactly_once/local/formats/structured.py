@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
+from yt_exactly_once.local import support
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats import json_format
 
@@ -79,7 +80,9 @@ def parse_format(value: Any) -> Format:
     name = str(value)
     if name not in NAMES:
         raise YtError(f'Invalid format name "{name}"', Code.INVALID_FORMAT)
-    return Format(name, dict(getattr(value, "attributes", None) or {}))
+    attributes = dict(getattr(value, "attributes", None) or {})
+    support.check_format(name, attributes)
+    return Format(name, attributes)
 
 
 def from_mime(mime: str | None) -> Format | None:

@@ -1,0 +1,192 @@
+"""What a request may carry that a server knows of and this cluster does not do: refused, or without effect.
+
+A parameter or an attribute that is on neither list does what it does on a server, or no server knows it.
+`docs/reference/local-commands.md` shows both lists.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.errors import Code, YtError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+REFUSED_PARAMETERS: dict[str, dict[str, str]] = {
+    "alter_table": {
+        "replication_progress": "there is no replication",
+        "schema_id": "give the schema itself",
+        "schema_modification": "there is none but the schema itself",
+    },
+    "concatenate": {"uniqualize_chunks": "chunks may come twice"},
+    "get": {
+        "node_count_limit": "use max_size",
+        "result_size_limit": "use max_size",
+    },
+    "list": {
+        "node_count_limit": "use max_size",
+        "result_size_limit": "use max_size",
+    },
+    "lookup_rows": {"retention_config": "use retention_timestamp"},
+    "mount_table": {"target_cell_ids": "there is one cell; use cell_id"},
+    "read_file": {"etag": "send it as the header If-None-Match"},
+    "read_table": {"start_row_index_only": "the answer has the rows too"},
+    "reshard_table": {
+        "enable_slicing": "give pivot keys",
+        "slicing_accuracy": "give pivot keys",
+    },
+}
+"""By command, what is refused when it is given and not false or empty, with the remedy or the reason."""
+
+INERT_PARAMETERS = {
+    "address_type": "proxies have one address",
+    "allow_missing_key_columns": "a key column that is not given is null in any case",
+    "cached_sync_replicas_timeout": "there are no replicas",
+    "data_weight_per_row_hint": "it only saves a server memory",
+    "enable_code_cache": "queries are not compiled",
+    "enable_cross_cell_copying": "there is one master cell",
+    "execution_pool": "nobody competes for processors",
+    "file_reader": "how a file is read does not change it",
+    "file_writer": "how a file is written does not change it",
+    "ignore_balancers": "there are no balancers",
+    "max_row_buffer_size": "how rows are sent does not change them",
+    "network_name": "there is one network",
+    "omit_inaccessible_columns": "every column is accessible",
+    "pessimistic_quota_check": "accounts have no quotas",
+    "replica_consistency": "there are no replicas",
+    "require_sync_replica": "there are no replicas",
+    "start_cypress_transaction": "there is one kind of master transaction",
+    "sticky": "every proxy knows master transactions, and tablet transactions are always sticky",
+    "table_reader": "how rows are read does not change them",
+    "table_writer": "how rows are written does not change them",
+    "unordered": "rows come in order",
+    "use_lookup_cache": "there is no cache",
+    "workload_descriptor": "nobody competes for processors",
+}
+"""Parameters that are taken without effect, and why that changes no result."""
+
+REFUSED_ATTRIBUTES = {
+    "chaos_cell_bundle": "there are no chaos cells",
+    "chunk_merger_mode": "chunks are never merged",
+    "hunk_storage_node": "there are no hunks",
+    "replicated_table_options": "there is no replication",
+    "replication_card_id": "there is no replication",
+    "replication_collocation_id": "there is no replication",
+    "security_tags": "access is not controlled by tags",
+    "static_export_config": "queues are not exported",
+    "vital_queue_consumer": "say it when the consumer is registered",
+}
+"""Attributes that nobody may set, and why."""
+
+_BALANCER = "tablets are not balanced"
+_PROFILING = "there are no sensors"
+_COMPACTION = "there are no chunks to compact"
+INERT_ATTRIBUTES = {
+    "abc": "nobody reads it",
+    "annotation": "nobody reads it",
+    "bundle_controller_target_config": "there is no bundle controller",
+    "cell_balancer_config": _BALANCER,
+    "chunk_format": "rows are stored in one way",
+    "compression_codec": "data stays plain",
+    "desired_tablet_count": _BALANCER,
+    "desired_tablet_size": _BALANCER,
+    "disable_tablet_balancer": _BALANCER,
+    "dynamic_options": "cells have no options",
+    "enable_consistent_chunk_replica_placement": "there are no replicas of chunks",
+    "enable_detailed_profiling": _PROFILING,
+    "enable_dynamic_store_read": "written rows are always read",
+    "enable_skynet_sharing": "there is no Skynet",
+    "enable_striped_erasure": "data stays plain",
+    "enable_tablet_balancer": _BALANCER,
+    "erasure_codec": "data stays plain",
+    "expiration_time": "nodes do not expire",
+    "expiration_timeout": "nodes do not expire",
+    "folder_id": "nobody reads it",
+    "forced_chunk_view_compaction_revision": _COMPACTION,
+    "forced_hunk_compaction_revision": _COMPACTION,
+    "hunk_erasure_codec": "data stays plain",
+    "in_memory_mode": "every table is as fast",
+    "max_tablet_size": _BALANCER,
+    "media": "there is one medium",
+    "min_tablet_size": _BALANCER,
+    "node_tag_filter": "there are no nodes",
+    "optimize_for": "rows are stored in one way",
+    "primary_medium": "there is one medium",
+    "profiling_mode": _PROFILING,
+    "profiling_tag": _PROFILING,
+    "replication_factor": "data is stored once",
+    "resource_limits": "accounts and bundles have no quotas",
+    "tablet_balancer_config": _BALANCER,
+    "tablet_cell_bundle": "there is one cell",
+    "vital": "data is stored once",
+}
+"""Attributes that are kept and shown, and change nothing else."""
+
+
+REFUSED_FORMATS: dict[str, dict[str, tuple[Any, str]]] = {
+    "dsv": {
+        "enable_escaping": (True, "values are always escaped"),
+        "escaping_symbol": ("\\", "values are escaped with backslashes"),
+        "enable_table_index": (False, "there is one table"),
+        "skip_unsupported_types": (False, "composite values are refused"),
+    },
+    "schemaful_dsv": {
+        "enable_column_names_header": (False, "name the columns in the format"),
+        "enable_escaping": (True, "values are always escaped"),
+        "escaping_symbol": ("\\", "values are escaped with backslashes"),
+        "enable_table_index": (False, "there is one table"),
+        "skip_unsupported_types": (False, "composite values are refused"),
+    },
+}
+"""By format, the attributes that are refused with another value than this one, and why."""
+
+INERT_FORMATS = {
+    "buffer_size": "how much is sent at a time does not change it",
+    "table_index_column": "there is one table",
+}
+"""Attributes of formats that are taken without effect, and why."""
+
+
+def check_format(name: str, attributes: Mapping[str, Any]) -> None:
+    """Refuse an attribute of a format that would be ignored.
+
+    Raises:
+        YtError: 800 names the attribute and the reason.
+    """
+    refused = REFUSED_FORMATS.get(name, {})
+    for attribute in refused.keys() & attributes.keys():
+        only, reason = refused[attribute]
+        if attributes[attribute] != only:
+            raise YtError(
+                f'Attribute "{attribute}" of the format "{name}" is not supported by the embedded'
+                f" cluster: {reason}",
+                Code.INVALID_FORMAT,
+            )
+
+
+def check_parameters(command: str, parameters: Mapping[str, Any]) -> None:
+    """Refuse a parameter that would be ignored although it asks for something else.
+
+    Raises:
+        YtError: names the parameter and the remedy.
+    """
+    refused = REFUSED_PARAMETERS.get(command, {})
+    for name in refused.keys() & parameters.keys():
+        if parameters[name]:
+            raise YtError(
+                f'Parameter "{name}" of "{command}" is not supported by the embedded cluster:'
+                f" {refused[name]}"
+            )
+
+
+def check_attribute(name: str, value: Any) -> None:
+    """Refuse an attribute that would be ignored.
+
+    Raises:
+        YtError: names the attribute and the reason.
+    """
+    if name in REFUSED_ATTRIBUTES and value:
+        raise YtError(
+            f'Attribute "{name}" is not supported by the embedded cluster: {REFUSED_ATTRIBUTES[name]}'
+        )
