@@ -56,6 +56,7 @@ _HOWS: dict[str, list[How | str]] = {
     "docs/contributing.md": [_BY_CI],
     "docs/how-to/read-tables.md": [How.RUNS] * 2,
     "docs/index.md": [How.RUNS],
+    "docs/security.md": [How.OPTIONS],
     "docs/explanation/callers.md": ["it runs tests; pytest has no help for profiles"],
     "docs/explanation/chaos.md": [How.OPTIONS] * 3,
     "docs/explanation/compared-with-spyt.md": [How.OPTIONS],

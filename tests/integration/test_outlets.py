@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -50,6 +51,7 @@ def test_token_and_secret_are_in_no_outlet(tmp_path, monkeypatch, capsys):
             line = driver.stdout.readline()
             assert line, (tmp_path / "log").read_text()[-4_000:]
             told = json.loads(line)
+            sent = {path.rpartition("/")[2] for path in cluster.request_counts() if "/api/" in path}
             outlets = dict(_processes(cluster.proxy_pids))
             outlets |= _pages(told) | {"shown by the driver": "\n".join(told["shown"])}
             outlets |= _in_cypress(cluster.client(), f"{FOLDER}/checkpoints")
@@ -65,6 +67,7 @@ def test_token_and_secret_are_in_no_outlet(tmp_path, monkeypatch, capsys):
         for path in tmp_path.rglob("*")
         if path.is_file() and "cluster" not in path.parts
     }
+    assert sent - _documented() == {"v3", "v4"} & sent
     found = [name for name, text in outlets.items() if token in text or secret in text]
     assert found == []
     for name in ("ps", "api environment", "log", "events", "shown", "Prometheus"):
@@ -84,6 +87,13 @@ def _plan(cluster, canary):
         "targets": [create_table(client, f"{FOLDER}/{name}_{canary}", schema) for name in "ab"],
         "missing": f"{FOLDER}/{canary}",
     }
+
+
+def _documented():
+    """Return the requests in the table of rights."""
+    page = (Path(__file__).parents[2] / "docs/security.md").read_text(encoding="utf-8")
+    rights = page.partition("| role | object |")[2].partition("A test compares")[0]
+    return set(re.findall(r"`([a-z_]+)`", rights))
 
 
 def _processes(proxies):

@@ -17,6 +17,7 @@ import pytest
 
 from tests.tiers import first_of
 from yt_exactly_once import cli
+from yt_exactly_once.commit.entry import LEDGER_SCHEMA
 from yt_exactly_once.config import ClusterConfig, WriteMode
 from yt_exactly_once.errors import AccessError
 from yt_exactly_once.local import LocalCluster
@@ -24,6 +25,7 @@ from yt_exactly_once.operations.doctor import access, bundles, clock, machine, p
 from yt_exactly_once.operations.doctor.finding import Level
 from yt_exactly_once.operations.doctor.run import examine
 from yt_exactly_once.operations.doctor.subject import Queue, Subject
+from yt_exactly_once.operations.own_tables import OPERATING
 from yt_exactly_once.ytsaurus.client import Connection
 
 TEXT = {"name": "v", "type": "string"}
@@ -268,6 +270,73 @@ def test_missing_permission_is_found(healthy):
     assert (found.check, found.level) == ("permission", FAIL)
     assert "lacks the permission write on " in found.what
     assert "permissions=[write]" in found.repair
+
+
+_ACL = [
+    {"action": "allow", "subjects": ["robot"], "permissions": ["read", "write"]},
+    {"action": "allow", "subjects": ["people"], "permissions": ["read"]},
+    {"action": "allow", "subjects": ["root"], "permissions": list(OPERATING)},
+]
+
+
+def test_tables_of_a_sink_are_created_with_rights_of_their_own(client, healthy, capsys):
+    """A second call changes nothing, a table that is there gets the rights, and a sink can use them all."""
+    (target,) = healthy.targets
+    command = ["create-ledger", target, "--mode", "idempotent", "--dead-letter", f"{target}_bad"]
+    command += ["--writer", "robot", "--reader", "people", "--proxy", healthy.cluster.proxy]
+    ready = replace(healthy, mode=WriteMode.IDEMPOTENT, dead_letter=f"{target}_bad")
+    for is_new in (True, False):
+        assert cli.main([*command, "--json"]) == 0
+        created = json.loads(capsys.readouterr().out)
+        names = [f"{target}_{name}" for name in ("ledger", "producer", "bad")]
+        assert created == dict.fromkeys(names, is_new)
+        for path in created:
+            assert client.get(f"{path}/@acl") == _ACL
+            assert not client.get(f"{path}/@inherit_acl")
+            client.set(f"{path}/@inherit_acl", True)
+            client.set(f"{path}/@acl", [])
+    assert faults(ready) == []
+
+
+def test_ledger_without_writers_is_not_created(client, healthy, capsys):
+    """Nobody could use it."""
+    (target,) = healthy.targets
+    assert cli.main(["create-ledger", target, "--proxy", healthy.cluster.proxy]) == 2
+    assert "--writer" in capsys.readouterr().err
+    assert not client.exists(f"{target}_ledger")
+
+
+@pytest.mark.parametrize(
+    ("on_ledger", "found"),
+    [
+        ({"robot": "write", "etl": "write"}, ["etl"]),
+        ({"robot": "write", "etl": "read"}, []),
+        ({"etl": "administer write"}, []),
+    ],
+    ids=["as the target", "read only", "operators"],
+)
+def test_those_who_can_forge_a_ledger_entry_are_named(
+    healthy, client, monkeypatch, on_ledger, found
+):
+    """They may write the target, so nothing else keeps them from it."""
+    (target,) = healthy.targets
+    create(client, f"{target}_ledger", LEDGER_SCHEMA)
+    rights = {target: {"root": "write", "etl": "write"}, f"{target}_ledger": on_ledger}
+    real = access.attributes_of
+
+    def told(connection, path, names):
+        if names != ["effective_acl"]:
+            return real(connection, path, names)
+        entries = [
+            {"action": "allow", "subjects": [subject], "permissions": permissions.split()}
+            for subject, permissions in rights[path].items()
+        ]
+        return {"effective_acl": entries}
+
+    monkeypatch.setattr(access, "attributes_of", told)
+    named = [fault for fault in faults(healthy) if fault.check == "ledger rights"]
+    assert [fault.what.split()[0] for fault in named] == found
+    assert all(fault.repair.startswith("yt-exactly-once create-ledger") for fault in named)
 
 
 def test_refused_token_is_one_problem(healthy, monkeypatch):

@@ -25,6 +25,7 @@ COMMANDS = {
     "checkpoints": "Let Spark keep checkpoints on YTsaurus.",
     "audit": "Prove that a target has every committed row of its queue once.",
     "create-consumer": "Create a consumer and register it for a queue.",
+    "create-ledger": "Create the tables that a sink keeps, with rights of their own.",
     "create-queue": "Create and mount a queue for the rows of a DataFrame.",
     "create-table": "Create and mount a dynamic table that fits a DataFrame.",
     "demo": "Stream real flights, kill the driver at random moments, and check every row.",

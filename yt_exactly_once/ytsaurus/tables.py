@@ -194,14 +194,32 @@ def unsigned(number: int) -> Any:
     return YsonUint64(number)
 
 
-def ensure_producer(connection: Connection, path: str) -> None:
-    """Create and mount a queue-producer table, unless it exists and is mounted."""
+def ensure_producer(
+    connection: Connection, path: str, attributes: Mapping[str, Any] | None = None
+) -> bool:
+    """Create and mount a queue-producer table, unless it exists and is mounted; see `ensure_table`."""
     client = connection.reader
+    created = False
     with translated("create the queue producer", path=path):
         if not client.exists(path):
-            client.create("queue_producer", path, recursive=True, ignore_existing=True)
+            client.create(
+                "queue_producer",
+                path,
+                recursive=True,
+                ignore_existing=True,
+                attributes=dict(attributes or {}),
+            )
+            created = True
         if client.get(f"{path}/@tablet_state") != "mounted":
             client.mount_table(path, sync=True)
+    return created
+
+
+def restrict(connection: Connection, path: str, rights: Mapping[str, Any]) -> None:
+    """Set who may do what with a table: its attributes `acl` and `inherit_acl`, in this order."""
+    with translated("set the rights of the table", path=path):
+        for name in ("acl", "inherit_acl"):
+            connection.reader.set(f"{path}/@{name}", rights[name])
 
 
 def require_columns(

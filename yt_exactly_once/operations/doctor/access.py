@@ -57,6 +57,37 @@ def examine(subject: Subject, connection: Connection, user: str) -> Iterator[Fin
             yield _denied(user, need)
     if needs and not missing:
         yield ok(_CHECK, f"{user} has the {len(needs)} permissions that the query needs")
+    yield from _forgers(subject, connection, user)
+
+
+def _forgers(subject: Subject, connection: Connection, user: str) -> Iterator[Finding]:
+    """Name those who may write a target, and the ledger too though they neither run nor operate the query."""
+    if subject.ledger_path is None:
+        return
+    writers = _allowed(connection, subject.ledger_path, "write")
+    trusted = _allowed(connection, subject.ledger_path, "administer") | {user}
+    for target in subject.targets:
+        forgers = sorted((writers & _allowed(connection, target, "write")) - trusted)
+        if forgers:
+            names = ", ".join(forgers)
+            yield Finding(
+                "ledger rights",
+                Level.WARNING,
+                f"{names} may write {target}, and the ledger {subject.ledger_path} too",
+                "A forged entry of the ledger makes the sink skip a batch, without an error",
+                f"yt-exactly-once create-ledger {' '.join(subject.targets)} --writer {user}",
+            )
+
+
+def _allowed(connection: Connection, path: str, permission: str) -> set[str]:
+    """Return the users and groups that the access control of an object names with a permission."""
+    found = attributes_of(connection, path, ["effective_acl"]) or {}
+    return {
+        str(subject)
+        for entry in found.get("effective_acl", ())
+        if entry["action"] == "allow" and permission in entry["permissions"]
+        for subject in entry["subjects"]
+    }
 
 
 def _denied(user: str, need: _Need) -> Finding:
