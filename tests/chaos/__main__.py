@@ -54,6 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
             keep=options.keep,
             off=options.off,
             backend=options.backend,
+            by_tasks=options.by_tasks,
         ),
         save,
     )
@@ -94,6 +95,11 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--backend", choices=["http", "rpc"], default="http", help="protocol of sources and sinks"
+    )
+    parser.add_argument(
+        "--by-tasks",
+        action="store_true",
+        help="let tasks send the rows of transactional mode wherever they may, also of small batches",
     )
     return parser.parse_args(arguments)
 

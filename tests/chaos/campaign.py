@@ -40,6 +40,7 @@ class RunOptions:
         keep: keep the working folder of a good run too.
         off: name of a protection of the package to switch off, to see whether that is noticed.
         backend: protocol of sources and sinks.
+        by_tasks: see `DriverOptions`.
     """
 
     minutes: float
@@ -52,6 +53,7 @@ class RunOptions:
     keep: bool = False
     off: str = ""
     backend: str = "http"
+    by_tasks: bool = False
 
 
 def run(options: RunOptions, save: Callable[[Sequence[Verdict]], None]) -> list[Verdict]:
@@ -82,7 +84,9 @@ def _run_in(
     verdicts: list[Verdict],
     save: Callable[[Sequence[Verdict]], None],
 ) -> None:
-    fleet = Fleet(folder / "drivers", off=options.off, backend=options.backend)
+    fleet = Fleet(
+        folder / "drivers", off=options.off, backend=options.backend, by_tasks=options.by_tasks
+    )
     with LocalCluster(folder / "cluster", proxies=PROXIES) as cluster:
         network = Network(cluster, folder / "faults.jsonl")
         try:

@@ -42,6 +42,7 @@ from tests.protections import switch_off
 from yt_exactly_once import RetryPolicy, TransactionalSink, register_source
 from yt_exactly_once.demo.messages import Report
 from yt_exactly_once.nursery import open_nursery
+from yt_exactly_once.spark.sink import transactional_sink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -186,6 +187,8 @@ def main(arguments: list[str]) -> int:
     options = DriverOptions.load(arguments[0])
     if options.off:
         switch_off(options.off)
+    if options.by_tasks:
+        transactional_sink.LARGE = 0
     scratch = Path(options.scratch)
     scratch.mkdir(parents=True, exist_ok=True)
     interpreter = str(open_nursery(scratch, options.report))

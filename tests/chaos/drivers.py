@@ -36,8 +36,7 @@ class Driver(Child):
         number: of the driver.
         folder: for its log and its temporary files.
         inbox: takes what it tells.
-        off: see `DriverOptions`.
-        backend: likewise.
+        **options: see `DriverOptions`.
 
     Attributes:
         commits: batches it has committed or skipped in this round.
@@ -46,7 +45,7 @@ class Driver(Child):
         log: takes its output.
     """
 
-    def __init__(self, number: int, folder: Path, inbox: Inbox, *, off: str, backend: str) -> None:
+    def __init__(self, number: int, folder: Path, inbox: Inbox, **options: Any) -> None:
         self.number = number
         self.commits = 0
         self.ready = False
@@ -55,9 +54,7 @@ class Driver(Child):
         scratch = str(folder / "scratch")
         super().__init__(
             _MODULE,
-            lambda report: DriverOptions(
-                scratch=scratch, report=report, off=off, backend=backend
-            ).dump(),
+            lambda report: DriverOptions(scratch=scratch, report=report, **options).dump(),
             self.log,
         )
         self._inbox = inbox
@@ -133,19 +130,17 @@ class Fleet:
 
     Args:
         folder: for logs and temporary files.
-        off: see `DriverOptions`.
-        backend: likewise.
+        **options: see `DriverOptions`.
     """
 
-    def __init__(self, folder: Path, *, off: str = "", backend: str = "http") -> None:
+    def __init__(self, folder: Path, **options: Any) -> None:
         self.inbox: Inbox = queue.SimpleQueue()
         self.current: Driver | None = None
         self.replaced: list[Driver] = []
         self.started = 0
         self._spare: Driver | None = None
         self._folder = folder
-        self._off = off
-        self._backend = backend
+        self._options = options
         folder.mkdir(parents=True, exist_ok=True)
 
     def stand_by(self) -> None:
@@ -204,4 +199,4 @@ class Fleet:
 
     def _boot(self) -> Driver:
         self.started += 1
-        return Driver(self.started, self._folder, self.inbox, off=self._off, backend=self._backend)
+        return Driver(self.started, self._folder, self.inbox, **self._options)

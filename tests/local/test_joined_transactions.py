@@ -43,5 +43,9 @@ def test_rows_of_another_process_are_visible_with_the_commit_of_the_first(cluste
         pytest.raises(TransactionLostError),
     ):
         joined.write(table, [ROW], "yson")
-    committed.commit()
+    with task.joined(committed.id, proxy=committed.proxy) as zombie:
+        committed.commit()
+        # A task that slept meanwhile, and is not heard any more.
+        with pytest.raises(TransactionLostError):
+            zombie.write(table, [ROW], "yson")
     assert rows(client, table) == [7]

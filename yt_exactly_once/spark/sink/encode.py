@@ -149,12 +149,12 @@ def encode_batches(
     *,
     dyn_batch_size: int,
     is_placed: bool = True,
-) -> None:
-    """Give rows to an encoder, and forget them.
+) -> RowEncoder:
+    """Encode all rows, forget them, and return the encoder, which has their payloads.
 
     Args:
         arrived: the rows, in the order of their Spark partitions.
-        encoder: collects the payloads.
+        encoder: new.
         dyn_batch_size: most rows in one payload.
         is_placed: whether each row carries its partition, in `PARTITION_COLUMN`.
 
@@ -164,26 +164,25 @@ def encode_batches(
     if not is_placed:
         for chunk in chunks(arrived, dyn_batch_size):
             encoder.add(chunk, 0)
-        return
+        return encoder
     batches = [batch for batch in arrived if batch.num_rows]
     small = (
         sum(batch.num_rows for batch in batches) <= min(SMALL_BATCH, dyn_batch_size)
         and sum(batch.nbytes for batch in batches) <= REQUEST_BYTES
     )
-    if small and len(batches) > 1 and not encoder.order_matters:
+    if encoder.order_matters:
+        # A batch of Arrow is a part of one partition.
+        for partition, held in groupby(drained(batches), _partition):
+            for chunk in chunks(held, dyn_batch_size):
+                encoder.add(chunk, partition)
+    elif small and len(batches) > 1:
         rows = merged(batches)
         encoder.add(rows, _partition(rows), is_mixed=True)
-        return
-    if not encoder.order_matters:
-        for rows, partition, is_mixed in _gathered(
-            drained(batches), encoder.placement, dyn_batch_size
-        ):
+    else:
+        gathered = _gathered(drained(batches), encoder.placement, dyn_batch_size)
+        for rows, partition, is_mixed in gathered:
             encoder.add(rows, partition, is_mixed=is_mixed)
-        return
-    # A batch of Arrow is a part of one partition.
-    for partition, held in groupby(drained(batches), _partition):
-        for chunk in chunks(held, dyn_batch_size):
-            encoder.add(chunk, partition)
+    return encoder
 
 
 def _gathered(

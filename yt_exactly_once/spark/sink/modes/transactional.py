@@ -92,33 +92,36 @@ class Transactional(Mode):
         rejects = None
         if options.dead_letter_path is not None:
             rejects = Rejects(options.dead_letter_path, batch.query_id, batch.batch_id)
-        encoder = target.of_batch(batch).encoder(rejects)
-        size = target.request_size
-        encode_batches(arrived, encoder, dyn_batch_size=size, is_placed=plan.needs_partitions)
+        encoded = encode_batches(
+            arrived,
+            target.of_batch(batch).encoder(rejects),
+            dyn_batch_size=target.request_size,
+            is_placed=plan.needs_partitions,
+        )
         if not options.split_oversized:
-            target.require_room(encoder.rows_by_tablet)
+            target.require_room(encoded.rows_by_tablet)
         if target.options.unique_keys:
-            _require_unique(encoder.keys.values(), target.path)
-        keys = _distinct_keys(encoder.keys.values(), target.path)
-        lanes = [encoder.lanes[lane] for lane in sorted(encoder.lanes)]
+            _require_unique(encoded.keys.values(), target.path)
+        keys = _distinct_keys(encoded.keys.values(), target.path)
+        lanes = [encoded.lanes[lane] for lane in sorted(encoded.lanes)]
         rows = TargetRows(
             path=target.path,
             lanes=lanes,
             wire=target.wire.value,
-            row_count=sum(encoder.rows_by_tablet.values()),
+            row_count=sum(encoded.rows_by_tablet.values()),
             update=target.options.update_columns,
             aggregate=target.options.aggregate,
             lane_is_tablet=not target.is_sorted,
             complete=target.complete(keys) if target.options.replaces else None,
-            digest=digest_of_rows(lanes) if encoder.digests else None,
+            digest=digest_of_rows(lanes) if encoded.digests else None,
         )
-        if rejects is None or not encoder.rejected:
+        if rejects is None or not encoded.rejected:
             return [rows]
         rejected = TargetRows(
             path=rejects.path,
-            lanes=[encoder.rejected],
+            lanes=[encoded.rejected],
             wire=WireFormat.YSON.value,
-            row_count=sum(payload.row_count for payload in encoder.rejected),
+            row_count=sum(payload.row_count for payload in encoded.rejected),
             lane_is_tablet=True,
             rejected_by=target.path,
         )

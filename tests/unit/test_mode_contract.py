@@ -1,0 +1,81 @@
+"""The contract of a write mode: one more is a class and a line, and works behind both doors of the sink."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import LongType, StructType
+
+from tests.model.tasks import COLUMNS, prepared_target, task_context
+from yt_exactly_once import TransactionalSink
+from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.commit.parts import TargetRows
+from yt_exactly_once.spark.sink import frame_rows
+from yt_exactly_once.spark.sink.arrived import TaskIdentity, TaskRows, WriterTask
+from yt_exactly_once.spark.sink.frame_rows import FrameRows
+from yt_exactly_once.spark.sink.modes import MODES
+from yt_exactly_once.spark.sink.modes.mode import Mode, Plan, RowTask, TargetBatch
+from yt_exactly_once.spark.sink.modes.tasks import ChunkReport
+
+ROWS = pa.RecordBatch.from_pydict({name: [1, 2, 3] for name in COLUMNS})
+SCHEMA = StructType()
+for each in COLUMNS:
+    SCHEMA.add(each, LongType())
+
+
+class CountTask(RowTask):
+    """Counts the rows of a task, and writes none."""
+
+    reports = StructType().add("row_count", LongType())
+
+    def run(self, batches, partition):
+        """See `RowTask.run`."""
+        assert partition == 3
+        count = sum(chunk.num_rows for chunk in self.settings.chunks(batches))
+        yield ChunkReport(count).to_arrow()
+
+
+class Count(Mode):
+    """A mode that only counts."""
+
+    traits = None
+
+    def check(self):
+        """See `Mode.check`."""
+
+    def plan(self, given):
+        """See `Mode.plan`."""
+        settings = self.settings(given, given.target)
+        return Plan(given, settings.names, CountTask(settings))
+
+    def finish(self, plan, arrived):
+        """See `Mode.finish`."""
+        return [TargetRows(plan.given.target.path, (), "", ChunkReport.of_all(arrived).row_count)]
+
+
+class Frame(SimpleNamespace):
+    """A DataFrame whose only task runs at once."""
+
+    def mapInArrow(self, task, schema):  # noqa: N802 - Spark's name
+        assert schema == CountTask.reports
+        with task_context(3):
+            return list(task([ROWS]))
+
+
+@pytest.mark.parametrize("door", ["foreachBatch", "format"])
+def test_a_further_mode_is_a_class_and_a_line(monkeypatch, door):
+    """The same object of it runs inside `mapInArrow` and inside the `write` of the format."""
+    monkeypatch.setitem(MODES, "transactional", Count)
+    monkeypatch.setattr(frame_rows, "arrow_batches", list)
+    mode = TransactionalSink("//t", proxy="localhost:1")._mode
+    target = prepared_target("//t", is_sorted=False)
+    plan = mode.plan(TargetBatch(MicroBatch("query", 0, "run"), target, COLUMNS, {}))
+    if door == "foreachBatch":
+        arrived = FrameRows(Frame(schema=SCHEMA)).compute(plan)
+    else:
+        message = WriterTask(plan).run([ROWS], TaskIdentity("query", "run", 0, 3))
+        arrived = TaskRows(SCHEMA, [message]).compute(plan)
+    (written,) = mode.finish(plan, arrived)
+    assert (written.path, written.row_count) == ("//t", 3)
