@@ -51,7 +51,7 @@ MISTAKES = {
     ),
     "misspelt mode": (
         lambda proxy, _: check(proxy, mode="transactionl"),
-        r"ConfigError: Unknown mode 'transactionl'\. Did you mean transactional\?",
+        r"ConfigError: Unknown mode 'transactionl' \[option=mode\]\. Did you mean transactional\?",
     ),
     "misspelt argument of the sink": (
         lambda proxy, _: check(proxy, transaction_timout=1),
@@ -59,7 +59,7 @@ MISTAKES = {
     ),
     "option of the target given to the sink": (
         lambda proxy, _: check(proxy, write="replace"),
-        r"ConfigError: The sink has no option write .*option of the target",
+        r"ConfigError: The sink has no option write: it is one of the target",
     ),
     "misspelt option of the source": (
         lambda proxy, _: load(proxy, max_row_per_partition="5"),
