@@ -23,14 +23,13 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.observability import Event, channel, listen
 from yt_exactly_once.spark.data_source import YtDataSource
-from yt_exactly_once.spark.source import reader as source_reader
+from yt_exactly_once.spark.source import planning
 from yt_exactly_once.spark.source.opening import OpenedQueue
 from yt_exactly_once.spark.source.options import SourceOptions, StartingPoint
 from yt_exactly_once.spark.source.packed import PackedQueue
+from yt_exactly_once.spark.source.planning import LOOK_INTERVAL, WEIGHT_INTERVAL
 from yt_exactly_once.spark.source.reader import (
     IDLE_INTERVAL,
-    LOOK_INTERVAL,
-    WEIGHT_INTERVAL,
     QueueStreamReader,
     SelfLimitingReader,
     reader_of,
@@ -195,7 +194,7 @@ def test_short_ranges_share_a_task():
 
 def test_heavy_rows_do_not_share_a_task(monkeypatch):
     """A task that shares takes no more bytes than one pull."""
-    monkeypatch.setattr(source_reader, "BYTES_PER_PULL", 7)
+    monkeypatch.setattr(planning, "BYTES_PER_PULL", 7)
     source = reader(FakeQueue(4, 3, 3))
     start = source.initialOffset()
     assert partitions(source.partitions(start, everything(source, start))) == [[0, 1], [2]]
@@ -701,8 +700,8 @@ def looks(monkeypatch):
 def aged(queue, clock=None, **options):
     """A reader of a queue with timestamps; row 13 has none."""
     source = reader(queue, clock, **options)
-    source._rows.has_timestamps = True
-    source._rows.committed_at = lambda rows: None if rows[0] == 13 else 1_000.0
+    source._queue.rows.has_timestamps = True
+    source._queue.rows.committed_at = lambda rows: None if rows[0] == 13 else 1_000.0
     return source
 
 
@@ -734,7 +733,7 @@ def test_idle_source_says_so_now_and_then(looks):
 def test_age_that_cannot_be_had_delays_nothing(looks):
     """A queue without timestamps, a cluster that does not answer, a row without one, nobody who listens."""
     plain = aged(FakeQueue(20), max_rows_per_partition=10)
-    plain._rows.has_timestamps = False
+    plain._queue.rows.has_timestamps = False
     away = FakeQueue(20)
     away.pull = lambda *_: (_ for _ in ()).throw(ClusterUnavailableError("away"))
     for source in (
