@@ -8,12 +8,16 @@ import tracemalloc
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pyarrow as pa
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-FLOOR = 1 << 20
+assert pd.__version__
+"""Arrow imports it when it converts the first value, which takes more memory than most payloads."""
+
+FLOOR = 4 << 20
 """Bytes that reading may take of whatever payload: parts of fixed size, and the objects of an interpreter."""
 
 COLUMNS = {

@@ -11,7 +11,7 @@ from yt.yson.yson_types import YsonUint64
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
 from yt_exactly_once.codec.types import SimpleType, parse_type
-from yt_exactly_once.codec.yson_reader import ParsedRows
+from yt_exactly_once.codec.yson_reader import parse_rows
 from yt_exactly_once.codec.yson_scan import scan_rows
 from yt_exactly_once.errors import EncodingError
 
@@ -239,7 +239,7 @@ KEY = b"{\x01\x02a=\x02"
 )
 def test_rows_are_scanned_however_they_are_closed(rows):
     """The last separators are optional in YSON."""
-    assert scan_rows(rows, {"a": INT}).column("a", INT).to_pylist() == [1, 2]
+    assert scan_rows(rows, {"a": INT})["a"].to_pylist() == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_string_longer_than_the_rows_is_not_scanned():
     rows = b"{\x01\x02a=\x01\x02x};{\x01\x02a=\x01\x7ex};"
     assert scan_rows(rows, {"a": TEXT}) is None
     with pytest.raises(ValueError, match="not valid YSON"):
-        ParsedRows(rows)
+        parse_rows(rows, {"a": SimpleType("string")})
 
 
 def test_columns_that_nobody_asked_for_are_stepped_over():
@@ -292,7 +292,7 @@ def test_columns_that_nobody_asked_for_are_stepped_over():
     rows = [{"skipped": v, "kept": n, "last": v} for n, v in enumerate(values)]
     payload = yt.yson.dumps(rows, yson_type="list_fragment", yson_format="binary")
     scanned = scan_rows(payload, {"kept": INT})
-    assert scanned.column("kept", INT).to_pylist() == list(range(len(values)))
+    assert scanned["kept"].to_pylist() == list(range(len(values)))
 
 
 def test_composite_columns_that_nobody_asked_for_are_stepped_over():
@@ -301,7 +301,7 @@ def test_composite_columns_that_nobody_asked_for_are_stepped_over():
     rows = [{"skipped": v, "kept": n} for n, v in enumerate(values)]
     payload = yt.yson.dumps(rows, yson_type="list_fragment", yson_format="binary")
     scanned = scan_rows(payload, {"kept": INT})
-    assert scanned.column("kept", INT).to_pylist() == list(range(len(values)))
+    assert scanned["kept"].to_pylist() == list(range(len(values)))
 
 
 ONE, TEXT, NULL = b"\x02\x02", b"\x01\x02x", b"#"
@@ -374,7 +374,7 @@ def test_composite_values_are_scanned_as_they_are_parsed(description):
         payload = b"{\x01\x02c=" + raw + b";};{\x01\x02c=#;};"
         scanned = scan_rows(payload, {"c": logical})
         if scanned is not None:
-            fast, slow = scanned.column("c", logical), ParsedRows(payload).column("c", logical)
+            fast, slow = scanned["c"], parse_rows(payload, {"c": logical})["c"]
             assert fast.equals(slow), raw
             fast.validate(full=True)
             scans += 1

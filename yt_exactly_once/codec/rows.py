@@ -47,7 +47,7 @@ from yt_exactly_once.codec.yson_parts import (
     string_literal,
     whole,
 )
-from yt_exactly_once.codec.yson_reader import ParsedRows
+from yt_exactly_once.codec.yson_reader import parse_rows, parsed_values
 from yt_exactly_once.codec.yson_scan import scan_rows
 from yt_exactly_once.codec.yson_writer import Shape, fragments
 from yt_exactly_once.errors import ConfigError, EncodingError
@@ -354,7 +354,8 @@ def decode(rows: bytes, schema: pa.Schema) -> pa.RecordBatch:
     """
     wanted = {row_column(field): field_type(field) for field in schema}
     try:
-        pulled = scan_rows(rows, wanted) or ParsedRows(rows)
+        scanned = scan_rows(rows, wanted)
+        pulled = parse_rows(rows, wanted) if scanned is None else scanned
     except ValueError as error:
         raise EncodingError(
             "The pulled data is not a list of rows in YSON", remedy="Read the range again"
@@ -364,23 +365,26 @@ def decode(rows: bytes, schema: pa.Schema) -> pa.RecordBatch:
         name = row_column(field)
         logical = wanted[name]
         try:
-            plain = pulled.column(name, logical)
+            plain = pulled[name]
+            if isinstance(plain, UnfitValueError):
+                raise plain
             check_nulls(plain, nullable=is_nullable(logical))
             columns.append(present(plain, logical, field.type))
         except UnfitValueError as error:
-            raise _unreadable(field, error, ParsedRows(rows)) from error
+            raise _unreadable(field, error, rows) from error
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _unreadable(field: pa.Field, error: UnfitValueError, rows: ParsedRows) -> EncodingError:
+def _unreadable(field: pa.Field, error: UnfitValueError, rows: bytes) -> EncodingError:
     column = row_column(field)
     remedy = "Compare the table's schema with the one the query started with"
     if error.problem == NOT_UTF8:
         remedy = "Read such columns as bytes with the option binary_strings"
+    partition, row = parsed_values(rows, error.row, (TABLET_INDEX, ROW_INDEX))
     return EncodingError(
         f"A value of column {column}{error.place} cannot be read as {field.type}: {error.problem}",
         remedy=remedy,
         column=column,
-        source_partition=rows.value(error.row, TABLET_INDEX),
-        source_row=rows.value(error.row, ROW_INDEX),
+        source_partition=partition,
+        source_row=row,
     )

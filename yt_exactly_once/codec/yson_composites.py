@@ -49,10 +49,10 @@ _WIDTHS = np.zeros(256, np.int64)
 _WIDTHS[[STRING, INT64, UINT64, FALSE, TRUE, ENTITY]] = 1
 _WIDTHS[[OPEN_LIST, CLOSE_LIST, OPEN_MAP, CLOSE_MAP]] = 1
 _WIDTHS[DOUBLE] = 9
-_STEPS = np.zeros(256, np.int64)
+_STEPS = np.zeros(256, np.int8)
 _STEPS[[OPEN_LIST, OPEN_MAP]] = 1
 _STEPS[[CLOSE_LIST, CLOSE_MAP]] = -1
-_MANY_ROUNDS, _FEW_VALUES = 64, 32
+_MANY_ROUNDS, FEW_VALUES = 64, 32
 """After so many rounds, fewer values than that are read faster one by one."""
 _DEEPEST = 64
 """Values nested deeper are left to the parser: each level is a pass over all tokens."""
@@ -95,7 +95,7 @@ class Tokens:
     places: Places
     ends: Places
     numbers: Numbers
-    levels: Places
+    levels: npt.NDArray[np.int8]
     keys: Mask
 
     def closing(self) -> Places:
@@ -115,8 +115,12 @@ class Tokens:
         return found
 
 
+class CrowdedError(Exception):
+    """There are more tokens than shall be read at once."""
+
+
 def scan(
-    data: Bytes, words: Words, places: Places, limits: Places
+    data: Bytes, words: Words, places: Places, limits: Places, most: int
 ) -> tuple[Tokens, Places, Places]:
     """Read one value of any kind at each place.
 
@@ -125,19 +129,25 @@ def scan(
         words: of the same bytes.
         places: where the values begin, in order.
         limits: where each value must have ended: values that share bytes could have tokens without end.
+        most: tokens.
 
     Returns:
         All tokens, which of them begin the values, and where the values end.
 
     Raises:
         UnevenError: a value has another spelling than the cluster's, or few values are very long.
+        CrowdedError: there are more tokens.
     """
     count = len(places)
-    active, levels = np.arange(count), np.zeros(count, np.int64)
+    active, levels = np.arange(count), np.zeros(count, np.int8)
     ends, lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
     rounds: list[tuple[npt.NDArray[Any], ...]] = []
+    taken = 0
     while len(active):
-        require(len(active) >= _FEW_VALUES or len(rounds) < _MANY_ROUNDS)
+        require(len(active) >= FEW_VALUES or len(rounds) < _MANY_ROUNDS)
+        taken += len(active)
+        if taken > most:
+            raise CrowdedError
         marks = data[places]
         past = places + _WIDTHS[marks]
         require((past > places).all() and (levels <= _DEEPEST).all())
@@ -153,21 +163,24 @@ def scan(
         left = levels > 0
         if not left.all():
             ends[active[~left]] = past[~left]
-            active, levels, limits, past, after, keys, steps = (
-                each[left] for each in (active, levels, limits, past, after, keys, steps)
-            )
+            each: tuple[npt.NDArray[Any], ...] = (active, levels, limits, past, after, keys, steps)
+            active, levels, limits, past, after, keys, steps = (part[left] for part in each)
         separated = keys | (after == SEMICOLON)
         closes = (after == CLOSE_LIST) | (after == CLOSE_MAP)
         # Separators stand between values and may follow the last one; a list opens without one.
         require(np.where(steps == 1, ~separated, separated | closes).all())
         places = past + separated
+    require(rounds)
     firsts = np.cumsum(lengths) - lengths
-    columns = [np.empty(int(lengths.sum()), part.dtype) for part in rounds[0][1:]] if rounds else []
-    for number, (rows, *parts) in enumerate(rounds):
-        targets = firsts[rows] + number
-        for column, part in zip(columns, parts, strict=True):
-            column[targets] = part
-    require(columns)
+    rows, *kinds = zip(*rounds, strict=True)
+    targets = [firsts[row] + number for number, row in enumerate(rows)]
+    del rows, rounds
+    columns: list[npt.NDArray[Any]] = []
+    while kinds:
+        column = np.empty(taken, kinds[0][0].dtype)
+        for target, part in zip(targets, kinds.pop(0), strict=True):
+            column[target] = part
+        columns.append(column)
     return Tokens(data, words, *columns), firsts, ends
 
 

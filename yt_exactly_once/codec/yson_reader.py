@@ -6,13 +6,15 @@ hold numbers and bytes as the cluster counts them: `reading` gives them their me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any
 
 import pyarrow as pa
 
 from yt_exactly_once.codec import bindings
 from yt_exactly_once.codec.arrow_types import NESTED_VALUE, parsed_type_of, variant_field
+from yt_exactly_once.codec.buffers import joined
 from yt_exactly_once.codec.types import (
     DecimalType,
     DictType,
@@ -33,38 +35,50 @@ from yt_exactly_once.codec.values import UnfitValueError
 Shaper = Callable[[Any], Any]
 
 
-class ParsedRows:
-    """Rows parsed into Python objects.
+def parse_rows(
+    rows: bytes, wanted: Mapping[str, LogicalType]
+) -> dict[str, pa.Array | UnfitValueError]:
+    """Parse rows into plain arrays, or into what is wrong with a value of the column.
+
+    Args:
+        rows: a list fragment of maps.
+        wanted: types of the columns; a row without one of them counts as null.
 
     Raises:
         ValueError: this is not a list fragment of maps.
     """
-
-    def __init__(self, rows: bytes) -> None:
-        self._rows: list[dict[bytes, Any]] = bindings.parse_rows(rows)
-        if not all(isinstance(row, dict) for row in self._rows):
+    found: dict[str, list[pa.Array]] = {name: [] for name in wanted}
+    unfit: dict[str, UnfitValueError] = {}
+    shapes = {
+        name: (name.encode(), _or_null(logical), parsed_type_of(logical))
+        for name, logical in wanted.items()
+    }
+    count = 0
+    for part in bindings.parse_rows(rows):
+        if not all(isinstance(row, dict) for row in part):
             raise ValueError("a row is not a map")
+        for name, arrays in found.items():
+            try:
+                arrays.append(_collected(part, *shapes[name]))
+            except UnfitValueError as error:
+                unfit.setdefault(name, error.within(count + error.row, ""))
+        count += len(part)
+    return {name: unfit.get(name) or joined(found.pop(name)) for name in wanted}
 
-    def column(self, name: str, logical: LogicalType) -> pa.Array:
-        """Collect one column; a row without it counts as null.
 
-        Raises:
-            UnfitValueError: some value has another type.
-        """
-        key, shape = name.encode(), _or_null(logical)
-        values = [row.get(key) for row in self._rows]
-        target = parsed_type_of(logical)
-        try:
-            return pa.array(values if shape is _same else map(shape, values), target)
-        except _MISFITS:
-            # Not chained: Arrow's messages quote the value.
-            raise UnfitValueError(
-                _first_misfit(values, shape, target), "it has another type"
-            ) from None
+def parsed_values(rows: bytes, row: int, names: Iterable[str]) -> list[Any]:
+    """Return values of one row as they are parsed, None where it has none."""
+    found = next(islice(chain.from_iterable(bindings.parse_rows(rows)), row, None))
+    return [found.get(name.encode()) for name in names]
 
-    def value(self, row: int, name: str) -> Any:
-        """Return one value as it was parsed, or None."""
-        return self._rows[row].get(name.encode())
+
+def _collected(rows: list[Any], key: bytes, shape: Shaper, target: pa.DataType) -> pa.Array:
+    values = [row.get(key) for row in rows]
+    try:
+        return pa.array(values if shape is _same else map(shape, values), target)
+    except _MISFITS:
+        # Not chained: Arrow's messages quote the value.
+        raise UnfitValueError(_first_misfit(values, shape, target), "it has another type") from None
 
 
 _MISFITS = (pa.ArrowException, OverflowError, TypeError, ValueError, LookupError, AttributeError)
@@ -89,7 +103,8 @@ def _shaper(logical: LogicalType) -> Shaper | None:  # noqa: PLR0911 - a case pe
         case OptionalType(item):
             return _shaper(item)
         case ListType(item):
-            return _list(_or_null(item))
+            # Arrow takes lists as they are, and items that need no shape with them.
+            return None if _shaper(item) is None else _list(_or_null(item))
         case DictType(key, value):
             return _pairs(_or_null(key), _or_null(value))
         case StructType(members):

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from yt_exactly_once.codec.arrow_types import parsed_type_of
-from yt_exactly_once.codec.buffers import from_numpy
+from yt_exactly_once.codec.buffers import from_numpy, joined
 from yt_exactly_once.codec.types import plain_scalar_of
 from yt_exactly_once.codec.yson_composites import (
     CLOSE_LIST,
@@ -23,6 +23,7 @@ from yt_exactly_once.codec.yson_composites import (
     ENTITY,
     EQUALS,
     FALSE,
+    FEW_VALUES,
     INT64,
     MARKERS,
     OPEN_LIST,
@@ -32,6 +33,8 @@ from yt_exactly_once.codec.yson_composites import (
     TRUE,
     UINT64,
     Composites,
+    CrowdedError,
+    Tokens,
     scan,
     strings,
     unzigzag,
@@ -44,30 +47,26 @@ if TYPE_CHECKING:
     from yt_exactly_once.codec.types import LogicalType
     from yt_exactly_once.codec.yson_words import Bytes, Mask, Numbers, Places
 
+# What is read at once takes many times its bytes, unless rows and tokens are long. Of short ones so many are
+# read at once that this stays a small multiple of the pull, or of a small amount.
+_FEWEST_BYTES, _WINDOWS = 1 << 16, 8
+"""Bytes that are searched for rows: so many, or this part of the pull. A byte takes up to 26."""
+_FEWEST_ROWS, _BYTES_PER_ROW = 1 << 13, 64
+"""Rows: so many, or one for so many bytes of the pull. A row takes up to 280."""
+_FEWEST_TOKENS, _BYTES_PER_TOKEN = 1 << 14, 12
+"""Tokens of composite values, likewise. A token takes up to 60."""
 _SIMPLE = (STRING, INT64, DOUBLE, FALSE, TRUE, UINT64, ENTITY)
 
 
-class ScannedRows:
-    """The columns of a pull that was laid out evenly."""
-
-    def __init__(self, columns: Mapping[str, pa.Array]) -> None:
-        self._columns = columns
-
-    def column(self, name: str, logical: LogicalType) -> pa.Array:
-        """Return the plain array of one column that was asked for when scanning."""
-        assert self._columns[name].type == parsed_type_of(logical)
-        return self._columns[name]
-
-
-def scan_rows(rows: bytes, wanted: Mapping[str, LogicalType]) -> ScannedRows | None:
-    """Scan the columns wanted, or return None where rows must be parsed one by one."""
+def scan_rows(rows: bytes, wanted: Mapping[str, LogicalType]) -> dict[str, pa.Array] | None:
+    """Scan rows into plain arrays of the columns wanted, or return None where they must be parsed."""
     if not rows:
         return None
     try:
         layout = _first_row(rows)
         if not wanted.keys() <= set(layout.names):
             return None
-        return ScannedRows(_Scan(rows, layout).columns(wanted))
+        return _Scan(rows, layout, wanted).columns()
     except (UnevenError, IndexError, UnicodeDecodeError, pa.ArrowException):
         return None
 
@@ -145,56 +144,74 @@ def _after_value(rows: bytes, place: int, *, only_string: bool = False) -> int:
 
 
 class _Scan:
-    """All rows at once; `places` is where each row has been read to."""
+    """Rows that lie next to each other, some at a time; `places` is where each of those has been read to."""
 
-    def __init__(self, rows: bytes, layout: _Layout) -> None:
+    def __init__(self, rows: bytes, layout: _Layout, wanted: Mapping[str, LogicalType]) -> None:
         self._size = len(rows)
         self._names = layout.names
+        self._wanted = wanted
         first, *others = layout.literals
         self._keys = [first, *(b";" + key for key in others)]
         self._end = b";}" if layout.trailing else b"}"
         self._data: Bytes = np.frombuffer(rows, np.uint8)
         self._words = Words(rows)
         self._starts = self._find_rows()
-        self._ends = np.append(self._starts[1:], self._size)
-        self._places = self._starts + 1
+        # The last row may have no separator.
+        self._past = np.append(self._starts[1:], self._size + (rows[-1] != SEMICOLON))
+        self._places = self._limits = self._starts
 
-    def columns(self, wanted: Mapping[str, LogicalType]) -> dict[str, pa.Array]:
+    def columns(self) -> dict[str, pa.Array]:
         """Read all columns; raises `UnevenError` where the rows differ in their layout."""
+        parts: dict[str, list[pa.Array]] = {name: [] for name in self._wanted}
+        first, count = 0, max(_FEWEST_ROWS, self._size // _BYTES_PER_ROW)
+        while first < len(self._starts):
+            try:
+                found = self._part(slice(first, first + count))
+            except CrowdedError:
+                require(count > FEW_VALUES)
+                count //= 4
+                continue
+            for name, array in found.items():
+                parts[name].append(array)
+            first += count
+        return {name: joined(parts.pop(name)) for name in self._wanted}
+
+    def _part(self, chosen: slice) -> dict[str, pa.Array]:
+        past = self._past[chosen]
+        self._places, self._limits = self._starts[chosen] + 1, past - 1
         found = {}
         for name, key in zip(self._names, self._keys, strict=True):
             markers = self._words.behind(self._places, key)
             self._places += len(key)
-            if name not in wanted:
+            if name not in self._wanted:
                 self._skip(markers)
-            elif plain_scalar_of(wanted[name]) is None:
-                found[name] = self._composite(wanted[name])
+            elif plain_scalar_of(self._wanted[name]) is None:
+                found[name] = self._composite(self._wanted[name])
             else:
-                found[name] = self._value(markers, parsed_type_of(wanted[name]))
+                found[name] = self._value(markers, parsed_type_of(self._wanted[name]))
         require(self._words.begin(self._places, self._end).all())
-        self._require_no_gaps(self._places + len(self._end))
+        # There is nothing between the rows.
+        require(np.array_equal(self._places + len(self._end) + 1, past))
         return found
 
     def _find_rows(self) -> Places:
-        """Find where rows may start: strings may look alike, which later shows as a gap."""
+        """Find where rows may start: strings may look alike, which shows when a value reaches beyond."""
         opening = b"{" + self._keys[0]
-        starts = np.flatnonzero(self._data[: self._size] == OPEN_MAP)
-        follows = (self._data[starts - 1] == SEMICOLON) & (self._data[starts - 2] == CLOSE_MAP)
-        starts = starts[follows | (starts == 0)]
-        return np.asarray(starts[self._words.begin(starts, opening)], np.int64)
-
-    def _require_no_gaps(self, ends: Places) -> None:
-        separated = self._data[ends[:-1]] == SEMICOLON
-        require(bool(separated.all()) and np.array_equal(ends[:-1] + 1, self._starts[1:]))
-        last = int(ends[-1])
-        require(last == self._size or (last + 1 == self._size and self._data[last] == SEMICOLON))
+        found = []
+        window = max(_FEWEST_BYTES, self._size // _WINDOWS)
+        for begin in range(0, self._size, window):
+            starts = np.flatnonzero(self._data[begin : begin + window] == OPEN_MAP) + begin
+            follows = (self._data[starts - 1] == SEMICOLON) & (self._data[starts - 2] == CLOSE_MAP)
+            starts = starts[follows | (starts == 0)]
+            found.append(starts[self._words.begin(starts, opening)])
+        return np.concatenate(found, dtype=np.int64)
 
     def _advance(self, places: Places) -> None:
         """Move behind a value of each row.
 
         None may reach into the next row: before any bytes are copied, that keeps what is copied disjoint.
         """
-        require((places < self._ends).all())
+        require((places < self._limits).all())
         self._places = places
 
     def _value(self, markers: Bytes, kind: pa.DataType) -> pa.Array:
@@ -229,14 +246,18 @@ class _Scan:
         return strings(self._data, starts, self._places, null)
 
     def _composite(self, logical: LogicalType) -> pa.Array:
-        tokens, found, ends = scan(self._data, self._words, self._places, self._ends)
+        tokens, found, ends = self._tokens()
         self._advance(ends)
         return Composites(tokens).array(found, logical)
+
+    def _tokens(self) -> tuple[Tokens, Places, Places]:
+        most = max(_FEWEST_TOKENS, self._size // _BYTES_PER_TOKEN)
+        return scan(self._data, self._words, self._places, self._limits, most)
 
     def _skip(self, markers: Bytes) -> None:
         """Step over values of whatever type."""
         if not np.isin(markers, _SIMPLE).all():
-            _, _, ends = scan(self._data, self._words, self._places, self._ends)
+            _, _, ends = self._tokens()
             self._advance(ends)
             return
         sizes = np.where(markers == DOUBLE, 9, 1)
