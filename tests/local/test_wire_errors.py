@@ -160,6 +160,7 @@ def test_encoded_parameter_body_is_refused(raw):
         ("yson", b""),
         ("yson", b"\xff"),
         ("yson", b"1 2"),
+        ("yson", b"%na\xff"),
         ("json", b"{"),
         ("json", b'"\\u4444"'),
         ("json", b'{"$value": 1, "$type": "uint64x"}'),
@@ -171,7 +172,7 @@ def test_malformed_value_is_an_error(raw, tmp, form, body):
     """Whatever is wrong with a value, nothing is written."""
     answer = raw.command("PUT", "set", {"path": f"{tmp}/x", "input_format": form}, body)
     assert answer.status == 400
-    assert answer.error["message"]
+    assert answer.error["message"] not in {"", "Internal error"}
     assert not raw.command("GET", "exists", {"path": f"{tmp}/x"}).json()["value"]
 
 
@@ -179,6 +180,7 @@ def test_malformed_value_is_an_error(raw, tmp, form, body):
     ("form", "body"),
     [
         ("yson", b"{a=1}; 5"),
+        ("yson", b"{a=%na\xff};"),
         ("yson", b"{a=1"),
         ("json", b'{"a": 1}\n7\n'),
         ("dsv", b"no-equals-sign\n"),

@@ -107,3 +107,11 @@ class YtError(Exception):
     def contains(self, code: int) -> bool:
         """Tell whether this error or any inner one has the given code."""
         return self.code == code or any(error.contains(code) for error in self.inner)
+
+
+def text_of(error: Exception) -> str:
+    """Return the message of a library's error, which may quote bytes that are no text."""
+    try:
+        return str(error)
+    except UnicodeDecodeError as undecodable:
+        return bytes(undecodable.object).decode(errors="backslashreplace")

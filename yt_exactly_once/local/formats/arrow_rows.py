@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from yt import yson
 
-from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.errors import YtError, text_of
 from yt_exactly_once.local.features import value_of
 from yt_exactly_once.local.formats import arrow_sizes, row_checks
 from yt_exactly_once.local.formats.arrow_composites import (
@@ -392,7 +392,7 @@ def _parsed(array: Any) -> Values:
                 else yson.loads(raw, encoding=None, always_create_attributes=False)
             )
         except (yson.YsonError, ValueError, TypeError) as error:
-            raise YtError(f"A value marked as YSON is not: {error}") from error
+            raise YtError(f"A value marked as YSON is not: {text_of(error)}") from error
     return values
 
 

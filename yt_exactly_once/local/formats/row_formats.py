@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from yt import yson
 
 from yt_exactly_once.local.arguments import flag
-from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.errors import Code, YtError, text_of
 from yt_exactly_once.local.formats import json_format, row_checks
 from yt_exactly_once.local.tables.columnar import ColumnarRows
 
@@ -147,7 +147,7 @@ def _parse_yson(data: bytes) -> list[Any]:
             )
         )
     except (yson.YsonError, ValueError, TypeError, RecursionError) as error:
-        raise YtError(f"Error parsing rows as YSON: {error}", Code.YSON_PARSE) from error
+        raise YtError(f"Error parsing rows as YSON: {text_of(error)}", Code.YSON_PARSE) from error
 
 
 def _by_columns(parsed: list[Any]) -> Sequence[dict[str, Any]]:

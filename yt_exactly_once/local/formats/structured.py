@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from yt import yson
 
 from yt_exactly_once.local import support
-from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.errors import Code, YtError, text_of
 from yt_exactly_once.local.formats import json_format
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def load_yson(data: bytes, what: str) -> Any:
     try:
         return yson.loads(data, always_create_attributes=False)
     except (yson.YsonError, ValueError, TypeError, RecursionError) as error:
-        raise YtError(f"Error parsing {what} as YSON: {error}", Code.YSON_PARSE) from error
+        raise YtError(f"Error parsing {what} as YSON: {text_of(error)}", Code.YSON_PARSE) from error
 
 
 def dump_yson(value: Any, variant: str = "binary") -> bytes:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from yt import yson
 from yt.yson import YsonUint64
 
-from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.errors import YtError, text_of
 from yt_exactly_once.local.ql.functions.general import scalar_in_any
 from yt_exactly_once.local.ql.functions.signatures import Function
 from yt_exactly_once.local.ql.value_types import SCALAR, Type
@@ -201,7 +201,7 @@ def _from_text(_types: Sequence[Type], text: bytes) -> bytes:
     try:
         return dump(load(text))
     except yson.YsonError as error:
-        raise YtError("Error parsing YSON string", inner=[YtError(str(error))]) from error
+        raise YtError("Error parsing YSON string", inner=[YtError(text_of(error))]) from error
 
 
 FUNCTIONS = (

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from yt import yson
 
-from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.errors import Code, YtError, text_of
 from yt_exactly_once.local.rpc.rows import value_kinds as kinds
 from yt_exactly_once.local.tables.columnar import ColumnarRows
 from yt_exactly_once.local.tables.values import PlainUint64
@@ -250,7 +250,9 @@ def load_any(raw: bytes) -> Any:
     try:
         value = yson.loads(raw, encoding=None, always_create_attributes=False)
     except (yson.YsonError, ValueError, TypeError, RecursionError) as error:
-        raise YtError(f"A value of type any is no YSON: {error}", Code.YSON_PARSE) from error
+        raise YtError(
+            f"A value of type any is no YSON: {text_of(error)}", Code.YSON_PARSE
+        ) from error
     return value
 
 

@@ -1,0 +1,26 @@
+"""What the package requires: libraries whose private parts it uses, in the versions that have these parts."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib.metadata import version
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+PROJECT = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text())["project"]
+
+
+@pytest.mark.parametrize(
+    ("name", "next_version"), [("uvicorn", "1.0"), ("ytsaurus-client", "0.14")]
+)
+def test_library_whose_private_parts_are_used_has_an_upper_bound(name, next_version):
+    """The servers extend uvicorn's protocol; requests go through parts of the client without a promise."""
+    listed = chain(PROJECT["dependencies"], *PROJECT["optional-dependencies"].values())
+    found = [one.specifier for one in map(Requirement, listed) if one.name == name]
+    assert found
+    for versions in found:
+        assert versions.contains(version(name))
+        assert not versions.contains(next_version)
