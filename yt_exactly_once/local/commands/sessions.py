@@ -80,6 +80,11 @@ def read_timestamp(context: Context) -> int | None:
     is_moment = timestamp is None or _MIN_TIMESTAMP <= timestamp <= _MAX_TIMESTAMP
     if not is_moment and timestamp not in _LATEST:
         raise YtError(f"Invalid read timestamp {timestamp:x}")
+    if context.parameters.get("read_from") == "follower" and timestamp != _LATEST[1]:
+        raise YtError(
+            "Followers can be read at the timestamp of what was committed asynchronously only:"
+            f" {_LATEST[1]:x}"
+        )
     return timestamp
 
 

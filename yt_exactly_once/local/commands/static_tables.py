@@ -30,7 +30,7 @@ from yt_exactly_once.local.static import rows as static_rows
 from yt_exactly_once.local.static import uploads
 from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.vectors import StoredRows
-from yt_exactly_once.local.tablets import reads
+from yt_exactly_once.local.tablets import flushed, reads
 from yt_exactly_once.local.tablets.catalog import load_layout
 
 if TYPE_CHECKING:
@@ -322,6 +322,16 @@ class _SortedRows:
 class _OrderedRows:
     """The rows of all tablets, one tablet after the other."""
 
+    def _first_of_chunk(self, number: int) -> int:
+        passed = 0
+        for tablet, (first, past) in zip(self._layout.tablets, self._bounds, strict=True):
+            listed = flushed.all_chunks(self._connection, tablet.tablet_id)
+            if number < len(listed):
+                return passed + min(max(listed[max(number, 0)].first, first), past) - first
+            number -= len(listed)
+            passed += past - first
+        return passed
+
     def __init__(self, connection: sqlite3.Connection, layout: TableLayout) -> None:
         self.schema = layout.schema
         self._connection = connection
@@ -330,7 +340,9 @@ class _OrderedRows:
         self.row_count = sum(past - first for first, past in self._bounds)
 
     def place(self, indexes: dict[str, int]) -> int:
-        _check_indexes(indexes, {"tablet_index", "row_index"}, "ordered dynamic")
+        _check_indexes(indexes, {"chunk_index", "tablet_index", "row_index"}, "ordered dynamic")
+        if "chunk_index" in indexes:
+            return self._first_of_chunk(indexes["chunk_index"])
         number = indexes.get("tablet_index")
         if number is None:
             return indexes["row_index"]

@@ -101,6 +101,12 @@ class Modes:
         return _apply(rows, converts, skips_nulls=self._skips_nulls)
 
 
+def to_positional(logical: types.LogicalType) -> Convert | None:
+    """Return what gives fields of structs and tags of variants by position; `None` changes nothing."""
+    plain = {name: choices[0] for name, choices in _CHOICES.items()}
+    return _build(logical, {**plain, "complex_type_mode": "positional"}, _GIVE)
+
+
 def _apply(
     rows: Iterable[Any], converts: Mapping[str, Convert | None], *, skips_nulls: bool
 ) -> Iterator[Any]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from yt_exactly_once.local.cypress import prerequisites
+from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, last_timestamp, next_timestamp
 from yt_exactly_once.local.tablets import appends, retention, sorted_writes
@@ -124,7 +125,9 @@ def _prepare(connection: sqlite3.Connection, batches: Sequence[Batch]) -> list[_
         layout = find_layout(connection, node_id, path)
         if layout is None:
             error = YtError(f"Table {path} no longer exists", Code.RESOLVE)
-        elif "shared_write" in batch.locks.values() and not layout.options[SHARED_WRITES]:
+        elif "shared_write" in batch.locks.values() and not View(connection).attribute(
+            node_id, SHARED_WRITES
+        ):
             error = YtError(
                 f"Shared write locks are not allowed for the table; set @{SHARED_WRITES}"
             )

@@ -106,6 +106,16 @@ def chunks(connection: sqlite3.Connection, tablet_id: str) -> list[Chunk]:
     ]
 
 
+def all_chunks(connection: sqlite3.Connection, tablet_id: str) -> list[Chunk]:
+    """Return the chunks that a tablet has ever got, trimmed ones too: their indexes stay."""
+    found = connection.execute(
+        "SELECT chunk_id, first, past FROM chunk_lists WHERE tablet_id = ? AND chunk_id != ''"
+        " ORDER BY position",
+        (tablet_id,),
+    )
+    return [Chunk(*each) for each in found]
+
+
 def first_kept(connection: sqlite3.Connection, tablet_id: str) -> int:
     """Return where the first chunk begins that is not dropped, or else where the next one will."""
     held = chunks(connection, tablet_id)

@@ -14,7 +14,6 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.store import next_timestamp
 from yt_exactly_once.local.tablets import appends, flushed, retention
 from yt_exactly_once.local.tablets.catalog import load_layout, save_layout
-from yt_exactly_once.local.tablets.settings import SHARED_WRITES
 
 if TYPE_CHECKING:
     import sqlite3
@@ -88,7 +87,8 @@ def change_state(
             (state, revision if mounted_anew else tablet.mount_revision, layout.node_id, index),
         )
     remounted = remount(connection, layout, attributes)
-    if compacted:
+    config = attributes.get(mount_options.MOUNT_CONFIG) or {}
+    if compacted and config.keys() & mount_options.ACTING.keys():
         retention.compact(connection, remounted, revision)
 
 
@@ -128,7 +128,6 @@ def options_of(attributes: dict[str, Any]) -> dict[str, Any]:
     return {
         name: min(arguments.integer(attributes, name, configured), HARD_MAX_ROWS),
         "atomicity": str(attributes.get("atomicity", "full")),
-        SHARED_WRITES: bool(attributes.get(SHARED_WRITES, False)),
         **{option: effective[option] for option in mount_options.ACTING},
         # Rows that nobody asked to keep longer are kept as long as conflicts are checked.
         "min_data_ttl": config.get("min_data_ttl", retention.KEPT_SECONDS * 1000),

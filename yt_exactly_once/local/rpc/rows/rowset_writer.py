@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from yt.yson import YsonBoolean, YsonStringProxy, YsonUint64, get_bytes
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.rpc.rows import positional
 from yt_exactly_once.local.rpc.rows import value_kinds as kinds
+from yt_exactly_once.local.tables import yson_modes
 from yt_exactly_once.local.tables.values import dump_yson, load_yson
 from yt_exactly_once.local.tables.vectors import StoredRows
 
@@ -172,7 +172,7 @@ def _of_array(column: Column, array: Any) -> tuple[Any, Any]:
         return is_null, array.to_numpy(zero_copy_only=False).astype(np.uint64)
     if kind not in kinds.STRING_LIKE:
         return is_null, array.to_numpy().view(np.uint64)
-    if kind == kinds.COMPOSITE and positional.converter(column.type_v3) is not None:
+    if kind == kinds.COMPOSITE and yson_modes.to_positional(column.type_v3) is not None:
         return is_null, _of_texts(texts(column, [load_yson(raw) for raw in array.to_pylist()]))
     lengths = pc.binary_length(array).to_numpy().astype(np.int64)
     padding = pa.array(_PADDING, pa.binary()).take(pa.array(-lengths & 7))
@@ -190,7 +190,7 @@ def texts(column: Column, values: Sequence[Any]) -> list[bytes]:
     """Return values of a column of strings or YSON, none of them null, as bytes."""
     kind = kinds.of_column(column)
     if kind == kinds.COMPOSITE:
-        convert = positional.converter(column.type_v3)
+        convert = yson_modes.to_positional(column.type_v3)
         if convert is not None:
             values = [convert(value) for value in values]
     return _texts(kind, values)
@@ -218,7 +218,7 @@ def _numbers(kind: int, values: list[Any], name: str) -> Any:
 def encode_cell(identifier: int, column: Column, value: Any) -> bytes:
     """Write one value of a column with its header."""
     if value is not None and kinds.of_column(column) == kinds.COMPOSITE:
-        convert = positional.converter(column.type_v3)
+        convert = yson_modes.to_positional(column.type_v3)
         value = value if convert is None else convert(value)
     return encode_one(identifier, kinds.of_column(column), value)
 

@@ -1,0 +1,405 @@
+"""Stands in for YTsaurus's `yt_env_setup`: `YTEnvSetup` over one embedded cluster per test class.
+
+Names and defaults of the settings are those of the original, so that test classes can read and override them. What
+they mean here: several masters, clusters or portals skip the class; all other settings change nothing.
+"""
+
+import functools
+import os
+
+import decorator
+import pytest
+import yt_commands
+import ytint
+from yt.common import YtError, YtResponseError, update_inplace, wait  # noqa: F401
+from yt.environment.default_config import get_dynamic_master_config
+
+from yt_exactly_once.local import LocalCluster
+
+SCHEDULERS_SERVICE = "schedulers"
+CONTROLLER_AGENTS_SERVICE = "controller_agents"
+NODES_SERVICE = "nodes"
+CHAOS_NODES_SERVICE = "chaos_nodes"
+MASTERS_SERVICE = "masters"
+QUEUE_AGENTS_SERVICE = "queue_agents"
+RPC_PROXIES_SERVICE = "rpc_proxies"
+HTTP_PROXIES_SERVICE = "http_proxies"
+
+_KEPT = {
+    "//sys/users": {"root", "guest"},
+    "//sys/groups": {"everyone", "superusers"},
+    "//sys/accounts": {"default", "sys", "tmp"},
+    "//sys/tablet_cell_bundles": {"default"},
+    "//sys/tablet_cells": {"1-1-102bc-1"},
+}
+_MANAGERS = (
+    "tablet_manager",
+    "security_manager",
+    "cypress_manager",
+    "chunk_manager",
+    "chunk_service",
+    "object_service",
+    "transaction_manager",
+    "node_tracker",
+    "multicell_manager",
+    "cell_master",
+    "object_manager",
+    "chaos_manager",
+    "hydra_manager",
+    "table_manager",
+    "incumbent_manager",
+    "transaction_supervisor",
+    "sequoia_manager",
+    "scheduler_pool_manager",
+    "journal_manager",
+    "graft_manager",
+)
+_ROOTS = {"home", "sys", "tmp"}
+
+
+class Restarter:
+    def __init__(self, env, components, *args, **kwargs):
+        self.components = components
+
+    def __enter__(self):
+        ytint.needs_servers(f"restart of {self.components}")
+
+    def __exit__(self, *args):
+        pass
+
+
+def find_ut_file(file_name):
+    ytint.out_of_scope("UDFs in bitcode")
+
+
+def search_binary_path(name):
+    ytint.needs_servers(f"binary {name}")
+
+
+def is_asan_build():
+    return False
+
+
+is_msan_build = is_debug_build = is_asan_build
+
+
+def get_sanitizer_type():
+    return None
+
+
+def skip_if_porto(func):
+    return func
+
+
+def get_custom_rootfs_delta_node_config():
+    return {}
+
+
+def skip_if_rpc_driver_backend(func):
+    def wrapper(func, self, *args, **kwargs):
+        if self.DRIVER_BACKEND == "rpc":
+            pytest.skip(f"{ytint.SCOPE}: upstream skips it with the RPC driver")
+        return func(self, *args, **kwargs)
+
+    return decorator.decorate(func, wrapper)
+
+
+def parametrize_external(func):
+    index = decorator.getfullargspec(func).args.index("external")
+
+    def wrapper(func, self, *args, **kwargs):
+        if args[index - 1] is True:
+            ytint.needs_servers("several master cells")
+        return func(self, *args, **kwargs)
+
+    return pytest.mark.parametrize("external", [False, True])(decorator.decorate(func, wrapper))
+
+
+@functools.total_ordering
+class _Version:
+    abi = (99, 9)
+
+    def __lt__(self, other):
+        return False
+
+    def __eq__(self, other):
+        return False
+
+
+class _YtConfig:
+    master_count = 1
+    secondary_cell_count = 0
+
+
+class Env:
+    """The embedded cluster, under the names of `YTInstance` that tests use."""
+
+    yt_config = _YtConfig()
+    _cluster_name = id = "primary"
+
+    def __init__(self):
+        self.cluster = LocalCluster(trim_every=0.1).start()
+        url, rpc = self.cluster.proxy_urls[0], self.cluster.rpc_addresses
+        base = {"http_url": url, "format_defaults": {}, "enable_internal_commands": True}
+        rpc_config = {
+            "connection_type": "rpc",
+            "http_url": url,
+            "proxy_addresses": rpc,
+            "table_mount_cache": {
+                "expire_after_successful_update_time": 0,
+                "expire_after_failed_update_time": 0,
+                "expire_after_access_time": 0,
+                "refresh_time": 0,
+            },
+        }
+        self.driver_configs = {"http": base, "rpc": rpc_config}
+        self._cluster_configuration = {"queue_agent": [{}]}
+
+    def create_native_client(self, cluster_name="primary"):
+        return self.cluster.client()
+
+    create_client = create_native_client
+
+    def get_proxy_address(self):
+        return self.cluster.proxy_urls[0].removeprefix("http://")
+
+    def get_http_proxy_address(self):
+        return self.get_proxy_address()
+
+    def get_rpc_proxy_addresses(self):
+        return self.cluster.rpc_addresses
+
+    def get_component_version(self, component):
+        return _Version()
+
+    def get_cluster_configuration(self):
+        return {"cluster_connection": {}}
+
+    def stop(self):
+        self.cluster.stop()
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        ytint.needs_servers(f"Env.{name}")
+
+
+class YTEnvSetup:
+    NUM_MASTERS = 3
+    NUM_CLOCKS = 0
+    NUM_DISCOVERY_SERVERS = 0
+    NUM_TIMESTAMP_PROVIDERS = 0
+    NUM_NONVOTING_MASTERS = 0
+    NUM_SECONDARY_MASTER_CELLS = 0
+    MASTER_CELL_DESCRIPTORS = {}
+    NUM_NODES = 5
+    NUM_CHAOS_NODES = 0
+    NUM_MASTER_CACHES = 0
+    NUM_SCHEDULERS = 0
+    NUM_CONTROLLER_AGENTS = None
+    ENABLE_HTTP_PROXY = False
+    NUM_HTTP_PROXIES = 1
+    ENABLE_RPC_PROXY = None
+    NUM_RPC_PROXIES = 2
+    DRIVER_BACKEND = "native"
+    NUM_QUEUE_AGENTS = 0
+    NUM_TABLET_BALANCERS = 0
+    NUM_CYPRESS_PROXIES = 0
+    NUM_REMOTE_CLUSTERS = 0
+    NUM_TEST_PARTITIONS = 1
+    STORE_LOCATION_COUNT = 1
+    USE_DYNAMIC_TABLES = False
+    USE_SEQUOIA = False
+    USE_PORTO = False
+    ENABLE_TMP_PORTAL = False
+    ENABLE_TMP_ROOTSTOCK = False
+    ENABLE_BULK_INSERT = False
+    ENABLE_TABLET_BALANCER = False
+    ENABLE_STANDALONE_TABLET_BALANCER = False
+    ENABLE_DYNAMIC_TABLE_COLUMN_RENAMES = True
+    ENABLE_STATIC_DROP_COLUMN = True
+    ENABLE_DYNAMIC_DROP_COLUMN = True
+    JOB_ENVIRONMENT_TYPE = None
+    DELTA_DRIVER_CONFIG = {}
+    DELTA_RPC_DRIVER_CONFIG = {}
+    DELTA_MASTER_CONFIG = {}
+    DELTA_DYNAMIC_MASTER_CONFIG = {}
+    DELTA_NODE_CONFIG = {}
+    DELTA_DYNAMIC_NODE_CONFIG = {}
+    DELTA_CHAOS_NODE_CONFIG = {}
+    DELTA_SCHEDULER_CONFIG = {}
+    DELTA_CONTROLLER_AGENT_CONFIG = {}
+    DELTA_PROXY_CONFIG = {}
+    DELTA_RPC_PROXY_CONFIG = {}
+    DELTA_QUEUE_AGENT_CONFIG = {}
+    # Classes whose tests do not need what they ask for (see `adapt`).
+    YTINT_ALLOWED = ()
+
+    Env = None
+
+    @classmethod
+    def is_multicell(cls):
+        return cls.NUM_SECONDARY_MASTER_CELLS > 0
+
+    @classmethod
+    def get_num_secondary_master_cells(cls):
+        return cls.NUM_SECONDARY_MASTER_CELLS
+
+    @classmethod
+    def get_param(cls, name, cluster_index):
+        return getattr(cls, name)
+
+    @classmethod
+    def get_cluster_name(cls, cluster_index):
+        return "primary" if cluster_index == 0 else f"remote_{cluster_index - 1}"
+
+    @classmethod
+    def get_cluster_names(cls):
+        return ["primary"]
+
+    @classmethod
+    def _reason(cls):
+        if (cls.NUM_SECONDARY_MASTER_CELLS or cls.ENABLE_TMP_PORTAL) and cls._repeats():
+            return f"{ytint.SERVERS}: several master cells (the class repeats its base)"
+        if cls.USE_SEQUOIA or cls.NUM_CYPRESS_PROXIES:
+            return f"{ytint.SERVERS}: Sequoia"
+        if cls.NUM_REMOTE_CLUSTERS and "NUM_REMOTE_CLUSTERS" not in cls.YTINT_ALLOWED:
+            return f"{ytint.SCOPE}: several clusters"
+        if cls.NUM_QUEUE_AGENTS > 1:
+            return f"{ytint.SERVERS}: several queue agents"
+        only = os.environ.get("YTINT_BACKEND")
+        if only and only != cls._backend():
+            return f"{ytint.SCOPE}: not this backend"
+        return None
+
+    @classmethod
+    def _repeats(cls):
+        """Tell whether the class runs the tests of one for a single master cell again."""
+        return any(
+            not getattr(base, "NUM_SECONDARY_MASTER_CELLS", 1)
+            and any(name.startswith("test_") for name in vars(base))
+            for base in cls.__mro__[1:]
+        )
+
+    @classmethod
+    def _backend(cls):
+        wanted = os.environ.get("YTINT_DRIVER") or cls.DRIVER_BACKEND
+        return "rpc" if wanted == "rpc" else "http"
+
+    @classmethod
+    def setup_class(cls, test_name=None, run_id=None):
+        reason = cls._reason()
+        if reason:
+            pytest.skip(reason)
+        cls._start()
+
+    @classmethod
+    def _start(cls):
+        cls.Env = Env()
+        cls.path_to_run = str(cls.Env.cluster.data_dir)
+        cls.remote_envs, cls.ground_envs, cls.combined_envs = [], [], [cls.Env]
+        yt_commands.is_multicell = False
+        yt_commands.path_to_run_tests = cls.path_to_run
+        drivers = {}
+        for version in (3, 4):
+            config = {**cls.Env.driver_configs[cls._backend()], "api_version": version}
+            drivers[version] = yt_commands.Driver(config=config)
+        yt_commands._clusters_drivers.clear()
+        yt_commands._clusters_drivers["primary"] = [drivers]
+        cls._plain = yt_commands.Driver(config={**cls.Env.driver_configs["http"], "api_version": 4})
+        # Where tests and `_restore_globals` write; nothing reads them.
+        cls._ask(
+            "create",
+            type="document",
+            path="//sys/queue_agents/config",
+            attributes={"value": {}},
+            ignore_existing=True,
+        )
+        config = get_dynamic_master_config()
+        for manager in _MANAGERS:
+            config.setdefault(manager, {})
+        config["tablet_manager"].setdefault("tablet_cell_balancer", {})
+        config["tablet_manager"].setdefault("tablet_balancer", {})
+        update_inplace(config, cls.DELTA_DYNAMIC_MASTER_CONFIG)
+        cls._put("//sys/@config", config)
+        cls._put("//sys/@cluster_name", "primary")
+        cls._put("//sys/@primary_cell_tag", 1)
+        cls._put("//sys/tablet_cell_bundles/default/@dynamic_options", {})
+        cls._put("//sys/tablet_cell_bundles/default/@tablet_balancer_config", {})
+        for account in ("tmp", "sys", "default"):
+            cls._put(
+                f"//sys/accounts/{account}/@resource_limits",
+                {
+                    "tablet_count": 10000,
+                    "tablet_static_memory": 1 << 30,
+                    "node_count": 100000,
+                    "chunk_count": 100000,
+                    "disk_space_per_medium": {"default": 1 << 40},
+                },
+            )
+
+    @classmethod
+    def _ask(cls, command, **parameters):
+        return ytint.ask(cls._plain, command, **parameters)
+
+    @classmethod
+    def _put(cls, path, value):
+        from yt import yson
+
+        error = cls._plain._http(
+            "PUT",
+            "set",
+            {"path": path, "input_format": yson.to_yson_type("yson")},
+            yson.dumps(value),
+            None,
+        )[0]
+        if error:
+            raise YtResponseError(error)
+
+    @classmethod
+    def teardown_class(cls):
+        if cls.Env is not None:
+            yt_commands.terminate_drivers()
+            cls.Env.stop()
+            cls.Env = None
+
+    def setup_method(self, method):
+        type(self)._clean()
+
+    def teardown_method(self, method):
+        yt_commands._zombie_responses[:] = []
+
+    @classmethod
+    def _clean(cls):
+        try:
+            cls._sweep()
+        except Exception:
+            cls.teardown_class()
+            cls._start()
+            cls._sweep()
+
+    @classmethod
+    def _sweep(cls):
+        for tx in cls._ask("list", path="//sys/transactions"):
+            try:
+                cls._ask("abort_transaction", transaction_id=str(tx))
+            except YtError:
+                pass
+        registrations = cls._ask("list_queue_consumer_registrations")
+        for r in registrations or []:
+            cls._ask(
+                "unregister_queue_consumer",
+                queue_path=str(r["queue_path"]),
+                consumer_path=str(r["consumer_path"]),
+            )
+        for name in cls._ask("list", path="/"):
+            if str(name) not in _ROOTS:
+                cls._ask("remove", path=f"//{name}", force=True)
+        cls._ask("remove", path="//tmp", force=True)
+        cls._ask(
+            "create", type="map_node", path="//tmp", attributes={"account": "tmp", "opaque": True}
+        )
+        for folder, kept in _KEPT.items():
+            for name in cls._ask("list", path=folder):
+                if str(name) not in kept:
+                    cls._ask("remove", path=f"{folder}/{name}", force=True)
