@@ -125,9 +125,7 @@ def _prepare(connection: sqlite3.Connection, batches: Sequence[Batch]) -> list[_
         layout = find_layout(connection, node_id, path)
         if layout is None:
             error = YtError(f"Table {path} no longer exists", Code.RESOLVE)
-        elif "shared_write" in batch.locks.values() and not View(connection).attribute(
-            node_id, SHARED_WRITES
-        ):
+        elif _writes_shared(batch) and not View(connection).attribute(node_id, SHARED_WRITES):
             error = YtError(
                 f"Shared write locks are not allowed for the table; set @{SHARED_WRITES}"
             )
@@ -136,6 +134,11 @@ def _prepare(connection: sqlite3.Connection, batches: Sequence[Batch]) -> list[_
         target = targets.setdefault(node_id, _Target(layout))
         target.batches.append(batch)
     return list(targets.values())
+
+
+def _writes_shared(batch: Batch) -> bool:
+    # A lock without a write is taken whatever the table says.
+    return batch.kind != "lock" and "shared_write" in batch.locks.values()
 
 
 def _submit(target: _Target, terms: Terms) -> None:
