@@ -85,7 +85,8 @@ _TRAITS = {
         promise="No row is lost. A replay may repeat rows. The tasks write.", may_repeat=True
     ),
     WriteMode.TRANSACTIONAL: ModeTraits(
-        promise="Exactly once for any query. A batch becomes visible all at once. The driver writes.",
+        promise="Exactly once for any query. A batch becomes visible all at once: one transaction "
+        "has its rows.",
         through_driver=True,
     ),
     WriteMode.IDEMPOTENT: ModeTraits(

@@ -27,8 +27,8 @@ from tests.callers.program import Layout, Source
 from tests.callers.server import CONSUMER_SCHEMA, Server
 from tests.callers.threads import Turns
 from tests.model.continuations import no_waiting
+from tests.notes import MemoryNotes
 from yt_exactly_once.commit.batch import MicroBatch
-from yt_exactly_once.commit.notes import MemoryNotes
 from yt_exactly_once.spark.query.calls import Place
 from yt_exactly_once.spark.query.offset_log import (
     digest_of_others,

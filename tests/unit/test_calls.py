@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from yt_exactly_once.commit.notes import NOTES_VERSION, MemoryNotes, Note, NoteKind, missing_batches
+from tests.notes import MemoryNotes
+from yt_exactly_once.commit.notes import NOTES_VERSION, Note, NoteKind, missing_batches
 from yt_exactly_once.errors import (
     ConflictError,
     IncompleteBatchError,

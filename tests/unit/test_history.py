@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from tests.notes import MemoryNotes, NoNotes
 from tests.protections import switch_off
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import Payload
@@ -19,7 +20,7 @@ from yt_exactly_once.commit.history import (
     settle,
 )
 from yt_exactly_once.commit.ledger import CommitLedger
-from yt_exactly_once.commit.notes import MemoryNotes, NoNotes, Note, NoteKind
+from yt_exactly_once.commit.notes import Note, NoteKind
 from yt_exactly_once.commit.parts import TargetRows, whole
 from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.config import RetryPolicy

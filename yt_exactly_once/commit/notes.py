@@ -109,32 +109,6 @@ class Notes(Protocol):
         """
 
 
-class NoNotes:
-    """Keeps nothing; for a query with a checkpoint that cannot be reached."""
-
-    def all(self) -> Sequence[Note]:
-        """See `Notes.all`."""
-        return ()
-
-    def add(self, note: Note, text: str) -> None:
-        """See `Notes.add`."""
-
-
-class MemoryNotes:
-    """Keeps notes in memory; for tests."""
-
-    def __init__(self) -> None:
-        self.texts: dict[Note, str] = {}
-
-    def all(self) -> Sequence[Note]:
-        """See `Notes.all`."""
-        return tuple(self.texts)
-
-    def add(self, note: Note, text: str) -> None:
-        """See `Notes.add`."""
-        self.texts[note] = text
-
-
 def missing_batches(
     notes: Iterable[Note], target: str, ledger: str, committed: int | None, number: int
 ) -> range:

@@ -1,0 +1,36 @@
+"""Notes of a query that live in memory, and notes that nobody keeps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from yt_exactly_once.commit.notes import Note
+
+
+class NoNotes:
+    """Keeps nothing: every batch looks as if it was the first call."""
+
+    def all(self) -> Sequence[Note]:
+        """See `Notes.all`."""
+        return ()
+
+    def add(self, note: Note, text: str) -> None:
+        """See `Notes.add`."""
+
+
+class MemoryNotes:
+    """Keeps notes as long as the object lives."""
+
+    def __init__(self) -> None:
+        self.texts: dict[Note, str] = {}
+
+    def all(self) -> Sequence[Note]:
+        """See `Notes.all`."""
+        return tuple(self.texts)
+
+    def add(self, note: Note, text: str) -> None:
+        """See `Notes.add`."""
+        self.texts[note] = text
