@@ -212,6 +212,14 @@ def recorded(**answers):
     return client, began
 
 
+def test_transaction_that_a_task_leaves_lives_on():
+    """The client is free for another one, and nothing is sent."""
+    client, began = recorded()
+    assert client.joined == ["1-2-3-4"]
+    began.leave()
+    assert (client.joined, client.commands) == ([], [])
+
+
 def test_every_request_goes_into_the_transaction_that_was_started():
     """A tablet transaction with the lease asked for, in milliseconds."""
     client, began = recorded(lookup_rows=iter([{"a": 1}, None]))

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.spark.sink.targets import PreparedTarget
 
 
-LARGE = 16 << 20
+LARGE = 64 << 20
 """Bytes of encoded rows from which on tasks send them, where the sink may choose."""
 
 _SPECULATION = "spark.speculation"

@@ -1,0 +1,148 @@
+"""`python -m benchmarks.scale`: batches of 1 to 8 tasks over connections that carry so many bytes per second.
+
+The link is simulated: a relay between Spark and the embedded cluster, on this machine. It shows whether tasks
+send side by side, and how much the driver carries. It does not show what a proxy or tablet nodes can take.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import resource
+import statistics
+import tempfile
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql import SparkSession
+
+from benchmarks.arguments import positive
+from benchmarks.modes.work import NARROW, WIDE
+from benchmarks.network.link import Conditions, Link
+from yt_exactly_once import Event, TransactionalSink
+from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.observability import LOGGER_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame
+
+_LIMIT = 4_000_000
+_MEGABYTE = 1e6
+_SHAPES = {shape.name: shape for shape in (NARROW, WIDE)}
+
+
+class Batch(NamedTuple):
+    """A batch that was written.
+
+    Attributes:
+        seconds: from the call of the sink to its return.
+        bytes: of its encoded rows.
+        sent: bytes that passed the link to the cluster.
+    """
+
+    seconds: float
+    bytes: int
+    sent: int
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print a table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
+    parser.add_argument("--tasks", type=positive, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--shape", choices=list(_SHAPES), default=WIDE.name)
+    parser.add_argument("--rows", type=positive, default=100_000, help="of a batch")
+    parser.add_argument("--bandwidth", type=float, default=20, help="MB per second and connection")
+    parser.add_argument("--turns", type=positive, default=3, help="measured batches of each")
+    parser.add_argument("--senders", nargs="+", choices=["tasks", "driver"], default=["tasks"])
+    options = parser.parse_args(arguments)
+    logging.getLogger(LOGGER_NAME).setLevel(logging.WARNING)
+    builder = SparkSession.builder.master(f"local[{max(options.tasks)}]")
+    with LocalCluster() as cluster:
+        spark = builder.config("spark.ui.enabled", "false").getOrCreate()
+        spark.sparkContext.setLogLevel("ERROR")
+        upstream = cluster.proxy_urls[0].removeprefix("http://")
+        with Link(upstream, Conditions(0, options.bandwidth * _MEGABYTE)) as link:
+            print("| sent by | tasks | s | MB/s | through the driver, % | driver's peak, MB |")
+            print("|---|---|---|---|---|---|")
+            for sender in options.senders:
+                for tasks in options.tasks:
+                    batches = measured(spark, cluster, link, sender, tasks, options)
+                    print(row_of(sender, tasks, batches), flush=True)
+    return 0
+
+
+def measured(
+    spark: SparkSession,
+    cluster: LocalCluster,
+    link: Link,
+    sender: str,
+    tasks: int,
+    options: argparse.Namespace,
+) -> list[Batch]:
+    """Write batches of so many tasks; return all but the first one."""
+    shape, path = _SHAPES[options.shape], f"//{sender}-{tasks}"
+    attributes: dict[str, Any] = {"dynamic": True, "schema": shape.columns()}
+    attributes |= {"tablet_count": tasks, "mount_config": {"max_rows_per_transaction": _LIMIT}}
+    client = cluster.client()
+    client.create("table", path, attributes=attributes)
+    client.mount_table(path, sync=True)
+    sizes: list[int] = []
+
+    def listen(event: str, fields: dict[str, Any]) -> None:
+        if event == Event.BATCH_COMMITTED:
+            assert fields["sent_by"] == sender
+            sizes.append(fields["bytes"])
+
+    sink = TransactionalSink(
+        path,
+        proxy=link.address,
+        sent_by=sender,
+        rows_per_tablet_limit=_LIMIT,
+        listener=listen,
+    )
+    found: list[Batch] = []
+    write = timed(sink, link, sizes, found)
+    rows = spark.readStream.format("rate-micro-batch")
+    rows = rows.option("rowsPerBatch", options.rows).option("numPartitions", tasks)
+    frame = shape.of(rows.load().selectExpr("value as id"))
+    with tempfile.TemporaryDirectory() as checkpoint:
+        stream = frame.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
+        query = stream.start()
+        while len(found) <= options.turns:
+            if not query.isActive:
+                raise query.exception() or RuntimeError("The query has ended")
+            time.sleep(0.05)
+        query.stop()
+    client.remove(path)
+    return found[1 : 1 + options.turns]
+
+
+def timed(
+    sink: TransactionalSink, link: Link, sizes: list[int], found: list[Batch]
+) -> Callable[[DataFrame, int], None]:
+    """Return a function for batches that measures each."""
+
+    def write(frame: DataFrame, batch_id: int) -> None:
+        link.requests()
+        began = time.perf_counter()
+        sink(frame, batch_id)
+        seconds = time.perf_counter() - began
+        found.append(Batch(seconds, sizes[-1], sum(one.sent for one in link.requests())))
+
+    return write
+
+
+def row_of(sender: str, tasks: int, batches: Sequence[Batch]) -> str:
+    """Return a row of the table: medians."""
+    seconds = statistics.median(batch.seconds for batch in batches)
+    rate = statistics.median(batch.bytes / batch.seconds for batch in batches) / _MEGABYTE
+    others = [batch.sent - batch.bytes * (sender == "tasks") for batch in batches]
+    share = 100 * sum(others) / sum(batch.sent for batch in batches)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+    return f"| {sender} | {tasks} | {seconds:.2f} | {rate:.0f} | {share:.2f} | {peak:.0f} |"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
