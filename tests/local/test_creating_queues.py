@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from yt_exactly_once import cli
+from yt_exactly_once.codec.schema import SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN
 
 
 @pytest.fixture
@@ -82,3 +83,14 @@ def test_commands_that_work_on_a_cluster_load_no_spark(cluster, tmp):
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_table_has_the_columns_that_an_audit_by_source_needs(cluster, client, tmp):
+    """And the bundle and the medium that were asked for."""
+    command = ["create-table", f"{tmp}/table", "--schema", "value bigint", "--service-columns"]
+    where = ["--bundle", "default", "--medium", "default", "--proxy", cluster.proxy_urls[0]]
+    assert cli.main([*command, *where]) == 0
+    names = [column["name"] for column in client.get(f"{tmp}/table/@schema")]
+    assert names == ["value", *SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN]
+    assert client.get(f"{tmp}/table/@tablet_cell_bundle") == "default"
+    assert client.get(f"{tmp}/table/@primary_medium") == "default"

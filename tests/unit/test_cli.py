@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -10,6 +11,7 @@ import pytest
 
 from yt_exactly_once import cli
 from yt_exactly_once.cli import demo, extras
+from yt_exactly_once.cli.program import GROUPS
 from yt_exactly_once.errors import ConfigError
 
 
@@ -43,6 +45,15 @@ def test_wrong_arguments_are_refused_with_usage(capsys, arguments):
     """Argument errors are those of every command line tool."""
     assert cli.main(arguments) == 2
     assert "Usage:" in capsys.readouterr().err
+
+
+def test_misspelt_command_names_the_one_that_was_meant(capsys):
+    """And every command is in a group of the help."""
+    assert cli.main(["stauts"]) == 2
+    assert "Did you mean status?" in capsys.readouterr().err
+    assert cli.main(["--help"]) == 0
+    said = capsys.readouterr().out
+    assert re.findall(r"^(\w+):$", said, re.MULTILINE) == ["Options", *GROUPS]
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,14 @@ from yt_exactly_once.cli.output import print_json
     help="A key column; may be repeated.",
 )
 @click.option("--tablets", type=int, metavar="N", help="Number of tablets.  [default: 1]")
+@click.option(
+    "--service-columns",
+    is_flag=True,
+    help="With the columns that say where a row came from, for audit by source. The source fills them with "
+    "include_service_columns=true and include_queue_path=true.",
+)
+@click.option("--bundle", metavar="NAME", help="Tablet cell bundle.  [default: that of the folder]")
+@click.option("--medium", metavar="NAME", help="Primary medium.  [default: that of the folder]")
 @cluster_options
 @json_option
 def command(
@@ -35,8 +43,11 @@ def command(
     schema: str | None,
     keys: tuple[str, ...],
     tablets: int | None,
+    bundle: str | None,
+    medium: str | None,
     cluster: ClusterOptions,
     *,
+    service_columns: bool,
     as_json: bool,
 ) -> None:
     """Create and mount a dynamic table at PATH: ordered, or sorted with --key.
@@ -46,6 +57,7 @@ def command(
     """
     require_one_schema(like, schema)
     from yt_exactly_once.operations.create_table import (  # noqa: PLC0415 - the client is slow
+        ORIGIN_COLUMNS,
         create_table,
         parse_schema,
         schema_like,
@@ -63,6 +75,12 @@ def command(
         columns,
         key_columns=key,
         tablet_count=tablets,
+        attributes={
+            name: value
+            for name, value in (("tablet_cell_bundle", bundle), ("primary_medium", medium))
+            if value is not None
+        },
+        extra_columns=ORIGIN_COLUMNS if service_columns else (),
         connection=connection,
     )
     if as_json:

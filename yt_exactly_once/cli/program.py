@@ -8,6 +8,7 @@ the command. So `--help` answers at once and needs no extras.
 from __future__ import annotations
 
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
@@ -21,24 +22,36 @@ from yt_exactly_once.operations.view import visible
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = {
-    "checkpoints": "Let Spark keep checkpoints on YTsaurus.",
-    "audit": "Prove that a target has every committed row of its queue once.",
-    "create-consumer": "Create a consumer and register it for a queue.",
-    "create-ledger": "Create the tables that a sink keeps, with rights of their own.",
-    "create-queue": "Create and mount a queue for the rows of a DataFrame.",
-    "create-table": "Create and mount a dynamic table that fits a DataFrame.",
-    "demo": "Stream real flights, kill the driver at random moments, and check every row.",
-    "doctor": "Find what keeps a query from running, and the command that repairs it.",
-    "ledger": "Look into ledgers, and remove entries of queries that are gone.",
-    "local": "Run an embedded cluster in the foreground.",
-    "verify-cluster": "Check on a live cluster every fact that exactly-once stands on.",
-    "repair": "Plan what a broken query needs to continue exactly where its ledger says, and do it.",
-    "rewind": "Move a consumer back, to an offset or a time, and say what that means.",
-    "skip": "Move a consumer forward, past rows that are never to be read.",
-    "status": "Show every query: its last batch, and how far it is behind in its queues.",
+GROUPS = {
+    "Run": {
+        "checkpoints": "Let Spark keep checkpoints on YTsaurus.",
+        "create-consumer": "Create a consumer and register it for a queue.",
+        "create-ledger": "Create the tables that a sink keeps, with rights of their own.",
+        "create-queue": "Create and mount a queue for the rows of a DataFrame.",
+        "create-table": "Create and mount a dynamic table that fits a DataFrame.",
+    },
+    "Look": {
+        "ledger": "Look into ledgers, and remove entries of queries that are gone.",
+        "status": "Show every query: its last batch, and how far it is behind in its queues.",
+    },
+    "Repair": {
+        "doctor": "Find what keeps a query from running, and the command that repairs it.",
+        "repair": "Plan what a broken query needs to continue exactly where its ledger says, and do it.",
+        "rewind": "Move a consumer back, to the ledger, an offset or a time, and say what that means.",
+        "skip": "Move a consumer forward, to the ledger, or past rows that are never to be read.",
+    },
+    "Check": {
+        "audit": "Prove that a target has every committed row of its queue once.",
+        "verify-cluster": "Check on a live cluster every fact that exactly-once stands on.",
+    },
+    "Try": {
+        "demo": "Stream real flights, kill the driver at random moments, and check every row.",
+        "local": "Run an embedded cluster in the foreground.",
+    },
 }
-"""Every command and what it does; `create-table` is in the module `create_table`."""
+"""Every command and what it does, by what it is for; `create-table` is in the module `create_table`."""
+
+COMMANDS = {name: what for group in GROUPS.values() for name, what in group.items()}
 
 NAME = "yt-exactly-once"
 
@@ -58,10 +71,21 @@ class Program(click.Group):
         command: click.Command = module.command
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or name the one that was probably meant."""
+        near = get_close_matches(args[0], COMMANDS, n=1)
+        if args[0] not in COMMANDS and near:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]}?")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the commands by what they are for, without importing them."""
+        width = max(map(len, COMMANDS))
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), what) for name, what in group.items()])
 
 
 def _version() -> str:

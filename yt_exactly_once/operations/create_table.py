@@ -13,6 +13,9 @@ import pyarrow as pa
 
 from yt_exactly_once.codec import spark_types
 from yt_exactly_once.codec.schema import (
+    SOURCE_QUEUE_COLUMN,
+    SOURCE_ROW_COLUMN,
+    SOURCE_TABLET_COLUMN,
     TableSchema,
     arrow_schema_of,
     check_frame,
@@ -32,6 +35,13 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.codec.schema import ColumnSchema
     from yt_exactly_once.ytsaurus.tables import TableInfo
+
+ORIGIN_COLUMNS: tuple[dict[str, Any], ...] = (
+    {"name": SOURCE_TABLET_COLUMN, "type": "int64"},
+    {"name": SOURCE_ROW_COLUMN, "type": "int64"},
+    {"name": SOURCE_QUEUE_COLUMN, "type": "utf8"},
+)
+"""Columns that say where a row came from; an audit by source needs them."""
 
 
 def create_table(
