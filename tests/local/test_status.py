@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+from io import StringIO
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 from yt.wrapper.ypath import escape_ypath_literal
 
 from tests.local.pipelines import Pipeline
@@ -14,7 +16,15 @@ from yt_exactly_once import cli
 from yt_exactly_once.errors import ConflictError, LedgerError, TableNotFoundError
 from yt_exactly_once.operations import ledgers
 from yt_exactly_once.operations.ledgers import Use, find_ledgers, judge_entries, read_ledger
-from yt_exactly_once.operations.status import status, statuses
+from yt_exactly_once.operations.status import (
+    PartitionStatus,
+    QueryStatus,
+    QueueStatus,
+    TargetStatus,
+    status,
+    statuses,
+)
+from yt_exactly_once.operations.view import rendered
 
 
 @pytest.fixture
@@ -217,3 +227,36 @@ def test_names_are_printed_as_they_are(cluster, told, tmp):
         assert code == 0, shown
         assert "t[/b][red]:warning:" in shown.replace("\\", "")
         assert "\x1b" not in shown
+
+
+def test_status_says_how_fast_a_query_is_and_whether_it_is_stuck():
+    """From the last batch and the age of what waits; a query that waits for nothing is not stuck."""
+    one = query_status(lag=9_000, lag_seconds=90.0, source_rows=100, seconds=0.5)
+    assert (one.rows_in, one.rows_out, one.catch_up_seconds) == (100.0, 200.0, 90.0)
+    assert [hint.partition(" rows")[0] for hint in one.hints] == ["its last batch had 100"]
+    slow = query_status(lag=9_000, lag_seconds=9.0, source_rows=100, seconds=2.0)
+    assert slow.catch_up_seconds is None
+    assert "the lag grows" in slow.hints[0]
+    (problem,) = query_status(lag=1, lag_seconds=301.0, age_seconds=301.0).problems
+    assert "no batch for 301 s, and 1 rows wait" in problem
+    assert query_status(lag=0, lag_seconds=0.0, age_seconds=9_000.0).problems == []
+    assert query_status(lag=1, lag_seconds=5.0, age_seconds=301.0, seconds=40.0).problems == []
+
+
+def query_status(*, lag, lag_seconds, source_rows=10, seconds=1.0, age_seconds=1.0):
+    part = PartitionStatus(0, 0, 0, 0, 0, lag, lag_seconds)
+    queue = QueueStatus("c", "//q", "//c", True, True, False, partitions=(part,))
+    return QueryStatus(
+        "query-12345", "//l", "run", 1, (1, 1), "transactional", 1, "", seconds, age_seconds, "tx",
+        (TargetStatus("//t", 4, 14, 1),), (queue,), source_rows,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [80, 250])
+def test_no_number_and_no_path_is_split_on_any_terminal(width):
+    """What does not fit beside becomes lines below each other."""
+    one = query_status(lag=123_456_789_012, lag_seconds=7.0)
+    screen = Console(file=StringIO(), width=width, force_terminal=True, color_system=None)
+    screen.print(rendered([one], partitions=True))
+    said = screen.file.getvalue().split()
+    assert {"123456789012", "//t", "//q", "transactional"} <= set(said)

@@ -35,6 +35,14 @@ if TYPE_CHECKING:
 _STAMP = pa.schema([pulled_field("stamp", pa.uint64(), TIMESTAMP_COLUMN)])
 
 
+STUCK_SECONDS = 300.0
+"""A query with rows to read that has committed nothing for so long, and for ten batches, is reported."""
+
+_LONG = 10
+_SMALL_PART = 50
+_SHORT_SECONDS = 1.0
+
+
 @dataclass(frozen=True)
 class PartitionStatus:
     """One partition of a queue, and how far a query is in it.
@@ -165,6 +173,7 @@ class QueryStatus:
         transaction_id: the transaction that committed it.
         targets: what it writes.
         queues: what it reads.
+        source_rows: rows of the queues in the last batch.
     """
 
     query_id: str
@@ -180,6 +189,49 @@ class QueryStatus:
     transaction_id: str
     targets: tuple[TargetStatus, ...]
     queues: tuple[QueueStatus, ...] = field(default=())
+    source_rows: int = 0
+
+    @property
+    def lag_rows(self) -> int:
+        """Rows that are not committed, in all queues."""
+        return sum(queue.lag_rows for queue in self.queues)
+
+    @property
+    def rows_out(self) -> float | None:
+        """Rows of the queues that the last batch has taken per second; at most, as Spark needs time too."""
+        return self.source_rows / self.seconds if self.seconds else None
+
+    @property
+    def rows_in(self) -> float | None:
+        """Rows per second that have arrived since the first one that is not committed."""
+        ages = [queue.lag_seconds for queue in self.queues if queue.lag_rows]
+        known = [age for age in ages if age]
+        return self.lag_rows / max(known) if known and len(known) == len(ages) else None
+
+    @property
+    def catch_up_seconds(self) -> float | None:
+        """How long a running query needs at least for its lag; `None` if it is not known, or never ends."""
+        if not self.lag_rows:
+            return 0.0
+        if self.rows_out is None or self.rows_in is None or self.rows_out <= self.rows_in:
+            return None
+        return self.lag_rows / (self.rows_out - self.rows_in)
+
+    @property
+    def hints(self) -> list[str]:
+        """What is not wrong, and makes the query slow."""
+        found = []
+        if self.rows_out is not None and self.rows_in is not None and self.rows_out < self.rows_in:
+            found.append(
+                f"{self.rows_in:.0f} rows per second arrive, and its last batch took {self.rows_out:.0f}: "
+                "the lag grows"
+            )
+        if 0 < self.source_rows * _SMALL_PART < self.lag_rows and self.seconds < _SHORT_SECONDS:
+            found.append(
+                f"its last batch had {self.source_rows} rows, and {self.lag_rows} wait. Larger batches are "
+                "faster: raise max_rows_per_partition"
+            )
+        return found
 
     @property
     def problems(self) -> list[str]:
@@ -190,6 +242,15 @@ class QueryStatus:
         done, count = self.parts
         if done < count:
             found.append(f"batch {self.batch} is half written: {done} of {count} parts")
+        if (
+            not found
+            and self.lag_rows
+            and (self.age_seconds or 0) > max(STUCK_SECONDS, _LONG * self.seconds)
+        ):
+            found.append(
+                f"no batch for {self.age_seconds:.0f} s, and {self.lag_rows} rows wait: the query is "
+                "stopped, or stuck in a batch"
+            )
         return found
 
     def to_json(self) -> dict[str, Any]:
@@ -199,7 +260,15 @@ class QueryStatus:
             told |= {"lag_rows": queue.lag_rows, "lag_seconds": queue.lag_seconds}
             for part, one in zip(queue.partitions, told["partitions"], strict=True):
                 one |= {"lag_rows": part.lag_rows, "lost_rows": part.lost_rows}
-        return {**document, "problems": self.problems}
+        return {
+            **document,
+            "lag_rows": self.lag_rows,
+            "rows_in": self.rows_in,
+            "rows_out": self.rows_out,
+            "catch_up_seconds": self.catch_up_seconds,
+            "hints": self.hints,
+            "problems": self.problems,
+        }
 
 
 def status(
@@ -286,6 +355,9 @@ def _query(
         queues=tuple(
             replace(queue, problem=queue.problem or (stray and stray + hint))
             for queue, stray in zip(queues, strays, strict=True)
+        ),
+        source_rows=sum(
+            part.end - part.start for parts in entry.offsets.values() for part in parts.values()
         ),
     )
 

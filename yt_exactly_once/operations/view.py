@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.operations.status import QueryStatus, QueueStatus
 
 _WIDE = 250
+_UNLIMITED = 10_000
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 _CONTROL = {code: 0x2400 + code for code in range(0x20) if chr(code) != "\n"}
@@ -48,11 +49,29 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def table(*names: str) -> Table:
-    """Return an empty table; a name that ends with `>` is that of a column of numbers."""
-    from rich import box  # noqa: PLC0415 - only output for people needs it
-    from rich.table import Table  # noqa: PLC0415
+    """Return an empty table; a name that ends with `>` is that of a column of numbers.
 
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    Where it does not fit, each row becomes lines of a name and a value. So no number and no path is split.
+    """
+    from rich import box  # noqa: PLC0415 - only output for people needs it
+    from rich.measure import Measurement  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    class Fitting(Table):
+        def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+            """Measure it, and choose the form."""
+            needed = Measurement.get(console, options.update(width=_UNLIMITED), self).minimum
+            if needed <= options.max_width:
+                yield from super().__rich_console__(console, options)
+                return
+            names = [str(column.header) for column in self.columns]
+            for row in zip(*(column.cells for column in self.columns), strict=True):
+                for name, cell in zip(names, row, strict=True):
+                    yield Text(f"{name + ':':14} {cell}", no_wrap=True, overflow="ignore")
+                yield Text()
+
+    made = Fitting(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in names:
         is_number = name.endswith(">")
         justify: Any = "right" if is_number else "left"
@@ -68,6 +87,11 @@ def seconds(duration: float | None) -> str:
         if duration >= 2 * unit:
             return f"{duration / unit:.0f} {letter}"
     return f"{duration:.0f} s"
+
+
+def rate(rows: float | None) -> str:
+    """Return a number of rows per second; a question mark if it is not known."""
+    return "?" if rows is None else f"{rows:.0f}"
 
 
 def rendered(queries: Sequence[QueryStatus], *, partitions: bool) -> Group:
@@ -92,12 +116,16 @@ def remarks(queries: Sequence[QueryStatus], unread: Mapping[str, str]) -> list[T
         found = [
             "no query has committed a batch here. If one does not run, ask yt-exactly-once doctor"
         ]
-    return [Text(line, style="bold red" if queries or unread else "") for line in found]
+    hints = [f"{one.query_id[:8]}: {hint}" for one in queries for hint in one.hints]
+    return [
+        *(Text(line, style="bold red" if queries or unread else "") for line in found),
+        *(Text(line, style="yellow") for line in hints),
+    ]
 
 
 def _queries(queries: Sequence[QueryStatus]) -> Table:
     names = ("query", "target", "mode", "batch>", "age>", "rows>", "total>", "rejected>")
-    shown = table(*names, "attempts>")
+    shown = table(*names, "attempts>", "in/s>", "out/s>", "catches up in>")
     for one in queries:
         for target in one.targets:
             shown.add_row(
@@ -110,6 +138,9 @@ def _queries(queries: Sequence[QueryStatus]) -> Table:
                 str(target.total_rows),
                 str(target.total_rejected),
                 str(one.attempts),
+                rate(one.rows_in),
+                rate(one.rows_out),
+                seconds(one.catch_up_seconds),
             )
     return shown
 
