@@ -190,6 +190,20 @@ def test_few_bytes_that_stand_for_very_many_are_refused(array, message, monkeypa
     assert message in str(caught.value.to_dict())
 
 
+def test_damaged_stream_is_read_or_refused():
+    """Wherever the damage is, in the layout or in the values."""
+    table = pa.table({"c": ["a", None], "d": pa.array(["x", "y"]).dictionary_encode()})
+    whole = _stream(table, "zstd")
+    refused = 0
+    for place in range(len(whole)):
+        for damage in (b"\xff" * 8, bytes(8), b"\x01"):
+            try:
+                list(arrow_rows.loads(whole[:place] + damage + whole[place + len(damage) :], None))
+            except YtError:
+                refused += 1
+    assert refused > len(whole)
+
+
 def test_several_batches_are_one_body():
     """Batches come in order."""
     sink = io.BytesIO()

@@ -28,6 +28,13 @@ def check(message: Any) -> None:
     Raises:
         YtError: it announces too many bytes, or values without bytes.
     """
+    try:
+        _check(message)
+    except struct.error as error:
+        raise YtError(f"Arrow error: a part lies outside of its message: {error}") from error
+
+
+def _check(message: Any) -> None:
     if message.type == "schema":
         return
     metadata, body = message.metadata.to_pybytes(), memoryview(message.body or b"")
@@ -56,10 +63,7 @@ def require_room(size: int) -> None:
 
 
 def _number(data: Any, place: int, form: str = "<I") -> int:
-    try:
-        (found,) = struct.unpack_from(form, data, place)
-    except struct.error as error:
-        raise YtError("Arrow error: a buffer lies outside of its message") from error
+    (found,) = struct.unpack_from(form, data, place)
     return int(found)
 
 
