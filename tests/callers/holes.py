@@ -120,3 +120,22 @@ HOLES_OF_PLANS = {
     ),
 }
 """Those that show in real plans alone; `test_replay_of_tasks` knows more ways to hide a shuffle."""
+
+
+_ONE_BATCH, _TWO_BATCHES = Run(batches=1), (("..",), ("..",))
+
+HOLES_OF_THE_FORMAT = {
+    "a mode that returns writes what the other has pushed": Program(
+        (
+            _ONE_BATCH,
+            Run(WriteMode.IDEMPOTENT, death=Death(Request.COMMIT, 0, How.REFUSED)),
+            Run(),
+        ),
+        _TWO_BATCHES,
+        numbered=True,
+    ),
+    "a replay that was planned and not looked up when it is committed": Program(
+        (_ONE_BATCH, Run(unlogged=1), Run()), _TWO_BATCHES, numbered=True
+    ),
+}
+"""Rows repeated, a reason hidden by the abort, and a refusal without a reason."""

@@ -32,6 +32,7 @@ class How(StrEnum):
     CRASH_AFTER = "the driver dies after"
     LOST_REQUEST = "the request is lost"
     LOST_ANSWER = "the answer is lost"
+    REFUSED = "the cluster refuses the request, and the processes live on"
     TASK_DIES_BEFORE = "the task dies before"
     TASK_DIES_AFTER = "the task dies after"
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 _NO_SUCH_TRANSACTION, _CONFLICT, _UNRESOLVED = 11000, 1700, 500
+_NO_ACCESS = 901
 
 PRODUCER_SCHEMA = [
     {"name": "session_id", "type": "string", "sort_order": "ascending"},
@@ -160,6 +161,9 @@ class Server:
         match how:
             case How.LOST_REQUEST:
                 raise ConnectionResetError
+            case How.REFUSED:
+                message = "No access"
+                raise YtError(message, code=_NO_ACCESS)
             case How.CRASH_BEFORE:
                 self.crash()
             case How.TASK_DIES_BEFORE:

@@ -160,6 +160,32 @@ def programs(draw: DrawFn) -> Program:
 
 
 @st.composite
+def programs_in_format(draw: DrawFn) -> Program:
+    """Draw a program for the format: short runs, one call, modes that change."""
+    modes = st.sampled_from([WriteMode.TRANSACTIONAL, WriteMode.IDEMPOTENT] * 3 + [*WriteMode])
+    parts = rarely(st.sampled_from([Part.EVEN, Part.ODD]), Part.ALL)
+    refused = st.builds(Death, st.just(Request.COMMIT), st.integers(0, 1), st.just(How.REFUSED))
+    runs = st.builds(
+        Run,
+        mode=modes,
+        function=st.builds(lambda part: Function((Call(part),)), parts),
+        death=st.one_of(st.none(), refused, refused, deaths),
+        unlogged=rarely(st.integers(0, MOST_BATCHES - 1), None),
+        batches=st.sampled_from([1, None]),
+    )
+    width = draw(st.integers(1, 2))
+    texts = st.text(".", min_size=1, max_size=3)
+    rows = draw(st.lists(st.tuples(*[texts] * width), min_size=2, max_size=MOST_BATCHES))
+    return Program(
+        runs=tuple(draw(st.lists(runs, min_size=2, max_size=5))),
+        rows=tuple(rows),
+        source=draw(st.sampled_from([Source.CONSUMER, Source.QUEUE])),
+        numbered=True,
+        is_sorted=draw(rarely(st.just(value=True), usual=False)),
+    )
+
+
+@st.composite
 def programs_on_spark(draw: DrawFn) -> Program:
     """Draw a program for Spark: few batches of a fixed width, and layouts that hide shuffles."""
     mode = draw(st.sampled_from([WriteMode.IDEMPOTENT, *WriteMode]))

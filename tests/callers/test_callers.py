@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import event, given, note, settings
+from hypothesis import strategies as st
 
-from tests.callers.holes import HOLES
+from tests.callers.holes import HOLES, HOLES_OF_THE_FORMAT
+from tests.callers.in_format import InFormat
 from tests.callers.in_memory import deploy
 from tests.callers.oracle import ViolationError
 from tests.callers.program import Program, Run
 from tests.callers.server import Server
-from tests.callers.strategies import programs
+from tests.callers.strategies import programs, programs_in_format
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from tests.callers.server import Write
 
 IS_DEEP = settings.get_current_profile_name() == "deep"
 EXAMPLES = 5_000 if IS_DEEP else 300
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For the checkpoints of all programs."""
+    return tmp_path_factory.mktemp("callers")
 
 
 @pytest.mark.parametrize("name", HOLES)
@@ -35,6 +45,28 @@ def test_the_target_is_exact_or_an_error_was_raised(program: Program) -> None:
     """Whatever a function does, in whatever deployment, nobody loses or repeats rows unknowingly."""
     note(repr(program))
     deployment = deploy(program)
+    event("all batches are done" if deployment.commits == len(program.rows) else "refused")
+
+
+@pytest.mark.parametrize("name", HOLES_OF_THE_FORMAT)
+def test_a_known_hole_of_the_format_stays_closed(name: str, folder: Path) -> None:
+    """Whichever processes plan, commit and abort; a few of these choices were wrong."""
+    for seed in range(20):
+        deployment = InFormat(HOLES_OF_THE_FORMAT[name], Random(seed), folder)
+        with deployment.patches():
+            deployment.deploy()
+
+
+@settings(max_examples=EXAMPLES // 3, derandomize=not IS_DEEP)
+@given(programs_in_format(), st.integers(0, 2**32))
+def test_the_format_is_exact_whichever_process_spark_asks(
+    folder: Path, program: Program, seed: int
+) -> None:
+    """A process knows neither the run nor what others have done, and has served other runs."""
+    note(repr(program))
+    deployment = InFormat(program, Random(seed), folder)
+    with deployment.patches():
+        deployment.deploy()
     event("all batches are done" if deployment.commits == len(program.rows) else "refused")
 
 
