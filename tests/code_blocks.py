@@ -55,6 +55,11 @@ _HOWS: dict[str, list[How | str]] = {
     ],
     "docs/contributing.md": [_BY_CI],
     "docs/how-to/read-tables.md": [How.RUNS] * 2,
+    "docs/how-to/write-once.md": [
+        How.RUNS,
+        "its files are those of the reader",
+        "tests/integration/test_source.py starts streams at rows",
+    ],
     "docs/index.md": [How.RUNS],
     "docs/security.md": [How.OPTIONS],
     "docs/explanation/callers.md": ["it runs tests; pytest has no help for profiles"],

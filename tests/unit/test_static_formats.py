@@ -24,7 +24,6 @@ OURS = {
     "pyspark_yt_exactly_once",
     "pyspark_yt_exactly_once_too",
     "yt_exactly_once",
-    "yt_exactly_once.errors",
     "yt_exactly_once.spark",
     "yt_exactly_once.spark.data_source",
 }

@@ -5,16 +5,15 @@ Spark knows one class under one name for both. What they do is in `source` and i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
-
-from yt_exactly_once.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader
     from pyspark.sql.types import StructType
 
+    from yt_exactly_once.spark.sink.batch_writer import JobWriter
     from yt_exactly_once.spark.sink.stream_writer import StreamWriter
     from yt_exactly_once.spark.source.packed import PackedQueue
     from yt_exactly_once.spark.source.reader import QueueStreamReader
@@ -68,16 +67,11 @@ class YtDataSource(DataSource):
 
         return batch_reader(self._open(), self.options, schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002 - Spark's signature
-        """Refuse batch writes.
+    def writer(self, schema: StructType, overwrite: bool) -> JobWriter:
+        """Return what writes a batch job; see `job_writer`."""
+        from yt_exactly_once.spark.sink.batch_writer import job_writer  # noqa: PLC0415 - readers start sooner
 
-        Raises:
-            ConfigError: always.
-        """
-        raise ConfigError(
-            "The format yt writes streams only",
-            remedy="Use writeStream, or insert the rows with the YTsaurus client",
-        )
+        return job_writer(self.options, schema, overwrites=overwrite)
 
     def streamWriter(  # noqa: N802 - Spark's name
         self,
@@ -93,8 +87,8 @@ class YtDataSource(DataSource):
     def _open(self) -> PackedQueue:
         """Open the queue or the table, once per query: Spark pickles the result."""
         if self._packed is None:
-            from yt_exactly_once.spark.source.opening import open_table  # noqa: PLC0415 - passes it on starts sooner
-            from yt_exactly_once.spark.source.packed import PackedQueue  # noqa: PLC0415 - the process that only
+            from yt_exactly_once.spark.source.opening import open_table  # noqa: PLC0415 - the process that only
+            from yt_exactly_once.spark.source.packed import PackedQueue  # noqa: PLC0415 - passes it on starts sooner
 
             self._packed = PackedQueue(open_table(self.options))
         return self._packed

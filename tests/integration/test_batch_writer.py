@@ -1,0 +1,145 @@
+"""`df.write.format("yt")`: a batch job is written once per application and version."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as sf
+
+from tests.flows import columns, create_table
+from tests.tiers import first_of
+from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark.sink.batch_writer import Job, JobSink
+
+TYPES = {"id": "int64", "value": "int64?"}
+
+
+@pytest.fixture(params=first_of([False, True]), ids=["ordered", "sorted"])
+def target(client, tmp, request):
+    """An empty target."""
+    path = f"{tmp}/result-{uuid.uuid4()}"
+    return create_table(client, path, columns(TYPES, ["id"] if request.param else []))
+
+
+@pytest.fixture
+def ordered(client, tmp):
+    """An empty ordered target."""
+    return create_table(client, f"{tmp}/result-{uuid.uuid4()}", columns(TYPES))
+
+
+@pytest.fixture
+def save(spark, cluster):
+    """Run a job of so many rows; keyword arguments are options."""
+
+    def run(target, rows=100, version=1, how="append", partitions=3, start=0, **options):
+        frame = spark.range(start, start + rows, numPartitions=partitions).withColumn(
+            "value", sf.col("id") + version
+        )
+        writer = frame.write.format("yt_exactly_once").option("proxy", cluster.proxy_urls[0])
+        given = {"application": "backfill", "version": version, **options}
+        for name, value in given.items():
+            writer = writer if value is None else writer.option(name, value)
+        writer.mode(how).save(target)
+
+    return run
+
+
+def found(client, path):
+    """Return the rows of the target."""
+    rows = client.select_rows(f"id, [value] from [{path}]")
+    return sorted((row["id"], row["value"]) for row in rows)
+
+
+def expected(rows, version=1, start=0):
+    return [(number, number + version) for number in range(start, start + rows)]
+
+
+def test_job_is_written_once_per_version(save, client, target):
+    """Also if the repetition has other rows, and versions are far apart."""
+    save(target)
+    save(target, rows=50)
+    assert found(client, target) == expected(100)
+    save(target, rows=10, version=20_261_122, start=1_000)
+    assert found(client, target) == expected(100) + expected(10, 20_261_122, 1_000)
+    with pytest.raises(AnalysisException, match="Version 20261122 of the application is written"):
+        save(target, version=2, rows=10, start=2_000)
+    save(target, version=2, rows=10, start=2_000, application="another")
+    assert len(found(client, target)) == 120
+
+
+IN_PARTS = {"split_oversized": "true", "rows_per_tablet_limit": 40, "dyn_batch_size": 20}
+
+
+@pytest.mark.further
+@pytest.mark.parametrize(
+    ("answer", "sizes"), [("lost", []), ("refused", [40, 80])], ids=["lost", "refused"]
+)
+def test_job_that_ends_at_every_part_goes_on_there(save, client, ordered, faults, answer, sizes):
+    """Three parts. A commit whose answer is lost is resolved; one that is refused ends the job."""
+    seen = []
+    for _ in range(5):
+        faults.clear_faults()
+        if answer == "lost":
+            faults.inject("lose_answer", "commit_transaction", count=None)
+        else:
+            faults.inject("error", "commit_transaction", code=307, message="no", after=1, count=1)
+        try:
+            save(ordered, retry_attempts=1, **IN_PARTS)
+        except AnalysisException:
+            seen.append(len(found(client, ordered)))
+            assert found(client, ordered) == expected(seen[-1])
+        else:
+            break
+    faults.clear_faults()
+    assert found(client, ordered) == expected(100)
+    assert seen == sizes
+
+
+@pytest.mark.further
+def test_unfinished_job_takes_the_same_rows_only(save, client, ordered, faults):
+    """What must be the same is compared by digest; a later version waits."""
+    faults.inject("error", "commit_transaction", code=307, message="no", after=1, count=1)
+    with pytest.raises(AnalysisException):
+        save(ordered, retry_attempts=1, **IN_PARTS)
+    faults.clear_faults()
+    with pytest.raises(AnalysisException, match="LedgerDivergedError"):
+        save(ordered, start=1, **IN_PARTS)
+    with pytest.raises(AnalysisException, match="1 of 3 parts of version 1 are written"):
+        save(ordered, version=2, **IN_PARTS)
+    assert found(client, ordered) == expected(40)
+    save(ordered, **IN_PARTS)
+    assert found(client, ordered) == expected(100)
+
+
+@pytest.mark.further
+def test_mode_overwrite_replaces_the_rows_and_others_are_refused(save, client, tmp, ordered):
+    """At once, and once per version; an ordered table cannot be replaced."""
+    path = create_table(client, f"{tmp}/sorted", columns(TYPES, ["id"]))
+    save(path)
+    save(path, rows=30, version=2, how="overwrite", start=90)
+    assert found(client, path) == expected(30, 2, 90)
+    for how in ("error", "ignore"):
+        with pytest.raises(AnalysisException, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
+            save(path, version=3, how=how)
+    with pytest.raises(AnalysisException, match="sorted"):
+        save(ordered, how="overwrite")
+    assert found(client, path) == expected(30, 2, 90)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"version": None}, "no version"),
+        ({"application": None}, "no application"),
+        ({"version": "soon"}, "whole number"),
+        ({"mode": "idempotent"}, "is for streams"),
+        ({"checkpointLocation": "/tmp/x"}, "no checkpoint"),
+        ({"dyn_batch_sise": "5"}, "Did you mean dyn_batch_size"),
+    ],
+)
+def test_bad_options_of_a_job_are_refused(options, message):
+    given = {"path": "//target", "application": "backfill", "version": "1", **options}
+    with pytest.raises(ConfigError, match=message):
+        JobSink(Job.parse({k: v for k, v in given.items() if v is not None}, overwrites=False))

@@ -1,0 +1,287 @@
+"""`df.write.format("yt")`: a batch job whose rows are written once per application and version.
+
+The job is a batch of the protocol: the application is its query, the version its number. So the ledger says
+whether a repeated job is written, wholly or in parts. There is no checkpoint, and so nothing else knows it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter
+
+from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.errors import ConfigError, FencedError, LedgerDivergedError
+from yt_exactly_once.observability import Clock, reported
+from yt_exactly_once.retrying import run_attempts
+from yt_exactly_once.spark.query.calls import Place
+from yt_exactly_once.spark.sink.arrived import TaskIdentity, TaskMessage, TaskRows, WriterTask
+from yt_exactly_once.spark.sink.look_up import Found, find
+from yt_exactly_once.spark.sink.run import Delivery
+from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
+from yt_exactly_once.spark.sink.writer_options import CHECKPOINT_OPTION, parse_writer_options
+from yt_exactly_once.spark.worker import spare_modules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from yt_exactly_once.commit.batch import SourceRange
+    from yt_exactly_once.commit.notes import Note
+
+APPLICATION, VERSION = "application", "version"
+JOB_OPTIONS = (APPLICATION, VERSION)
+
+PREFIX = "application:"
+"""In front of an application's name in the ledger: no id of a query begins so."""
+
+_LARGEST = 2**62
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a batch job is told.
+
+    Attributes:
+        application: its name.
+        version: which of its runs may write; a higher one is a later job.
+        options: of the sink, as texts.
+        overwrites: whether its rows replace those of the target.
+    """
+
+    application: str
+    version: int
+    options: tuple[tuple[str, str], ...] = field(repr=False)
+    overwrites: bool
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str], *, overwrites: bool) -> Job:
+        """Read the options as Spark hands them over.
+
+        Raises:
+            ConfigError: one is missing, malformed or of a stream.
+        """
+        options = {name.lower(): value for name, value in given.items()}
+        if CHECKPOINT_OPTION in options:
+            raise ConfigError(
+                "A batch write has no checkpoint",
+                remedy="Remove checkpointLocation; application and version say which job this is",
+                option="checkpointLocation",
+            )
+        application, version = (options.pop(name, "").strip() for name in JOB_OPTIONS)
+        if not application or not version:
+            raise ConfigError(
+                f"The batch write has no {VERSION if application else APPLICATION}, so a repeated job "
+                "could not be recognised",
+                remedy=".option('application', 'backfill-orders').option('version', 20261122): the job is "
+                "written once per application and version",
+                option=VERSION if application else APPLICATION,
+            )
+        if not (version.isascii() and version.isdigit() and int(version) <= _LARGEST):
+            raise ConfigError(
+                f"version={version!r} is not a whole number from 0 to {_LARGEST}",
+                remedy="Use a number that grows with each job, such as the date: 20261122",
+                option=VERSION,
+            )
+        if options.get("mode", "transactional").strip().lower() != "transactional":
+            raise ConfigError(
+                f"mode={options['mode']!r} is for streams; a batch write is transactional",
+                remedy="Remove the option mode",
+                option="mode",
+            )
+        if overwrites:
+            options.setdefault("write", "replace")
+        return cls(application, int(version), tuple(sorted(options.items())), overwrites)
+
+    @property
+    def query_id(self) -> str:
+        """The application as the ledger has it."""
+        return PREFIX + self.application
+
+
+class NothingLogged:
+    """The offset log and the notes of a job, which has no checkpoint."""
+
+    def ranges(self, batch: MicroBatch, number: int) -> tuple[SourceRange, ...]:  # noqa: ARG002 - one interface
+        """See `OffsetLog.ranges`."""
+        return ()
+
+    def has_ended(self, place: Place) -> bool:  # noqa: ARG002 - one interface
+        """See `OffsetLog.has_ended`; Spark waits for a writer."""
+        return False
+
+    def may_be_written(self, batch: MicroBatch, is_unused: bool) -> bool:  # noqa: ARG002 - one interface
+        """See `OffsetLog.may_be_written`; only the ledger can know."""
+        return False
+
+    def all(self) -> Sequence[Note]:
+        """See `Notes.all`."""
+        return ()
+
+    def add(self, note: Note, text: str) -> None:
+        """See `Notes.add`; a repeated job asks the ledger."""
+
+
+class JobSink(TransactionalSink):
+    """A sink for one batch job.
+
+    Args:
+        job: which one.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        given = {**dict(job.options), CHECKPOINT_OPTION: "none"}
+        self.options = parse_writer_options(given).sink
+        self._open()
+        self._offset_log: Any = NothingLogged()
+        self._mode.check()
+
+    def plan(self, schema: StructType) -> JobTask:
+        """Steps 1 and 2, and what the tasks do.
+
+        Raises:
+            ExactlyOnceError: the job cannot be written; nothing has been.
+        """
+        with self._delivered(TaskRows(schema), f"plan-{uuid.uuid4()}") as (delivery, found):
+            (target,) = delivery.run.targets
+            return JobTask(WriterTask(self._plan(delivery, target), is_replay=found.is_replay))
+
+    def finish(self, schema: StructType, messages: Sequence[TaskMessage]) -> None:
+        """Steps 1 to 9, when Spark knows which task of each partition counts.
+
+        Raises:
+            ExactlyOnceError: the job was not written, or a repetition will resolve its outcome.
+        """
+        rows = TaskRows(schema, sorted(messages, key=lambda message: message.task.partition))
+        with self._delivered(rows, f"job-{uuid.uuid4()}") as (delivery, found):
+            if found.is_replay:
+                self._skip(delivery, found)
+                return
+            if any(message.skipped for message in messages):
+                raise LedgerDivergedError(
+                    "The ledger had this version when the job was planned, and has it no more",
+                    remedy="Restore the ledger, and run the job again",
+                    application=self._job.application,
+                    version=self._job.version,
+                )
+            clock, delivery.call.records = Clock(), True
+            written = self._compute(delivery)
+            clock.lap("compute")
+            self._write(delivery, self._committer(delivery), written, found.resumed, clock)
+
+    @contextmanager
+    def _delivered(self, rows: TaskRows, run_id: str) -> Iterator[tuple[Delivery, Found]]:
+        """Look the job up, and yield what it needs."""
+        job = self._job
+        place = Place(job.query_id, run_id, job.version, self._offset_log)
+        emit = self._emitter(place)
+        with reported(emit), self._calls.begun(place, self.options.ledger_rows, emit) as call:
+            batch = MicroBatch(
+                job.query_id,
+                job.version,
+                run_id,
+                output_mode="complete" if job.overwrites else "append",
+                reads_again=True,
+            )
+            delivery = Delivery(batch, rows, call, self._run(batch), self._ledger(batch), emit)
+            self._prepare(delivery)
+            self._require_next(delivery)
+            yield delivery, find(delivery, self._mode, self._offset_log)
+
+    def _require_next(self, delivery: Delivery) -> None:
+        """Check that the ledger knows no later version, and no earlier one that is unfinished.
+
+        Raises:
+            FencedError: it does.
+        """
+        job, ledger = self._job, delivery.ledger
+        entry = run_attempts(
+            lambda _: ledger.read(self._connection), self.options.retry, delivery.emit
+        )
+        where = {APPLICATION: job.application, "target": ledger.targets[0], "ledger": ledger.path}
+        if entry is not None and entry.batch_id > job.version:
+            raise FencedError(
+                f"Version {entry.batch_id} of the application is written, and this job has version "
+                f"{job.version}. The ledger keeps the last version only, so it may be written too",
+                remedy="If it is not, run it with a higher version than the one that is written, or as "
+                "another application",
+                **where,
+            )
+        if entry is not None and entry.batch_id < job.version and not entry.is_complete:
+            raise FencedError(
+                f"Only {entry.part} of {entry.part_count} parts of version {entry.batch_id} are written",
+                remedy=f"Run the job of version {entry.batch_id} again first: it writes the other parts",
+                **where,
+            )
+
+
+@dataclass(frozen=True)
+class JobTask:
+    """What each task of a job does. It travels to the executors.
+
+    Attributes:
+        task: as for a stream.
+    """
+
+    task: WriterTask
+
+    def run(self, rows: Iterator[pa.RecordBatch]) -> TaskMessage:
+        """Send the rows of the task; compute none for a job that is written."""
+        context = TaskContext.get()
+        assert context is not None, "runs inside a Spark task"
+        batch = self.task.plan.given.batch
+        identity = TaskIdentity(batch.query_id, batch.run_id, batch.batch_id, context.partitionId())
+        if self.task.is_replay:
+            return TaskMessage(identity, 0, skipped=True)
+        return self.task.run(rows, identity)
+
+
+class JobWriter(DataSourceArrowWriter):
+    """Writes one job. Spark pickles it for the tasks and for the commit.
+
+    Args:
+        job: which one.
+        schema: of the DataFrame.
+        task: what the tasks do.
+    """
+
+    def __init__(self, job: Job, schema: StructType, task: JobTask) -> None:
+        self._job, self._schema, self._task = job, schema, task
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
+        """Send the rows of a task.
+
+        Raises:
+            ExactlyOnceError: a row cannot be written.
+        """
+        spare_modules()
+        return self._task.run(iterator)
+
+    def commit(self, messages: Sequence[Any]) -> None:
+        """Make the job visible exactly once; see `JobSink.finish`."""
+        JobSink(self._job).finish(self._schema, messages)
+
+    def abort(self, messages: Sequence[Any]) -> None:
+        """Leave a failed job to its repetition: its tasks have written nothing."""
+
+
+def job_writer(options: Mapping[str, str], schema: StructType, *, overwrites: bool) -> JobWriter:
+    """Plan a batch job, and return what writes it.
+
+    Args:
+        options: as Spark hands them over.
+        schema: of the DataFrame.
+        overwrites: whether the save mode is `overwrite`; it is `append` otherwise.
+
+    Raises:
+        ExactlyOnceError: the job cannot be written; nothing has been.
+    """
+    job = Job.parse(options, overwrites=overwrites)
+    return JobWriter(job, schema, JobSink(job).plan(schema))
