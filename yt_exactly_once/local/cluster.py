@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import IO
 
-_REQUIRED = ("anycrc", "google.protobuf", "httptools", "lark", "uvicorn")
+_REQUIRED = ("anycrc", "google.protobuf", "httptools", "lark", "re2", "uvicorn")
 
 
 class LocalCluster:
