@@ -36,7 +36,7 @@ class Client:
         with self._server.request():
             return path in self._server.tables
 
-    def get(self, path: str, attributes: Any = None) -> Any:
+    def get(self, path: str, attributes: Any = None, max_size: int | None = None) -> Any:  # noqa: ARG002
         node, _, name = path.partition("/@")
         with self._server.request():
             if node == "//sys":

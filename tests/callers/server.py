@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 from yt import yson
 from yt.common import YtError
+from yt.wrapper.errors import YtResolveError
 from yt.wrapper.format import ArrowFormat
 
 from tests.callers.mishaps import CrashedError, How, Request, TaskDiedError
@@ -186,11 +187,10 @@ class Server:
         """Return a table.
 
         Raises:
-            YtError: there is none.
+            YtResolveError: there is none.
         """
         if path not in self.tables:
-            message = f"Node {path} has no child"
-            raise YtError(message, code=_UNRESOLVED)
+            raise YtResolveError({"message": f"Node {path} has no child", "code": _UNRESOLVED})
         return self.tables[path]
 
     def begin(self) -> str:

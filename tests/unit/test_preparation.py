@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 from yt.common import YtResponseError
+from yt.wrapper.errors import YtResolveError
 from yt.yson import to_yson_type
 
 from yt_exactly_once import Target
@@ -85,8 +86,10 @@ class Cluster:
         table, _, attribute = path.partition("/@")
         self.tables[table][attribute] = value
 
-    def get(self, path, attributes=None):
+    def get(self, path, attributes=None, max_size=None):  # noqa: ARG002
         """Return the attributes of a table, or the table with some."""
+        if not self.exists(path.removesuffix("/@")):
+            raise YtResolveError({"code": 500, "message": f"Node {path} has no child"})
         found = self.tables[path.removesuffix("/@")]
         if path.endswith("/@"):
             return found

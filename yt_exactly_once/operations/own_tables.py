@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA, LEDGER_VERSION
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.ytsaurus.inspection import user_of
+from yt_exactly_once.ytsaurus.browsing import user_of
 from yt_exactly_once.ytsaurus.tables import ensure_producer, ensure_table, restrict
 
 if TYPE_CHECKING:

@@ -1,15 +1,18 @@
-"""Reading what is there: folders, small tables as a whole, registrations, the cluster's clock.
+"""Reading what is there: attributes, folders, small tables, registrations, users, the cluster's clock.
 
-For tools. No batch of a query reads anything here.
+For tools, and for the checks before the first batch. No batch of a query reads anything here.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from yt.wrapper import YsonFormat
+from yt.wrapper import YsonFormat, get_user_name
+from yt.wrapper.errors import YtResolveError
+from yt.wrapper.http_helpers import make_request_with_retries
 
 from yt_exactly_once.ytsaurus.failures import translated
+from yt_exactly_once.ytsaurus.reach import address_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,12 +26,14 @@ _COUNTER_BITS = 30
 
 
 def attributes_of(connection: Connection, path: str, names: Sequence[str]) -> dict[str, Any] | None:
-    """Return some attributes of the object at a path, those that it has; nothing if there is none."""
-    with translated("look at the path", path=path):
-        if not connection.reader.exists(path):
+    """Return some attributes of the object at a path, those that it has; `None` when nothing is there."""
+    with translated("read attributes", path=path):
+        try:
+            # Of a folder with much in it, one child is enough.
+            found = connection.reader.get(path, attributes=list(names), max_size=1)
+        except YtResolveError:
             return None
-        found = connection.reader.get(path, attributes=list(names)).attributes
-    return dict(found)
+    return {name: found.attributes[name] for name in names if name in found.attributes}
 
 
 def children(connection: Connection, folder: str, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -66,7 +71,7 @@ def registration(connection: Connection, queue: str, consumer: str) -> Mapping[s
 
 
 def now(connection: Connection) -> float:
-    """Return the time of the cluster, in seconds since 1970; clocks of other machines may differ."""
+    """Return the seconds since 1970 by the clock that orders transactions; it counts whole ones."""
     with translated("ask for the time"):
         return float(int(connection.reader.generate_timestamp()) >> _COUNTER_BITS)
 
@@ -93,3 +98,30 @@ def selected(connection: Connection, query: str, *, limit: int) -> bytes:
             raw=True,
         )
         return bytes(answer.read())
+
+
+def user_of(connection: Connection) -> str:
+    """Return the user that the token belongs to; HTTP only."""
+    with translated("ask for the user of the token"):
+        return str(get_user_name(client=connection.reader))
+
+
+def may(connection: Connection, user: str, permission: str, path: str) -> bool:
+    """Check whether the user has a permission on what is at the path."""
+    with translated("check a permission", path=path):
+        answer = connection.reader.check_permission(user, permission, path)
+    return str(answer["action"]) == "allow"
+
+
+def proxies_of(connection: Connection, kind: str) -> list[str]:
+    """Return the addresses of the live proxies.
+
+    Args:
+        connection: the cluster.
+        kind: `http` or `rpc`.
+    """
+    url = address_of(connection.reader).url
+    listing = "/hosts" if kind == "http" else "/api/v4/discover_proxies?type=rpc"
+    with translated("list the proxies", proxy=url):
+        answer = make_request_with_retries("get", url + listing, client=connection.reader).json()
+    return [str(each) for each in (answer if kind == "http" else answer["proxies"])]

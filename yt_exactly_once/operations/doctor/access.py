@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from yt_exactly_once.errors import AccessError, ExactlyOnceError
 from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem
-from yt_exactly_once.ytsaurus.inspection import attributes_of, may, user_of
+from yt_exactly_once.ytsaurus.browsing import attributes_of, may, user_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

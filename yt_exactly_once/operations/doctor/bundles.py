@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem
-from yt_exactly_once.ytsaurus.inspection import attributes_of
+from yt_exactly_once.ytsaurus.browsing import attributes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

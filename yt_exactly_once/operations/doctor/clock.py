@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.operations.doctor.finding import Finding, ok, warning
-from yt_exactly_once.ytsaurus.inspection import cluster_time
+from yt_exactly_once.ytsaurus.browsing import now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ _TOLERATED_SECONDS = 5
 def examine(connection: Connection) -> Iterator[Finding]:
     """Compare the clocks, give or take the time of the request."""
     before = time.time()
-    theirs = cluster_time(connection)
+    theirs = now(connection)
     after = time.time()
     # The cluster counts whole seconds.
     skew = max(before - (theirs + 1), theirs - after, 0.0)

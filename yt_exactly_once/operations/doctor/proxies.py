@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.operations.doctor.finding import Finding, ok, problem, warning
-from yt_exactly_once.ytsaurus.inspection import proxies_of
+from yt_exactly_once.ytsaurus.browsing import proxies_of
 from yt_exactly_once.ytsaurus.reach import Address, require_proxy
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.operations.doctor.finding import Finding, counted, ok, problem, warning
 from yt_exactly_once.operations.doctor.queries import repair_commands
 from yt_exactly_once.operations.doctor.tables import ATTRIBUTES
+from yt_exactly_once.ytsaurus.browsing import attributes_of
 from yt_exactly_once.ytsaurus.failures import translated
-from yt_exactly_once.ytsaurus.inspection import attributes_of
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 
 if TYPE_CHECKING:

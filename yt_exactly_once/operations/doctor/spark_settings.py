@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem, warning
-from yt_exactly_once.ytsaurus.inspection import attributes_of
+from yt_exactly_once.ytsaurus.browsing import attributes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

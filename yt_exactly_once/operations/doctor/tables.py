@@ -8,7 +8,7 @@ from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA, require_known_ledger
 from yt_exactly_once.errors import NewerFormatError, SchemaMismatchError
 from yt_exactly_once.operations.doctor.finding import Finding, Level, counted, ok, problem, warning
-from yt_exactly_once.ytsaurus.inspection import attributes_of
+from yt_exactly_once.ytsaurus.browsing import attributes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

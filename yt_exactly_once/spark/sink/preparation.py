@@ -16,7 +16,7 @@ from yt_exactly_once.errors import ConfigError, LedgerError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.sink.options import DYN_BATCH_SIZE_CONF
 from yt_exactly_once.spark.sink.targets import prepare_target
-from yt_exactly_once.ytsaurus.inspection import attributes_of
+from yt_exactly_once.ytsaurus.browsing import attributes_of
 from yt_exactly_once.ytsaurus.queues import require_registration
 from yt_exactly_once.ytsaurus.tables import (
     describe_table,
