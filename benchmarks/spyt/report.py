@@ -198,7 +198,11 @@ def _strong_points(medians: dict[tuple[int, str, str], float]) -> Iterator[str]:
             )
     if not said:
         yield "- Nothing that this run measured."
-    yield "- Tasks write, so a batch may be larger than the driver's memory. In our default mode it may not."
+    yield (
+        "- Tasks write, so a batch may be larger than the driver's memory. In our default mode that holds"
+        " only where\n  [our tasks write](exactly-once.md#rows-from-the-tasks) too: not for queries that"
+        " keep state or shuffle."
+    )
     yield "- Checkpoints can lie on YTsaurus itself (`yt:///`), and executors run in YTsaurus operations."
     yield "- Copies without a row limit are exact in transactional mode, also when drivers are killed."
 
