@@ -154,7 +154,7 @@ IN_TABLES = {
     "not vital": ("registration", WARN, "--vital"),
     "not vital, and trimmed": ("registration", FAIL, "--vital"),
     "rows trimmed": ("offset", FAIL, "fail_on_data_loss"),
-    "consumer beyond the end": ("offset", FAIL, "advance-queue-consumer"),
+    "consumer beyond the end": ("offset", FAIL, "yt-exactly-once rewind"),
     "rows expire": ("retention", WARN, "@max_data_ttl"),
 }
 

@@ -24,7 +24,7 @@ from yt_exactly_once.operations.status import (
     status,
     statuses,
 )
-from yt_exactly_once.operations.view import rendered
+from yt_exactly_once.operations.view import console, rendered, table
 
 
 @pytest.fixture
@@ -227,6 +227,14 @@ def test_names_are_printed_as_they_are(cluster, told, tmp):
         assert code == 0, shown
         assert "t[/b][red]:warning:" in shown.replace("\\", "")
         assert "\x1b" not in shown
+
+
+def test_console_prints_a_table_with_a_title(capsys):
+    """Rich draws the title by another call of the console than the rest."""
+    titled = table("rows>")
+    titled.title = "all"
+    console().print(titled)
+    assert "all" in capsys.readouterr().out
 
 
 def test_status_says_how_fast_a_query_is_and_whether_it_is_stuck():

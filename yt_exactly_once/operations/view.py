@@ -37,9 +37,9 @@ def console(*, stderr: bool = False) -> Console:
     from rich.segment import Segment  # noqa: PLC0415
 
     class Screen(Console):
-        def render(self, *arguments: Any) -> Iterator[Segment]:
+        def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
             """Show the control characters in what is printed; those of rich are marked as such."""
-            for segment in super().render(*arguments):
+            for segment in super().render(renderable, options):
                 yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
     made = Screen(stderr=stderr, highlight=False, markup=False, emoji=False)
