@@ -189,10 +189,15 @@ def _describe_transaction(view: View, transaction_id: str) -> dict[str, Any] | N
     known = master_transactions.describe(view.connection, transaction_id)
     if known is None:
         return None
+    try:
+        depth = len(master_transactions.chain(view.connection, transaction_id)) - 2
+    except YtError:
+        # Its lease, or that of an ancestor, has run out since.
+        return None
     held = locks.of_transaction(view.connection, transaction_id)
     return {
         **known,
-        "depth": len(master_transactions.chain(view.connection, transaction_id)) - 2,
+        "depth": depth,
         "cypress_transaction": True,
         "dependent_transaction_ids": master_transactions.dependent(view.connection, transaction_id),
         "lock_ids": [lock.id for lock in held],
