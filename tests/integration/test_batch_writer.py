@@ -135,7 +135,7 @@ def test_mode_overwrite_replaces_the_rows_and_others_are_refused(save, client, t
         ({"application": None}, "no application"),
         ({"version": "soon"}, "whole number"),
         ({"mode": "idempotent"}, "is for streams"),
-        ({"checkpointLocation": "/tmp/x"}, "no checkpoint"),
+        ({"checkpointLocation": "checkpoint"}, "no checkpoint"),
         ({"dyn_batch_sise": "5"}, "Did you mean dyn_batch_size"),
     ],
 )

@@ -197,8 +197,8 @@ class RowRange(InputPartition):
         self.start, self.end = start, end
 
 
-class StaticReader(DataSourceReader):
-    """Reads a static table by the numbers of its rows.
+class _TableReader(DataSourceReader):
+    """Reads columns of a table.
 
     Args:
         opened: the table.
@@ -208,6 +208,10 @@ class StaticReader(DataSourceReader):
     def __init__(self, opened: OpenedTable, names: list[str]) -> None:
         self._table = opened.table
         self._arrow = _chosen(opened.rows.arrow, names)
+
+
+class StaticReader(_TableReader):
+    """Reads a static table by the numbers of its rows; see `_TableReader`."""
 
     def partitions(self) -> Sequence[RowRange]:
         """Return ranges of about 128 MiB."""
@@ -253,17 +257,11 @@ class Tablet(InputPartition):
         self.index, self.timestamp = index, timestamp
 
 
-class SortedReader(DataSourceReader):
-    """Reads a sorted dynamic table as it is when Spark plans the read.
-
-    Args:
-        opened: the table.
-        names: columns.
-    """
+class SortedReader(_TableReader):
+    """Reads a sorted dynamic table as it is when Spark plans the read; see `_TableReader`."""
 
     def __init__(self, opened: OpenedTable, names: list[str]) -> None:
-        self._table = opened.table
-        self._arrow = _chosen(opened.rows.arrow, names)
+        super().__init__(opened, names)
         self._all = opened.rows.arrow
         self._where = ""
 
