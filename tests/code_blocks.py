@@ -63,8 +63,11 @@ _HOWS: dict[str, list[How | str]] = {
     ],
     "docs/index.md": [How.RUNS],
     "docs/security.md": [How.OPTIONS],
-    "docs/explanation/callers.md": ["it runs tests; pytest has no help for profiles"],
-    "docs/explanation/chaos.md": [How.OPTIONS] * 3,
+    "docs/explanation/how-it-is-tested.md": [
+        "it runs tests; pytest has no help for profiles",
+        How.OPTIONS,
+    ],
+    "docs/measured/chaos.md": [How.OPTIONS] * 2,
     "docs/explanation/compared-with-spyt.md": [How.OPTIONS],
     "docs/explanation/performance.md": [How.OPTIONS],
     "docs/measured/results.md": [How.OPTIONS],
@@ -85,7 +88,7 @@ _HOWS: dict[str, list[How | str]] = {
     ],
     "docs/how-to/move-from-spyt.md": [_SPYT, How.RUNS],
     "docs/how-to/find-the-cause.md": [How.OPTIONS],
-    "docs/how-to/operate.md": [How.OPTIONS],
+    "docs/how-to/run.md": [How.OPTIONS],
     "docs/how-to/see-and-repair.md": [_COMMANDS] * 9,
     "docs/how-to/test-your-pipeline.md": [
         *[How.RUNS] * 3,

@@ -25,6 +25,6 @@ def require_known_format(version: int, newest: int, what: str, **where: str | in
         raise NewerFormatError(
             f"{what} has format version {version}, and this version of yt-exactly-once knows {newest}",
             remedy="A newer version has written it: run that version again. What a downgrade needs is in "
-            "how-to/operate.md, section 'Upgrade and downgrade'",
+            "how-to/change.md, section 'Upgrade and downgrade'",
             **where,
         )

@@ -35,7 +35,7 @@ def settle(missing: range) -> str:
     return (
         f"Then settle {named}: let Spark replay what was not written, write the missing rows yourself, or "
         f"accept the loss. In the last two cases start with accept_incomplete={value}. The steps are in "
-        "how-to/operate.md, section 'A batch is incomplete'"
+        "how-to/recover.md, section 'A batch is incomplete'"
     )
 
 
@@ -134,7 +134,7 @@ def require_ledger(
 _LOST = (
     "To begin with a new ledger, first make sure that the target does not have the rows of this batch: the "
     "query writes them again. Then start with new_ledger=True and a ledger_path that the query has not "
-    "used. The steps are in how-to/operate.md, section 'A ledger is missing'"
+    "used. The steps are in how-to/recover.md, section 'A ledger is missing'"
 )
 
 

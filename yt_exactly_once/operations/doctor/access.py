@@ -1,4 +1,4 @@
-"""Permissions of the token's user, as docs/how-to/operate.md lists them."""
+"""Permissions of the token's user, as docs/how-to/run.md lists them."""
 
 from __future__ import annotations
 
