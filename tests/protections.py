@@ -104,7 +104,7 @@ def _producer_sessions() -> list[Patch]:
 
 def _push_look_up() -> list[Patch]:
     """Rows of an unfinished batch that idempotent mode has pushed are not looked for."""
-    return [(look_up, "begun_sessions", lambda *_: {})]
+    return [(look_up, "sessions_with_rows", lambda *_: {})]
 
 
 def _one_call() -> list[Patch]:

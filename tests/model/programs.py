@@ -241,7 +241,7 @@ class ModelFrame:
 
     def mapInArrow(self, task: Any, _schema: str) -> ModelFrame:  # noqa: N802 - Spark's name
         """See `DataFrame.mapInArrow`."""
-        begun = task.begun if isinstance(task, RehearsalTask) else {}
+        begun = task.sessions if isinstance(task, RehearsalTask) else {}
         last = sorted((name, state.sequence_number) for name, state in begun.items())
         inside = task.transaction.id if isinstance(task, JoinedInsertTask) else ""
         job = self._job._replace(rehearsed=tuple(last), transaction=inside)

@@ -18,9 +18,9 @@ from yt_exactly_once.errors import (
     RepeatedCallError,
 )
 from yt_exactly_once.observability import Event
-from yt_exactly_once.spark.query.calls import Call, Calls, LedgerRow, Place
+from yt_exactly_once.spark.query.calls import Call, Calls, LedgerKey, Place
 
-ONE, OTHER = (LedgerRow("proxy", "//ledger", target) for target in ("//one", "//other"))
+ONE, OTHER = (LedgerKey("proxy", "//ledger", target) for target in ("//one", "//other"))
 
 
 class Run:
@@ -33,7 +33,7 @@ class Run:
 
     def __call__(self, number, *keys, body=None):
         place = Place(self.query, self.run, number, self.notes)
-        with self.calls.begun(place, keys or (ONE,), self.emit) as call:
+        with self.calls.call(place, keys or (ONE,), self.emit) as call:
             if body is not None:
                 body(call)
 

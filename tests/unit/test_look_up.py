@@ -23,7 +23,7 @@ def entry_of(number):
 def delivery(entry, *, agreed=None):
     """Return a batch on its way, whose history needs no look any more."""
     run = SimpleNamespace(
-        agreed=agreed, begun={"//t": "of an earlier batch"}, targets=(),
+        agreed=agreed, sessions={"//t": "of an earlier batch"}, targets=(),
         continues_with=lambda _: False, agree=lambda _: None,
     )  # fmt: skip
     call = SimpleNamespace(is_first=False, sent={}, has_sent=lambda _: False)
@@ -51,4 +51,4 @@ def test_replay_forgets_what_was_pushed_of_an_earlier_batch():
     """Nothing of this batch is compared with it."""
     replayed = delivery(entry_of(5))
     assert looked_up(replayed).is_replay
-    assert replayed.run.begun == {}
+    assert replayed.run.sessions == {}

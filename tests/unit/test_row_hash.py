@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from yt_exactly_once.codec.row_hash import HASH_VERSION, added, joined, row_hashes
+from yt_exactly_once.codec.row_hash import HASH_VERSION, added, combined, row_hashes
 from yt_exactly_once.codec.schema import TableSchema, table_schema_for
 
 
@@ -150,7 +150,7 @@ def test_digest_depends_on_nothing_but_the_rows(rows):
     batch = pa.RecordBatch.from_pydict({"a": list(range(rows)), "s": texts, "d": amounts})
     whole = added(0, row_hashes(batch, columns))
     parts = [batch.slice(0, 1), batch.slice(1, 1), batch.slice(2)]
-    assert joined(*(added(0, row_hashes(part, columns)) for part in parts)) == whole
+    assert combined(*(added(0, row_hashes(part, columns)) for part in parts)) == whole
     turned = batch.take(pa.array(range(rows - 1, -1, -1)))
     assert added(0, row_hashes(turned, columns)) == whole
     assert row_hashes(batch.slice(2), columns).tolist() == row_hashes(batch, columns)[2:].tolist()
@@ -158,8 +158,8 @@ def test_digest_depends_on_nothing_but_the_rows(rows):
 
 def test_digests_are_sums_of_64_bits():
     """Whatever they are the sums of."""
-    assert joined(2**64 - 1, 2**40, 2) == 2**40 + 1
-    assert joined() == 0
+    assert combined(2**64 - 1, 2**40, 2) == 2**40 + 1
+    assert combined() == 0
 
 
 INTEGER = {"name": "a", "type_v3": "int64"}

@@ -16,7 +16,7 @@ from yt_exactly_once.spark.sink.modes.sessions import (
     POSITION_BITS,
     SESSION_VERSION,
     Numbering,
-    begun_sessions,
+    sessions_with_rows,
 )
 from yt_exactly_once.spark.sink.modes.transactional import Transactional
 from yt_exactly_once.ytsaurus.rows import SessionState
@@ -34,7 +34,7 @@ def begun(sessions, *, columns=("id",), mode=Idempotent, is_sorted=False):
     written = SimpleNamespace(names=list(columns))
     delivery = SimpleNamespace(batch=BATCH, rows=SimpleNamespace(written=lambda _: written))
     kind = partial(_kind, delivery, mode(None, None))
-    return begun_sessions(BATCH, [target], lambda: sessions, kind)
+    return sessions_with_rows(BATCH, [target], lambda: sessions, kind)
 
 
 def test_sessions_with_rows_of_the_batch_are_found_by_their_short_names():

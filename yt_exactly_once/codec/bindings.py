@@ -39,13 +39,13 @@ def parse_rows(rows: bytes) -> Iterator[list[Any]]:
     """
     source = BytesIO(rows)
     part: list[Any] = []
-    begun = 0
+    start = 0
     try:
         for row in _bindings.load(source, yson_type="list_fragment", **_AS_IS):
             part.append(row)
-            if source.tell() - begun >= _PART_BYTES:
+            if source.tell() - start >= _PART_BYTES:
                 yield part
-                part, begun = [], source.tell()
+                part, start = [], source.tell()
     except Exception:  # noqa: BLE001 - its class lives in a package that only others may import
         raise ValueError(_INVALID) from None
     yield part

@@ -46,7 +46,7 @@ def scalar(value: int | bytes | None, kind: pa.DataType) -> pa.Scalar:
     return single(value, kind)[0]
 
 
-def joined(arrays: list[pa.Array]) -> pa.Array:
+def concatenated(arrays: list[pa.Array]) -> pa.Array:
     """Return one array of several; one alone is not copied."""
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 

@@ -67,10 +67,10 @@ def row_hashes(batch: pa.RecordBatch, columns: Iterable[ColumnSchema]) -> Hashes
 
 def added(digest: int, hashes: Hashes) -> int:
     """Return the digest of more rows."""
-    return joined(digest, int(hashes.sum(dtype=np.uint64)))
+    return combined(digest, int(hashes.sum(dtype=np.uint64)))
 
 
-def joined(*digests: int) -> int:
+def combined(*digests: int) -> int:
     """Return the digest of all rows of some digests."""
     return sum(digests) % (1 << _BITS)
 

@@ -108,10 +108,10 @@ class Tokens:
         found = np.zeros(len(steps), np.int64)
         for level in range(int(self.levels.max(initial=0))):
             # Within a level one container is closed before the next one is opened.
-            begun = np.flatnonzero((steps == 1) & (self.levels == level))
+            opened = np.flatnonzero((steps == 1) & (self.levels == level))
             ended = np.flatnonzero((steps == -1) & (self.levels == level + 1))
-            require(np.array_equal(self.marks[begun] + 2, self.marks[ended]))
-            found[begun] = ended
+            require(np.array_equal(self.marks[opened] + 2, self.marks[ended]))
+            found[opened] = ended
         return found
 
 

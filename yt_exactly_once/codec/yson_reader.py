@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from yt_exactly_once.codec import bindings
 from yt_exactly_once.codec.arrow_types import NESTED_VALUE, parsed_type_of, variant_field
-from yt_exactly_once.codec.buffers import joined
+from yt_exactly_once.codec.buffers import concatenated
 from yt_exactly_once.codec.types import (
     DecimalType,
     DictType,
@@ -63,7 +63,7 @@ def parse_rows(
             except UnfitValueError as error:
                 unfit.setdefault(name, error.within(count + error.row, ""))
         count += len(part)
-    return {name: unfit.get(name) or joined(found.pop(name)) for name in wanted}
+    return {name: unfit.get(name) or concatenated(found.pop(name)) for name in wanted}
 
 
 def parsed_values(rows: bytes, row: int, names: Iterable[str]) -> list[Any]:

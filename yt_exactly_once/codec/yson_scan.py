@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from yt_exactly_once.codec.arrow_types import parsed_type_of
-from yt_exactly_once.codec.buffers import from_numpy, joined
+from yt_exactly_once.codec.buffers import concatenated, from_numpy
 from yt_exactly_once.codec.types import plain_scalar_of
 from yt_exactly_once.codec.yson_composites import (
     CLOSE_LIST,
@@ -174,7 +174,7 @@ class _Scan:
             for name, array in found.items():
                 parts[name].append(array)
             first += count
-        return {name: joined(parts.pop(name)) for name in self._wanted}
+        return {name: concatenated(parts.pop(name)) for name in self._wanted}
 
     def _part(self, chosen: slice) -> dict[str, pa.Array]:
         past = self._past[chosen]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from yt_exactly_once.codec.row_hash import HASH_VERSION, joined
+from yt_exactly_once.codec.row_hash import HASH_VERSION, combined
 from yt_exactly_once.commit.formats import require_known_format
 from yt_exactly_once.errors import LedgerError
 
@@ -237,8 +237,8 @@ class Tally:
             is_whole = not self.batches
             return RowDigest(written.digest, written.digest, is_whole, written.replaces)
         return RowDigest(
-            batch=joined(written.digest, old.batch if is_same else 0),
-            total=joined(old.total, written.digest),
+            batch=combined(written.digest, old.batch if is_same else 0),
+            total=combined(old.total, written.digest),
             from_start=old.from_start,
             replaces=written.replaces,
         )

@@ -107,8 +107,8 @@ def require_ledger(
         used = _used(notes, target)
         first = {note.ledger_id: note.batch for note in used if note.ledger == _ledger(ledger)}
         if first:
-            begun = first.get(ledger_id)
-            if begun is not None and set(range(begun, batch.batch_id)) <= set(accepted):
+            first_batch = first.get(ledger_id)
+            if first_batch is not None and set(range(first_batch, batch.batch_id)) <= set(accepted):
                 continue
             raise LedgerMissingError(
                 "The ledger has no entry of this query, although the query has used it since batch "

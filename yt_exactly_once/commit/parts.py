@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.codec.row_hash import joined
+from yt_exactly_once.codec.row_hash import combined
 from yt_exactly_once.commit.entry import DRIVER, TASKS, Written
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _piece(target: TargetRows, lanes: Sequence[Sequence[Payload]]) -> TargetRows
 
 def digest_of_rows(lanes: Sequence[Sequence[Payload]]) -> int:
     """Return the digest of the rows of payloads, which does not depend on their order."""
-    return joined(*(payload.digest for lane in lanes for payload in lane))
+    return combined(*(payload.digest for lane in lanes for payload in lane))
 
 
 def _rows(lanes: Sequence[Sequence[Payload]]) -> int:

@@ -141,12 +141,12 @@ class BatchCommit:
         began = time.monotonic()
         # The attempt meets a failure again, and handles it.
         with suppress(TransientError):
-            begun = self._cluster.begin_ahead(
+            opened = self._cluster.begin_ahead(
                 self._timeout, self._lanes, partial(self._read, batch=batch)
             )
-            self._ahead = _Ahead(begun, began + self._timeout.total_seconds() / SHARE_AHEAD)
+            self._ahead = _Ahead(opened, began + self._timeout.total_seconds() / SHARE_AHEAD)
         try:
-            yield self._ahead.begun if self._ahead else None
+            yield self._ahead.opened if self._ahead else None
         finally:
             self._leave_ahead()
 
@@ -159,9 +159,9 @@ class BatchCommit:
         if ahead is not None:
             # What its first requests have failed with does not matter any more.
             with suppress(ExactlyOnceError):
-                ahead.begun.read()
+                ahead.opened.read()
             with suppress(ExactlyOnceError):
-                ahead.begun.transaction().abort()
+                ahead.opened.transaction().abort()
 
     def commit(
         self, batch: MicroBatch, parts: Sequence[Part], resumed: LedgerEntry | None = None
@@ -263,7 +263,7 @@ class BatchCommit:
         ahead = self._ahead
         if ahead is not None and (part.inside or ahead.is_in_time):
             self._ahead = None
-            return ahead.begun.transaction(), ahead.begun
+            return ahead.opened.transaction(), ahead.opened
         if part.inside:
             raise TransactionLostError(
                 "The transaction with the rows of the tasks has ended", transaction=part.inside
@@ -411,11 +411,11 @@ class _Ahead:
     """A transaction that was opened ahead.
 
     Attributes:
-        begun: the transaction.
+        opened: the transaction.
         until: when it has spent its share of the lease, on the monotonic clock.
     """
 
-    begun: Ahead[Read]
+    opened: Ahead[Read]
     until: float
 
     @property

@@ -67,13 +67,13 @@ def side_by_side(calls: Sequence[Callable[[], T]], most: int) -> list[T]:
     """
     if min(len(calls), most) == 1:
         return [call() for call in calls]
-    begun: list[Future[T]] = [_threads(most).submit(call) for call in calls]
-    wait(begun, return_when=FIRST_EXCEPTION)
-    made = [future for future in begun if not future.cancel()]
+    futures: list[Future[T]] = [_threads(most).submit(call) for call in calls]
+    wait(futures, return_when=FIRST_EXCEPTION)
+    made = [future for future in futures if not future.cancel()]
     wait(made)
     for future in made:
         future.result()
-    return [future.result() for future in begun]
+    return [future.result() for future in futures]
 
 
 @cache

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.codec.row_hash import added, joined, row_hashes
+from yt_exactly_once.codec.row_hash import added, combined, row_hashes
 from yt_exactly_once.codec.schema import TableSchema
 from yt_exactly_once.errors import UnprovableError
 from yt_exactly_once.operations.audit.found import Audit, By
@@ -217,7 +217,7 @@ def _version(entries: Entries) -> set[tuple[str, str]]:
 def _audit(info: TableInfo, entries: Entries, rows: int, digest: int, by: By) -> Audit:
     expected = 0
     if by is By.DIGEST:
-        expected = joined(*(kept.total for kept in _digests(info, entries)))
+        expected = combined(*(kept.total for kept in _digests(info, entries)))
     return _result(info, entries, by, (rows, digest), (_total(entries), expected))
 
 

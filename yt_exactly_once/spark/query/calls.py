@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.observability import Emitter
 
 
-class LedgerRow(NamedTuple):
+class LedgerKey(NamedTuple):
     """What a sink writes for one target; of two sinks with the same, one would hide the other.
 
     Attributes:
@@ -126,10 +126,10 @@ class Calls:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._runs: dict[tuple[str, str], dict[LedgerRow, _Row]] = {}
+        self._runs: dict[tuple[str, str], dict[LedgerKey, _Row]] = {}
 
     @contextmanager
-    def begun(self, place: Place, keys: Sequence[LedgerRow], emit: Emitter) -> Iterator[Call]:
+    def call(self, place: Place, keys: Sequence[LedgerKey], emit: Emitter) -> Iterator[Call]:
         """Let one call through, or refuse it.
 
         Args:
@@ -162,7 +162,7 @@ class Calls:
             raise
         self._end(place, rows, call, None)
 
-    def _rows_of(self, place: Place, keys: Sequence[LedgerRow]) -> list[_Row]:
+    def _rows_of(self, place: Place, keys: Sequence[LedgerKey]) -> list[_Row]:
         run = place.query_id, place.run_id
         if run not in self._runs:
             over = [
@@ -196,7 +196,7 @@ PROCESS_CALLS = Calls()
 
 
 def _refusal(
-    place: Place, keys: Sequence[LedgerRow], rows: Sequence[_Row]
+    place: Place, keys: Sequence[LedgerKey], rows: Sequence[_Row]
 ) -> tuple[ExactlyOnceError | None, list[Note]]:
     """Return why a call must not begin, and the notes of that."""
     found = [(key, row, _judge(place, key, row)) for key, row in zip(keys, rows, strict=True)]
@@ -216,7 +216,7 @@ def _refusal(
     return refusal, notes
 
 
-def _judge(place: Place, key: LedgerRow, row: _Row) -> ExactlyOnceError | None:
+def _judge(place: Place, key: LedgerKey, row: _Row) -> ExactlyOnceError | None:
     number = place.batch_id
     where = {
         "query": place.query_id,
@@ -252,7 +252,7 @@ def _judge(place: Place, key: LedgerRow, row: _Row) -> ExactlyOnceError | None:
     )
 
 
-def _note(kind: NoteKind, key: LedgerRow, number: int) -> Note:
+def _note(kind: NoteKind, key: LedgerKey, number: int) -> Note:
     return Note.about(kind, key.target, key.ledger, number)
 
 

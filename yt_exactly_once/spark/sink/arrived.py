@@ -86,7 +86,7 @@ class TaskMessage(WriterCommitMessage):
         row_count: rows that it got.
         rows: its rows as an Arrow stream, where the commit is to write them.
         reports: what it has written, see `ChunkReport`.
-        begun: sessions that had rows of the batch before, where the commit is to push the rest.
+        sessions: those that had rows of the batch before, where the commit is to push the rest.
         skipped: whether it left its rows out, since the batch was found in the ledger.
     """
 
@@ -94,7 +94,7 @@ class TaskMessage(WriterCommitMessage):
     row_count: int
     rows: bytes = field(default=b"", repr=False)
     reports: Sequence[pa.RecordBatch] = field(default=(), repr=False)
-    begun: dict[str, SessionState] = field(default_factory=dict)
+    sessions: dict[str, SessionState] = field(default_factory=dict)
     skipped: bool = False
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -138,7 +138,7 @@ class WriterTask:
         plan = self.plan
         if plan.task is None or plan.rehearsal is not None:
             content, count = packed(self._prepared(batches, task.partition, sends=True))
-            return TaskMessage(task, count, content, begun=dict(plan.given.begun))
+            return TaskMessage(task, count, content, sessions=dict(plan.given.sessions))
         rows = self._prepared(batches, task.partition, sends=False)
         reports = tuple(plan.task.of_run(task.run_id).run(rows, task.partition))
         return TaskMessage(task, ChunkReport.of_all(reports).row_count, reports=reports)

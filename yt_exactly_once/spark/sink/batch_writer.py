@@ -182,7 +182,7 @@ class JobSink(TransactionalSink):
         job = self._job
         place = Place(job.query_id, run_id, job.version, self._offset_log)
         emit = self._emitter(place)
-        with reported(emit), self._calls.begun(place, self.options.ledger_rows, emit) as call:
+        with reported(emit), self._calls.call(place, self.options.ledger_keys, emit) as call:
             batch = MicroBatch(
                 job.query_id,
                 job.version,

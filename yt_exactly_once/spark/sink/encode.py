@@ -198,7 +198,7 @@ def _gathered(
         placement: the tablet of each row.
         size: most rows in a chunk.
     """
-    begun = set[int]()
+    met = set[int]()
     waiting: dict[int, _Held] = defaultdict(_Held)
     for batch in batches:
         for tablet, part in placement.split(batch, _partition(batch)):
@@ -210,14 +210,14 @@ def _gathered(
             *full, rest = chunks(held.batches, size)
             waiting[place] = _Held([rest], rest.num_rows, rest.nbytes)
             for chunk in full:
-                begun.add(place)
+                met.add(place)
                 yield chunk, _partition(chunk), False
     shared = _Held()
     for place in sorted(waiting):
         # What follows a chunk must be in its lane.
         held = waiting.pop(place)
         rows = merged(held.batches)
-        if place in begun:
+        if place in met:
             yield rows, _partition(rows), False
             continue
         if shared.batches and not shared.fit(min(SMALL_BATCH, size), held):

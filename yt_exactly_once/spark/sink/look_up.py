@@ -14,9 +14,9 @@ from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.sink.modes.sessions import (
-    begun_sessions,
     is_numbered_by_source,
     session_kind,
+    sessions_with_rows,
 )
 from yt_exactly_once.ytsaurus.rows import sessions_of
 from yt_exactly_once.ytsaurus.tables import rows_of, table_identity
@@ -105,7 +105,7 @@ def look_up(delivery: Delivery, mode: Mode, offset_log: OffsetLog) -> Found:
         logged=partial(offset_log.ranges, batch),
         accepted=mode.options.accepted,
     )
-    run.begun = {}
+    run.sessions = {}
     if (
         verdict is Verdict.NEW
         and not run.continues_with(batch)
@@ -113,7 +113,9 @@ def look_up(delivery: Delivery, mode: Mode, offset_log: OffsetLog) -> Found:
     ):
         sessions = partial(_sessions, delivery, mode)
         with delivery.rows.described(batch, "compare the replay with pushed rows"):
-            run.begun = begun_sessions(batch, run.targets, sessions, partial(_kind, delivery, mode))
+            run.sessions = sessions_with_rows(
+                batch, run.targets, sessions, partial(_kind, delivery, mode)
+            )
     run.agree(batch)
     if entry is not None and verdict is not Verdict.NEW:
         require_one_sink(entry, batch, call.sent, ledger=ledger.path)

@@ -34,7 +34,7 @@ from yt_exactly_once.options import (
     options_of,
     require_known,
 )
-from yt_exactly_once.spark.query.calls import LedgerRow
+from yt_exactly_once.spark.query.calls import LedgerKey
 from yt_exactly_once.ytsaurus.backends import check_backend
 
 if TYPE_CHECKING:
@@ -502,9 +502,9 @@ class SinkOptions:
         return range(first, last + 1)
 
     @property
-    def ledger_rows(self) -> list[LedgerRow]:
+    def ledger_keys(self) -> list[LedgerKey]:
         """What the sink writes in the ledger, one for each target."""
-        return [LedgerRow(self.cluster.proxy, self.ledger, target.path) for target in self.targets]
+        return [LedgerKey(self.cluster.proxy, self.ledger, target.path) for target in self.targets]
 
     def request_size(self, configured: str | None) -> int:
         """Return how many rows a request carries at most.

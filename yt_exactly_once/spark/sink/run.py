@@ -73,7 +73,7 @@ class QueryRun:
         computing: seconds that computing the newest batch took; `None` before the first.
         bytes: of the encoded rows of the newest batch.
         by_driver: why its rows cannot be sent by tasks; empty where nothing is known against it.
-        begun: by target, the producer sessions that had rows of the newest batch before it was computed.
+        sessions: by target, the producer sessions that had rows of the newest batch before it was computed.
     """
 
     id: str
@@ -84,7 +84,7 @@ class QueryRun:
     computing: float | None = None
     bytes: int = 0
     by_driver: str = ""
-    begun: dict[str, dict[str, SessionState]] = field(default_factory=dict)
+    sessions: dict[str, dict[str, SessionState]] = field(default_factory=dict)
 
     def continues_with(self, batch: MicroBatch) -> bool:
         """Return whether a batch follows the ones that sink and ledger agree about."""

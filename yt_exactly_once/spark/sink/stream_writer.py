@@ -65,7 +65,7 @@ class WriterSink(TransactionalSink):
         running = RunningBatch("", f"plan-{uuid.uuid4()}", output_mode)
         place = self._files.place_of(running, number)
         emit = self._emitter(place)
-        with reported(emit), self._calls.begun(place, self.options.ledger_rows, emit) as call:
+        with reported(emit), self._calls.call(place, self.options.ledger_keys, emit) as call:
             batch = self._files.batch_of(running, place)  # 1
             kind = batch.query_id, batch.output_mode, batch.stateful
             run = self._prepared.setdefault(kind, QueryRun(place.run_id))
@@ -111,7 +111,7 @@ class WriterSink(TransactionalSink):
         )
         place = self._files.place_of(running, number)
         emit = self._emitter(place)
-        with reported(emit), self._calls.begun(place, self.options.ledger_rows, emit) as call:
+        with reported(emit), self._calls.call(place, self.options.ledger_keys, emit) as call:
             batch = self._files.batch_of(running, place)  # 1
             run = self._run(batch)
             delivery = Delivery(batch, rows, call, run, self._ledger(batch), emit)
@@ -123,7 +123,7 @@ class WriterSink(TransactionalSink):
             _require_rows(messages, batch)
             clock = Clock()
             # What was there before the tasks wrote.
-            run.begun = {target.path: in_order[0].begun for target in run.targets}
+            run.sessions = {target.path: in_order[0].sessions for target in run.targets}
             written = self._compute(delivery)  # 3
             clock.lap("compute")
             self._write(delivery, self._committer(delivery), written, found.resumed, clock)

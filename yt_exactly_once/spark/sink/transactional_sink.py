@@ -130,7 +130,7 @@ class TransactionalSink:
         try:
             place = self._offset_log.locate(frame, batch_id)
             emit = self._emitter(place)
-            with reported(emit), self._calls.begun(place, self.options.ledger_rows, emit) as call:
+            with reported(emit), self._calls.call(place, self.options.ledger_keys, emit) as call:
                 self._deliver(call, frame, emit)
         except ExactlyOnceError as error:
             self.last_error = error
@@ -213,13 +213,13 @@ class TransactionalSink:
             rows go through the driver, in another one.
         """
         run, forced = delivery.run, self.options.sent_by == TASKS
-        with committer.ahead(delivery.batch) as begun:
+        with committer.ahead(delivery.batch) as opened:
             try:
-                if begun is None:
+                if opened is None:
                     return False
-                transaction = begun.transaction()
-                opened = OpenTransaction(transaction.id, transaction.proxy)
-                written = self._compute(delivery, opened)  # 3
+                transaction = opened.transaction()
+                inside = OpenTransaction(transaction.id, transaction.proxy)
+                written = self._compute(delivery, inside)  # 3
             except Exception as error:
                 if isinstance(error, ConfigError):
                     run.by_driver = str(error)
@@ -404,8 +404,8 @@ class TransactionalSink:
     ) -> Plan:
         """Return what the tasks do with the rows of a target."""
         columns = tuple(delivery.rows.written(target.options).names)
-        begun = delivery.run.begun.get(target.path, {})
-        return self._mode.plan(TargetBatch(delivery.batch, target, columns, begun, transaction))
+        sessions = delivery.run.sessions.get(target.path, {})
+        return self._mode.plan(TargetBatch(delivery.batch, target, columns, sessions, transaction))
 
     def _committer(self, delivery: Delivery) -> BatchCommit:
         return BatchCommit(

@@ -117,12 +117,12 @@ class RangeReader:
 
     def _begun(self, ranges: Sequence[PartitionRange]) -> Iterator[_Pulls]:
         """Yield the pulls of each range; those of the next few ranges are in flight."""
-        waiting, begun = deque(ranges), deque[_Pulls]()
-        while waiting or begun:
-            while waiting and len(begun) < SIDE_BY_SIDE:
-                begun.append(_Pulls(self.queue, waiting.popleft(), self.pool))
-                begun[-1].begin(begun[-1].wanted.start)
-            yield begun.popleft()
+        waiting, running = deque(ranges), deque[_Pulls]()
+        while waiting or running:
+            while waiting and len(running) < SIDE_BY_SIDE:
+                running.append(_Pulls(self.queue, waiting.popleft(), self.pool))
+                running[-1].begin(running[-1].wanted.start)
+            yield running.popleft()
 
     def _read_together(self, together: Sequence[_Pulls]) -> Iterator[RecordBatch]:
         """Yield ranges as one batch if the first pull of each has returned all its rows."""

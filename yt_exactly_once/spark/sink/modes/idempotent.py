@@ -68,7 +68,7 @@ class Idempotent(TaskMode):
         by_source = is_numbered_by_source(given.columns, batch)
         numbering = Numbering(batch, by_source, target.plan, seed_of(target.plan.names))
         settings = self.settings(given, target if by_source else target.of_batch(batch))
-        rehearsal = RehearsalTask(settings, numbering, given.begun) if given.begun else None
+        rehearsal = RehearsalTask(settings, numbering, given.sessions) if given.sessions else None
         task = PushTask(settings, numbering, self.options.producer)
         return Plan(given, settings.names, task, rehearsal, is_by_position=not by_source)
 

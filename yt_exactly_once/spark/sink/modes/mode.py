@@ -112,14 +112,14 @@ class TargetBatch:
         batch: the micro-batch.
         target: where its rows go.
         columns: of the DataFrame, as the target transforms it.
-        begun: producer sessions that have rows of the batch, although it is not in the ledger.
+        sessions: producer sessions that have rows of the batch, although it is not in the ledger.
         transaction: open, so that tasks may write into it; `None` where there is none.
     """
 
     batch: MicroBatch
     target: PreparedTarget
     columns: tuple[str, ...]
-    begun: Sessions
+    sessions: Sessions
     transaction: OpenTransaction | None = None
 
     @property

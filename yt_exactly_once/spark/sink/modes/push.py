@@ -274,18 +274,18 @@ class RehearsalTask(Rehearsal):
 
     Attributes:
         numbering: how rows are numbered.
-        begun: sessions that have rows of the batch, by name.
+        sessions: those that have rows of the batch, by name.
     """
 
     numbering: Numbering
-    begun: Mapping[str, SessionState]
+    sessions: Mapping[str, SessionState]
 
     reports = REHEARSAL_SCHEMA
 
     def run(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
         """Report about the rows of one Spark partition."""
         digests = dict[str, int]()
-        last = {name: state.sequence_number for name, state in self.begun.items()}
+        last = {name: state.sequence_number for name, state in self.sessions.items()}
         for parts in self.numbering.numbered(self.settings.chunks(batches), partition):
             for part in parts:
                 part.require_fit()
@@ -305,7 +305,7 @@ class RehearsalTask(Rehearsal):
         found: dict[str, list[Mapping[str, Any]]] = {}
         for told in (row for report in reports for row in report.to_pylist()):
             found.setdefault(told["session"], []).append(told)
-        for name, state in self.begun.items():
+        for name, state in self.sessions.items():
             tasks = found.get(name, [])
             if len(tasks) == 1 and tasks[0]["digest"] == state.digest:
                 continue

@@ -156,7 +156,7 @@ def session_kind(*, by_source: bool) -> str:
     return _BY_SOURCE if by_source else _BY_POSITION
 
 
-def begun_sessions(
+def sessions_with_rows(
     batch: MicroBatch,
     targets: Iterable[PreparedTarget],
     sessions: Callable[[], Mapping[str, SessionState]],
@@ -176,7 +176,7 @@ def begun_sessions(
     """
     ordered = [target for target in targets if not target.is_sorted]
     found = sessions() if ordered else {}
-    begun: dict[str, dict[str, SessionState]] = {}
+    with_rows: dict[str, dict[str, SessionState]] = {}
     for target in ordered:
         own_kind, prefix = kind_of(target), session_prefix(batch.query_id, target.path)
         for session_id, state in found.items():
@@ -201,8 +201,8 @@ def begun_sessions(
                     session=session_id,
                     run=state.run,
                 )
-            begun.setdefault(target.path, {})[name] = state
-    return begun
+            with_rows.setdefault(target.path, {})[name] = state
+    return with_rows
 
 
 def other_rows(why: str, numbering: Numbering, target: str, session: str) -> NotOneToOneError:

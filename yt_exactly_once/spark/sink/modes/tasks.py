@@ -15,7 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, LongType, StructType
 
 from yt_exactly_once.codec.reserved import RESERVED_PREFIX
-from yt_exactly_once.codec.row_hash import added, joined, row_hashes
+from yt_exactly_once.codec.row_hash import added, combined, row_hashes
 from yt_exactly_once.codec.rows import encode
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.entry import DRIVER
@@ -92,7 +92,7 @@ class ChunkReport:
         return cls(
             sum(row["row_count"] for row in told),
             sum(row["byte_count"] for row in told),
-            joined(*(int.from_bytes(row["digest"], "little") for row in told)),
+            combined(*(int.from_bytes(row["digest"], "little") for row in told)),
             b"".join(row["key_hashes"] for row in told),
         )
 
