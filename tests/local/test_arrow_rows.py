@@ -252,3 +252,44 @@ def test_older_parsers_store_some_values_as_strings():
     assert [len(row["wide"] or b"") for row in new] == [16, 0]
     for name in ("short", "list"):
         assert [row[name] for row in old] == [row[name] for row in new]
+
+
+def test_rows_are_read_as_arrow(raw, client, tmp):
+    """With the types of the columns, and as a body that a table takes again."""
+    schema = [
+        {"name": "k", "type": "int64", "sort_order": "ascending"},
+        *({"name": name, "type": name} for name in ("uint8", "string", "utf8", "any", "date")),
+        {"name": "timestamp", "type": "timestamp", "required": True},
+    ]
+    rows = [
+        {"k": 1, "uint8": 255, "string": "\u044b", "utf8": "\u044b", "any": {"a": [1]}, "date": 1},
+        {"k": 2, "uint8": None, "string": None, "utf8": None, "any": None, "date": None},
+    ]
+    client.create("table", f"{tmp}/t", attributes={"schema": schema})
+    client.write_table(f"{tmp}/t", [{**row, "timestamp": 5} for row in rows])
+    marks = {"control_attributes": {"enable_row_index": True}}
+    answer = _read_arrow(raw, f"{tmp}/t[#1:]", **marks)
+    found = pa.ipc.open_stream(answer).read_all()
+    kinds = ["int64", "uint8", "binary", "string", "binary", "date32[day]", "timestamp[us]"]
+    assert list(map(str, found.schema.types)) == [*kinds, "int64"]
+    assert found.schema.field("any").metadata == {b"YtType": b"yson"}
+    assert [field.nullable for field in found.schema] == [*[True] * 6, False, True]
+    assert found.column("$row_index").to_pylist() == [1]
+    client.create("table", f"{tmp}/again", attributes={"schema": schema})
+    again = {"path": f"{tmp}/again", "input_format": "arrow"}
+    assert raw.command("PUT", "write_table", again, _read_arrow(raw, f"{tmp}/t")).status == 200
+    assert list(client.read_table(f"{tmp}/again")) == list(client.read_table(f"{tmp}/t"))
+
+
+def test_arrow_without_rows_is_the_end_of_a_stream(raw, client, tmp):
+    """As the real writer has it: it learns the columns with the first rows."""
+    client.create("table", f"{tmp}/t", attributes={"schema": [{"name": "v", "type": "int64"}]})
+    assert _read_arrow(raw, f"{tmp}/t") == b"\0\0\0\0"
+
+
+def _read_arrow(raw, path, **parameters):
+    answer = raw.command(
+        "GET", "read_table", {"path": path, "output_format": "arrow", **parameters}
+    )
+    assert answer.status == 200, answer.error
+    return answer.body

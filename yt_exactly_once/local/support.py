@@ -30,6 +30,10 @@ REFUSED_PARAMETERS: dict[str, dict[str, str]] = {
     },
     "lookup_rows": {"retention_config": "use retention_timestamp"},
     "mount_table": {"target_cell_ids": "there is one cell; use cell_id"},
+    "partition_tables": {
+        "enable_cookies": "read the ranges of a partition with read_table",
+        "enable_key_guarantee": "a key may come in several partitions",
+    },
     "read_file": {"etag": "send it as the header If-None-Match"},
     "read_table": {"start_row_index_only": "the answer has the rows too"},
     "reshard_table": {
@@ -125,6 +129,10 @@ INERT_ATTRIBUTES = {
 
 
 REFUSED_FORMATS: dict[str, dict[str, tuple[Any, str]]] = {
+    "arrow": {
+        "enable_complex_types": (False, "composite values are YSON"),
+        "enable_tz_index": (False, "values with a time zone cannot be read as Arrow"),
+    },
     "dsv": {
         "enable_escaping": (True, "values are always escaped"),
         "escaping_symbol": ("\\", "values are escaped with backslashes"),

@@ -61,7 +61,6 @@ COMMANDS = frozenset(
         "get_file_from_cache",
         "get_table_columnar_statistics",
         "locate_skynet_share",
-        "partition_tables",
         "put_file_to_cache",
         "read_blob_table",
         "read_journal",

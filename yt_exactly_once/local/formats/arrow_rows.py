@@ -31,7 +31,9 @@ from yt_exactly_once.local.tables.types import TZ_TYPES, UNSIGNED
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+_END_OF_STREAM = (b"\xff\xff\xff\xff\x00\x00\x00\x00", b"\x00\x00\x00\x00")
+"""The second one is older, and is what YTsaurus itself writes."""
+
 _TYPE_KEY = b"YtType"
 _YSON = b"yson"
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
@@ -124,7 +126,7 @@ def loads(
 
 
 def _read(data: bytes) -> Any:
-    if not data:
+    if data in (b"", *_END_OF_STREAM):
         return pa.table({})
     try:
         if not _is_complete(data):

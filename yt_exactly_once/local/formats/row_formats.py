@@ -108,6 +108,18 @@ def dump_stored(rows: StoredRows, target: Format, count: int) -> Iterator[bytes]
         yield dumps(list(rows[start : start + count]), target)
 
 
+def with_indexes(items: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Turn the marks between rows into columns of the rows, as RPC and Arrow have them."""
+    indexes: dict[str, int] = {}
+    for item in items:
+        if isinstance(item, yson.YsonEntity):
+            indexes |= {f"${name}": int(value) for name, value in item.attributes.items()}
+            continue
+        yield {**item, **indexes} if indexes else item
+        if "$row_index" in indexes:
+            indexes["$row_index"] += 1
+
+
 def load_stored(data: bytes) -> Sequence[dict[str, Any]]:
     """Parse rows of binary YSON that this cluster has written itself."""
     return _by_columns(_parse_yson(data))

@@ -145,7 +145,12 @@ def _answer(call: Call, result: Any) -> Answer:
         modes = Modes(call.output_format.attributes)
         if not modes.change_nothing:
             items = modes.give(items, result.columns)
-    if isinstance(items, StoredRows):
+    if isinstance(result, Rows) and call.output_format.name == "arrow":
+        # Importing pyarrow takes a while and most clusters never see Arrow.
+        from yt_exactly_once.local.formats import arrow_answers  # noqa: PLC0415
+
+        pieces = arrow_answers.dump(items, result.columns)
+    elif isinstance(items, StoredRows):
         pieces = row_formats.dump_stored(items, call.output_format, _ROWS_PER_PIECE)
     else:
         pieces = _pieces(command, iter(items), call.output_format)

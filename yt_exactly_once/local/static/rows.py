@@ -225,7 +225,7 @@ def find_ranges(
 def _has_key_limits(selectors: list[Any]) -> bool:
     """Tell whether any selector names a key."""
     return any(
-        isinstance(limit, dict) and "key" in limit
+        isinstance(limit, dict) and not limit.keys().isdisjoint(("key", "key_bound"))
         for selector in selectors
         if isinstance(selector, dict)
         for limit in selector.values()
@@ -256,7 +256,7 @@ def _index(
         return found
     if not isinstance(limit, dict):
         raise YtError("Error parsing a limit of a range: expected a map")
-    unknown = limit.keys() - {"key", *_INDEXES}
+    unknown = limit.keys() - {"key", "key_bound", *_INDEXES}
     if unknown:
         raise YtError(
             f'Limits by "{min(unknown)}" are not supported by the embedded cluster; use "key",'
@@ -268,11 +268,22 @@ def _index(
             raise YtError(f"Error parsing a limit of a range: {name} must be an integer")
     if "key" in limit:
         found = stricter(found, _key_index(limit["key"], schema, encoded_keys, after=after))
+    if "key_bound" in limit:
+        relation, prefix = _bound(limit["key_bound"])
+        beyond = relation in (">", "<=")
+        found = stricter(found, _key_index(prefix, schema, encoded_keys, after=beyond))
     if indexes:
         # What is exact ends before the next index.
         last = next(reversed(indexes))
         found = stricter(found, place({**indexes, last: indexes[last] + after}))
     return found
+
+
+def _bound(value: Any) -> tuple[str, Any]:
+    """Take a bound apart: how a key compares with a prefix, and the prefix."""
+    if not isinstance(value, list) or len(value) != 2 or value[0] not in (">", ">=", "<", "<="):  # noqa: PLR2004
+        raise YtError('Error parsing a limit of a range: "key_bound" is no relation and prefix')
+    return str(value[0]), value[1]
 
 
 def _key_index(key: Any, schema: TableSchema, encoded_keys: Sequence[bytes], *, after: bool) -> int:

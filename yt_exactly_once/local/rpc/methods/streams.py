@@ -10,11 +10,10 @@ import struct
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from yt import yson
-
 from yt_exactly_once.local.commands.registry import REGISTRY, Context
 from yt_exactly_once.local.cypress import ypath
 from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.formats.row_formats import with_indexes
 from yt_exactly_once.local.rpc import identifiers, message_types, options
 from yt_exactly_once.local.rpc.calls import method
 from yt_exactly_once.local.rpc.rows import rowset_writer, rowsets, schemas
@@ -56,7 +55,7 @@ def _table_blocks(call: Call, schema: TableSchema, result: Rows) -> Iterator[byt
     _fill_statistics(meta.statistics, total)
     yield message_types.dump(meta)
     writer = rowset_writer.LooseWriter(schema.columns)
-    rows = _with_indexes(iter(result.rows))
+    rows = with_indexes(iter(result.rows))
     try:
         while batch := list(islice(rows, _ROWS_PER_BLOCK)):
             yield _block(writer, batch, total)
@@ -65,18 +64,6 @@ def _table_blocks(call: Call, schema: TableSchema, result: Rows) -> Iterator[byt
         close = getattr(result.rows, "close", None)
         if close is not None:
             close()
-
-
-def _with_indexes(items: Iterator[Any]) -> Iterator[dict[str, Any]]:
-    """Turn the marks between rows into columns of the rows, as RPC has them."""
-    indexes: dict[str, int] = {}
-    for item in items:
-        if isinstance(item, yson.YsonEntity):
-            indexes |= {f"${name}": int(value) for name, value in item.attributes.items()}
-            continue
-        yield {**item, **indexes} if indexes else item
-        if "$row_index" in indexes:
-            indexes["$row_index"] += 1
 
 
 def _block(writer: rowset_writer.LooseWriter, rows: Sequence[dict[str, Any]], total: int) -> bytes:

@@ -1,0 +1,305 @@
+"""Tables of any kind as rows with indexes from 0 on: what reads and partitions of whole tables share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from yt_exactly_once.local import arguments
+from yt_exactly_once.local.commands.sessions import check_moments
+from yt_exactly_once.local.cypress import chunks, tree
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.static import rows as static_rows
+from yt_exactly_once.local.tables import values
+from yt_exactly_once.local.tables.vectors import StoredRows
+from yt_exactly_once.local.tablets import attributes, flushed, reads
+from yt_exactly_once.local.tablets.catalog import load_layout
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator, Sequence
+
+    from yt_exactly_once.local.cypress.view import Node, View
+    from yt_exactly_once.local.cypress.ypath import YPath
+    from yt_exactly_once.local.static.rows import Range, Row
+    from yt_exactly_once.local.tables.layout import TableLayout
+    from yt_exactly_once.local.tables.schema import TableSchema
+
+_ROWS_PER_FETCH = 1000
+
+
+class Piece(NamedTuple):
+    """Rows that lie together: the first, the one after the last, and the weight of all."""
+
+    start: int
+    end: int
+    weight: int
+
+
+class Source(Protocol):
+    """The rows of a table, of any kind, in batches.
+
+    Attributes:
+        schema: of the table.
+        row_count: number of rows.
+        in_chunks: whether chunks have bounds that a reader learns of.
+    """
+
+    in_chunks: bool
+    schema: TableSchema
+    row_count: int
+
+    def place(self, indexes: dict[str, int]) -> int:
+        """Return the row that indexes of tablets, chunks or rows name.
+
+        Raises:
+            YtError: rows of such a table are not found by these indexes.
+        """
+
+    def keys(self) -> Sequence[bytes]:
+        """Return the encoded keys of all rows, in order; of sorted tables only."""
+
+    def read(self, wanted: Range) -> Iterator[list[Row]]:
+        """Yield the rows of a range."""
+
+    def pieces(self) -> list[Piece]:
+        """Return the chunks of all rows, in order."""
+
+    def limits(self, start: int, end: int) -> dict[str, Any]:
+        """Return a range inside of one piece as `ranges` of a path has it."""
+
+
+def existing(view: View, path: YPath) -> Node:
+    """Return the node that a path leads to."""
+    position = tree.walk(view, path)
+    if position.rest:
+        raise position.missing()
+    return tree.load(view, position)
+
+
+def table(view: View, path: YPath) -> Node:
+    """Return the table that a path leads to."""
+    node = existing(view, path)
+    if node.type != "table":
+        raise YtError(f'Invalid type of {node.path}: expected "table", actual "{node.type}"')
+    return node
+
+
+def opened(view: View, path: YPath) -> Source:
+    """Return the rows of a table, as they are or as they were at the timestamp of the path."""
+    node = table(view, path)
+    if not node.attributes.get("dynamic"):
+        return _StaticRows(view, node)
+    layout = _layout(view.connection, node, path)
+    return (_SortedRows if layout.sorted else _OrderedRows)(view.connection, layout)
+
+
+def ranges(source: Source, path: YPath) -> list[Range]:
+    """Return the ranges of rows that a path selects."""
+    return static_rows.find_ranges(
+        _selectors(path), source.row_count, source.schema, source.keys, source.place
+    )
+
+
+def chosen(path: YPath) -> list[str] | None:
+    """Return the names of the columns that a path selects, if it selects any."""
+    columns = path.attributes.get("columns")
+    if columns is None:
+        return None
+    if not isinstance(columns, list):
+        raise YtError('Error parsing path attribute "columns": expected a list')
+    return [str(name) for name in columns]
+
+
+def _selectors(path: YPath) -> Any:
+    """Return the ranges of a path; older clients give one range as limits of the path itself."""
+    if "ranges" in path.attributes:
+        return path.attributes["ranges"]
+    limits = {
+        name: path.attributes[name]
+        for name in ("lower_limit", "upper_limit", "exact")
+        if name in path.attributes
+    }
+    return [limits] if limits else None
+
+
+def _layout(connection: sqlite3.Connection, node: Node, path: YPath) -> TableLayout:
+    layout = load_layout(connection, node.id, node.path)
+    timestamp, since = (
+        arguments.integer(dict(path.attributes), name, None, unsigned=True)
+        for name in ("timestamp", "retention_timestamp")
+    )
+    check_moments(timestamp, since)
+    if timestamp is None and since is None:
+        return layout
+    if not layout.sorted:
+        raise YtError(f"Cannot read ordered table {node.path} at a timestamp")
+    return reads.layout_at(connection, layout, timestamp, since) or layout
+
+
+class _StaticRows:
+    in_chunks = True
+
+    def __init__(self, view: View, node: Node) -> None:
+        self.schema = static_rows.schema_of(node.attributes)
+        self._connection = view.connection
+        self._chunks = chunks.chunks(view, node.id)
+        self.row_count = sum(chunk.row_count for chunk in self._chunks)
+
+    def place(self, indexes: dict[str, int]) -> int:
+        _check_indexes(indexes, {"chunk_index", "row_index"}, "static")
+        before = self._chunks[: max(indexes.get("chunk_index", 0), 0)]
+        return (
+            sum(chunk.row_count for chunk in before)
+            if "chunk_index" in indexes
+            else indexes["row_index"]
+        )
+
+    def keys(self) -> Sequence[bytes]:
+        everything = self.read(static_rows.Range(0, self.row_count))
+        return [key for rows in everything for key in static_rows.encode_keys(self.schema, rows)]
+
+    def read(self, wanted: Range) -> Iterator[list[Row]]:
+        return static_rows.read(self._connection, self._chunks, wanted)
+
+    def pieces(self) -> list[Piece]:
+        found, passed = [], 0
+        for chunk in self._chunks:
+            found.append(Piece(passed, passed + chunk.row_count, chunk.size))
+            passed += chunk.row_count
+        return found
+
+    def limits(self, start: int, end: int) -> dict[str, Any]:
+        return {"lower_limit": {"row_index": start}, "upper_limit": {"row_index": end}}
+
+
+class _SortedRows:
+    in_chunks = False
+
+    def __init__(self, connection: sqlite3.Connection, layout: TableLayout) -> None:
+        self.schema = layout.schema
+        self._connection = connection
+        self._layout = layout
+        (self.row_count,) = connection.execute(
+            f"SELECT count(*) FROM {layout.sql_source}"
+        ).fetchone()
+
+    def place(self, indexes: dict[str, int]) -> int:
+        _check_indexes(indexes, set(), "sorted dynamic")
+        return 0
+
+    def keys(self) -> Sequence[bytes]:
+        found = self._connection.execute(
+            f'SELECT "$key" FROM {self._layout.sql_source} ORDER BY "$key"'
+        )
+        return [key for (key,) in found]
+
+    def read(self, wanted: Range) -> Iterator[list[Row]]:
+        layout = self._layout
+        listed = ", ".join(layout.sql_column(column.name) for column in layout.columns)
+        cursor = self._connection.execute(
+            f'SELECT {listed} FROM {layout.sql_source} ORDER BY "$key" LIMIT ? OFFSET ?',
+            (wanted.end - wanted.start, wanted.start),
+        )
+        while stored := cursor.fetchmany(_ROWS_PER_FETCH):
+            yield values.decode_rows(layout.columns, stored)
+
+    def pieces(self) -> list[Piece]:
+        weight = attributes.data_weight(self._connection, self._layout)
+        return [Piece(0, self.row_count, weight)] if self.row_count else []
+
+    def limits(self, start: int, end: int) -> dict[str, Any]:
+        edges = (static_rows.Range(at, at + 1) for at in (start, end - 1))
+        first, last = (next(self.read(edge))[0] for edge in edges)
+        names = [column.name for column in self.schema.key_columns]
+        return {
+            limit: {"key_bound": [relation, [row[name] for name in names]]}
+            for limit, relation, row in (("lower_limit", ">=", first), ("upper_limit", "<=", last))
+        }
+
+
+class _OrderedRows:
+    """The rows of all tablets, one tablet after the other."""
+
+    in_chunks = True
+
+    def __init__(self, connection: sqlite3.Connection, layout: TableLayout) -> None:
+        self.schema = layout.schema
+        self._connection = connection
+        self._layout = layout
+        self._bounds = [reads.bounds(connection, layout, tablet.index) for tablet in layout.tablets]
+        self.row_count = sum(past - first for first, past in self._bounds)
+
+    def place(self, indexes: dict[str, int]) -> int:
+        _check_indexes(indexes, {"chunk_index", "tablet_index", "row_index"}, "ordered dynamic")
+        if "chunk_index" in indexes:
+            return self._first_of_chunk(indexes["chunk_index"])
+        number = indexes.get("tablet_index")
+        if number is None:
+            return indexes["row_index"]
+        passed = sum(past - first for first, past in self._bounds[: max(number, 0)])
+        if "row_index" not in indexes or not 0 <= number < len(self._bounds):
+            return passed
+        # Inside a tablet rows keep their indexes when the ones before are trimmed.
+        first, past = self._bounds[number]
+        return passed + min(max(indexes["row_index"], first), past) - first
+
+    def _first_of_chunk(self, number: int) -> int:
+        passed = 0
+        for tablet, (first, past) in zip(self._layout.tablets, self._bounds, strict=True):
+            listed = flushed.all_chunks(self._connection, tablet.tablet_id)
+            if number < len(listed):
+                return passed + min(max(listed[max(number, 0)].first, first), past) - first
+            number -= len(listed)
+            passed += past - first
+        return passed
+
+    def keys(self) -> Sequence[bytes]:
+        return ()
+
+    def read(self, wanted: Range) -> Iterator[list[Row]]:
+        layout, passed = self._layout, 0
+        for index, (first, past) in enumerate(self._bounds):
+            start = max(first + wanted.start - passed, first)
+            end = min(first + wanted.end - passed, past)
+            for rows in reads.ordered_rows(self._connection, layout, index, start, end):
+                found = StoredRows(layout.columns, rows.arrays, rows.past - rows.first)
+                for begin in range(0, len(found), _ROWS_PER_FETCH):
+                    yield list(found[begin : begin + _ROWS_PER_FETCH])
+            passed += past - first
+
+    def pieces(self) -> list[Piece]:
+        found, passed = [], 0
+        states = attributes.tablets(self._connection, self._layout)
+        for tablet, state, (first, past) in zip(
+            self._layout.tablets, states, self._bounds, strict=True
+        ):
+            listed = flushed.chunks(self._connection, tablet.tablet_id)
+            ends = [chunk.past for chunk in listed if chunk.past > first]
+            weight = state["statistics"]["uncompressed_data_size"]
+            begin = first
+            for end in [*ends, past]:
+                share = weight * (end - begin) // max(past - first, 1)
+                if end > begin:
+                    found.append(Piece(passed + begin - first, passed + end - first, share))
+                begin = end
+            passed += past - first
+        return found
+
+    def limits(self, start: int, end: int) -> dict[str, Any]:
+        index = 0
+        for first, past in self._bounds:
+            if start < past - first:
+                break
+            index, start, end = index + 1, start - (past - first), end - (past - first)
+        return {
+            limit: {"tablet_index": index, "row_index": first + row}
+            for limit, row in (("lower_limit", start), ("upper_limit", end))
+        }
+
+
+def _check_indexes(indexes: dict[str, int], taken: set[str], kind: str) -> None:
+    refused = indexes.keys() - taken
+    if refused:
+        raise YtError(f'Cannot use "{min(refused)}" limits for a {kind} table; use "key"')
+    if "chunk_index" in indexes and "row_index" in indexes:
+        raise YtError('Cannot use "chunk_index" and "row_index" in one limit')
