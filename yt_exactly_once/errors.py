@@ -210,7 +210,7 @@ class LedgerError(ExactlyOnceError):
 
 
 class LedgerMissingError(LedgerError):
-    """The ledger has no entry of a query that has committed batches before."""
+    """The ledger has no entry of a query that has committed batches before, or is an old copy."""
 
 
 class LedgerDivergedError(LedgerError):

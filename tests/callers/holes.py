@@ -78,6 +78,12 @@ HOLES = {
     "11: the ledger is removed": Program(
         (Run(unlogged=1), Run(ledger_removed=True)), source=Source.QUEUE
     ),
+    "11: a copy of the ledger is restored": Program(
+        (Run(unlogged=1), Run(ledger_restored=True)), source=Source.QUEUE
+    ),
+    "11: a copy of the ledger is restored, files": Program(
+        (Run(unlogged=1), Run(ledger_restored=True)), source=Source.FILES
+    ),
     "12: a column with an internal name": Program((Run(),), internal="__yt_exactly_once_partition"),
     "12: the tablet column": Program(
         (Run(),), internal="__yt_exactly_once_tablet", placement="round_robin"
@@ -133,6 +139,9 @@ HOLES_OF_THE_FORMAT = {
         ),
         _TWO_BATCHES,
         numbered=True,
+    ),
+    "a copy of the ledger is restored before a replay": Program(
+        (Run(unlogged=1), Run(ledger_restored=True)), _TWO_BATCHES, numbered=True
     ),
     "a replay that was planned and not looked up when it is committed": Program(
         (_ONE_BATCH, Run(unlogged=1), Run()), _TWO_BATCHES, numbered=True

@@ -6,6 +6,7 @@ The sink, its tasks, its client and the transactions are the real ones.
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import sys
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tests.callers.program import Part, Program, Row, Run
+    from tests.callers.server import Table
     from yt_exactly_once.commit.batch import SourceRange
     from yt_exactly_once.commit.notes import Note
     from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
@@ -92,6 +94,7 @@ class InMemory(Deployment):
         self.query_id = f"query-{next(_numbers)}"
         self.notes = Notes(self.server)
         self._log = Log(self)
+        self._copy: Table | None = None
         tablets = 1 if program.is_sorted else program.tablets
         self.server.create("table", TARGET, self.target_schema(), tablets)
         self.server.create("queue_consumer", CONSUMER, CONSUMER_SCHEMA)
@@ -105,6 +108,8 @@ class InMemory(Deployment):
         self.is_done = False
         if run.ledger_removed:
             self.server.tables.pop(LEDGER, None)
+        if run.ledger_restored and self._copy is not None:
+            self.server.restore(LEDGER, self._copy)
         end = len(self.program.rows)
         if run.batches is not None:
             end = min(end, self.commits + run.batches)
@@ -117,6 +122,7 @@ class InMemory(Deployment):
                 if run.unlogged == batch:
                     return
                 self.commits += 1
+                self._copy = copy.deepcopy(self.server.tables.get(LEDGER))
             self.is_done = self.commits == len(self.program.rows)
         except ViolationError:
             raise

@@ -198,6 +198,7 @@ class Run(Told):
         batches: how many batches Spark runs before it is stopped; all by default.
         listener: the event at which the metrics hook raises.
         ledger_removed: somebody has removed the ledger before.
+        ledger_restored: somebody has put a copy in its place, made when Spark last logged a batch.
         accepts: the batch whose missing rows are given up, `accept_incomplete` of the sink.
     """
 
@@ -210,12 +211,18 @@ class Run(Told):
     batches: int | None = None
     listener: str = ""
     ledger_removed: bool = False
+    ledger_restored: bool = False
     accepts: int | None = None
 
     @property
     def is_calm(self) -> bool:
         """Whether nothing dies in it and nothing was taken away."""
-        return self.death is None and self.unlogged is None and not self.ledger_removed
+        return self.death is None and self.unlogged is None and not self.loses_entries
+
+    @property
+    def loses_entries(self) -> bool:
+        """Whether somebody has taken entries of the ledger away."""
+        return self.ledger_removed or self.ledger_restored
 
 
 @dataclass(frozen=True, repr=False)
@@ -290,7 +297,7 @@ class Program(Told):
         modes = {run.mode for run in self.runs}
         functions = {run.function for run in self.runs}
         kinds = "".join(kinds for batch in self.rows for kinds in batch)
-        if len(modes) > 1 or len(functions) > 1 or any(run.ledger_removed for run in self.runs):
+        if len(modes) > 1 or len(functions) > 1 or any(run.loses_entries for run in self.runs):
             return False
         (mode,), (function,) = modes, functions
         calls = function.calls

@@ -110,6 +110,7 @@ def runs_of(themes: Collection[Theme]) -> SearchStrategy[Run]:
         batches=rarely(st.integers(1, MOST_BATCHES), None),
         listener=listener if Theme.LISTENER in themes else st.just(""),
         ledger_removed=st.booleans() if Theme.LEDGER in themes else st.just(value=False),
+        ledger_restored=st.booleans() if Theme.LEDGER in themes else st.just(value=False),
         accepts=rarely(st.integers(0, MOST_BATCHES - 1), None),
     )
 
@@ -172,6 +173,7 @@ def programs_in_format(draw: DrawFn) -> Program:
         death=st.one_of(st.none(), refused, refused, deaths),
         unlogged=rarely(st.integers(0, MOST_BATCHES - 1), None),
         batches=st.sampled_from([1, None]),
+        ledger_restored=rarely(st.just(value=True), usual=False, one_in=8),
     )
     width = draw(st.integers(1, 2))
     texts = st.text(".", min_size=1, max_size=3)

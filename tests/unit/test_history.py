@@ -16,6 +16,7 @@ from yt_exactly_once.commit.history import (
     is_noted,
     note_ledger,
     require_ledger,
+    require_same_ledger,
     require_whole,
     settle,
 )
@@ -164,6 +165,34 @@ def test_ledger_of_another_target_and_a_failed_call_are_no_ledgers_that_were_use
         ledger_of([one], 0, written=False)
     note_ledger(notes, notes.all(), batch(3), LEDGER, "new")
     assert note(NoteKind.LEDGER, 3, "new") in notes.all()
+
+
+@pytest.mark.parametrize(
+    ("used", "committed", "is_refused"),
+    [
+        ([(0, "new")], 3, False),
+        ([(0, "old")], 3, True),
+        ([(0, "old")], 4, False),
+        ([(0, "old"), (2, "new")], 3, False),
+        ([(0, "new"), (4, "old")], 3, True),
+        ([], 3, False),
+    ],
+)
+def test_copy_of_a_ledger_needs_to_be_asked_for(used, committed, is_refused):
+    """It may lack the batch that Spark replays; one that has the batch is good enough."""
+    notes = [note(NoteKind.LEDGER, number, name) for number, name in used]
+
+    def require(*, written):
+        require_same_ledger(
+            notes, entry(committed), batch(4), LEDGER, "new", may_be_written=lambda _: written
+        )
+
+    require(written=False)
+    if not is_refused:
+        require(written=True)
+        return
+    with pytest.raises(LedgerMissingError, match="This one ends at batch 3"):
+        require(written=True)
 
 
 def test_ledger_is_noted_once():

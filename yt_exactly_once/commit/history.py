@@ -131,6 +131,50 @@ def require_ledger(
             )
 
 
+def require_same_ledger(
+    notes: Collection[Note],
+    entry: LedgerEntry,
+    batch: MicroBatch,
+    ledger: CommitLedger,
+    ledger_id: str,
+    *,
+    may_be_written: Callable[[bool], bool],
+) -> None:
+    """Check that the ledger with an entry is the one that the query has used last, not a copy made earlier.
+
+    A copy is another object. The batch that Spark replays may be missing in it, and be in the target.
+
+    Args:
+        notes: of the query.
+        entry: what the ledger holds.
+        batch: the batch.
+        ledger: the ledger.
+        ledger_id: object id of its table.
+        may_be_written: see `require_ledger`.
+
+    Raises:
+        LedgerMissingError: it is another table, and Spark may replay a batch that it does not have.
+    """
+    if entry.batch_id >= batch.batch_id:
+        return
+    for target in ledger.targets:
+        used = _used(notes, target)
+        others = [note.batch for note in used if note.ledger_id != ledger_id]
+        is_noted = len(others) < len(used)
+        if others and (max(others) > entry.batch_id or not is_noted) and may_be_written(False):
+            raise LedgerMissingError(
+                f"The query has used another ledger table since batch {max(others)}. This one ends at batch "
+                f"{entry.batch_id}: it may be a copy that lacks this batch",
+                remedy="Put the original table back. If this is all there is, first make sure that the "
+                "target does not have the rows of this batch: the query writes them again. Then start with "
+                "new_ledger=True. The steps are in how-to/recover.md, section 'A ledger is missing'",
+                query=batch.query_id,
+                batch=batch.batch_id,
+                target=target,
+                ledger=ledger.path,
+            )
+
+
 _LOST = (
     "To begin with a new ledger, first make sure that the target does not have the rows of this batch: the "
     "query writes them again. Then start with new_ledger=True and a ledger_path that the query has not "

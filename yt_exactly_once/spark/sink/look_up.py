@@ -8,7 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.commit.entry import LedgerEntry
-from yt_exactly_once.commit.history import is_noted, note_ledger, require_ledger, require_whole
+from yt_exactly_once.commit.history import (
+    is_noted,
+    note_ledger,
+    require_ledger,
+    require_same_ledger,
+    require_whole,
+)
 from yt_exactly_once.commit.judgement import Verdict, judge, require_one_sink
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.observability import Event
@@ -148,7 +154,7 @@ def compare_history(
 
     Raises:
         IncompleteBatchError: the target lacks rows of an earlier batch.
-        LedgerMissingError: the ledger may have had an entry.
+        LedgerMissingError: the ledger may have had an entry of this batch.
     """
     batch, call, ledger, options = delivery.batch, delivery.call, delivery.ledger, mode.options
     ledger_id, *_ = run_attempts(
@@ -165,6 +171,16 @@ def compare_history(
             ledger_id,
             accepted=options.accepted,
             may_be_new=options.new_ledger,
+            may_be_written=partial(offset_log.may_be_written, batch),
+        )
+    elif mode.traits.through_driver and not options.new_ledger:
+        # The other modes find the rows of a replay without the ledger, or may repeat them.
+        require_same_ledger(
+            known,
+            entry,
+            batch,
+            ledger,
+            ledger_id,
             may_be_written=partial(offset_log.may_be_written, batch),
         )
     note_ledger(notes, known, batch, ledger, ledger_id)

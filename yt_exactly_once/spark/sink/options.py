@@ -417,7 +417,8 @@ class SinkOptions:
             Group.WHAT,
             "Begin, on a checkpoint with earlier batches, with a `ledger_path` or a target that the query "
             "has not used.",
-            more="It has no effect on a ledger that the query has used.",
+            more="Also accept a copy of the ledger. It has no effect on a ledger that the query has used. "
+            "Leave it out afterwards: it accepts every copy.",
         ),
     )
     checkpoint_location: str | None = field(
