@@ -6,6 +6,8 @@ import http.client
 import json
 import random
 import socket
+import subprocess
+import sys
 import zlib
 
 import pytest
@@ -135,6 +137,31 @@ def test_small_body_that_would_become_very_large_is_refused(encoding, monkeypatc
     assert encodings.decode(zlib.compress(bytes(1 << 16)), encoding) == bytes(1 << 16)
     with pytest.raises(YtError, match="more than 65536 bytes"):
         encodings.decode(zlib.compress(bytes(1 << 20)), encoding)
+
+
+def test_body_that_is_too_long_is_not_kept(tmp_path):
+    """Sent whole or in chunks; the connection takes the next request."""
+    limited = (
+        "from yt_exactly_once.local.http import encodings; encodings.MOST_BYTES = 1 << 16; "
+        "from yt_exactly_once.local import server; server.main()"
+    )
+    command = [sys.executable, "-c", limited, "--data-dir", str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", json.loads(process.stdout.readline())["port"], timeout=60
+        )
+        for body, status in (
+            (bytes(1 << 16), 400),
+            (bytes(1 << 20), 413),
+            (iter([bytes(1 << 17)]), 413),
+        ):
+            connection.request("PUT", "/api/v4/write_file?path=//tmp/none", body)
+            answer = connection.getresponse()
+            assert answer.status == status
+            assert ("has more than 65536 bytes" in json.loads(answer.read())["message"]) == (
+                status == 413
+            )
+        process.kill()
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ class Cluster:
         )
 
     async def _send(self, method, path, headers, body, query):
-        parts = [{"type": "http.request", "body": body, "more_body": False}]
+        parts = [{"type": "http.request", "more_body": False}]
         sent = []
 
         async def receive():
@@ -62,6 +62,7 @@ class Cluster:
             "query_string": query,
             "headers": listed,
             "yt.transport": _Transport(),
+            "yt.body": [body],
         }
         await self.application(scope, receive, send)
         start, *rest = sent

@@ -23,7 +23,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.http import messages
+from yt_exactly_once.local.http import encodings, messages
 from yt_exactly_once.local.http.joining import JoiningTransport
 from yt_exactly_once.local.http.wire import Application
 from yt_exactly_once.local.proxy import Proxy, Settings
@@ -64,10 +64,17 @@ class _Protocol(HttpToolsProtocol):
         super().on_message_begin()
         self.scope["yt.transport"] = self.transport  # type: ignore[typeddict-unknown-key]
         self.scope["yt.body"] = []  # type: ignore[typeddict-unknown-key]
+        self._body_size = 0
 
     def on_body(self, body: bytes) -> None:
-        """Keep a piece of the body; as messages its bytes would be copied two more times."""
-        if not self.cycle.response_complete:
+        """Keep a piece of the body; as messages its bytes would be copied two more times.
+
+        Of a body that is too long nothing is kept, and the application refuses it.
+        """
+        self._body_size += len(body)
+        if self._body_size > encodings.MOST_BYTES:
+            self.scope["yt.body"] = None  # type: ignore[typeddict-unknown-key]
+        elif not self.cycle.response_complete:
             self.scope["yt.body"].append(body)  # type: ignore[typeddict-item]
 
 

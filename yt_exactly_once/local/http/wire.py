@@ -21,7 +21,7 @@ from yt_exactly_once.local.commands import failures, refused
 from yt_exactly_once.local.commands.registry import REGISTRY
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats import structured
-from yt_exactly_once.local.http import dispatch, legacy, messages
+from yt_exactly_once.local.http import dispatch, encodings, legacy, messages
 from yt_exactly_once.local.http.admin import PREFIX, AdminPages
 from yt_exactly_once.local.http.messages import Answer, Request, json_answer, not_found
 
@@ -45,7 +45,7 @@ _LOGGER = logging.getLogger(__name__)
 _WORKERS = 64
 _KILLED = 137
 _UNAUTHORIZED = 401
-_FORBIDDEN = 403
+_FORBIDDEN, _TOO_LARGE = 403, 413
 _METHOD_NOT_ALLOWED = 405
 _UNAVAILABLE = 503
 _CHANGING = ("POST", "PUT")
@@ -95,6 +95,7 @@ class Application:
         transport = scope.get("yt.transport")
         self._in_flight += 1
         try:
+            _require_kept(scope)
             answer = await self._answer(request, transport)
             if answer is not None and scope.get("http_version") == "1.0":
                 # That version knows neither chunks nor trailers.
@@ -313,14 +314,14 @@ def _slices(body: bytes) -> list[bytes | memoryview]:
 
 
 async def _read(scope: Message, receive: Receive) -> Request | None:
-    """Read a request whole; `None` when the client went away in the middle of it."""
-    # The server puts the body there; what else comes is only how it ends.
-    pieces: list[bytes] = scope.get("yt.body", [])
+    """Read a request whole; `None` when the client went away in the middle of it.
+
+    The server has put the body into the scope, or `None` if it is too long.
+    """
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             return None
-        pieces.append(message.get("body", b""))
         if not message.get("more_body", False):
             break
     return Request(
@@ -328,8 +329,22 @@ async def _read(scope: Message, receive: Receive) -> Request | None:
         scope["path"],
         scope["query_string"].decode("latin-1"),
         {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]},
-        b"".join(pieces),
+        b"".join(scope["yt.body"] or ()),
     )
+
+
+def _require_kept(scope: Message) -> None:
+    """Check that the body of a request was not too long for the server to keep it.
+
+    Raises:
+        YtError: it was.
+    """
+    if scope["yt.body"] is None:
+        raise YtError(
+            f"The request body has more than {encodings.MOST_BYTES} bytes, which the embedded cluster"
+            " has no memory for; send the rows in several requests",
+            http_status=_TOO_LARGE,
+        )
 
 
 class _BrokenOffError(Exception):
