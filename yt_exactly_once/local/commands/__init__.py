@@ -1,6 +1,7 @@
 """Every command of the embedded cluster; importing this package fills the registry."""
 
 from yt_exactly_once.local.commands import (
+    altering,
     cypress,
     files,
     master_transactions,
@@ -18,6 +19,7 @@ from yt_exactly_once.local.commands.version import VERSION
 
 __all__ = [
     "VERSION",
+    "altering",
     "cypress",
     "files",
     "master_transactions",

@@ -91,28 +91,6 @@ def reshard_table(context: Context) -> Any:
     return _run(context, change, "Cannot reshard a static table")
 
 
-@command("alter_table", volatile=True, partial="static tables cannot be made dynamic, nor back")
-def alter_table(context: Context) -> Any:
-    """Change the schema of an unmounted table."""
-    parameters = context.parameters
-    schema = parameters.get("schema")
-
-    def change(connection: sqlite3.Connection, _node: Node, layout: TableLayout) -> None:
-        if parameters.get("dynamic") is not None and not arguments.flag(parameters, "dynamic"):
-            raise YtError(
-                "Cannot switch mode from dynamic to static in the embedded cluster; "
-                "create a static table and copy the rows"
-            )
-        if schema is not None:
-            shape.alter(connection, layout, schema)
-
-    static = (
-        "Cannot alter a static table in the embedded cluster; create the table with "
-        '"dynamic" set to true'
-    )
-    return _run(context, change, static)
-
-
 @command("trim_rows", volatile=True, heavy=True)
 def trim_rows(context: Context) -> dict[str, Any]:
     """Drop the rows of a tablet before an index; no transaction has a part in it."""

@@ -79,7 +79,7 @@ def write(
     if schema.is_sorted:
         last = list(_tail(view, node_id)) if append else []
         _check_order(schema, [*last, *checked])
-    chunks.write(view, node_id, _pack(checked), append=append)
+    chunks.write(view, node_id, pack(checked), append=append)
 
 
 def in_order(
@@ -132,29 +132,34 @@ def _bounds(view: View, schema: TableSchema, chunk: chunks.Chunk) -> list[bytes]
 
 def fit(schema: TableSchema, rows: Sequence[Row], compute: Compute) -> list[Row]:
     """Check rows against a schema, bring values to the types of their columns, and fill computed ones."""
-    if not schema.columns:
-        if schema.strict:
-            _check_unknown(schema, rows)
-        return list(rows)
     if schema.strict:
         _check_unknown(schema, rows)
-    encoded = {}
-    for column in schema.columns:
-        if column.expression is not None:
-            continue
-        stored, error = encode_column(column, [row.get(column.name) for row in rows])
-        if error is not None:
-            raise error
-        encoded[column.name] = stored
-    if len(encoded) < len(schema.columns):
-        encoded = compute(schema.columns, encoded, len(rows))
-    ordered = [encoded[column.name] for column in schema.columns]
+    if not schema.columns:
+        return list(rows)
+    ordered = stored(schema, rows, compute)
     fitted = values.decode_rows(schema.columns, list(zip(*ordered, strict=True)))
     if not schema.strict:
         known = {column.name for column in schema.columns}
         for row, given in zip(fitted, rows, strict=True):
             row.update((name, value) for name, value in given.items() if name not in known)
     return fitted
+
+
+def stored(
+    schema: TableSchema, rows: Sequence[Row], compute: Compute | None = None
+) -> list[list[Any]]:
+    """Return the stored values of rows by column; without `compute`, computed ones are in the rows."""
+    encoded = {}
+    for column in schema.columns:
+        if column.expression is not None and compute is not None:
+            continue
+        found, error = encode_column(column, [row.get(column.name) for row in rows])
+        if error is not None:
+            raise error
+        encoded[column.name] = found
+    if compute is not None and len(encoded) < len(schema.columns):
+        encoded = compute(schema.columns, encoded, len(rows))
+    return [encoded[column.name] for column in schema.columns]
 
 
 def _check_unknown(schema: TableSchema, rows: Iterable[Row]) -> None:
@@ -336,7 +341,7 @@ def _tail(view: View, node_id: str) -> Iterator[Row]:
         yield from rows
 
 
-def _pack(rows: Sequence[Row]) -> Iterator[tuple[bytes, int]]:
+def pack(rows: Sequence[Row]) -> Iterator[tuple[bytes, int]]:
     """Cut rows into chunks of limited length and size, since a chunk is what is read at a time."""
     pieces: list[bytes] = []
     count = 0

@@ -54,7 +54,7 @@ def append(
     """
     parts = [part for batch, places in batches for part in _split(batch, places)]
     if not delay:
-        _apply(connection, layout, parts, timestamp)
+        apply(connection, layout, parts, timestamp)
         return
     connection.execute(
         "INSERT INTO pending_appends (due, node_id, ts, body) VALUES (?, ?, ?, ?)",
@@ -72,7 +72,7 @@ def apply_due(store: Store, now: float | None = None) -> None:
         for number, node_id, timestamp, body in _due(connection, moment):
             layout = find_layout(connection, node_id, node_id)
             if layout is not None:
-                _apply(connection, layout, _load_parts(body), timestamp)
+                apply(connection, layout, _load_parts(body), timestamp)
             connection.execute("DELETE FROM pending_appends WHERE id = ?", (number,))
 
 
@@ -82,7 +82,7 @@ def apply_pending(connection: sqlite3.Connection, layout: TableLayout) -> None:
         "SELECT id, ts, body FROM pending_appends WHERE node_id = ? ORDER BY id", (layout.node_id,)
     ).fetchall()
     for number, timestamp, body in pending:
-        _apply(connection, layout, _load_parts(body), timestamp)
+        apply(connection, layout, _load_parts(body), timestamp)
         connection.execute("DELETE FROM pending_appends WHERE id = ?", (number,))
 
 
@@ -145,7 +145,7 @@ def _split(batch: Batch, places: Mapping[int, Any]) -> list[Part]:
     ]
 
 
-def _apply(
+def apply(
     connection: sqlite3.Connection, layout: TableLayout, parts: Sequence[Part], timestamp: int
 ) -> None:
     """Give rows their indexes and system columns, and write those of each tablet together."""

@@ -36,7 +36,7 @@ def flush(connection: sqlite3.Connection, layout: TableLayout, tablet: Tablet) -
     past = last_write if layout.sorted else total
     first = until(connection, tablet.tablet_id)
     if past > first:
-        _add(connection, tablet.tablet_id, Chunk(make_id("chunk"), first, past))
+        add(connection, tablet.tablet_id, Chunk(make_id("chunk"), first, past))
 
 
 def mark(connection: sqlite3.Connection, layout: TableLayout, index: int, timestamp: int) -> None:
@@ -67,7 +67,7 @@ def forget_conflicts(connection: sqlite3.Connection, layout: TableLayout, index:
 def begin_at(connection: sqlite3.Connection, tablet_id: str, row_index: int) -> None:
     """Let a new tablet of an ordered table begin at a row."""
     if row_index:
-        _add(connection, tablet_id, Chunk("", 0, row_index), dropped=True)
+        add(connection, tablet_id, Chunk("", 0, row_index), dropped=True)
 
 
 def drop_trimmed(connection: sqlite3.Connection, tablet_id: str, trimmed_rows: int) -> None:
@@ -140,7 +140,7 @@ def join(connection: sqlite3.Connection, source_id: str, target_id: str, shift: 
     """Append the chunks of one tablet to those of another, `shift` further on."""
     for chunk in chunks(connection, source_id):
         moved = chunk._replace(first=chunk.first + shift, past=chunk.past + shift)
-        _add(connection, target_id, moved)
+        add(connection, target_id, moved)
     forget(connection, [source_id])
 
 
@@ -151,9 +151,10 @@ def forget(connection: sqlite3.Connection, tablet_ids: Iterable[str]) -> None:
     )
 
 
-def _add(
+def add(
     connection: sqlite3.Connection, tablet_id: str, chunk: Chunk, *, dropped: bool = False
 ) -> None:
+    """Put a chunk behind those that a tablet has."""
     connection.execute(
         "INSERT INTO chunk_lists SELECT ?, coalesce(max(position), -1) + 1, ?, ?, ?, ?"
         " FROM chunk_lists WHERE tablet_id = ?",

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql import computed
-from yt_exactly_once.local.tables import types
+from yt_exactly_once.local.tables import schema_updates
 from yt_exactly_once.local.tables.keys import NULL_KEY
 from yt_exactly_once.local.tables.layout import TableLayout, quote
 from yt_exactly_once.local.tables.schema import parse_schema, validate_dynamic
@@ -33,13 +33,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from yt_exactly_once.local.tables.schema import Column, TableSchema
-
-_WIDENINGS = (
-    ("int8", "int16", "int32", "int64"),
-    ("uint8", "uint16", "uint32", "uint64"),
-    ("utf8", "string"),
-)
+    from yt_exactly_once.local.tables.schema import TableSchema
 
 
 def tablet_range(layout: TableLayout, first: int | None, last: int | None) -> range:
@@ -111,7 +105,8 @@ def alter(connection: sqlite3.Connection, layout: TableLayout, raw_schema: Any) 
     check_unmounted(layout, "Cannot change table schema")
     schema = validate_dynamic(parse_schema(raw_schema))
     computed.check(schema)
-    _check_compatible(layout.schema, schema)
+    schema_updates.check(layout.schema, schema, dynamic=True)
+    _check_stored(layout.schema, schema)
     known = dict(zip((c.name for c in layout.columns), layout.sql_names, strict=True))
     names = sql_names(schema, known)
     altered = TableLayout(layout.node_id, layout.path, schema, names, layout.tablets)
@@ -126,6 +121,17 @@ def alter(connection: sqlite3.Connection, layout: TableLayout, raw_schema: Any) 
     if layout.sorted and added_keys:
         _extend_keys(connection, tables, added_keys)
     save_layout(connection, layout.node_id, schema, names, layout.options)
+
+
+def _check_stored(old: TableSchema, new: TableSchema) -> None:
+    """Refuse a type whose values lie otherwise: rows stay as they are."""
+    types = {column.name: column.wire_type for column in new.columns}
+    for column in old.columns:
+        if types[column.name] == "any" != column.wire_type:
+            raise YtError(
+                f'Type of column "{column.name}" cannot become "any" in a dynamic table: this'
+                " change is not supported by the embedded cluster"
+            )
 
 
 def _reshard_sorted(
@@ -250,54 +256,6 @@ def _forget_tablets(
             "UPDATE tablets SET tablet_index = ? WHERE node_id = ? AND tablet_index = ?",
             (index + shift, layout.node_id, index),
         )
-
-
-def _check_compatible(old: TableSchema, new: TableSchema) -> None:
-    if old.is_sorted != new.is_sorted:
-        raise YtError("Cannot change a sorted table into an ordered one, or back")
-    by_name = {column.name: column for column in new.columns}
-    old_names = {column.name for column in old.columns}
-    for column in old.columns:
-        if column.name not in by_name:
-            raise YtError(f'Cannot remove column "{column.name}" from a strict schema')
-        _check_column(column, by_name[column.name])
-    for position, column in enumerate(old.key_columns):
-        if new.key_columns[position].name != column.name:
-            raise YtError("Key columns cannot be renamed or reordered, new ones come last")
-    for column in new.columns:
-        if column.name not in old_names and column.required:
-            raise YtError(
-                f'Cannot insert a new required column "{column.name}" into a non-empty table'
-            )
-        if column.name not in old_names and column.expression is not None:
-            raise YtError(f'New computed column "{column.name}"')
-
-
-def _check_column(old: Column, new: Column) -> None:
-    _check_same("Sort order", old.name, old.sort_order, new.sort_order)
-    _check_same("Expression", old.name, old.expression, new.expression)
-    if new.required and not old.required:
-        raise YtError(
-            f'Optional column "{old.name}" cannot be changed to required', Code.INCOMPATIBLE_SCHEMAS
-        )
-    if old.aggregate is not None:
-        _check_same("Aggregate mode", old.name, old.aggregate, new.aggregate)
-    before, after = types.value_type(old.type_v3), types.value_type(new.type_v3)
-    if before == after:
-        return
-    for chain in _WIDENINGS:
-        if before in chain and after in chain and chain.index(before) < chain.index(after):
-            return
-    raise YtError(
-        f'Type mismatch for column "{old.name}": cannot change '
-        f'"{types.describe(old.type_v3)}" to "{types.describe(new.type_v3)}"'
-    )
-
-
-def _check_same(what: str, column: str, old: str | None, new: str | None) -> None:
-    if old != new:
-        shown = ['"<null>"' if value is None else f'"{value}"' for value in (old, new)]
-        raise YtError(f'{what} mismatch for column "{column}": old {shown[0]}, new {shown[1]}')
 
 
 def _extend_keys(connection: sqlite3.Connection, tables: list[str], added: int) -> None:

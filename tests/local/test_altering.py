@@ -1,0 +1,133 @@
+"""alter_table: what a change of the schema or of the kind of a table leaves of its rows."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from yt import yson
+from yt.wrapper import YtResponseError
+
+KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
+VALUE = {"name": "v", "type": "utf8"}
+ANY = {"name": "a", "type": "any"}
+
+
+def _schema(*columns, **attributes):
+    return yson.to_yson_type(list(columns), attributes=attributes)
+
+
+@pytest.mark.parametrize("kind", ["sorted", "ordered"])
+def test_static_table_becomes_dynamic_with_its_rows(client, tmp, kind):
+    """The usual bulk load: write, sort, alter, mount. Its rows are older than every transaction."""
+    key = KEY if kind == "sorted" else {**KEY, "sort_order": None}
+    key = {name: value for name, value in key.items() if value}
+    schema = _schema(key, VALUE, ANY, unique_keys=kind == "sorted")
+    path = f"{tmp}/t"
+    client.create("table", path, attributes={"schema": schema, "optimize_for": "scan"})
+    rows = [{"k": k, "v": "\u044b", "a": [k]} for k in range(5)]
+    for part in (rows[:3], rows[3:]):
+        client.write_table(f"<append=%true>{path}", part)
+    start = client.generate_timestamp()
+    client.alter_table(path, dynamic=True)
+    shown = client.get(path, attributes=["tablet_state", "chunk_count", "dynamic", "optimize_for"])
+    assert dict(shown.attributes) == {
+        "tablet_state": "unmounted",
+        "chunk_count": 2,
+        "dynamic": True,
+        "optimize_for": "scan",
+    }
+    client.mount_table(path, sync=True)
+    client.insert_rows(path, [{"k": 4, "v": "new", "a": None}])
+    found = [{name: row[name] for name in "kva"} for row in client.select_rows(f"* from [{path}]")]
+    new = {"k": 4, "v": "new", "a": None}
+    assert found == (rows[:4] if kind == "sorted" else rows) + [new]
+    if kind == "sorted":
+        assert list(client.lookup_rows(path, [{"k": 4}], timestamp=start)) == rows[4:]
+
+
+def test_ordered_table_becomes_static_again(client, tmp):
+    """Unmounted, with the rows that are not trimmed; a sorted one has versions and cannot."""
+    for name, columns in (("q", [VALUE]), ("s", [KEY, VALUE])):
+        attributes = {"dynamic": True, "schema": columns}
+        client.create("table", f"{tmp}/{name}", attributes=attributes)
+    client.mount_table(f"{tmp}/q", sync=True)
+    client.insert_rows(f"{tmp}/q", [{"v": str(number)} for number in range(4)])
+    client.trim_rows(f"{tmp}/q", 0, 1)
+    with pytest.raises(YtResponseError, match="not all tablets are unmounted"):
+        client.alter_table(f"{tmp}/q", dynamic=False)
+    client.unmount_table(f"{tmp}/q", sync=True)
+    client.alter_table(f"{tmp}/q", dynamic=False)
+    client.write_table(f"<append=%true>{tmp}/q", [{"v": "x"}])
+    assert [row["v"] for row in client.read_table(f"{tmp}/q")] == ["1", "2", "3", "x"]
+    with pytest.raises(YtResponseError, match="table is sorted"):
+        client.alter_table(f"{tmp}/s", dynamic=False)
+
+
+@pytest.mark.parametrize(
+    ("columns", "attributes", "message"),
+    [
+        ([KEY, VALUE], {}, '"unique_keys" cannot be "false"'),
+        ([KEY, VALUE], {"unique_keys": True}, 'Changing "unique_keys" from "false" to "true"'),
+        ([VALUE], {}, "sorted table into an ordered one"),
+    ],
+)
+def test_static_table_that_cannot_be_dynamic_stays(client, tmp, columns, attributes, message):
+    """A lookup finds one row by a key."""
+    client.create("table", f"{tmp}/t", attributes={"schema": _schema(KEY, VALUE)})
+    client.write_table(f"{tmp}/t", [{"k": 1}, {"k": 1}])
+    with pytest.raises(YtResponseError, match=message):
+        client.alter_table(f"{tmp}/t", schema=_schema(*columns, **attributes), dynamic=True)
+    assert not client.get(f"{tmp}/t/@dynamic")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fits"),
+    [
+        ("int8", "int16", True),
+        ("int16", "int8", False),
+        ("int64", "uint64", False),
+        ("float", "double", True),
+        ("string", "yson", True),
+        ("uuid", "yson", False),
+        ({"type_name": "list", "item": "int8"}, {"type_name": "list", "item": "int64"}, True),
+        ({"type_name": "list", "item": "int64"}, {"type_name": "list", "item": "int8"}, False),
+    ],
+)
+def test_type_of_a_column_is_widened_only(client, tmp, old, new, fits):
+    """Chunks stay as they are, so every old value must be one of the new type."""
+    column, wider = ({"name": "v", "type_v3": _optional(kind)} for kind in (old, new))
+    client.create("table", f"{tmp}/t", attributes={"schema": [column]})
+    client.alter_table(f"{tmp}/t", schema=[{"name": "w", "type": "any"}])
+    client.alter_table(f"{tmp}/t", schema=[column])
+    client.write_table(f"{tmp}/t", [{"v": None}])
+    if fits:
+        client.alter_table(f"{tmp}/t", schema=[wider])
+        return
+    with pytest.raises(YtResponseError) as caught:
+        client.alter_table(f"{tmp}/t", schema=[wider])
+    assert caught.value.contains_code(316)
+
+
+@pytest.mark.parametrize(
+    ("change", "fits"), [("added", True), ("required", False), ("gone", False)]
+)
+def test_struct_grows_by_optional_members(client, tmp, change, fits):
+    """A row that is there has no other members."""
+    members = [{"name": "x", "type": "int64"}]
+    added = {"name": "y", "type": "int64" if change == "required" else _optional("int64")}
+    before = _optional({"type_name": "struct", "members": members})
+    after = [] if change == "gone" else [*members, added]
+    after = _optional({"type_name": "struct", "members": after})
+    client.create("table", f"{tmp}/t", attributes={"schema": [{"name": "v", "type_v3": before}]})
+    client.write_table(f"{tmp}/t", [{"v": None}])
+    alter = partial(client.alter_table, f"{tmp}/t", schema=[{"name": "v", "type_v3": after}])
+    if fits:
+        alter()
+    else:
+        with pytest.raises(YtResponseError, match="Type mismatch"):
+            alter()
+
+
+def _optional(kind):
+    return {"type_name": "optional", "item": kind}

@@ -1,0 +1,52 @@
+"""Rows of chunks that become rows of a dynamic table; no transaction wrote them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.tables import keys, vectors
+from yt_exactly_once.local.tables.layout import quote
+from yt_exactly_once.local.tablets import appends, flushed
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from yt_exactly_once.local.tables.layout import TableLayout
+
+_EARLIEST = 1
+"""The timestamp of rows of unversioned chunks (`MinTimestamp`)."""
+
+
+def load(
+    connection: sqlite3.Connection, layout: TableLayout, columns: list[list[Any]], chunk_id: str
+) -> None:
+    """Put the rows of a chunk behind those that are there.
+
+    Args:
+        connection: from `Store.write`.
+        layout: the table; it has one unmounted tablet.
+        columns: stored values by column; keys come in order.
+        chunk_id: of the chunk.
+    """
+    tablet = layout.tablets[0]
+    count = len(columns[0])
+    if not layout.sorted:
+        arrays = [
+            vectors.of_stored(column, stored)
+            for column, stored in zip(layout.columns, columns, strict=True)
+        ]
+        names = [column.name for column in layout.columns]
+        weights = vectors.weigh(layout.columns, arrays, count)
+        part = appends.Part(tablet.index, names, arrays, weights)
+        first = flushed.until(connection, tablet.tablet_id)
+        appends.apply(connection, layout, [part], _EARLIEST)
+        flushed.add(connection, tablet.tablet_id, flushed.Chunk(chunk_id, first, first + count))
+        return
+    encoded = keys.key_encoder(layout.key_columns)(columns[: len(layout.key_columns)])
+    names = ['"$key"', '"$ts"', '"$deleted"', *map(quote, layout.sql_names)]
+    marks = ", ".join(["?", str(_EARLIEST), "0", *"?" * len(columns)])
+    connection.executemany(
+        f"INSERT INTO {quote(layout.sql_table)} ({', '.join(names)}) VALUES ({marks})",
+        zip(encoded, *columns, strict=True),
+    )
+    flushed.add(connection, tablet.tablet_id, flushed.Chunk(chunk_id, 0, _EARLIEST))
