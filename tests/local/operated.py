@@ -80,6 +80,7 @@ class Operated:
         loss: whether the source was told that rows may be lost.
         fed: every row that was ever in the queue.
         options: of the sink, in every run.
+        target_options: of the target, in every run.
         gone: rows that no repair can bring back.
     """
 
@@ -90,6 +91,7 @@ class Operated:
     loss: bool = False
     fed: list[int] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
+    target_options: dict[str, Any] = field(default_factory=dict)
     gone: list[int] = field(default_factory=list)
     _numbers: Any = field(default_factory=itertools.count)
 
@@ -210,7 +212,7 @@ class Operated:
     def _sink(self) -> TransactionalSink:
         if not (self.checkpoint / "metadata").exists():
             self._write("metadata", json.dumps({"id": str(uuid.uuid4())}))
-        target = Target(self.target)
+        target = Target(self.target, **self.target_options)
         options = {"proxy": self.cluster.proxy_urls[0], "mode": self.mode, "retry": _ATTEMPTS}
         with mock.patch("yt_exactly_once.spark.sink.transactional_sink.require_startable"):
             sink = TransactionalSink(target, **options | self.options)

@@ -35,6 +35,7 @@ GROUPS = {
         "status": "Show every query: its last batch, and how far it is behind in its queues.",
     },
     "Repair": {
+        "dead-letters": "Look at rows that their target could not take, and write the repaired ones, once.",
         "doctor": "Find what keeps a query from running, and the command that repairs it.",
         "repair": "Plan what a broken query needs to continue exactly where its ledger says, and do it.",
         "rewind": "Move a consumer back, to the ledger, an offset or a time, and say what that means.",

@@ -1,0 +1,167 @@
+"""`dead-letters`: rows that their target could not take, and their way into it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from yt_exactly_once.cli.exit_codes import ExitCode
+from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
+from yt_exactly_once.cli.output import print_json
+from yt_exactly_once.operations.view import console, table
+
+if TYPE_CHECKING:
+    from yt_exactly_once.operations.dead_letters import Letter
+
+
+@click.group("dead-letters")
+def command() -> None:
+    """Look at rows that their target could not take, and write those that were repaired, once."""
+
+
+@command.command("list")
+@click.argument("path")
+@cluster_options
+@json_option
+def list_letters(path: str, cluster: ClusterOptions, *, as_json: bool) -> None:
+    """Say what is wrong with the letters of the dead-letter table PATH, and how many wait."""
+    from yt_exactly_once.operations import dead_letters  # noqa: PLC0415 - the client is slow
+
+    connection = cluster.connect()
+    letters = dead_letters.read_letters(connection, path)
+    groups = dead_letters.grouped(letters, dead_letters.done_letters(connection, letters))
+    if as_json:
+        print_json(groups)
+        return
+    shown = table("query", "target", "column", "reason", "batches", "letters>", "waiting>")
+    for one in groups:
+        batches = " to ".join(map(str, dict.fromkeys(one["batches"])))
+        numbers = (str(one["letters"]), str(one["waiting"]))
+        named = (one["query"][:8], one["target"], one["column"], one["reason"])
+        shown.add_row(*named, batches, *numbers)
+    console().print(shown)
+
+
+@command.command("show")
+@click.argument("path")
+@click.option("--target", metavar="PATH", help="Only the letters of this target.")
+@click.option("--column", metavar="NAME", help="Only letters that do not fit this column.")
+@click.option("--all", "is_all", is_flag=True, help="Those that were replayed, too.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many.")
+@cluster_options
+@json_option
+def show(
+    path: str,
+    target: str | None,
+    column: str | None,
+    limit: int | None,
+    cluster: ClusterOptions,
+    *,
+    is_all: bool,
+    as_json: bool,
+) -> None:
+    """Show the letters of the dead-letter table PATH that wait, with their rows.
+
+    Save what --json prints, correct the values in `row`, and pass the file to `replay --letters`.
+    """
+    from yt_exactly_once.operations import dead_letters  # noqa: PLC0415 - the client is slow
+
+    connection = cluster.connect()
+    letters = dead_letters.read_letters(connection, path)
+    done = dead_letters.done_letters(connection, letters)
+    chosen = [
+        one
+        for one in letters
+        if (is_all or one.place not in done)
+        and target in {None, one.target}
+        and column in {None, one.column}
+    ][:limit]
+    if as_json:
+        print_json([_json(one) for one in chosen])
+        return
+    for one in chosen:
+        row = "not kept" if one.row is None else json.dumps(one.row, ensure_ascii=False)
+        line = f"{one.tablet}:{one.index} batch {one.batch_id}, {one.target}: {one.reason}. {row}"
+        console().print(line, soft_wrap=True)
+    click.echo(f"{len(chosen)} letters")
+
+
+def _json(letter: Letter) -> dict[str, Any]:
+    return {name: value for name, value in asdict(letter).items() if name != "source"}
+
+
+@command.command("replay")
+@click.argument("path")
+@click.option(
+    "--letters",
+    "file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Only these letters, with the rows of this file: what `show --json` printed, corrected.",
+)
+@click.option(
+    "--base64",
+    "binary",
+    multiple=True,
+    metavar="COLUMN",
+    help="The DataFrame had binary values in this column; may be repeated.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace rows of a sorted target with these keys.")
+@click.option("--ledger", metavar="PATH", help="The ledger.  [default: the one near the target]")
+@click.option("--apply", "is_applied", is_flag=True, help="Do it.  [default: only say it]")
+@cluster_options
+@json_option
+def replay(
+    path: str,
+    file: Path | None,
+    binary: tuple[str, ...],
+    ledger: str | None,
+    cluster: ClusterOptions,
+    *,
+    overwrite: bool,
+    is_applied: bool,
+    as_json: bool,
+) -> ExitCode:
+    """Write the letters of the dead-letter table PATH that fit their targets now, each one once.
+
+    Rows and a note in the target's ledger become visible together. So a letter is never written a second
+    time, by a repeated command neither. The query may run. Letters that still do not fit stay; the exit
+    code is 1 if there are any, or if something waits for --apply.
+    """
+    from yt_exactly_once.operations import dead_letters  # noqa: PLC0415 - the client is slow
+
+    connection = cluster.connect()
+    letters = dead_letters.read_letters(connection, path)
+    if file is not None:
+        letters = dead_letters.repaired(letters, json.loads(file.read_text(encoding="utf-8")))
+    plans = dead_letters.plan_replays(connection, letters, ledger=ledger, binary=binary)
+    told = []
+    for plan in plans:
+        written = 0
+        if is_applied:
+            written = dead_letters.replay(connection, plan, binary=binary, overwrite=overwrite)
+        unfit = [{"letter": f"{one.tablet}:{one.index}", "why": why} for one, why in plan.unfit]
+        told.append(
+            {
+                "target": plan.target,
+                "fitting": len(plan.fitting),
+                "written": written,
+                "replayed_before": plan.done,
+                "unfit": unfit,
+            }
+        )
+        if not as_json:
+            what = f"{written} written" if is_applied else f"{len(plan.fitting)} can be written"
+            click.echo(
+                f"{plan.target}: {what}, {plan.done} were replayed before, {len(unfit)} do not fit"
+            )
+            for one in unfit:
+                console().print(f"  {one['letter']}: {one['why']}", soft_wrap=True)
+    if as_json:
+        print_json(told)
+    waits = any(plan.unfit or (plan.fitting and not is_applied) for plan in plans)
+    return ExitCode.FAULT_FOUND if waits else ExitCode.OK

@@ -1,0 +1,473 @@
+"""Rows that a target could not take: what they are, and their way into the target once they are repaired.
+
+A letter is a row of a dead-letter table, named by its tablet and its index there. A replay writes letters and
+notes them in the ledger of their target, in one transaction. So a letter gets in once, however often and by
+however many people it is replayed. A letter that does not fit stays where it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import Counter
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from yt_exactly_once.codec.rejects import REJECT_SCHEMA, find_faults
+from yt_exactly_once.codec.row_hash import added, row_hashes
+from yt_exactly_once.codec.rows import WireFormat, encode, row_fragments
+from yt_exactly_once.codec.schema import (
+    SOURCE_QUEUE_COLUMN,
+    SOURCE_ROW_COLUMN,
+    SOURCE_TABLET_COLUMN,
+    TableSchema,
+    arrow_schema_of,
+    check_frame,
+)
+from yt_exactly_once.commit.cluster import Payload
+from yt_exactly_once.commit.entry import LedgerEntry, Tally, Written
+from yt_exactly_once.config import WriteMode
+from yt_exactly_once.errors import ConfigError, LedgerError, TableError
+from yt_exactly_once.operations.audit.ranges import RangeReader, placed
+from yt_exactly_once.operations.ledgers import LedgerRow, entries_of
+from yt_exactly_once.ytsaurus.queues import RemoteQueue
+from yt_exactly_once.ytsaurus.tables import TableInfo, describe_table, require_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from yt_exactly_once.codec.schema import WritePlan
+    from yt_exactly_once.ytsaurus.client import Connection
+    from yt_exactly_once.ytsaurus.transaction import TabletTransaction
+
+PREFIX = "dead-letters:"
+"""In front of the id of a dead-letter table, as the query of a replay's ledger entry."""
+
+ROWS_PER_COMMIT = 10_000
+"""Letters that one transaction replays."""
+
+_LEASE = timedelta(minutes=1)
+_ROWS_PER_READ = 100_000
+_SOURCE = {SOURCE_QUEUE_COLUMN: 0, SOURCE_TABLET_COLUMN: 1, SOURCE_ROW_COLUMN: 2}
+
+
+class _UnfitError(Exception):
+    """Raised for a letter that cannot be made a row of the target; the text says why."""
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A row that its target could not take.
+
+    Attributes:
+        table: object id of the dead-letter table.
+        tablet: its tablet there.
+        index: its index in that tablet.
+        query_id: the query that read the row.
+        batch_id: in which batch.
+        target: the table that could not take it.
+        column: the column that does not fit.
+        reason: why not.
+        row: the row by columns; binary values are base64. `None` if it was too long to be kept.
+        source: path, partition and index of the row in the queue, as far as they are known.
+    """
+
+    table: str
+    tablet: int
+    index: int
+    query_id: str
+    batch_id: int
+    target: str
+    column: str
+    reason: str
+    row: Mapping[str, Any] | None
+    source: tuple[str | None, int | None, int | None] = (None, None, None)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Tablet and index."""
+        return self.tablet, self.index
+
+
+class Done:
+    """Which letters of a table are in a target: the text that the ledger keeps in `other_sources`.
+
+    Args:
+        text: ranges by tablet, JSON.
+    """
+
+    def __init__(self, text: str = "{}") -> None:
+        self._ranges = {int(tablet): ranges for tablet, ranges in json.loads(text).items()}
+
+    def __contains__(self, letter: Letter) -> bool:
+        ranges = self._ranges.get(letter.tablet, ())
+        return any(first <= letter.index < end for first, end in ranges)
+
+    def after(self, letters: Collection[Letter]) -> str:
+        """Return the text with more letters."""
+        ranges = {tablet: [list(one) for one in known] for tablet, known in self._ranges.items()}
+        for letter in letters:
+            ranges.setdefault(letter.tablet, []).append([letter.index, letter.index + 1])
+        for known in ranges.values():
+            known.sort()
+            joined = [known[0]]
+            for first, end in known[1:]:
+                if first <= joined[-1][1]:
+                    joined[-1][1] = max(joined[-1][1], end)
+                else:
+                    joined.append([first, end])
+            known[:] = joined
+        return json.dumps(ranges, separators=(",", ":"))
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a replay does with the letters of one target.
+
+    Attributes:
+        target: path of the target.
+        ledger: path of its ledger.
+        fitting: letters that get in.
+        unfit: letters that stay, and why.
+        done: how many were replayed before.
+    """
+
+    target: str
+    ledger: str
+    fitting: tuple[Letter, ...]
+    unfit: tuple[tuple[Letter, str], ...]
+    done: int
+
+
+def read_letters(connection: Connection, path: str) -> list[Letter]:
+    """Return all letters of a dead-letter table, in their order.
+
+    Raises:
+        TableError: the table has not the columns of one, or is not mounted.
+    """
+    info = describe_table(connection, path)
+    remedy = "Pass the path that the sink has as dead_letter_path"
+    require_columns(info, REJECT_SCHEMA, "a dead-letter table", TableError, remedy)
+    info.require_mounted()
+    names = [str(column["name"]) for column in REJECT_SCHEMA if column["name"][0] != "$"]
+    table = TableSchema.from_yt([one for one in info.schema if one["name"] in names])
+    schema, reader = placed(arrow_schema_of(table)), RangeReader(connection, _ROWS_PER_READ, _quiet)
+    found = []
+    for tablet, bound in enumerate(RemoteQueue(connection, path).state().partitions):
+        for first in range(bound.lower, bound.upper, _ROWS_PER_READ):
+            last = min(first + _ROWS_PER_READ, bound.upper)
+            rows = reader.range(info, schema, tablet, first, last)
+            found += [_letter(info.id, tablet, row) for row in rows.to_pylist()]
+    return sorted(found, key=lambda one: one.place)
+
+
+def _quiet(_what: str, _done: int, _total: int) -> None:
+    pass
+
+
+def _letter(table: str, tablet: int, row: dict[str, Any]) -> Letter:
+    return Letter(
+        table,
+        tablet,
+        int(row["$row_index"]),
+        row["query_id"],
+        int(row["batch_id"]),
+        row["target"],
+        row["column"],
+        row["reason"],
+        None if row["row"] is None else json.loads(row["row"]),
+        (row["source_queue"], row["source_partition"], row["source_row"]),
+    )
+
+
+def repaired(letters: Sequence[Letter], document: Any) -> list[Letter]:
+    """Return the letters that a document names, with the rows that it has for them.
+
+    Args:
+        letters: all letters of the table.
+        document: what `show --json` printed, with other values in `row`.
+
+    Raises:
+        ConfigError: it is not such a document, or names a letter that is not there.
+    """
+    known = {(one.table, *one.place): one for one in letters}
+    try:
+        return [
+            replace(known[one["table"], one["tablet"], one["index"]], row=dict(one["row"]))
+            for one in document
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(
+            "The file does not hold letters of this table",
+            remedy="Save what yt-exactly-once dead-letters show PATH --json prints, and change only the "
+            "values in row",
+        ) from error
+
+
+def done_letters(connection: Connection, letters: Sequence[Letter]) -> set[tuple[int, int]]:
+    """Return the places of the letters that are in their target; without its ledger, they wait."""
+    found = set()
+    for target in sorted({one.target for one in letters}):
+        try:
+            rows = entries_of(connection, target)
+        except (LedgerError, TableError):
+            continue
+        done = _done(rows, letters[0].table)
+        found |= {one.place for one in letters if one.target == target and one in done}
+    return found
+
+
+def _done(rows: Sequence[LedgerRow], table: str) -> Done:
+    texts = [row.entry.others for row in rows if row.entry.query_id == PREFIX + table]
+    return Done(*texts)
+
+
+def plan_replays(
+    connection: Connection,
+    letters: Sequence[Letter],
+    *,
+    ledger: str | None = None,
+    binary: Collection[str] = (),
+) -> list[Replay]:
+    """Say which letters would get into their targets.
+
+    Args:
+        connection: the cluster.
+        letters: which ones.
+        ledger: path of the ledger; default: see `entries_of`.
+        binary: columns whose values are base64.
+
+    Raises:
+        LedgerError: a target has no ledger.
+        TableError: a target is gone or not mounted.
+    """
+    found = []
+    for target in sorted({one.target for one in letters}):
+        rows = entries_of(connection, target, ledger)
+        info = describe_table(connection, target)
+        info.require_mounted()
+        mine = [one for one in letters if one.target == target]
+        done = _done(rows, mine[0].table)
+        waiting = [one for one in mine if one not in done]
+        unfit = dict(_unfit(info, waiting, binary))
+        found.append(
+            Replay(
+                target=target,
+                ledger=rows[0].ledger,
+                fitting=tuple(one for one in waiting if one.place not in unfit),
+                unfit=tuple((one, unfit[one.place]) for one in waiting if one.place in unfit),
+                done=len(mine) - len(waiting),
+            )
+        )
+    return found
+
+
+def _unfit(
+    info: TableInfo, letters: Sequence[Letter], binary: Collection[str]
+) -> Iterator[tuple[tuple[int, int], str]]:
+    """Yield the places of letters that cannot be written, and why not."""
+    for start in range(0, len(letters), ROWS_PER_COMMIT):
+        part = list(letters[start : start + ROWS_PER_COMMIT])
+        try:
+            _rows(info, part, binary)
+        except _UnfitError:
+            for letter in tuple(part):
+                try:
+                    _rows(info, [letter], binary)
+                except _UnfitError as error:
+                    part.remove(letter)
+                    yield letter.place, str(error)
+        for fault in find_faults(*_rows(info, part, binary), WireFormat.YSON, ""):
+            yield part[fault.row].place, fault.reason
+
+
+def _rows(
+    info: TableInfo, letters: Sequence[Letter], binary: Collection[str]
+) -> tuple[pa.RecordBatch, WritePlan]:
+    """Return the rows of letters as they are written, and the plan to write them.
+
+    Raises:
+        _UnfitError: a row is not kept, has a column that the target lacks, or a value of another kind.
+    """
+    table = TableSchema.from_yt(info.schema)
+    columns = [column for column in table.writable_columns if not column.name.startswith("$")]
+    fields = [
+        pa.field(field.name, pa.binary() if field.name in binary else field.type)
+        for field in arrow_schema_of(TableSchema(tuple(columns)))
+    ]
+    rows = [_with_source(letter) for letter in letters]
+    foreign = {name for row in rows for name in row} - {field.name for field in fields}
+    if foreign - _SOURCE.keys():
+        raise _UnfitError(f"the target has no column {', '.join(sorted(foreign - _SOURCE.keys()))}")
+    arrays = []
+    for field in fields:
+        try:
+            arrays.append(_array([row.get(field.name) for row in rows], field.type))
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise _UnfitError(f"{field.name}: the value is no {field.type}") from error
+    frame = pa.schema(fields)
+    plan = check_frame(frame, table, target=info.path, sorted=info.is_sorted)
+    return pa.RecordBatch.from_arrays(arrays, schema=frame), plan
+
+
+def _with_source(letter: Letter) -> dict[str, Any]:
+    if letter.row is None:
+        raise _UnfitError("the row was longer than what a letter keeps")
+    return {**{name: letter.source[place] for name, place in _SOURCE.items()}, **letter.row}
+
+
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_binary(kind):
+        values = [None if one is None else base64.b64decode(one, validate=True) for one in values]
+    elif any(isinstance(one, str) for one in values) and not pa.types.is_nested(kind):
+        # Dates, decimals and numbers that are not finite are texts in a letter.
+        kept = (
+            values
+            if pa.types.is_string(kind)
+            else [None if one is None else str(one) for one in values]
+        )
+        return pa.array(kept).cast(kind)
+    return pa.array(values, kind)
+
+
+def replay(
+    connection: Connection,
+    plan: Replay,
+    *,
+    binary: Collection[str] = (),
+    overwrite: bool = False,
+) -> int:
+    """Write the fitting letters of a plan, and note them in the ledger; return how many were written.
+
+    Letters that somebody else has replayed since the plan are left out. A call that fails may be repeated.
+
+    Args:
+        connection: the cluster.
+        plan: from `plan_replays`.
+        binary: as for the plan.
+        overwrite: whether a letter may replace a row of a sorted target that has its key.
+
+    Raises:
+        ConfigError: a sorted target has rows with keys of these letters, or two letters have one key.
+        ConflictError: another replay, or the query, has written the same rows. Nothing of the last
+            transaction was written.
+        CommitOutcomeUnknownError: no answer to the commit. A repeated call finds out.
+    """
+    info = describe_table(connection, plan.target)
+    written = 0
+    for start in range(0, len(plan.fitting), ROWS_PER_COMMIT):
+        part = plan.fitting[start : start + ROWS_PER_COMMIT]
+        written += _commit(connection, info, plan, part, binary, overwrite=overwrite)
+    return written
+
+
+def _commit(
+    connection: Connection,
+    info: TableInfo,
+    plan: Replay,
+    letters: Sequence[Letter],
+    binary: Collection[str],
+    *,
+    overwrite: bool,
+) -> int:
+    query_id = PREFIX + letters[0].table
+    began = datetime.now(UTC)
+    # The digests that the queries of this target keep must cover these rows too.
+    digests = any(row.entry.tally.digest for row in entries_of(connection, info.path, plan.ledger))
+    transaction = connection.begin(_LEASE)
+    try:
+        found = transaction.lookup(plan.ledger, [{"query_id": query_id, "target": info.path}])[0]
+        before = LedgerEntry.from_row(found) if found else None
+        done = Done(before.others if before else "{}")
+        letters = [one for one in letters if one not in done]
+        if not letters:
+            transaction.abort()
+            return 0
+        rows, columns = _rows(info, letters, binary)
+        tablets = None
+        if info.is_sorted:
+            _require_free(transaction, info, rows, columns, overwrite=overwrite)
+        else:
+            tablets = pa.array([one.index % info.tablet_count for one in letters], pa.int64())
+        body = encode(rows, columns, WireFormat.YSON, tablet_index=tablets)
+        transaction.write(info.path, [Payload(len(letters), body)], WireFormat.YSON)
+        digest = added(0, row_hashes(rows, columns.columns)) if digests else None
+        entry = LedgerEntry(
+            query_id=query_id,
+            target=info.path,
+            batch_id=before.batch_id + 1 if before else 0,
+            run_id="",
+            transaction_id=transaction.id,
+            offsets={},
+            others=done.after(letters),
+            mode=WriteMode.TRANSACTIONAL,
+            started_at=began.isoformat(timespec="milliseconds"),
+            committed_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            tallies={
+                info.path: (before.tally if before else Tally()).after(
+                    Written(rows=len(letters), bytes=len(body), digest=digest), is_same=False
+                )
+            },
+        )
+        transaction.insert(plan.ledger, [entry.to_row()])
+    except BaseException:
+        transaction.abort()
+        raise
+    transaction.commit()
+    return len(letters)
+
+
+def _require_free(
+    transaction: TabletTransaction,
+    info: TableInfo,
+    rows: pa.RecordBatch,
+    plan: WritePlan,
+    *,
+    overwrite: bool,
+) -> None:
+    """Check that no row of a sorted target would be replaced.
+
+    Raises:
+        ConfigError: one would.
+    """
+    keys = [column["name"] for column in info.schema if column.get("sort_order")]
+    again = Counter(row_fragments(rows, plan.keys).to_pylist()).most_common(1)[0][1]
+    if again > 1:
+        raise ConfigError(
+            f"{again} letters have one key, and only one of them would stay",
+            remedy="Choose one with --letters FILE",
+            target=info.path,
+        )
+    known = [column for column in plan.columns if column.name in keys]
+    if overwrite or len(known) < len(keys):
+        # A key that the cluster computes cannot be looked up by the others.
+        return
+    there = transaction.lookup(info.path, rows.select(plan.key_names).to_pylist())
+    if taken := sum(one is not None for one in there):
+        raise ConfigError(
+            f"{taken} letters have keys that the target has now, perhaps with newer values",
+            remedy="Choose the others with --letters FILE, or replace these rows with --overwrite",
+            target=info.path,
+        )
+
+
+def grouped(letters: Sequence[Letter], done: Collection[tuple[int, int]]) -> list[dict[str, Any]]:
+    """Return the letters by query, target, column and reason, with how many wait."""
+    groups: dict[tuple[str, ...], list[Letter]] = {}
+    for one in letters:
+        groups.setdefault((one.query_id, one.target, one.column, one.reason), []).append(one)
+    return [
+        {
+            "query": query,
+            "target": target,
+            "column": column,
+            "reason": reason,
+            "letters": len(some),
+            "waiting": sum(one.place not in done for one in some),
+            "batches": [min(one.batch_id for one in some), max(one.batch_id for one in some)],
+        }
+        for (query, target, column, reason), some in groups.items()
+    ]
