@@ -99,7 +99,10 @@ _HOWS: dict[str, list[How | str]] = {
         How.OPTIONS,
         *[How.RUNS] * 2,
     ],
-    "docs/how-to/write-changes.md": [How.RUNS] * 9,
+    "docs/how-to/write-changes.md": [
+        *[How.RUNS] * 9,
+        "tests/local/test_dead_letters.py follows it",
+    ],
     "docs/how-to/write-with-the-format.md": [How.RUNS],
     "docs/reference/configuration.md": [How.RUNS],
     "docs/reference/contract.md": ["it needs a live cluster"],

@@ -92,6 +92,9 @@ def test_trouble_of_a_queue_is_said_and_hides_nothing_else(pipeline, told, tmp):
     (found,) = status(pipeline.connection, [tmp])
     assert "6 rows were trimmed" in found.problems[0]
     assert found.queues[0].partitions[1].lag_seconds is None
+    pipeline.client.unmount_table(pipeline.queue, sync=True)
+    (found,) = status(pipeline.connection, [tmp])
+    assert f"Run: yt mount-table {pipeline.queue} --sync" in found.problems[0]
     pipeline.client.remove(pipeline.queue)
     (found,) = status(pipeline.connection, [tmp])
     assert "There is no such table" in found.problems[0]
@@ -268,3 +271,27 @@ def test_no_number_and_no_path_is_split_on_any_terminal(width):
     screen.print(rendered([one], partitions=True))
     said = screen.file.getvalue().split()
     assert {"123456789012", "//t", "//q", "transactional"} <= set(said)
+
+
+def test_one_more_query_costs_three_requests(cluster, tmp):
+    """Those that carry rows: of its ledger, its consumer and its queue. Anything else is asked together."""
+
+    def requests():
+        before = cluster.request_counts()
+        assert all(one.lag_rows == 8 for one in status(connection, [tmp]))
+        sent = cluster.request_counts() - before
+        return sum(count for path, count in sent.items() if path.startswith("/api/v4/"))
+
+    def add(number):
+        made = Pipeline(cluster, f"{tmp}/{number}")
+        made.client.create("map_node", made.folder)
+        made.create()
+        made.feed(5)
+        made.run(1)
+        return made.connection
+
+    connection = add(0)
+    one = requests()
+    for number in range(1, 4):
+        add(number)
+    assert requests() == one + 3 * 3

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.commit.entry import (
@@ -20,22 +21,27 @@ from yt_exactly_once.commit.entry import (
 )
 from yt_exactly_once.config import check_path
 from yt_exactly_once.errors import (
-    AccessError,
     ConfigError,
     ConflictError,
     ExactlyOnceError,
     LedgerError,
     TableError,
     TableNotFoundError,
-    TransientError,
 )
-from yt_exactly_once.ytsaurus.browsing import all_rows, attributes_of, children
-from yt_exactly_once.ytsaurus.tables import describe_table, require_columns
+from yt_exactly_once.ytsaurus.browsing import (
+    all_rows,
+    attributes_of,
+    attributes_of_all,
+    children,
+    side_by_side,
+)
+from yt_exactly_once.ytsaurus.tables import ATTRIBUTES, described, require_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from yt_exactly_once.ytsaurus.client import Connection
+    from yt_exactly_once.ytsaurus.tables import TableInfo
 
 DEFAULT_ROOT = "//home"
 """Where ledgers are looked for when no path is given."""
@@ -46,6 +52,7 @@ MOST_FOLDERS = 10_000
 LEDGER_SUFFIX = "_ledger"
 """What the default name of a ledger adds to the path of its target."""
 
+_ATTRIBUTES = (*ATTRIBUTES, LEDGER_MARK)
 _LEASE = timedelta(seconds=30)
 
 
@@ -74,8 +81,8 @@ def find_ledgers(
 ) -> list[str]:
     """Return the paths of ledgers.
 
-    A search lists folders one by one: one light request for each folder below a root. It does not follow
-    links. Name a deep folder on a large cluster.
+    A search lists every folder below a root, some hundred with one request. It does not follow links. Name a
+    deep folder on a large cluster.
 
     Args:
         connection: the cluster.
@@ -119,31 +126,46 @@ def _ledger_at(connection: Connection, path: str, attributes: dict[str, Any]) ->
     return entries_of(connection, path)[0].ledger
 
 
-def _require_ledger(connection: Connection, path: str) -> None:
-    require_known_ledger(attributes_of(connection, path, [LEDGER_MARK]) or {}, path)
-    info = describe_table(connection, path)
+def _require_ledger(
+    connection: Connection, path: str, found: dict[str, Any] | None = None
+) -> TableInfo:
+    """Check that a table is a ledger.
+
+    Args:
+        connection: the cluster.
+        path: of the table.
+        found: its attributes, if they were read.
+    """
+    if found is None:
+        found = attributes_of(connection, path, _ATTRIBUTES)
+    require_known_ledger(found or {}, path)
+    info = described(path, found)
     remedy = "Pass the path that the sink has as ledger_path"
     require_columns(info, LEDGER_SCHEMA, "a ledger", LedgerError, remedy)
+    return info
 
 
 def _search(connection: Connection, root: str, looking: Callable[[str], None]) -> Iterator[str]:
-    waiting = [root]
-    for count in range(1, MOST_FOLDERS + 1):
-        if not waiting:
-            return
-        folder = waiting.pop()
-        looking(folder)
-        for child in children(connection, folder, ["type", LEDGER_MARK]):
-            path = f"{folder}/{_escaped(child['name'])}"
-            if child["type"] == "map_node":
-                waiting.append(path)
-            elif LEDGER_MARK in child:
-                yield path
-        if count == MOST_FOLDERS and waiting:
+    waiting, listed = [root], 0
+    while waiting:
+        folders = waiting[: MOST_FOLDERS - listed]
+        if not folders:
             raise ConfigError(
                 f"There are more than {MOST_FOLDERS} folders below {root}",
                 remedy="Name the ledgers, or a deeper folder",
             )
+        del waiting[: len(folders)]
+        listed += len(folders)
+        for folder in folders:
+            looking(folder)
+        held = children(connection, folders, ["type", LEDGER_MARK])
+        for folder, some in zip(folders, held, strict=True):
+            for child in some:
+                path = f"{folder}/{_escaped(child['name'])}"
+                if child["type"] == "map_node":
+                    waiting.append(path)
+                elif LEDGER_MARK in child:
+                    yield path
 
 
 def _escaped(name: str) -> str:
@@ -157,10 +179,10 @@ def read_ledger(connection: Connection, path: str) -> list[LedgerRow]:
         LedgerError: the table is no ledger, or an entry cannot be read.
         TableError: there is no table, or it is not mounted.
     """
-    _require_ledger(connection, path)
-    describe_table(connection, path).require_mounted()
-    rows = [LedgerRow(path, LedgerEntry.from_row(row)) for row in all_rows(connection, path)]
-    return sorted(rows, key=lambda row: row.entry.committed_at, reverse=True)
+    rows, unread = read_ledgers(connection, [path])
+    for error in unread.values():
+        raise error
+    return rows
 
 
 def read_ledgers(
@@ -172,13 +194,23 @@ def read_ledgers(
         connection: the cluster.
         paths: of ledgers.
     """
+
+    def read(path: str) -> list[LedgerRow]:
+        attributes = found[path]
+        if isinstance(attributes, ExactlyOnceError):
+            raise attributes
+        _require_ledger(connection, path, attributes).require_mounted()
+        rows = [LedgerRow(path, LedgerEntry.from_row(row)) for row in all_rows(connection, path)]
+        return sorted(rows, key=lambda row: row.entry.committed_at, reverse=True)
+
     rows: list[LedgerRow] = []
     unread: dict[str, ExactlyOnceError] = {}
-    for path in paths:
-        try:
-            rows += read_ledger(connection, path)
-        except (LedgerError, TableError, TransientError, AccessError) as error:
-            unread[path] = error
+    found = attributes_of_all(connection, paths, _ATTRIBUTES)
+    for path, one in zip(paths, side_by_side([partial(read, path) for path in paths]), strict=True):
+        if isinstance(one, ExactlyOnceError):
+            unread[path] = one
+        else:
+            rows += one
     return rows, unread
 
 
@@ -215,7 +247,7 @@ def _ledgers_near(connection: Connection, target: str) -> Iterator[str]:
         _require_ledger(connection, beside)
         yield beside
     folder = target.rpartition("/")[0]
-    for child in children(connection, folder, [LEDGER_MARK]):
+    for child in children(connection, [folder], [LEDGER_MARK])[0]:
         path = f"{folder}/{_escaped(child['name'])}"
         if LEDGER_MARK in child and path != beside:
             yield path

@@ -6,14 +6,16 @@ so this works for a query that is stopped or broken too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN, pulled_field
-from yt_exactly_once.commit.entry import DRIVER
+from yt_exactly_once.commit.entry import DRIVER, PartitionOffset
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.operations.ledgers import (
     LedgerRow,
@@ -23,17 +25,33 @@ from yt_exactly_once.operations.ledgers import (
     read_ledgers,
     supersedes,
 )
-from yt_exactly_once.ytsaurus.browsing import attributes_of, now, registration, row_time
-from yt_exactly_once.ytsaurus.queues import RemoteQueue
+from yt_exactly_once.ytsaurus.browsing import (
+    answers,
+    attributes_of_all,
+    now,
+    request,
+    row_time,
+    selected,
+    side_by_side,
+)
+from yt_exactly_once.ytsaurus.queues import PartitionBounds, RemoteQueue, bounds_of
+from yt_exactly_once.ytsaurus.tables import ATTRIBUTES, described
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from yt_exactly_once.commit.entry import LedgerEntry, PartitionOffset
+    from yt_exactly_once.commit.entry import LedgerEntry
     from yt_exactly_once.ytsaurus.client import Connection
 
-_STAMP = pa.schema([pulled_field("stamp", pa.uint64(), TIMESTAMP_COLUMN)])
-
+_STAMP = pa.schema(
+    [
+        pulled_field("tablet", pa.int64(), "$tablet_index"),
+        pulled_field("row", pa.int64(), "$row_index"),
+        pulled_field("stamp", pa.uint64(), TIMESTAMP_COLUMN),
+    ]
+)
+_ATTRIBUTES = (*ATTRIBUTES, "auto_trim_config")
+_READABLE = frozenset({"mounted", "frozen"})
 
 STUCK_SECONDS = 300.0
 """A query with rows to read that has committed nothing for so long, and for ten batches, is reported."""
@@ -280,8 +298,8 @@ def status(
 ) -> list[QueryStatus]:
     """Return the status of all queries in some ledgers, those that wrote last first.
 
-    Costs per ledger two requests, per queue of a query five, and one more for each partition with lag if the
-    queue has the column `$timestamp`.
+    Costs one request for each ledger and each consumer, one for each queue with lag and the column
+    `$timestamp`, and one for some hundred of anything else.
 
     Args:
         connection: the cluster.
@@ -314,22 +332,122 @@ def statuses(connection: Connection, rows: Sequence[LedgerRow]) -> list[QuerySta
     for row in rows:
         key = row.ledger, row.entry.query_id, row.entry.transaction_id
         groups.setdefault(key, []).append(row)
-    moment = now(connection) if groups else 0.0
+    if not groups:
+        return []
+    facts = _Facts(connection, rows)
     entries = [row.entry for row in rows]
-    return [_query(connection, group, entries, moment) for group in groups.values()]
+    return [_query(connection, facts, group, entries) for group in groups.values()]
+
+
+Source = tuple[str, str, str, str]
+Parts = Mapping[int, PartitionOffset]
+
+
+class _Facts:
+    """What the cluster says of the tables of some queries, asked with few requests.
+
+    Whatever could not be read is the error.
+
+    Args:
+        connection: the cluster.
+        rows: entries of the queries.
+
+    Attributes:
+        moment: the time of the cluster.
+        tables: attributes by path; nothing if there is no table.
+        registrations: by queue and consumer.
+        bounds: of the partitions of a queue.
+        offsets: of a consumer, by queue and consumer.
+        stamps: times of rows by partition and index, by queue.
+    """
+
+    def __init__(self, connection: Connection, rows: Sequence[LedgerRow]) -> None:
+        self.moment = now(connection)
+        entries = [row.entry for row in rows]
+        sources = dict.fromkeys(key for entry in entries for key in entry.offsets)
+        pairs = {(queue, consumer): cluster for cluster, queue, consumer, _ in sources if consumer}
+        queues = list(dict.fromkeys(queue for _, queue, _, _ in sources))
+        paths = dict.fromkeys([*(entry.target for entry in entries), *queues])
+        paths |= dict.fromkeys(consumer for _, consumer in pairs)
+        self.tables = attributes_of_all(connection, list(paths), _ATTRIBUTES)
+        asked = [
+            request("list_queue_consumer_registrations", queue_path=queue, consumer_path=consumer)
+            for queue, consumer in pairs
+        ]
+        self.registrations = dict(zip(pairs, answers(connection, asked), strict=True))
+        counts = {queue: int((self._known(queue)).get("tablet_count", 0)) for queue in queues}
+        asked = [
+            request("get_tablet_infos", path=queue, tablet_indexes=list(range(count)))
+            for queue, count in counts.items()
+        ]
+        infos = dict(zip(queues, answers(connection, asked), strict=True))
+        self.bounds = {queue: _bounds(answer) for queue, answer in infos.items()}
+        readable = [
+            (queue, consumer)
+            for queue, consumer in pairs
+            if self._known(consumer).get("tablet_state") in _READABLE
+        ]
+        lookups = [
+            partial(
+                RemoteQueue(connection, queue, consumer).stored_offsets,
+                pairs[queue, consumer],
+                range(counts[queue]),
+            )
+            for queue, consumer in readable
+        ]
+        wanted = self._unread(entries)
+        times = [partial(_stamps, connection, queue, places) for queue, places in wanted.items()]
+        found: list[Any] = side_by_side([*lookups, *times])
+        self.offsets = dict(zip(readable, found[: len(lookups)], strict=True))
+        self.stamps = dict(zip(wanted, found[len(lookups) :], strict=True))
+
+    def _known(self, path: str) -> dict[str, Any]:
+        found = self.tables[path]
+        return found if isinstance(found, dict) else {}
+
+    def _unread(self, entries: Sequence[LedgerEntry]) -> dict[str, list[tuple[int, int]]]:
+        """Return the first row of each partition that is not committed, by queue, if it has a time."""
+        found: dict[str, dict[tuple[int, int], None]] = {}
+        for entry in entries:
+            for (_, queue, _, queue_id), parts in entry.offsets.items():
+                bounds, known = self.bounds[queue], self._known(queue)
+                names = {column["name"] for column in known.get("schema", ())}
+                if isinstance(bounds, ExactlyOnceError) or TIMESTAMP_COLUMN not in names:
+                    continue
+                is_same = queue_id in {"", known["id"]}
+                for partition, bound in enumerate(bounds):
+                    part = parts.get(partition)
+                    first = (part.end if part else 0) if is_same else bound.lower
+                    if bound.lower <= first < bound.upper:
+                        found.setdefault(queue, {})[partition, first] = None
+        return {queue: list(places) for queue, places in found.items()}
+
+
+def _bounds(answer: Any) -> list[PartitionBounds] | ExactlyOnceError:
+    return answer if isinstance(answer, ExactlyOnceError) else bounds_of(answer["tablets"])
+
+
+def _stamps(
+    connection: Connection, queue: str, places: Sequence[tuple[int, int]]
+) -> dict[tuple[int, int], int]:
+    listed = ", ".join(map(str, places))
+    query = (
+        f"[$tablet_index], [$row_index], [{TIMESTAMP_COLUMN}] from [{queue}] "
+        f"where ([$tablet_index], [$row_index]) in ({listed})"
+    )
+    rows = decode(selected(connection, query, limit=len(places)), _STAMP).to_pylist()
+    return {(row["tablet"], row["row"]): row["stamp"] for row in rows if row["stamp"] is not None}
 
 
 def _query(
     connection: Connection,
+    facts: _Facts,
     group: Sequence[LedgerRow],
     entries: Sequence[LedgerEntry],
-    moment: float,
 ) -> QueryStatus:
     row = group[0]
     entry = row.entry
-    queues = [
-        _queue(connection, row, source, parts, moment) for source, parts in entry.offsets.items()
-    ]
+    queues = [_queue(facts, row, source, parts) for source, parts in entry.offsets.items()]
     # The query itself may have moved a consumer after its entry was read. A later query that took over the
     # consumer may do so too.
     if any(_stray(queue) for queue in queues) and (
@@ -351,7 +469,7 @@ def _query(
         seconds=entry.seconds,
         age_seconds=age_seconds(entry),
         transaction_id=entry.transaction_id,
-        targets=tuple(_target(connection, row) for row in sorted(group, key=_target_path)),
+        targets=tuple(_target(facts, row) for row in sorted(group, key=_target_path)),
         queues=tuple(
             replace(queue, problem=queue.problem or (stray and stray + hint))
             for queue, stray in zip(queues, strays, strict=True)
@@ -392,7 +510,7 @@ def _stray(queue: QueueStatus) -> str:
     return ""
 
 
-def _target(connection: Connection, row: LedgerRow) -> TargetStatus:
+def _target(facts: _Facts, row: LedgerRow) -> TargetStatus:
     path, tally = row.entry.target, row.entry.tally
     known = TargetStatus(
         path=path,
@@ -404,10 +522,9 @@ def _target(connection: Connection, row: LedgerRow) -> TargetStatus:
         bytes=tally.bytes,
         sent_by=tally.sent_by,
     )
-    try:
-        found = attributes_of(connection, path, ["type", "tablet_state"])
-    except ExactlyOnceError as error:
-        return replace(known, problem=error.what)
+    found = facts.tables[path]
+    if isinstance(found, ExactlyOnceError):
+        return replace(known, problem=found.what)
     if found is None:
         return replace(
             known, state="missing", problem="there is no table. Restore it, or begin again"
@@ -418,75 +535,71 @@ def _target(connection: Connection, row: LedgerRow) -> TargetStatus:
     return replace(known, state=state, problem=f"it is {state}. Run: {repair_command(row)}")
 
 
-def _queue(
-    connection: Connection,
-    row: LedgerRow,
-    source: tuple[str, str, str, str],
-    parts: Mapping[int, PartitionOffset],
-    moment: float,
-) -> QueueStatus:
-    cluster, path, consumer, queue_id = source
+def _queue(facts: _Facts, row: LedgerRow, source: Source, parts: Parts) -> QueueStatus:
+    cluster, path, consumer, _ = source
     known = QueueStatus(cluster, path, consumer or None)
+    attributes = facts.tables[path]
     try:
-        return _asked(connection, row, known, queue_id, parts, moment)
+        if isinstance(attributes, ExactlyOnceError):
+            raise attributes
+        info = described(path, attributes)
     except ExactlyOnceError as error:
         return replace(known, problem=error.what)
+    if info.is_sorted:
+        return replace(known, problem="the table is sorted, and no queue")
+    if info.tablet_state not in _READABLE:
+        how = f"it is {info.tablet_state}. Run: yt mount-table {path} --sync"
+        return replace(known, problem=how)
+    read = [facts.bounds[path], facts.stamps.get(path)]
+    if consumer:
+        read += [facts.tables[consumer], facts.registrations[path, consumer]]
+        read.append(facts.offsets.get((path, consumer)))
+    for one in read:
+        if isinstance(one, ExactlyOnceError):
+            return replace(known, problem=one.what)
+    return _read(facts, row, known, source, parts)
 
 
-def _asked(
-    connection: Connection,
-    row: LedgerRow,
-    known: QueueStatus,
-    queue_id: str,
-    parts: Mapping[int, PartitionOffset],
-    moment: float,
+def _read(
+    facts: _Facts, row: LedgerRow, known: QueueStatus, source: Source, parts: Parts
 ) -> QueueStatus:
-    remote = RemoteQueue(connection, known.path, known.consumer)
-    info = remote.describe()
-    registered = consumer = None
-    if known.consumer:
-        registered = registration(connection, known.path, known.consumer)
-        consumer = attributes_of(connection, known.consumer, ["tablet_state"])
-    config = attributes_of(connection, known.path, ["auto_trim_config"]) or {}
-    bounds = remote.state().partitions
-    is_readable = consumer is not None and consumer["tablet_state"] in {"mounted", "frozen"}
-    offsets = remote.stored_offsets(known.cluster, range(len(bounds))) if is_readable else {}
-    has_stamp = any(column["name"] == TIMESTAMP_COLUMN for column in info.schema)
-    is_recreated = bool(queue_id) and info.id != queue_id
+    _, path, consumer, queue_id = source
+    info: Any = facts.tables[path]
+    bounds: Any = facts.bounds[path]
+    table: Any = facts.tables[consumer] if consumer else None
+    registered = next(iter(facts.registrations[path, consumer]), None) if consumer else None
+    offsets = facts.offsets.get((path, consumer))
+    is_recreated = bool(queue_id) and info["id"] != queue_id
     found = []
     for partition, bound in enumerate(bounds):
         part = parts.get(partition)
         delivered = part.end if part else 0
+        first = bound.lower if is_recreated else delivered
+        stamp = facts.stamps.get(path, {}).get((partition, first))
+        lag = None if stamp is None else max(facts.moment - row_time(stamp), 0.0)
+        at = None
+        if consumer and (offsets is not None or table is None):
+            # One that was removed is at 0 again once it is created.
+            at = (offsets or {}).get(partition, 0)
         found.append(
             PartitionStatus(
                 partition=partition,
                 delivered=delivered,
                 left=part.left if part else 0,
-                # One that was removed is at 0 again once it is created.
-                consumer=offsets.get(partition, 0) if is_readable or not consumer else None,
+                consumer=at,
                 first=bound.lower,
                 end=bound.upper,
-                lag_seconds=_lag(
-                    # Without the consumer: who looks need not be registered.
-                    RemoteQueue(connection, known.path),
-                    partition,
-                    bound.lower if is_recreated else delivered,
-                    bound.lower,
-                    bound.upper,
-                    moment if has_stamp else None,
-                ),
+                lag_seconds=0.0 if first >= bound.upper else lag,
                 is_of_another=is_recreated,
             )
         )
-    if not known.consumer:
-        found = [replace(part, consumer=None) for part in found]
     asked = replace(
         known,
-        registered=None if known.consumer is None else registered is not None,
+        registered=registered is not None if consumer else None,
         vital=None if registered is None else bool(registered["vital"]),
-        auto_trim=bool((config.get("auto_trim_config") or {}).get("enable")),
+        auto_trim=bool((info.get("auto_trim_config") or {}).get("enable")),
         partitions=tuple(found),
-        consumer_state=str(consumer["tablet_state"]) if consumer else "",
+        consumer_state=str(table["tablet_state"]) if table else "",
         is_recreated=is_recreated,
         lost_partitions=0 if is_recreated else sum(part >= len(bounds) for part in parts),
     )
@@ -511,16 +624,3 @@ def _problem(queue: QueueStatus, row: LedgerRow) -> str:
         f"the consumer {queue.consumer} is not registered. {hint}": queue.registered is False,
     }
     return next((text for text, is_so in known.items() if is_so), "")
-
-
-def _lag(
-    queue: RemoteQueue, partition: int, delivered: int, first: int, end: int, moment: float | None
-) -> float | None:
-    if delivered >= end:
-        return 0.0
-    if moment is None or delivered < first:
-        return None
-    rows = decode(queue.pull(partition, delivered, 1), _STAMP)
-    if not rows.num_rows or not rows.column(0)[0].is_valid:
-        return None
-    return max(moment - row_time(rows.column(0)[0].as_py()), 0.0)

@@ -5,19 +5,27 @@ For tools, and for the checks before the first batch. No batch of a query reads 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from yt.wrapper import YsonFormat, get_user_name
-from yt.wrapper.errors import YtResolveError
+from yt.wrapper.errors import YtResolveError, create_response_error
 from yt.wrapper.http_helpers import make_request_with_retries
 
+from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.reach import address_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from yt_exactly_once.ytsaurus.client import Connection
+
+T = TypeVar("T")
+
+_MOST_PARTS = 200
+_POOL = ThreadPoolExecutor(8, thread_name_prefix="yt-look")
+"""Its threads start on demand, and keep their clients."""
 
 _MOST_ROWS = 1_000_000
 _MOST_CHILDREN = 100_000
@@ -36,11 +44,79 @@ def attributes_of(connection: Connection, path: str, names: Sequence[str]) -> di
     return {name: found.attributes[name] for name in names if name in found.attributes}
 
 
-def children(connection: Connection, folder: str, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the names of what a folder holds, each as `name` together with some attributes."""
-    with translated("list the folder", path=folder):
-        found = connection.reader.list(folder, attributes=list(names), max_size=_MOST_CHILDREN)
-        return [{**node.attributes, "name": str(node)} for node in found]
+def request(command: str, **parameters: Any) -> dict[str, Any]:
+    """Return one of several requests that are sent together."""
+    return {"command": command, "parameters": parameters}
+
+
+def output(part: Mapping[str, Any]) -> Any:
+    """Return what one of several requests returned.
+
+    Raises:
+        YtError: it failed.
+    """
+    if "error" in part:
+        raise create_response_error(part["error"])
+    return part["output"]
+
+
+def answers(connection: Connection, requests: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Send light requests together, and return what each of them returned, or its `ExactlyOnceError`."""
+    found: list[Any] = []
+    for start in range(0, len(requests), _MOST_PARTS):
+        sent = requests[start : start + _MOST_PARTS]
+        with translated("look at several objects"):
+            parts = connection.reader.execute_batch(sent)["results"]
+        for one, part in zip(sent, parts, strict=True):
+            path = one["parameters"].get("path")
+            try:
+                with translated(f"{one['command'].replace('_', ' ')}", path=path):
+                    found.append(output(part))
+            except ExactlyOnceError as error:
+                found.append(error)
+    return found
+
+
+def attributes_of_all(
+    connection: Connection, paths: Sequence[str], names: Sequence[str]
+) -> dict[str, dict[str, Any] | ExactlyOnceError | None]:
+    """Return by path what `attributes_of` returns, or the error that it raises."""
+    given = {"attributes": list(names), "max_size": 1, "return_only_value": True}
+    gets = [request("get", path=path, **given) for path in paths]
+    found: dict[str, dict[str, Any] | ExactlyOnceError | None] = {}
+    for path, answer in zip(paths, answers(connection, gets), strict=True):
+        if isinstance(answer, ExactlyOnceError):
+            is_absent = isinstance(answer.__cause__, YtResolveError)
+            found[path] = None if is_absent else answer
+        else:
+            has = answer.attributes
+            found[path] = {name: has[name] for name in names if name in has}
+    return found
+
+
+def side_by_side(calls: Sequence[Callable[[], T]]) -> list[T | ExactlyOnceError]:
+    """Make calls in threads, and return what each of them returned, or its `ExactlyOnceError`."""
+
+    def made(call: Callable[[], T]) -> T | ExactlyOnceError:
+        try:
+            return call()
+        except ExactlyOnceError as error:
+            return error
+
+    return list(_POOL.map(made, calls))
+
+
+def children(
+    connection: Connection, folders: Sequence[str], names: Sequence[str]
+) -> list[list[dict[str, Any]]]:
+    """Return what each folder holds: the name of each child as `name`, and some of its attributes."""
+    given = {"attributes": list(names), "max_size": _MOST_CHILDREN, "return_only_value": True}
+    found = []
+    for answer in answers(connection, [request("list", path=path, **given) for path in folders]):
+        if isinstance(answer, ExactlyOnceError):
+            raise answer
+        found.append([{**node.attributes, "name": str(node)} for node in answer])
+    return found
 
 
 def all_rows(connection: Connection, path: str) -> list[dict[str, Any]]:
@@ -49,9 +125,9 @@ def all_rows(connection: Connection, path: str) -> list[dict[str, Any]]:
     Raises:
         RequestRefusedError: it has over a million.
     """
-    with translated("read the table", path=path):
+    with connection.pinning() as client, translated("read the table", path=path):
         return list(
-            connection.reader.select_rows(
+            client.select_rows(
                 f"* from [{path}]",
                 input_row_limit=_MOST_ROWS,
                 output_row_limit=_MOST_ROWS,
@@ -89,8 +165,8 @@ def selected(connection: Connection, query: str, *, limit: int) -> bytes:
         query: without `limit`.
         limit: most rows to read and to return.
     """
-    with translated("read rows"):
-        answer = connection.reader.select_rows(
+    with connection.pinning() as client, translated("read rows"):
+        answer = client.select_rows(
             f"{query} limit {limit}",
             input_row_limit=_MOST_ROWS,
             output_row_limit=_MOST_ROWS,

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from yt.common import YtError
 from yt.wrapper import YsonFormat
-from yt.wrapper.errors import create_response_error
 
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
@@ -23,11 +22,12 @@ from yt_exactly_once.errors import (
     NotAQueueError,
     TableNotMountedError,
 )
+from yt_exactly_once.ytsaurus.browsing import output, request
 from yt_exactly_once.ytsaurus.failures import TRANSPORT_ERRORS, translated
 from yt_exactly_once.ytsaurus.tables import TableInfo, columns_of, describe_table
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from yt_exactly_once.ytsaurus.client import Connection
 
@@ -49,6 +49,14 @@ class PartitionBounds:
 
     lower: int
     upper: int
+
+
+def bounds_of(infos: Sequence[Mapping[str, Any]]) -> list[PartitionBounds]:
+    """Return the bounds that tablets report."""
+    return [
+        PartitionBounds(int(info["trimmed_row_count"]), int(info["total_row_count"]))
+        for info in infos
+    ]
 
 
 @dataclass(frozen=True)
@@ -133,21 +141,17 @@ class RemoteQueue:
             indexes = list(range(expected))
             table, tablets = client.execute_batch(
                 [
-                    _request("get", path=self.path, attributes=attributes, return_only_value=True),
-                    _request("get_tablet_infos", path=self.path, tablet_indexes=indexes),
+                    request("get", path=self.path, attributes=attributes, return_only_value=True),
+                    request("get_tablet_infos", path=self.path, tablet_indexes=indexes),
                 ]
             )["results"]
-            found = _output(table).attributes
+            found = output(table).attributes
             count = int(found["tablet_count"])
             if count == expected:
-                infos = _output(tablets)["tablets"]
+                infos = output(tablets)["tablets"]
             else:
                 infos = client.get_tablet_infos(self.path, list(range(count)))["tablets"]
-        bounds = [
-            PartitionBounds(int(info["trimmed_row_count"]), int(info["total_row_count"]))
-            for info in infos
-        ]
-        return QueueState(str(found["id"]), bounds, columns_of(found))
+        return QueueState(str(found["id"]), bounds_of(infos), columns_of(found))
 
     def stored_offsets(self, cluster: str, partitions: Collection[int]) -> dict[int, int]:
         """Return the consumer's offsets with one request; a partition that was never moved is absent.
@@ -297,21 +301,6 @@ def _require_consumer(connection: Connection, consumer: str, queue: str) -> None
             remedy=f"Make one at a free path: yt-exactly-once create-consumer PATH {queue}",
             consumer=consumer,
         )
-
-
-def _request(command: str, **parameters: Any) -> dict[str, Any]:
-    return {"command": command, "parameters": parameters}
-
-
-def _output(part: dict[str, Any]) -> Any:
-    """Return what a part of a batch of requests returned.
-
-    Raises:
-        YtError: it failed.
-    """
-    if "error" in part:
-        raise create_response_error(part["error"])
-    return part["output"]
 
 
 def _is_at(error: YtError, offset: int) -> bool:

@@ -75,13 +75,23 @@ def describe_table(connection: Connection, path: str) -> TableInfo:
     """
     with translated("describe the table", path=path):
         if not connection.reader.exists(path):
-            raise TableNotFoundError(
-                "There is no such table",
-                remedy="Check the path, or create the table: yt_exactly_once.create_table(path, "
-                "orders.schema, ...) or yt-exactly-once create-table",
-                path=path,
-            )
-        attributes = connection.reader.get(f"{path}/@", attributes=None)
+            return described(path, None)
+        return described(path, connection.reader.get(f"{path}/@", attributes=None))
+
+
+ATTRIBUTES = ("type", "dynamic", "id", "sorted", "tablet_count", "tablet_state", "schema")
+"""What `described` needs."""
+
+
+def described(path: str, attributes: Mapping[str, Any] | None) -> TableInfo:
+    """Return the same as `describe_table` of attributes that were read; `None` is for nothing at the path."""
+    if attributes is None:
+        raise TableNotFoundError(
+            "There is no such table",
+            remedy="Check the path, or create the table: yt_exactly_once.create_table(path, "
+            "orders.schema, ...) or yt-exactly-once create-table",
+            path=path,
+        )
     if attributes["type"] != "table":
         raise TableNotFoundError(
             f"This is a {attributes['type']}, not a table", remedy="Check the path", path=path
