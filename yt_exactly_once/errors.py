@@ -8,7 +8,16 @@ between processes.
 
 from __future__ import annotations
 
+import re
 from typing import Any
+
+_SECRET = re.compile(r"(?<=://)[^/\s@]+(?=@)|(?<=/)secret-[^/\s,\]]+")
+"""A user and a password in a URL, and the secret of a gateway for checkpoints."""
+
+
+def without_secrets(text: str) -> str:
+    """Return a text that may be shown: a location, or what another library says of one."""
+    return _SECRET.sub("...", text)
 
 
 class ExactlyOnceError(Exception):
@@ -30,10 +39,14 @@ class ExactlyOnceError(Exception):
     remote: BaseException | None = None
 
     def __init__(self, what: str, *, remedy: str = "", **where: Any) -> None:
-        self.what = what
+        self.what = without_secrets(what)
         self.remedy = remedy
-        self.where = {name: value for name, value in where.items() if value is not None}
-        super().__init__(what)
+        self.where = {
+            name: without_secrets(value) if isinstance(value, str) else value
+            for name, value in where.items()
+            if value is not None
+        }
+        super().__init__(self.what)
 
     @property
     def placed(self) -> str:

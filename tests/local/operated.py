@@ -35,6 +35,7 @@ from yt_exactly_once.spark.source.packed import PackedQueue
 from yt_exactly_once.spark.source.reader import QueueStreamReader
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from yt.wrapper import YtClient
@@ -82,6 +83,9 @@ class Operated:
         options: of the sink, in every run.
         target_options: of the target, in every run.
         gone: rows that no repair can bring back.
+        proxy: address that the query was given; that of the cluster unless it is wrong.
+        people: what a person does who is asked, by the words that ask them.
+        meanwhile: what happens between the plan of the next batch and its run.
     """
 
     cluster: LocalCluster
@@ -93,10 +97,14 @@ class Operated:
     options: dict[str, Any] = field(default_factory=dict)
     target_options: dict[str, Any] = field(default_factory=dict)
     gone: list[int] = field(default_factory=list)
+    proxy: str = ""
+    people: dict[str, Callable[[], object]] = field(default_factory=dict)
+    meanwhile: Callable[[], object] | None = None
     _numbers: Any = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
         self.client: YtClient = self.cluster.client()
+        self.proxy = self.cluster.proxy_urls[0]
         self.cluster_name = str(self.client.get("//sys/@cluster_name"))
         self.queue, self.consumer = f"{self.folder}/queue", f"{self.folder}/consumer"
         self.target = f"{self.folder}/target"
@@ -174,6 +182,9 @@ class Operated:
         die_after: str,
     ) -> None:
         start, end = ends
+        if self.meanwhile is not None:
+            happens, self.meanwhile = self.meanwhile, None
+            happens()
         tasks = reader.partitions(start, end)
         batches = [list(reader.read(task)) for task in tasks]
         placed = [
@@ -204,7 +215,7 @@ class Operated:
         given = {
             "path": self.queue,
             "consumer_path": self.consumer,
-            "proxy": self.cluster.proxy_urls[0],
+            "proxy": self.proxy,
             "fail_on_data_loss": "false" if self.loss else "true",
         }
         return QueueStreamReader(PackedQueue(OpenedQueue.open(given)), sleep=lambda _seconds: None)
@@ -213,7 +224,7 @@ class Operated:
         if not (self.checkpoint / "metadata").exists():
             self._write("metadata", json.dumps({"id": str(uuid.uuid4())}))
         target = Target(self.target, **self.target_options)
-        options = {"proxy": self.cluster.proxy_urls[0], "mode": self.mode, "retry": _ATTEMPTS}
+        options = {"proxy": self.proxy, "mode": self.mode, "retry": _ATTEMPTS}
         with mock.patch("yt_exactly_once.spark.sink.transactional_sink.require_startable"):
             sink = TransactionalSink(target, **options | self.options)
         # Each start unpickles the sinks in a process of its own.
@@ -260,6 +271,11 @@ class Operated:
 
     def follow(self, advice: str) -> str:
         """Do what a text says, word by word: run its commands, and set its options; return what was said."""
+        asked = [words for words in self.people if words in advice]
+        for words in asked:
+            self.people.pop(words)()
+        if asked:
+            return ""
         heard = []
         # Alternatives, the next one if one is refused.
         for way in advice.replace("TARGET", self.target).split(" Or"):

@@ -7,11 +7,14 @@ compared.
 from __future__ import annotations
 
 import shutil
+from datetime import datetime, timedelta
+from unittest import mock
 
 import pytest
 
 from tests.local.operated import QUEUE_SCHEMA, TARGET_SCHEMA, Operated, UndecidedError
 from tests.tiers import first_of
+from yt_exactly_once.commit import transactional
 
 
 def _consumer_unregistered(query):
@@ -128,6 +131,75 @@ def _checkpoint_lost(query):
     shutil.rmtree(query.checkpoint)
 
 
+def _checkpoint_copied(query):
+    """The copy is started after the query has continued."""
+    copy = query.checkpoint.with_name("copied")
+    shutil.copytree(query.checkpoint, copy)
+    query.run(rows=2)
+    query.feed(3)
+    query.checkpoint = copy
+
+
+def _until_asked(words, action, repaired="clear_faults", **rule):
+    """Requests fail until a person does what they are asked for."""
+
+    def act(query):
+        query.cluster.inject(action, count=None, **rule)
+        query.people[words] = getattr(query.cluster, repaired)
+
+    return act
+
+
+def _ledger_read_only(query):
+    rule = {"command": "insert_rows", "code": 901, "match": {"path": query.ledger}}
+    query.cluster.inject("error", count=None, **rule)
+    query.people[f"Ask an administrator of {query.ledger} for the permission"] = (
+        query.cluster.clear_faults
+    )
+
+
+def _proxy_wrong(query):
+    right, query.proxy = query.proxy, "localhost:1"
+    query.people["Check the address of the proxy"] = lambda: setattr(query, "proxy", right)
+
+
+def _proxy_gone(query):
+    query.cluster.kill_proxy()
+    query.people["whether the cluster is healthy"] = query.cluster.restart_proxy
+
+
+def _old_driver_woken(query):
+    """It was paused after it had planned a batch; the new one has written that and another one."""
+
+    def new_driver():
+        query.run()
+        query.feed(2)
+        query.run()
+
+    query.meanwhile = new_driver
+    query.people["Stop other runs"] = lambda: None
+
+
+def _clock(**off):
+    """The driver that wrote last has a clock that is wrong; everything else has the right one."""
+
+    def act(query):
+        clock = mock.Mock(wraps=datetime, now=lambda zone: datetime.now(zone) + timedelta(**off))
+        with mock.patch.object(transactional, "datetime", clock):
+            query.run(rows=2)
+        query.feed(3)
+        query.client.remove(query.consumer)
+
+    return act
+
+
+def _letters_gone(query):
+    query.options["dead_letter_path"] = f"{query.folder}/letters"
+    query.run()
+    query.client.remove(f"{query.folder}/letters")
+    query.feed(3)
+
+
 BREAKS = {
     "consumer removed": _removed("consumer"),
     "consumer unregistered": _consumer_unregistered,
@@ -157,6 +229,32 @@ BREAKS = {
     "commits gone": _commits_gone,
     "driver killed after the commit": _last_batch_unlogged,
     "checkpoint lost": _checkpoint_lost,
+    "checkpoint copied": _checkpoint_copied,
+    "token wrong": _until_asked("set the environment variable YT_TOKEN", "error", code=900),
+    "token revoked in mid-run": _until_asked(
+        "set the environment variable YT_TOKEN", "error", code=900, command="start_transaction"
+    ),
+    "permission taken": _until_asked(
+        "Ask an administrator of", "error", code=901, command="insert_rows"
+    ),
+    "ledger read-only": _ledger_read_only,
+    "quota reached": _until_asked(
+        "Free space in the account", "error", code=902, command="insert_rows"
+    ),
+    "bundle without cells": _until_asked(
+        "Ask the administrators of the cluster about the bundle",
+        "error",
+        code=1737,
+        command="insert_rows",
+    ),
+    "row too big": _until_asked("Filter such rows out", "error", code=308, command="insert_rows"),
+    "proxy wrong": _proxy_wrong,
+    "proxy gone": _proxy_gone,
+    "balancer without proxies": _until_asked("whether the cluster is healthy", "unavailable"),
+    "old driver woken": _old_driver_woken,
+    "clock a day ahead": _clock(days=1),
+    "clock a day behind": _clock(days=-1),
+    "dead letters gone": _letters_gone,
     "consumer removed, a batch planned": _unlogged(_removed("consumer")),
     "consumer moved ahead, a batch planned": _unlogged(lambda query: _moved(query, [13, 12])),
     "queue resharded up, a batch planned": _unlogged(_resharded("queue", 3)),
@@ -170,7 +268,8 @@ def query(cluster, tmp, tmp_path):
     made.feed(10)
     made.run(rows=6)
     made.feed(5)
-    return made
+    yield made
+    cluster.clear_faults()
 
 
 REFUSED = {
@@ -188,6 +287,7 @@ def test_remedies_are_followed_to_the_letter(query, broken):
     BREAKS[broken](query)
     query.restart_with_advice()
     query.assert_exact([row for row in query.fed if row not in query.gone])
+    assert not query.people
 
 
 @pytest.mark.parametrize("broken", first_of(REFUSED))

@@ -94,7 +94,8 @@ class Failure:
 REFUSED_TOKEN = Failure(
     "the proxy refuses the token (HTTP 401)",
     AccessError,
-    remedy="Pass a valid token= or set the environment variable YT_TOKEN",
+    remedy="Pass a valid token= or set the environment variable YT_TOKEN, and start the query again. If the "
+    "token should be valid, ask an administrator whether it has expired or was revoked",
 )
 """Recognised by an exception of the client."""
 
@@ -132,22 +133,29 @@ CUT_OFF = Failure(
 
 CODED = (
     Failure(
-        "the user does not have the permission",
+        "the token is unknown, has expired or was revoked, or its user is banned",
         AccessError,
         {
             109: "AuthenticationError",
             111: "InvalidCredentials",
             900: "AuthenticationError",
-            901: "AuthorizationError",
             903: "UserBanned",
         },
-        remedy="Check the token and the permissions of its user",
+        remedy=REFUSED_TOKEN.remedy,
+    ),
+    Failure(
+        "the user does not have the permission",
+        AccessError,
+        {901: "AuthorizationError"},
+        remedy="Ask an administrator of PATH for the permission, and start the query again. yt-exactly-once "
+        "doctor lists all that are missing, each with the administrator's command",
     ),
     Failure(
         "the account has no free space",
         AccessError,
         {902: "AccountLimitExceeded"},
-        remedy="Free space in the account of the table, or raise its limits",
+        remedy="Free space in the account that yt get PATH/@account names, or ask an administrator to raise "
+        "its limits. Then start the query again: Spark replays the batch",
     ),
     Failure(
         "the consumer is not at the expected offset",
@@ -217,6 +225,18 @@ CODED = (
         "--sync; yt unfreeze-table PATH --sync",
     ),
     Failure(
+        "the tablet cell bundle of a table has no cell that works, or no resources",
+        ClusterUnavailableError,
+        {
+            1720: "BundleResourceLimitExceeded",
+            1721: "NoSuchCell",
+            1737: "CellHasNoAssignedPeers",
+            1739: "BundleIsBanned",
+        },
+        remedy="Ask the administrators of the cluster about the bundle that yt get PATH/@tablet_cell_bundle "
+        "names. Then start the query again: Spark replays the batch",
+    ),
+    Failure(
         "a proxy or a tablet is unavailable for now: banned, moving, or slow to flush",
         ClusterUnavailableError,
         {
@@ -226,13 +246,9 @@ CODED = (
             1703: "AllWritesDisabled",
             1704: "InvalidMountRevision",
             1707: "TableMountInfoNotReady",
-            1720: "BundleResourceLimitExceeded",
-            1721: "NoSuchCell",
             1725: "RequestThrottled",
             1735: "ChunkIsNotPreloaded",
             1736: "NoInSyncReplicas",
-            1737: "CellHasNoAssignedPeers",
-            1739: "BundleIsBanned",
             1740: "TabletServantIsNotActive",
             1744: "TabletIsInIntermediateState",
             1745: "HunkTabletStoreToggleConflict",
@@ -256,19 +272,23 @@ CODED = (
         remedy="Choose another path",
     ),
     Failure(
+        "a row or a value is larger than the cluster takes",
+        SchemaMismatchError,
+        {308: "RowWeightLimitExceeded", 326: "StringLikeValueLengthLimitExceeded"},
+        remedy="Filter such rows out in the query, or shorten their strings, and start it again",
+    ),
+    Failure(
         "a row does not fit the table",
         SchemaMismatchError,
         {
             301: "SortOrderViolation",
             306: "UniqueKeyViolation",
             307: "SchemaViolation",
-            308: "RowWeightLimitExceeded",
             320: "TooManyColumnsInKey",
             321: "TooManyValuesInRow",
             322: "DuplicateColumnInSchema",
             323: "MissingRequiredColumnInSchema",
             325: "KeyCannotBeNaN",
-            326: "StringLikeValueLengthLimitExceeded",
         },
         remedy="Compare the DataFrame with the schema of the table",
     ),
@@ -351,7 +371,7 @@ def find_failure(error: YtError) -> Failure:
 def _error(failure: Failure, action: str, detail: str, where: dict[str, Any]) -> ExactlyOnceError:
     named = _TABLE.search(detail)
     path = named[1] if named else where.get("path")
-    remedy = failure.remedy if path is None else failure.remedy.replace("PATH", path)
+    remedy = failure.remedy.replace("PATH", str(path or "the table"))
     return failure.error(f"Could not {action}: {detail}", remedy=remedy, **where)
 
 
