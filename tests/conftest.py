@@ -53,7 +53,7 @@ _WITHOUT_SPARK = frozenset({"callers", "model", "unit"})
 _WITH_DRIVERS = frozenset({"checkpoints", "crash", "integration"})
 """Folders whose tests start Spark themselves."""
 
-_LONGEST = ("crash", "integration", "model", "contract", "local", "property", "soak", "callers")
+_LONGEST = ("crash", "integration", "model", "contract", "local", "property", "chaos", "callers")
 """Folders, by how long a file of theirs takes."""
 
 
