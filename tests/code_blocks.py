@@ -78,7 +78,7 @@ _HOWS: dict[str, list[How | str]] = {
     ],
     "docs/how-to/checkpoints.md": [
         _BY_CI,
-        "tests/crash/test_documented_job.py runs such a job",
+        "tests/machines runs such a driver",
         How.OPTIONS,
         "tests/machines runs such a driver",
     ],

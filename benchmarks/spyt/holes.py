@@ -178,7 +178,7 @@ class Scenario:
 
 
 _KILLED = (
-    "crash/test_random_kills.py::test_driver_killed_before_spark_notes_what_the_sink_has_written"
+    "crash/test_crash_points.py::test_query_killed_at_every_crash_point_ends_exactly_right"
 )
 _LEASE = (
     "`yt/yt/client/api/sticky_transaction_pool.cpp`: a transaction that nobody pings is aborted when its"
@@ -261,7 +261,7 @@ SCENARIOS = {
         ),
         Scenario(
             oversized,
-            "crash/test_oversized.py::test_batch_in_parts_is_there_once_in_the_end",
+            "integration/test_sink_oversized.py::test_oversized_batch_is_written_in_parts_on_request",
             why="Documented by SPYT: more tablets or `max_rows_per_partition` are the remedy, and the limit"
             " brings in `random_kills`. The batch of a query that has begun cannot be made smaller, since"
             " its end is in Spark's log. Ours ran with `split_oversized=True`; without it the batch is"

@@ -75,10 +75,12 @@ IN_TURN = {
     Cell("stateless", ORDERED, "idempotent"): (0, 1, 4, 5, 10),
 }
 EVERY = [
-    Cell(kind, order, mode) for mode in WriteMode for kind in QUERIES for order in (False, True)
+    Cell(kind, order, mode)
+    for mode in WriteMode
+    # Idempotent mode refuses the others before it does anything.
+    for kind in (["stateless"] if mode is WriteMode.IDEMPOTENT else QUERIES)
+    for order in (False, True)
 ]
-REFUSED = [cell for cell in EVERY if cell.mode == "idempotent" and cell.kind != "stateless"]
-"""Queries that their mode refuses before it does anything."""
 
 
 def closer(deaths: Sequence[Death]) -> list[Death]:
@@ -92,7 +94,7 @@ FATES: dict[Cell, list[Death]] = {
 }
 """What each query dies of, life after life."""
 
-BY_NIGHT: dict[Cell, list[Death]] = {cell: DEATHS for cell in EVERY if cell not in REFUSED}
+BY_NIGHT: dict[Cell, list[Death]] = dict.fromkeys(EVERY, DEATHS)
 
 if NIGHTLY:
     FATES = BY_NIGHT

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.crash.crash_points import CrashPoint
-from tests.crash.deaths import BATCHES, FATES, PASSED, REFUSED, Death, family_of
+from tests.crash.deaths import BATCHES, FATES, PASSED, Death, family_of
 from tests.crash.harness.account import Account
 from tests.tiers import NIGHTLY
-from yt_exactly_once import Event, TransactionalSink
+from yt_exactly_once import TransactionalSink
 from yt_exactly_once.config import ClusterConfig, WriteMode
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.operations.audit.found import By
@@ -205,21 +205,3 @@ def test_idempotent_mode_dies_with_everything_that_a_death_may_leave():
     mode = WriteMode.IDEMPOTENT
     tried = {point.value.aftermath(mode) for cell, point in PASSED.values() if cell.mode == mode}
     assert tried | {None} == {point.value.aftermath(mode) for point in CrashPoint}
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.nightly  # tests/integration has one such query
-def test_stateful_queries_in_idempotent_mode_are_refused_after_a_death_too(lineage):
-    """They pass no crash point but the first one, and leave nothing behind."""
-    family: Lineage = lineage(*REFUSED, rows=800, rows_per_partition=400)
-    family.die(CrashPoint.BATCH_STARTED, 0)
-    with family.start([subject.plan for subject in family.subjects]) as life:
-        assert life.listen() == "failed"
-    for subject in family.subjects:
-        assert "yt_exactly_once.errors.ConfigError" in life.error_of(subject.plan.target)
-        told = {
-            event["event"] for event in life.events if event.get("query") == subject.plan.target
-        }
-        assert told == {Event.BATCH_STARTED, Event.BATCH_FAILED, "query.failed"}
-        left = subject.remains()
-        assert (left.rows, left.entry, left.stored) == ([], None, {})

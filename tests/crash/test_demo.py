@@ -13,9 +13,9 @@ import pytest
 from yt.wrapper import YtClient
 
 from tests.tiers import NIGHTLY
-from yt_exactly_once import child, cli
-from yt_exactly_once.demo import data, schedule, verify
-from yt_exactly_once.demo.layout import DELAYS, ENRICHED, QUEUE
+from yt_exactly_once import cli
+from yt_exactly_once.demo import schedule, verify
+from yt_exactly_once.demo.layout import DELAYS, ENRICHED
 
 _ROWS = 3_000 if NIGHTLY else 1_500
 _KILLS = 2 if NIGHTLY else 1
@@ -90,35 +90,6 @@ def test_small_demo_is_exact_after_its_kills_and_its_directory_can_be_served(
 
     server.send_signal(signal.SIGTERM)
     assert server.wait() == 0
-
-
-@pytest.mark.nightly  # tests/unit/test_demo_runner.py has the ends of a demo
-@pytest.mark.timeout(300)
-def test_failing_queries_end_the_demo_with_their_own_error(monkeypatch, capfd):
-    """A failure that is not a kill of ours is shown, and leaves no process behind."""
-    started = []
-
-    class Watched(child.Child):
-        def __init__(self, *arguments):
-            super().__init__(*arguments)
-            started.append(self.pid)
-
-    create_tables = data.create_tables
-
-    def create_tables_without_consumers(client):
-        create_tables(client)
-        for consumer in client.list_queue_consumer_registrations(QUEUE):
-            client.unregister_queue_consumer(QUEUE, str(consumer["consumer_path"]))
-
-    monkeypatch.setattr("yt_exactly_once.demo.runner.Child", Watched)
-    monkeypatch.setattr(data, "create_tables", create_tables_without_consumers)
-    assert cli.main(["demo", "--rows", "200", "--kills", "1", "--json"]) == 2
-    printed, error = capfd.readouterr()
-    assert "The queries failed" in error
-    assert "ConsumerNotRegisteredError" in error
-    assert not printed
-    # The one that failed, and the spare one.
-    assert [child.session_members(pid) for pid in started] == [[], []]
 
 
 def _processes_naming(path):

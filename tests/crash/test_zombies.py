@@ -22,12 +22,8 @@ BATCH = 2
 
 BATCHES = 8 if NIGHTLY else 5
 
-LATER_BATCH = 4
-"""The batch the survivor is in when the zombie wakes."""
-
-PASSED_ON = Cell("stateless", is_sorted=False)
 CELLS = [
-    PASSED_ON,
+    Cell("stateless", is_sorted=False),
     Cell("aggregation", is_sorted=True),
     Cell("stateless", is_sorted=False, mode="at-least-once"),
     Cell("stateless", is_sorted=False, mode="idempotent"),
@@ -112,40 +108,3 @@ def test_stopped_driver_that_wakes_after_another_took_over_changes_nothing(linea
         assert_complete(subject, after)
         rewrites = subject.cell.mode == WriteMode.AT_LEAST_ONCE and after.rows != left.rows
         assert after == (replace(left, rows=after.rows) if rewrites else left)
-
-
-@pytest.mark.nightly  # the other one shows the same, while nothing else happens
-@pytest.mark.timeout(900)
-def test_driver_that_wakes_in_the_middle_of_a_batch_of_another_one(lineage):
-    """It does all it can while the survivor's transaction is open, which costs it one retry at most."""
-    family = family_of(lineage)
-    with (
-        stopped(family, CrashPoint.BATCH_COMPUTED, BATCH) as zombie,
-        stopped(family, CrashPoint.LEDGER_RECORDED, LATER_BATCH) as survivor,
-    ):
-        zombie.wake()
-        assert zombie.listen() == "failed"
-        survivor.wake()
-        assert survivor.listen() == "finished", survivor.error
-    for subject in family.subjects:
-        assert_told(zombie, subject)
-        assert_undisturbed(survivor, subject)
-        assert_complete(subject, subject.remains())
-
-
-@pytest.mark.nightly  # tests/model has it too
-@pytest.mark.timeout(600)
-def test_ledger_row_off_is_noticed_when_a_driver_wakes(lineage):
-    """Without a common row the woken driver commits its batch a second time."""
-    alone: Lineage = lineage(PASSED_ON, rows=1_200, rows_per_partition=300, partitions=3)
-    (subject,) = alone.subjects
-    subject.plan = subject.plan_with(options={"advance_consumer": False})
-    dying = [subject.dying(CrashPoint.LEDGER_RECORDED, BATCH)]
-    with alone.start(dying, stop=True, off="ledger_row") as sleeper:
-        assert sleeper.listen("arrived") == "arrived"
-        sleeper.wait_until_stopped()
-        with alone.start([subject.plan], off="ledger_row") as successor:
-            assert successor.listen() == "finished"
-        sleeper.wake()
-        sleeper.listen("batch.committed", 1)
-    assert subject.incomplete(subject.remains()).startswith("0 lost, e.g. []; 900 too many")

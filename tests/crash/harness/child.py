@@ -14,6 +14,7 @@ import sys
 import threading
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,6 @@ from tests.chaos.session import open_session
 from tests.crash.crash_points import CrashPoint
 from tests.crash.harness.plan import Plan, QueryPlan
 from tests.flows import QUERIES, read_queue
-from tests.protections import switch_off
 from yt_exactly_once import Event, Target, TransactionalSink, register_source
 from yt_exactly_once.nursery import open_nursery
 
@@ -165,8 +165,6 @@ def main(arguments: list[str]) -> int:
     os.environ |= {"PYSPARK_PYTHON": interpreter, "PYSPARK_DRIVER_PYTHON": interpreter}
     die_with_the_parent()
     report = Report(plan.report)
-    if plan.off:
-        switch_off(plan.off)
     # The last query to arrive ends them all, each of them at its crash point.
     gathered = threading.Barrier(
         max(1, sum(bool(query.point) for query in plan.queries)), action=_ending(plan)
@@ -227,10 +225,7 @@ def _wait_for_all(running: dict[str, StreamingQuery]) -> dict[str, str]:
 
 
 def _ending(plan: Plan) -> Callable[[], None]:
-    def end() -> None:
-        os.killpg(0, signal.SIGSTOP if plan.stop else signal.SIGKILL)
-
-    return threading.Timer(plan.delay, end).start if plan.delay else end
+    return partial(os.killpg, 0, signal.SIGSTOP if plan.stop else signal.SIGKILL)
 
 
 def _start(

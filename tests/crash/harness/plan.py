@@ -48,9 +48,7 @@ class Plan:
         rows_per_partition: rows of a batch from each queue partition.
         scratch: folder for temporary files, which a killed JVM leaves behind.
         stop: be stopped instead of killed, to be woken later.
-        delay: seconds between the arrival of the last query and the end; the queries go on meanwhile.
         backend: protocol of source and sink.
-        off: name of the protection that is switched off.
         report: file descriptor to tell events on.
     """
 
@@ -59,9 +57,7 @@ class Plan:
     rows_per_partition: int
     scratch: str
     stop: bool = False
-    delay: float = 0.0
     backend: str = "http"
-    off: str = ""
     report: int = -1
 
     def dump(self) -> str:
