@@ -181,29 +181,6 @@ def test_frame_of_a_query_is_written_into_the_table_made_for_it(stream, cluster,
     flow.assert_exact()
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("own", first_of([{}, {"$timestamp": "uint64"}]), ids=["none", "its own"])
-def test_system_columns_of_a_queue_pass_by(stream, client, own):
-    """A frame that has them fits a target without them, and one that fills its own."""
-    flow = stream(rows=100)
-    client.remove(flow.target)
-    create_table(client, flow.target, columns(STATELESS.types | own), tablet_count=3)
-    finish(
-        flow.frame()
-        .selectExpr("*", "1L as `$timestamp`", "2L as `$cumulative_data_weight`")
-        .writeStream.foreachBatch(flow.sink())
-        .option("checkpointLocation", str(flow.checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    flow.assert_exact()
-    if own:
-        stamps = {
-            row["$timestamp"] for row in client.select_rows(f"[$timestamp] from [{flow.target}]")
-        }
-        assert 1 not in stamps
-
-
 def command(cluster, capsys, *arguments):
     code = cli.main(["create-table", *arguments, "--proxy", cluster.proxy_urls[0]])
     return code, "".join(capsys.readouterr())

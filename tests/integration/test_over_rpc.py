@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 
 import pytest
 
-from tests.flows import AGGREGATION, STATELESS, Queue
+from tests.flows import STATELESS, Queue
 from tests.tiers import first_of
 from yt_exactly_once import Event
 from yt_exactly_once.config import ClusterConfig, WriteMode
@@ -48,32 +47,6 @@ def test_lost_commits_and_a_replay_leave_every_row_once(stream, faults, mode, fa
     flow.forget_last_batch()
     flow.queue.append(1_000, 0)
     flow.run()
-    flow.assert_exact()
-
-
-@pytest.mark.nightly
-@pytest.mark.usefixtures("rpc_only")
-def test_rows_arrive_at_least_once_without_the_sinks_protection(stream):
-    """The weakest mode, without faults: every row, and a replayed batch twice."""
-    flow = stream(STATELESS, backend="rpc", rows=1_000, options={"mode": WriteMode.AT_LEAST_ONCE})
-    flow.run()
-    once = Counter(flow.found())
-    assert flow.wrong() == ""
-    flow.forget_last_batch()
-    flow.run()
-    assert once <= Counter(flow.found())
-
-
-@pytest.mark.nightly
-@pytest.mark.usefixtures("rpc_only")
-def test_aggregation_into_a_sorted_table_is_exact_over_a_lossy_network(stream, faults):
-    """Any request may lose its answer, or its connection before it is executed."""
-    flow = stream(AGGREGATION, backend="rpc", rows=2_000, is_sorted=True)
-    for action in ("lose_answer", "lose_request"):
-        faults.inject(action, probability=0.03, seed=5, count=None)
-    flow.run()
-    assert any(rule["hits"] for rule in faults.faults())
-    faults.clear_faults()
     flow.assert_exact()
 
 

@@ -15,13 +15,11 @@ import pyspark.sql.functions as sf
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from tests.flows import PARTITION_COLUMN, ROW_COLUMN, columns, create_table
-from tests.integration.streams import QUICK, finish
+from tests.flows import PARTITION_COLUMN, ROW_COLUMN
+from tests.integration.streams import finish
 from tests.tiers import first_of
-from yt_exactly_once import TransactionalSink
 from yt_exactly_once.commit.transactional import BatchCommit
-from yt_exactly_once.errors import ConfigError, NotOneToOneError
-from yt_exactly_once.spark.sink.modes import idempotent, push
+from yt_exactly_once.errors import ConfigError
 
 pytestmark = pytest.mark.further
 
@@ -82,45 +80,15 @@ def at_random(frame):
     return frame.filter(sf.rand() < 0.5)
 
 
-@pytest.mark.parametrize(
-    ("begun", "changed"),
-    [
-        pytest.param(as_read, no_tens, id="filter"),
-        pytest.param(no_tens, as_read, id="filter removed", marks=pytest.mark.nightly),
-        pytest.param(
-            of_source(as_read),
-            of_source(no_tens),
-            id="filter, by source",
-            marks=pytest.mark.nightly,
-        ),
-        pytest.param(
-            of_source(no_tens),
-            of_source(as_read),
-            id="filter removed, by source",
-            marks=pytest.mark.nightly,
-        ),
-        pytest.param(in_two_tasks, in_one_task, id="fewer cores", marks=pytest.mark.nightly),
-        pytest.param(in_one_task, in_two_tasks, id="more cores", marks=pytest.mark.nightly),
-        pytest.param(
-            as_read,
-            lambda frame: frame.withColumn("row", sf.col("row") + 1),
-            id="other values",
-            marks=pytest.mark.nightly,
-        ),
-        pytest.param(
-            as_read, lambda frame: frame.filter("false"), id="nothing", marks=pytest.mark.nightly
-        ),
-    ],
-)
-def test_replay_that_differs_is_refused_until_the_old_code_is_back(stream, begun, changed):
+def test_replay_that_differs_is_refused_until_the_old_code_is_back(stream):
     """Nothing is dropped and nothing pushed, however often it is tried."""
     flow = stream(rows=100)
-    pushed = begin(flow, begun)
+    pushed = begin(flow, as_read)
     for _ in range(2):
         with pytest.raises(StreamingQueryException, match=r"NotOneToOneError.*pushed before"):
-            run(flow, changed)
+            run(flow, no_tens)
         assert flow.found() == pushed
-    run(flow, begun)
+    run(flow, as_read)
     assert flow.found() == pushed
     assert flow.entry().ends[flow.queue.path] == flow.queue.ends()
 
@@ -159,32 +127,6 @@ def forget_shared_tasks(flow):
     (log.parent / ".0.crc").unlink()
 
 
-@pytest.mark.nightly
-def test_comparison_off_is_noticed(stream, monkeypatch):
-    """Rows behind the filter are lost, and a part of the others is there twice."""
-    monkeypatch.setattr(idempotent, "require_same_rows", lambda *_: None)
-    monkeypatch.setattr(push._NumberedSession, "_require_same_rows", lambda *_: None)
-    flow = stream(rows=100)
-    pushed = begin(flow, in_two_tasks)
-    run(flow, in_one_task)
-    assert len(flow.found()) > len(set(pushed)) == 300
-
-
-@pytest.mark.nightly
-def test_random_rows_are_found_on_the_replay(stream):
-    """`rand()` without a seed gives others in every run; the way out repeats rows, and leads on."""
-    flow = stream(rows=100)
-    pushed = begin(flow, at_random)
-    with pytest.raises(StreamingQueryException, match=r"NotOneToOneError.*at-least-once"):
-        run(flow, at_random)
-    assert flow.found() == pushed
-    run(flow, as_read, mode=ONE)
-    flow.queue.append(50)
-    run(flow, as_read)
-    assert len(flow.found()) == len(pushed) + 350
-    assert flow.entry().ends[flow.queue.path] == flow.queue.ends()
-
-
 @pytest.mark.parametrize("then", first_of([in_one_task, in_two_tasks, as_read]))
 def test_rows_that_carry_their_source_may_come_in_other_tasks(stream, faults, then):
     """A task dies; after the restart there are other cores, and so other tasks."""
@@ -196,72 +138,6 @@ def test_rows_that_carry_their_source_may_come_in_other_tasks(stream, faults, th
     assert 0 < len(flow.found()) < 3_000
     faults.clear_faults()
     run(flow, of_source(then), dyn_batch_size=70)
-    flow.assert_exact()
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("first", "second"), first_of([(3, 2), (2, 3)]))
-def test_file_source_with_other_cores_is_refused(spark, stream, tmp_path, first, second):
-    """Spark cuts files by the number of cores; here a setting takes the place of the cores."""
-    flow = stream(rows=1)
-    folder = tmp_path / "files"
-    spark.range(600).selectExpr(
-        "CAST(0 AS INT) AS part", "id AS row", "CAST(id AS STRING) AS text"
-    ).repartition(6).write.parquet(str(folder))
-    target = create_table(
-        flow.client,
-        f"{flow.target}_files",
-        columns({"part": "int64", "row": "int64", "text": "utf8"}),
-    )
-
-    def start(cores):
-        sink = TransactionalSink(
-            target,
-            mode=THREE,
-            proxy=flow.cluster.proxy_urls[0],
-            retry=QUICK,
-        )
-        spark.conf.set("spark.sql.files.minPartitionNum", cores)
-        spark.conf.set("spark.sql.files.openCostInBytes", 1)
-        try:
-            schema = "part INT, row LONG, text STRING"
-            files = spark.readStream.schema(schema).parquet(str(folder)).writeStream
-            checkpoint = str(tmp_path / "checkpoint")
-            query = files.foreachBatch(sink).option("checkpointLocation", checkpoint)
-            finish(query.trigger(availableNow=True).start())
-        finally:
-            spark.conf.unset("spark.sql.files.minPartitionNum")
-            spark.conf.unset("spark.sql.files.openCostInBytes")
-
-    def found():
-        return sorted(row["row"] for row in flow.client.select_rows(f"row from [{target}]"))
-
-    with breaking_off(), pytest.raises(StreamingQueryException, match="Broken"):
-        start(first)
-    with pytest.raises(
-        StreamingQueryException, match=r"NotOneToOneError.*as many Spark partitions"
-    ):
-        start(second)
-    start(first)
-    assert found() == list(range(600))
-
-
-@pytest.mark.nightly
-def test_rows_cleaned_after_an_error_are_compared_too(stream):
-    """The function catches an error, cleans the DataFrame, and calls the sink again in the same run."""
-    flow = stream(rows=100)
-    sink, caught = flow.sink(mode=THREE), []
-
-    def write(frame, batch):
-        with breaking_off(), pytest.raises(Broken):
-            sink(frame, batch)
-        with pytest.raises(NotOneToOneError, match="pushed before") as error:
-            sink(frame.filter("row != 5"), batch)
-        caught.append(error)
-        sink(frame, batch)
-
-    finish(flow.start(write))
-    assert caught
     flow.assert_exact()
 
 
@@ -338,17 +214,3 @@ def test_plans_that_keep_rows_in_their_tasks_are_taken_by_position(spark, stream
     finish(flow.start(lambda frame, batch: sink(plans[batch](frame), batch)))
     spark.catalog.clearCache()
     flow.assert_exact()
-
-
-@pytest.mark.nightly
-def test_shuffle_that_appears_in_a_later_batch_is_refused(stream):
-    """Every batch is looked at."""
-    flow = stream(rows=200, rows_per_partition=100)
-    sink = flow.sink(mode=THREE)
-
-    def write(frame, batch):
-        sink(frame.repartition(2) if batch else frame, batch)
-
-    with pytest.raises(StreamingQueryException, match="has a shuffle"):
-        finish(flow.start(write))
-    assert len(flow.found()) == 300

@@ -22,7 +22,6 @@ from yt_exactly_once.codec.rows import WireFormat, encode
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, check_frame
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.config import ClusterConfig
-from yt_exactly_once.demo.data import read_flights
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import describe_table
 
@@ -162,21 +161,3 @@ def test_frame_of_every_type_passes_through_spark(trip, tmp_path):
     full = {name: value for name, (_, value) in CASES.items()}
     rows = [{"id": 1} | full, {"id": 2}, {"id": 3} | full]
     trip.assert_kept(pa.RecordBatch.from_pylist(rows, trip.create(columns)), tmp_path)
-
-
-@pytest.mark.nightly  # every type passes through Spark every time
-def test_flights_pass_through_spark(trip, tmp_path):
-    """All columns with their types, missing values too, into tables made for the frame."""
-    flights = read_flights(None if EXAMPLES else 60_000)
-    schema = trip.spark.createDataFrame(flights.slice(0, 1)).schema
-    frame = trip.create(schema)
-    rows = flights.cast(pa.schema([field.remove_metadata() for field in frame]))
-    for batch in rows.combine_chunks().to_batches(max_chunksize=ROWS_PER_BATCH):
-        trip.append(batch)
-    seen = trip.run(tmp_path, lambda frame: frame.toArrow())
-    assert [one.num_rows for one in seen[:-1]] == [ROWS_PER_BATCH] * (len(seen) - 1)
-    assert pa.concat_tables(seen).cast(rows.schema).equals(rows)
-    assert trip.stored(trip.target) == trip.stored(trip.queue)
-    assert {str(kind) for kind in flights.schema.types} == {
-        "int8", "int16", "int32", "string", "timestamp[us, tz=UTC]"
-    }  # fmt: skip

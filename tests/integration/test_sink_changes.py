@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field, replace
-from operator import itemgetter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from tests.flows import AGGREGATION, columns, create_table, differences, ledger_entries
+from tests.flows import columns, create_table, differences, ledger_entries
 from tests.integration.streams import Heard, finish
 from tests.tiers import first_of
 from yt_exactly_once import Event
@@ -138,19 +137,6 @@ def test_marked_rows_delete_their_keys(rows_by_key, faults, options):
         assert differences(case.found(), sorted([*expected, *untouched])) == ""
 
 
-@pytest.mark.nightly
-def test_deletes_alone_need_no_values(rows_by_key):
-    """Only the key of a marked row is looked at, and a batch may have nothing else."""
-    case = rows_by_key(
-        lambda frame: frame.selectExpr("key", "cast(null as long) as id", "true as gone"),
-        delete_marker="gone",
-    )
-    case.flow.client.insert_rows(case.path, [{"key": key, "id": 1} for key in (5, 1_000)])
-    told = case.run()
-    assert case.found() == [(1_000, 1, None, None)]
-    assert all(fields["rows"] == 61 for fields in told.of(Event.BATCH_COMMITTED))
-
-
 @pytest.mark.further
 def test_key_in_two_spark_partitions_is_refused(rows_by_key):
     """They have no order, so it cannot be known whether the row is there in the end."""
@@ -160,42 +146,6 @@ def test_key_in_two_spark_partitions_is_refused(rows_by_key):
         "AmbiguousOrderError: The rows of 61 keys are spread over several Spark partitions" in text
     )
     assert "sortWithinPartitions" in text
-
-
-@pytest.mark.nightly
-def test_rows_are_brought_together_and_in_order_in_the_function(rows_by_key):
-    """As the refusal says; on the streaming frame itself Spark allows no sort."""
-    case = rows_by_key(marked, delete_marker="gone", partitions=2)
-    flow = case.flow
-    flow.target = case.path
-    sink = flow.sink(delete_marker="gone")
-
-    def write(frame, batch_id):
-        sink(frame.repartition("key").sortWithinPartitions("id"), batch_id)
-
-    finish(
-        case.build(flow.frame())
-        .writeStream.foreachBatch(write)
-        .option("checkpointLocation", str(flow.checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    rows = sorted((row for rows in flow.queue.rows for row in rows), key=itemgetter("id"))
-    assert differences(case.found(), survivors(rows)) == ""
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("expression", "message"), first_of([
-    ("if(id = 70, null, false) as gone", "The delete marker gone is null"),
-    ("1 as gone", "the DataFrame has a column of type int32"),
-    ("true as other", "the DataFrame has no such column"),
-]))  # fmt: skip
-def test_marker_that_says_nothing_is_refused(rows_by_key, expression, message):
-    """By its type before the first row, by its value before anything is sent."""
-    case = rows_by_key(
-        lambda frame: frame.selectExpr("key", "id", "name", expression), delete_marker="gone"
-    )
-    assert message in case.fail()
 
 
 @pytest.fixture
@@ -231,31 +181,6 @@ def test_aggregating_columns_add_up_each_row_once(totals, faults, wire):
     totals.flow.queue.append(500)
     totals.run(wire_format=wire)
     assert differences(totals.found(), added_up(totals.flow.queue)) == ""
-
-
-@pytest.mark.nightly
-def test_aggregating_columns_are_replaced_unless_asked(totals):
-    """As the cluster does it."""
-    totals.options = {}
-    totals.run()
-    assert {n for _, n, _ in totals.found()} == {1}
-
-
-@pytest.mark.nightly
-def test_aggregate_without_aggregating_columns_is_refused(rows_by_key):
-    """It would replace, and look as if it added up."""
-    case = rows_by_key(lambda frame: frame.selectExpr("key", "id", "name"), aggregate=True)
-    assert "needs a target with aggregating columns" in case.fail()
-
-
-@pytest.mark.nightly
-def test_aggregate_in_complete_mode_is_refused(totals):
-    """Every batch would add the whole result again."""
-    totals.build = lambda frame: (
-        frame.groupBy("key").count().selectExpr("key", "count as n", "count as best")
-    )
-    totals.mode = "complete"
-    assert "output mode complete" in totals.fail()
 
 
 def shrinking(frame):
@@ -299,53 +224,3 @@ def test_complete_result_replaces_what_was_there(rows_by_key, faults, wire):
     case.flow.queue.append(400)
     case.run(compare)
     assert differences(case.found(), complete_result(case.flow.queue.rows[0])) == ""
-
-
-@pytest.mark.nightly
-def test_empty_result_leaves_an_empty_table(rows_by_key):
-    """There are no rows to write, and still something to do."""
-    case = rows_by_key(lambda frame: shrinking(frame).where("key < 0"), "complete", write="replace")
-    case.flow.client.insert_rows(case.path, [{"key": 7, "id": 1}])
-    case.run()
-    assert case.found() == []
-
-
-@pytest.mark.nightly
-def test_table_with_more_rows_than_can_be_replaced_is_refused(rows_by_key):
-    """Nothing is deleted then."""
-    case = rows_by_key(shrinking, "complete", write="replace", rows_per_tablet_limit=100)
-    case.flow.client.insert_rows(case.path, [{"key": 1_000 + key} for key in range(70)])
-    with pytest.raises(StreamingQueryException, match="replaces at least"):
-        case.run()
-    assert len(case.found()) == 70
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("mode", first_of(["append", "update"]))
-def test_replace_in_another_output_mode_is_refused(rows_by_key, mode):
-    """A batch is not the whole result there, and what it lacks would be lost."""
-    build = shrinking if mode == "update" else lambda frame: frame.selectExpr("key", "id", "name")
-    case = rows_by_key(build, mode, write="replace")
-    assert f"this query has {mode}" in case.fail()
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    "options",
-    first_of([{"aggregate": True}, {"delete_marker": "key"}]),
-    ids=["aggregate", "delete_marker"],
-)
-def test_ordered_target_is_refused(stream, options):
-    """It has no keys."""
-    flow = stream(rows=10)
-    assert "needs a sorted target" in flow.fail("ConfigError", **options)
-    flow.assert_untouched()
-
-
-@pytest.mark.nightly
-def test_complete_result_in_an_ordered_target_is_refused(stream):
-    """What was appended cannot be taken back."""
-    flow = stream(AGGREGATION, rows=10)
-    flow.query = replace(AGGREGATION, output_mode="complete")
-    assert "needs a sorted target" in flow.fail("ConfigError", write="replace")
-    flow.assert_untouched()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from datetime import timedelta
 
 import pytest
 from yt.common import YtError
@@ -11,7 +10,7 @@ from yt.common import YtError
 from tests.flows import AGGREGATION
 from tests.protections import switch_off
 from tests.tiers import NIGHTLY, first_of
-from yt_exactly_once import Event, RetryPolicy
+from yt_exactly_once import Event
 
 COMMIT = "commit_transaction"
 
@@ -116,71 +115,6 @@ def wait_until_ended(cluster, transaction):
                 assert error.contains_code(11000)  # noqa: PT017 - nothing else may end the wait
                 break
             pause.wait(0.05)
-
-
-@pytest.mark.nightly
-def test_refused_commit_is_attempted_again(stream, faults):
-    """A conflict has no effect and may go away."""
-    flow = stream()
-    faults.inject("error", COMMIT, code=1700, message="Row lock conflict", after=1, count=3)
-    told = flow.run()
-    assert {fields["reason"] for fields in told.of(Event.RETRY_SCHEDULED)} == {"ConflictError"}
-    flow.assert_exact()
-
-
-@pytest.mark.nightly
-def test_definite_refusal_stops_the_query_at_once(stream, faults):
-    """What repeating will not change is not repeated, and nothing is written."""
-    flow = stream()
-    faults.inject("error", COMMIT, code=307, message="Error validating column", count=None)
-    assert "Error validating column" in flow.fail("SchemaMismatchError")
-    assert faults.faults()[0]["hits"] == 1
-    flow.assert_untouched()
-
-
-@pytest.mark.nightly
-def test_retries_that_run_out_tell_the_story_and_lose_nothing(stream, faults):
-    """The error names the last reason; a restart goes on where the query stood."""
-    flow = stream()
-    faults.inject("unavailable", COMMIT, count=None, after=1)
-    policy = RetryPolicy(attempts=3, first_wait=timedelta(milliseconds=10))
-    text = flow.fail("RetriesExhaustedError", retry=policy)
-    assert "Gave up after 3 attempts" in text
-    assert flow.entry().batch_id == 0
-    faults.clear_faults()
-    flow.run()
-    flow.assert_exact()
-
-
-@pytest.mark.nightly
-def test_expired_lease_costs_an_attempt(stream, faults):
-    """A transaction that its proxy gave up is begun anew."""
-    flow = stream()
-    faults.inject("delay", "insert_rows", match={"path": flow.target}, after=1, seconds=2)
-    told = flow.run(transaction_timeout=timedelta(seconds=1))
-    assert {fields["reason"] for fields in told.of(Event.RETRY_SCHEDULED)} == {
-        "TransactionLostError"
-    }
-    flow.assert_exact()
-
-
-@pytest.mark.nightly
-def test_target_unmounted_for_a_moment_costs_attempts(stream):
-    """The commit is refused while tablets are away, and goes through once they are back."""
-    flow = stream()
-
-    def interfere(event, fields):
-        if event == Event.ROWS_WRITTEN and fields["batch"] == 1 and not seen:
-            seen.append(event)
-            flow.client.unmount_table(flow.target, sync=True)
-        elif event == Event.RETRY_SCHEDULED:
-            flow.client.mount_table(flow.target, sync=True)
-
-    seen = []
-    told = flow.run(interfere)
-    assert seen
-    assert told.count(Event.RETRY_SCHEDULED) >= 1
-    flow.assert_exact()
 
 
 @pytest.mark.further

@@ -45,16 +45,6 @@ def test_delete_finds_the_row_whichever_zero_its_key_has(flow, client):
 
 
 @pytest.mark.nightly
-def test_idempotent_mode_finds_both_zeros_to_be_one_key(flow):
-    """Which of the two rows would stay is not known."""
-    flow = flow(
-        {"k": "double", "v": "int64"}, ["k"], lambda frame: frame.selectExpr(ZEROS, "id as v")
-    )
-    with pytest.raises(Exception, match=r"NotOneToOneError.*1 rows of the batch have the key"):
-        run(flow, mode="idempotent")
-
-
-@pytest.mark.nightly
 def test_idempotent_mode_tells_nulls_of_a_key_apart(flow, client):
     """Spark leaves nulls out of a hash, so that (null, 1) and (1, null) have the same one."""
     flow = flow(

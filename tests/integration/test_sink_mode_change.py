@@ -8,7 +8,7 @@ import pyspark.sql.functions as sf
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from tests.flows import PARTITION_COLUMN, ROW_COLUMN, columns, create_table, passed_on
+from tests.flows import PARTITION_COLUMN, ROW_COLUMN, columns, create_table
 from tests.integration.streams import QUICK, Broken, Heard, finish
 from tests.protections import switch_off
 from tests.tiers import first_of
@@ -54,72 +54,23 @@ def test_transactional_mode_does_not_repeat_what_tasks_have_pushed(stream, batch
 
 
 @pytest.mark.nightly
-def test_check_off_is_noticed(stream, monkeypatch):
+@pytest.mark.parametrize("mode", [TWO, THREE])
+def test_check_off_is_noticed(stream, monkeypatch, mode):
     """The rows of the batch are there twice."""
     flow = stream(rows=2_000)
     pushed = broken_off(flow)
-    switch_off("push_look_up", monkeypatch.setattr)
-    flow.run(mode=TWO)
+    if mode == TWO:
+        switch_off("push_look_up", monkeypatch.setattr)
+    else:
+        switch_off("producer_sessions", monkeypatch.setattr)
+    flow.run(mode=mode)
     assert len(flow.found()) == 6_000 + 3_000
     assert len(pushed) == 6_000
-
-
-@pytest.mark.nightly
-def test_at_least_once_mode_repeats_the_rows_of_that_batch_alone(stream):
-    """As the error says: a way on for a query that cannot be finished as it was begun."""
-    flow = stream(rows=2_000)
-    broken_off(flow)
-    flow.run(mode=ONE)
-    assert len(flow.found()) == 6_000 + 3_000
-    assert set(flow.found()) == set(passed_on(flow.queue))
-
-
-@pytest.mark.nightly
-def test_sorted_target_may_be_written_in_another_mode_at_any_time(stream):
-    """A row that is written again replaces itself."""
-    flow = stream(rows=2_000, is_sorted=True)
-    broken_off(flow)
-    flow.run(mode=TWO)
-    flow.assert_exact()
 
 
 def by_source(frame):
     """Give the rows the columns that tell where they come from."""
     return frame.withColumns({PARTITION_COLUMN: sf.col("part"), ROW_COLUMN: sf.col("row")})
-
-
-def by_position(frame):
-    """Leave them out, as the query does."""
-    return frame
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("begun", "changed", "told"),
-    first_of(
-        [
-            (by_source, by_position, "numbered by their place in the queue"),
-            (by_position, by_source, "numbered by their position in a task"),
-        ]
-    ),
-    ids=["by source", "by position"],
-)
-def test_rows_are_not_numbered_otherwise_in_the_middle_of_a_batch(stream, begun, changed, told):
-    """Sessions of one kind know nothing of the others' rows."""
-    flow = stream(rows=2_000)
-
-    def run(numbered, heard=None):
-        sink = flow.sink(heard, mode=THREE)
-        finish(flow.start(lambda frame, batch: sink(numbered(frame), batch)))
-
-    with pytest.raises(StreamingQueryException, match="Broken"):
-        run(begun, break_off_in(1))
-    pushed = flow.found()
-    with pytest.raises(StreamingQueryException, match=told):
-        run(changed)
-    assert flow.found() == pushed
-    run(begun)
-    flow.assert_exact()
 
 
 def a_folder(client, path):

@@ -16,13 +16,10 @@ from pyspark.sql import functions as sf
 from tests.flows import (
     AGGREGATION,
     DEDUP,
-    FIRST_MOMENT,
     STATELESS,
     WINDOW_SECONDS,
     WINDOWED,
     Query,
-    Queue,
-    read_queue,
 )
 from tests.tiers import first_of
 from yt_exactly_once import Event
@@ -218,59 +215,6 @@ def test_output_mode_is_exact(stream, case):
     flow = stream(query, is_sorted=is_sorted, rows=80, rows_per_partition=40, partitions=2)
     flow.options = options
     run_with_replay(flow)
-    flow.assert_exact()
-
-
-FAR = FIRST_MOMENT + 10**12
-
-
-def far_row(number, *, queue):
-    """Add a row so late that every window before it is over."""
-    row = {**queue.rows[0][0], "id": number, "at": FAR}
-    queue.client.insert_rows(queue.path, [{**row, "$tablet_index": 0}])
-    queue.rows[0].append(row)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("kind", ["inner", "leftOuter"])
-def test_joined_streams_are_exact(stream, client, tmp, spark, cluster, kind):
-    """Rows of the left side without a partner come out once their time is over."""
-    theirs = Queue.filled(client, tmp, 80, "theirs", partitions=2)
-    is_sorted = kind == "leftOuter"
-
-    def matching(frame):
-        right = read_queue(spark, cluster.proxy_urls[0], theirs.path, theirs.consumer)
-        right = right.withWatermark("at", "10 seconds").selectExpr(
-            "id as its_id", "value as its_value", "at as its_at"
-        )
-        return (
-            frame.withWatermark("at", "10 seconds")
-            .join(
-                right.where("its_id % 2 = 0"),
-                sf.expr(
-                    "id = its_id and its_at between at - interval 1 second and at + interval 1 second"
-                ),
-                kind,
-            )
-            .select("id", "its_value")
-        )
-
-    def expected(queue, _size):
-        right = {row["id"]: row["value"] for row in theirs.all_rows() if row["id"] % 2 == 0}
-        rows = [(row["id"], right.get(row["id"])) for row in queue.all_rows()]
-        return [row for row in rows if kind == "leftOuter" or row[1] is not None]
-
-    types = {"id": "int64?", "its_value": "int64?"}
-    query = Query(kind, types, ("id",), "append", matching, expected)
-    flow = stream(query, is_sorted=is_sorted, rows=80, rows_per_partition=40, partitions=2)
-    flow.run()
-    last = flow.forget_last_batch()
-    for queue in (flow.queue, theirs):
-        queue.append(60)
-        queue.append(60, 1)
-        far_row(10**6, queue=queue)
-    told = flow.run()
-    assert last in [fields["batch"] for fields in told.of(Event.BATCH_SKIPPED)]
     flow.assert_exact()
 
 

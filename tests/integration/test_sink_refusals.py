@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from tests.flows import AGGREGATION, ROW_COLUMN, STATELESS, columns, create_table, read_queue
+from tests.flows import AGGREGATION, STATELESS, columns, create_table
 from tests.integration.streams import finish
 from tests.tiers import first_of
 from yt_exactly_once import Event, Target, TransactionalSink
@@ -125,46 +125,6 @@ def test_target_replaced_under_the_running_query_is_noticed(flow, monkeypatch):
     assert rows_in(flow) == 0
 
 
-@pytest.mark.nightly
-def test_target_replaced_by_one_like_it_continues(flow, monkeypatch):
-    """With what the new table is like: here it has more tablets."""
-    monkeypatch.setattr(query_run, "LOOK_INTERVAL", 0.0)
-    flow.rows_per_partition = 10
-
-    def replace(event, fields):
-        if event == Event.BATCH_COMMITTED and fields["batch"] == 1:
-            retable(flow, tablet_count=2)
-
-    flow.run(replace)
-    assert flow.entry().ends[flow.queue.path] == flow.queue.ends()
-    assert {row[1] for row in flow.found()} == set(range(20, 50))
-
-
-@pytest.mark.nightly
-def test_columns_that_the_target_is_given_under_the_running_query_are_written(flow, monkeypatch):
-    """A frame may have service columns that the table has not; from then on it takes them."""
-    monkeypatch.setattr(query_run, "LOOK_INTERVAL", 0.0)
-    flow.rows_per_partition = 10
-    build = STATELESS.build
-    flow.query = replace(
-        STATELESS, build=lambda frame: build(frame).selectExpr("*", f"row as {ROW_COLUMN}")
-    )
-
-    def alter(event, fields):
-        if event == Event.BATCH_COMMITTED and fields["batch"] == 1:
-            flow.client.unmount_table(flow.target, sync=True)
-            flow.client.alter_table(
-                flow.target, schema=columns(STATELESS.types | {ROW_COLUMN: "int64?"})
-            )
-            flow.client.mount_table(flow.target, sync=True)
-
-    flow.run(alter)
-    found = flow.client.select_rows(f"row, {ROW_COLUMN} as again from [{flow.target}]")
-    assert {(row["row"], row["again"]) for row in found} == {
-        (row, row if row >= 20 else None) for row in range(50)
-    }
-
-
 def test_replacement_needs_to_know_the_output_mode():
     """A session without a JVM cannot tell it."""
     batch = MicroBatch("query", 0, "run", output_mode="")
@@ -189,95 +149,6 @@ def test_wrong_or_missing_token_stops_the_query(flow, token):
         text = flow.fail("AccessError", proxy=guarded.proxy_urls[0], token=token)
     assert "YT_TOKEN" in text
     flow.assert_untouched()
-
-
-@pytest.mark.nightly
-def test_missing_target_stops_the_query(flow):
-    """Naming the path."""
-    flow.client.remove(flow.target)
-    text = flow.fail("TableNotFoundError")
-    assert flow.target in text
-    assert not flow.client.exists(flow.target)
-    assert_nothing_done(flow)
-
-
-@pytest.mark.nightly
-def test_target_that_is_no_table_stops_the_query(flow):
-    """Naming what it is."""
-    flow.client.remove(flow.target)
-    flow.client.create("map_node", flow.target)
-    assert "map_node" in flow.fail("TableNotFoundError")
-    assert_nothing_done(flow)
-
-
-@pytest.mark.nightly
-def test_static_target_stops_the_query(flow):
-    """Naming the command that makes it dynamic."""
-    retable(flow, dynamic=False)
-    assert f"yt alter-table {flow.target} --dynamic" in flow.fail("TableNotDynamicError")
-    assert rows_in(flow) == 0
-    assert_nothing_done(flow)
-
-
-@pytest.mark.nightly
-def test_unmounted_target_stops_the_query(flow):
-    """Naming the command that mounts it."""
-    flow.client.unmount_table(flow.target, sync=True)
-    assert f"yt mount-table {flow.target}" in flow.fail("TableNotMountedError")
-    flow.client.mount_table(flow.target, sync=True)
-    flow.assert_untouched()
-
-
-@pytest.mark.nightly
-def test_extra_column_is_named(flow):
-    """With what to do about it."""
-    retable(flow, {name: given for name, given in STATELESS.types.items() if name != "value"})
-    text = flow.fail("SchemaMismatchError")
-    assert "value" in text
-    assert "drop it from the DataFrame, or add it to the table" in text
-    assert_nothing_done(flow)
-
-
-@pytest.mark.nightly
-def test_wrong_type_is_named(flow):
-    """With both types."""
-    retable(flow, STATELESS.types | {"name": "int32"})
-    text = flow.fail("SchemaMismatchError")
-    assert "name" in text
-    assert "string" in text
-    assert "int32" in text
-    assert_nothing_done(flow)
-
-
-@pytest.mark.nightly
-def test_missing_key_column_is_named(flow):
-    """A key cannot be left to null."""
-    retable(flow, {"place": "utf8?"} | STATELESS.types, keys=["place"])
-    text = flow.fail("SchemaMismatchError")
-    assert "place" in text
-    assert "add it to the DataFrame" in text
-    assert_nothing_done(flow)
-
-
-@pytest.mark.nightly
-def test_missing_required_column_is_named(flow):
-    """Nor a required value."""
-    retable(flow, STATELESS.types | {"weight": "double"})
-    text = flow.fail("SchemaMismatchError")
-    assert "weight" in text
-    assert "add it to the DataFrame" in text
-    assert_nothing_done(flow)
-
-
-@pytest.mark.nightly
-def test_missing_optional_column_becomes_null(flow):
-    """What takes null may be left out."""
-    retable(flow, STATELESS.types | {"weight": "double?"}, tablet_count=3)
-    flow.run()
-    flow.assert_exact()
-    assert {row["weight"] for row in flow.client.select_rows(f"weight from [{flow.target}]")} == {
-        None
-    }
 
 
 def test_every_difference_is_told_at_once(flow):
@@ -312,47 +183,6 @@ def test_consumer_unregistered_before_a_restart_stops_the_query(flow):
             .start()
         )
     assert_nothing_done(flow)
-
-
-@pytest.mark.nightly
-def test_ledger_path_of_another_table_is_refused(flow, client, tmp):
-    """A table with other columns is left alone."""
-    other = AGGREGATION.create_target(client, f"{tmp}/other", is_sorted=True)
-    assert "cannot serve as a ledger" in flow.fail("LedgerError", ledger_path=other)
-    flow.assert_untouched()
-
-
-@pytest.mark.nightly
-def test_frozen_ledger_is_refused_with_the_command_that_helps(flow, client):
-    """A frozen table cannot be mounted."""
-    flow.run()
-    client.freeze_table(flow.ledger, sync=True)
-    flow.queue.append(50)
-    assert f"yt unfreeze-table {flow.ledger} --sync" in flow.fail("TableNotMountedError")
-
-
-@pytest.mark.nightly
-def test_starting_offsets_before_the_consumer_are_refused_and_explained(flow, spark):
-    """The consumer is not taken back: nobody knows who else relies on where it stands."""
-    flow.consumer = flow.queue.consumer
-    flow.run()
-    frame = read_queue(
-        spark,
-        flow.cluster.proxy_urls[0],
-        flow.queue.path,
-        flow.consumer,
-        starting_offsets="earliest",
-    )
-    other = flow.checkpoint.with_name("another")
-    query = (
-        STATELESS.build(frame)
-        .writeStream.foreachBatch(flow.sink(ledger_path=f"{flow.ledger}_too"))
-        .option("checkpointLocation", str(other))
-        .start()
-    )
-    with pytest.raises(StreamingQueryException, match="Or starting_offsets begins before it"):
-        finish(query)
-    assert flow.wrong() == ""
 
 
 def test_sink_outside_a_query_is_refused(flow, spark):

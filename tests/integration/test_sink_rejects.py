@@ -115,20 +115,6 @@ def test_batch_with_bad_rows_fails_unless_they_are_rejected(flow):
     flow.assert_untouched()
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("shown", first_of([False, True]))
-def test_value_is_quoted_on_request_only(stream, shown):
-    """It may be private."""
-    flow = stream(rows=20)
-    flow.change = lambda frame: frame.selectExpr(
-        "* except (name)", "cast(concat(unhex('ff'), string(id * 1001)) as string) as name"
-    )
-    text = flow.fail("EncodingError", show_values=shown)
-    assert "not valid UTF-8" in text
-    assert ("value='\\\\xff" in text) == shown
-    flow.assert_untouched()
-
-
 @pytest.mark.further
 def test_rows_of_several_targets_are_rejected_one_by_one(flow, client, tmp):
     """One target may take what the other cannot."""
@@ -141,42 +127,3 @@ def test_rows_of_several_targets_are_rejected_one_by_one(flow, client, tmp):
     everything = [(*row[:4], None if bad(row) else row[4], row[5]) for row in passed_on(flow.queue)]
     found = client.select_rows(f"part, row, id, key, value, name from [{lenient}]")
     assert differences([tuple(row.values()) for row in found], everything) == ""
-
-
-@pytest.mark.nightly
-def test_marked_rows_are_deleted_though_their_values_are_bad(stream, client):
-    """And a marker that says nothing is a fault of its row."""
-    flow = stream(rows=300, partitions=1)
-    path = f"{flow.target}_by_key"
-    create_table(client, path, columns({"id": "int64", "value": "int64"}, ["id"]))
-    client.insert_rows(path, [{"id": number, "value": 1} for number in range(400)])
-    flow.target, flow.rejects = path, f"{path}_rejects"
-    flow.open = lambda: flow.frame().selectExpr(
-        "id", "if(id % 3 = 0, null, id) as value",
-        "if(id % 10 = 9, null, id % 2 = 0) as gone",
-    )  # fmt: skip
-    for _ in range(2):
-        run(flow, flow.sink(dead_letter_path=flow.rejects, delete_marker="gone", dyn_batch_size=70))
-        found = {row["id"]: row["value"] for row in client.select_rows(f"* from [{path}]")}
-        expected = {
-            number: number if number < 300 and number % 3 and number % 10 != 9 else 1
-            for number in range(400)
-            if number >= 300 or number % 2 or number % 10 == 9
-        }
-        assert found == expected
-        reasons = [(told["column"], json.loads(told["row"])["id"]) for told in client.select_rows(
-            f"column, row from [{flow.rejects}]")]  # fmt: skip
-        assert sorted(reasons) == sorted(
-            ("gone" if number % 10 == 9 else "value", number)
-            for number in range(300)
-            if number % 10 == 9 or (number % 2 and number % 3 == 0)
-        )
-        flow.forget_last_batch()
-
-
-@pytest.mark.nightly
-def test_reject_path_of_another_table_is_refused(flow, client, tmp):
-    """Its columns are not those of rejected rows."""
-    other = STATELESS.create_target(client, f"{tmp}/other", is_sorted=False)
-    assert "cannot serve as a dead-letter table" in flow.fail("ConfigError", dead_letter_path=other)
-    flow.assert_untouched()

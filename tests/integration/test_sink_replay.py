@@ -62,43 +62,6 @@ def test_batch_without_its_commit_log_entry_is_replayed_without_effect(stream, k
     flow.assert_exact()
 
 
-@pytest.mark.nightly
-def test_one_sink_object_serves_run_after_run(stream):
-    """It tells the runs of a query apart, so the first batch of each is looked up again."""
-    flow = stream(STATELESS)
-    heard = Heard()
-    sink = flow.sink(heard)
-    for run in (1, 2, 3):
-        finish(flow.start(sink))
-        flow.assert_exact()
-        assert heard.count(Event.LEDGER_READ) == run
-        assert len(heard.of(Event.BATCH_SKIPPED)) == run - 1
-        flow.queue.append(1_000, 0)
-        flow.forget_last_batch()
-    finish(flow.start(sink))
-    flow.assert_exact()
-
-
-@pytest.mark.nightly  # drivers are killed at every point every time
-@pytest.mark.parametrize("kind", first_of([(kind,) for kind in BROKEN_OFF]), ids=named)
-def test_run_broken_off_at_every_event_ends_exactly_right(stream, kind):
-    """Each run fails one event further on, in a batch of its own; the last one goes to the end."""
-    query, is_sorted = kind
-    options = {} if is_sorted else {"digest": True}
-    flow = stream(query, is_sorted=is_sorted, rows=2_800, rows_per_partition=400, options=options)
-    for number, event in enumerate(INSIDE):
-
-        def break_off(told, fields, event=event, batch=number):
-            if told == event and fields["batch"] == batch:
-                raise Broken
-
-        with pytest.raises(StreamingQueryException, match="Broken"):
-            flow.run(break_off)
-    told = flow.run()
-    assert told.count(Event.BATCH_COMMITTED) > 1
-    flow.assert_exact()
-
-
 def test_stateless_replay_is_skipped_without_reading(stream):
     """The rows may be trimmed by then: the ledger alone is enough."""
     flow = stream()

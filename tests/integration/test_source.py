@@ -15,7 +15,6 @@ from tests.cluster_fixtures import HAZARDS
 from tests.tiers import first_of
 from yt_exactly_once import TransactionalSink
 from yt_exactly_once.local import LocalCluster
-from yt_exactly_once.spark.query.queue_offset import FORMAT, OFFSET_VERSION
 from yt_exactly_once.spark.registration import register_source
 
 SCHEMA = [{"name": "id", "type": "int64"}, {"name": "name", "type": "string"}]
@@ -181,24 +180,6 @@ def test_rows_arrive_once_and_in_order_per_partition(queue, client, tmp, read, t
     assert rows[0].asDict() == {"id": rows[0].id, "name": f"n{rows[0].id}"}
 
 
-@pytest.mark.nightly
-def test_range_larger_than_one_pull_is_complete(queue, read, tmp_path):
-    """Pulls are limited to 10 000 rows, tasks are not."""
-    ids = queue.append(12_500) + queue.append(12_500)
-    assert run(read(queue), tmp_path).ids == ids
-
-
-@pytest.mark.nightly
-def test_rows_too_heavy_for_one_pull_are_complete(queue, client, read, tmp_path):
-    """A pull ends at 16 MiB, however many rows were asked for."""
-    texts = [letter * 3_000_000 for letter in "abcdefgh"]
-    for number, text in enumerate(texts):
-        client.insert_rows(queue.path, [{"$tablet_index": 0, "id": number, "name": text}])
-    batches = run(read(queue), tmp_path)
-    assert batches.sizes == [8]
-    assert [row.name for row in batches.seen[0][1]] == texts
-
-
 @pytest.mark.further
 def test_queue_path_and_commit_time_come_on_request(client, tmp, read, tmp_path):
     """Of each of several queues, in front of their columns."""
@@ -254,57 +235,6 @@ def offsets(query, name):
     ]
 
 
-@pytest.mark.nightly
-def test_progress_shows_how_far_the_query_is_behind(queue, read, tmp_path):
-    """Its latest offset is the end of the queue, which a limited batch is still far from."""
-    queue.append(25)
-    with running(read(queue, max_rows_per_partition=10), tmp_path) as (query, _):
-        query.processAllAvailable()
-        pairs = zip(offsets(query, "latestOffset"), offsets(query, "endOffset"), strict=True)
-        lags = [latest["partitions"]["0"] - end["partitions"]["0"] for latest, end in pairs]
-    assert lags[:3] == [15, 5, 0]
-
-
-@pytest.mark.nightly
-def test_progress_shows_self_describing_offsets(queue, read, tmp_path):
-    """The sink and a person at the console read the same thing."""
-    with running(read(queue), tmp_path) as (query, _):
-        queue.append(5)
-        query.processAllAvailable()
-        ends = offsets(query, "endOffset")
-    assert {
-        FORMAT: OFFSET_VERSION,
-        "cluster": "local",
-        "queue": queue.path,
-        "queue_id": queue.client.get(f"{queue.path}/@id"),
-        "consumer": queue.consumer,
-        "partitions": {"0": 5},
-        "start": {"0": 0},
-    } in ends
-
-
-@pytest.mark.nightly
-def test_two_queues_in_one_query_keep_their_own_offsets(client, tmp, read, tmp_path):
-    """One of them idle, then the other."""
-    one, other = (Queue.create(client, tmp, name=name) for name in ("one", "other"))
-    first = one.append(4)
-    other.written[0] = 500
-    frame = read(one).unionByName(read(other))
-    assert run(frame, tmp_path).ids == first
-    other.written[0] = 0
-    second = other.append(3)
-    assert run(read(one).unionByName(read(other)), tmp_path).ids == second
-    assert (one.stored(), other.stored()) == ({0: 4}, {0: 3})
-
-
-@pytest.mark.nightly
-def test_queue_without_a_consumer_is_read_from_its_first_row(queue, read, tmp_path):
-    """And no consumer is moved."""
-    ids = queue.append(5)
-    assert run(read(queue, consumer_path=None), tmp_path).ids == ids
-    assert queue.stored() == {}
-
-
 # How much, and until where.
 
 
@@ -319,34 +249,11 @@ def test_rows_per_partition_limit_a_batch(client, tmp, read, tmp_path):
     assert [one for one in batches.ids if one < 1_000_000] == ids
 
 
-@pytest.mark.nightly
-def test_bytes_per_partition_limit_a_batch(client, tmp, read, tmp_path):
-    """Counted by the queue itself."""
-    queue = Queue.create(client, tmp, schema=WEIGHED)
-    ids = queue.append(1000)
-    total = queue.client.select_rows(
-        f"max([$cumulative_data_weight]) as total from [{queue.path}] group by 1"
-    )
-    limit = next(iter(total))["total"] // 4
-    batches = run(read(queue, max_bytes_per_partition=limit), tmp_path)
-    assert batches.ids == ids
-    assert 4 <= len(batches.sizes) <= 6
-    assert max(batches.sizes) < 400
-
-
 def test_available_now_leaves_the_consumer_at_its_end(queue, read, tmp_path):
     """Although Spark never tells a source that the last batch is done."""
     queue.append(25)
     run(read(queue, max_rows_per_partition=10), tmp_path)
     assert queue.stored() == {0: 25}
-
-
-@pytest.mark.nightly
-def test_available_now_without_new_rows_runs_no_batch(queue, read, tmp_path):
-    """A restart of a query that has read everything."""
-    queue.append(5)
-    run(read(queue), tmp_path)
-    assert run(read(queue), tmp_path).seen == []
 
 
 # Restarts.
@@ -382,16 +289,6 @@ def test_replayed_first_batch_has_the_rows_it_had(queue, read, tmp_path):
     second = queue.append(4)
     replayed = run(read(queue), tmp_path)
     assert [[row.id for row in rows] for _, rows in replayed.seen] == [first, second]
-
-
-@pytest.mark.nightly
-def test_query_that_began_at_the_latest_row_keeps_its_beginning(queue, read, tmp_path):
-    """What was written while it was down is not skipped by a second look at the end."""
-    queue.append(5)
-    assert run(read(queue, starting_offsets="latest"), tmp_path).ids == []
-    forget_commit(tmp_path, 0)
-    later = queue.append(3)
-    assert run(read(queue, starting_offsets="latest"), tmp_path).ids == later
 
 
 def test_replayed_later_batch_has_the_rows_it_had(queue, read, tmp_path):
@@ -439,26 +336,7 @@ def test_query_without_a_checkpoint_begins_where_it_is_told(
         assert batches.ids == list(range(first, 12))
 
 
-@pytest.mark.nightly
-def test_explicit_start_must_name_every_partition(client, tmp, read, tmp_path):
-    """The error lists those of the queue."""
-    queue = Queue.create(client, tmp, partitions=2)
-    frame = read(queue, starting_offsets='{"0": 1}')
-    fails("ConfigError", "the queue has 2: [0, 1]", lambda: run(frame, tmp_path))
-
-
 # The queue changes.
-
-
-@pytest.mark.nightly
-def test_added_partitions_are_picked_up(queue, read, tmp_path):
-    """From their first row, without a new checkpoint."""
-    queue.append(5)
-    run(read(queue), tmp_path)
-    queue.reshard(3)
-    later = [*queue.append(2, 0), *queue.append(3, 1), *queue.append(4, 2)]
-    assert sorted(run(read(queue), tmp_path).ids) == later
-    assert queue.stored() == {0: 7, 1: 3, 2: 4}
 
 
 @pytest.mark.further
@@ -539,19 +417,6 @@ def test_recreated_queue_is_found_out(queue, read, tmp_path):
         fails("DataLossError", "recreated", query.processAllAvailable)
 
 
-@pytest.mark.nightly
-def test_recreated_queue_between_two_runs_is_a_loss(queue, read, tmp_path):
-    """Although it has grown beyond the logged offset; nothing of it is given out."""
-    queue.append(5)
-    run(read(queue), tmp_path)
-    queue.recreate()
-    queue.append(9)
-    batches = Batches()
-    text = fails("DataLossError", "recreated", lambda: run(read(queue), tmp_path, batches))
-    assert "fail_on_data_loss" in text
-    assert batches.seen == []
-
-
 @pytest.mark.further
 @pytest.mark.parametrize("mode", first_of(["transactional", "idempotent"]))
 def test_recreated_queue_is_read_from_its_beginning_when_asked_to(
@@ -599,18 +464,6 @@ def test_schema_changed_under_a_running_query_is_an_error(queue, read, tmp_path)
 
 
 # Faults.
-
-
-@pytest.mark.nightly
-def test_proxy_that_is_busy_for_a_while_costs_no_row(queue, read, tmp_path, cluster):
-    """Neither planning nor reading gives up at the first refusal."""
-    ids = queue.append(50)
-    cluster.inject(command="pull_queue_consumer", action="unavailable", count=3)
-    cluster.inject(command="execute_batch", action="unavailable", count=2)
-    try:
-        assert run(read(queue), tmp_path).ids == ids
-    finally:
-        cluster.clear_faults()
 
 
 @pytest.mark.further
@@ -681,43 +534,6 @@ def test_every_kind_of_column_arrives(client, tmp, read, tmp_path):
     assert (other.large, other.number, other.day, other.instant, other.anything) == (None,) * 5
 
 
-@pytest.mark.nightly
-def test_strings_that_are_not_utf8_need_binary_strings(client, tmp, read, tmp_path):
-    """Text by default, with an error that names the column; bytes when asked to."""
-    queue = Queue.create(client, tmp)
-    client.insert_rows(queue.path, [{"$tablet_index": 0, "id": 1, "name": b"\xff\xfe"}])
-    text = fails("EncodingError", "name", lambda: run(read(queue), tmp_path / "text"))
-    assert "binary_strings" in text
-    frame = read(queue, binary_strings=True)
-    assert dict(frame.dtypes)["name"] == "binary"
-    assert bytes(run(frame, tmp_path / "binary").seen[0][1][0].name) == b"\xff\xfe"
-
-
-@pytest.mark.nightly
-def test_older_types_are_read_when_type_v3_is_off(client, tmp, read, tmp_path):
-    """A list is then YSON in a binary column."""
-    listed = {"type_name": "list", "item": "int64"}
-    schema = [{"name": "id", "type": "int64"}, {"name": "items", "type_v3": listed}]
-    queue = Queue.create(client, tmp, schema=schema)
-    client.insert_rows(queue.path, [{"$tablet_index": 0, "id": 1, "items": [1, 2]}])
-    frame = read(queue)
-    assert dict(frame.dtypes)["items"] == "array<bigint>"
-    assert run(frame, tmp_path / "v3").seen[0][1][0]["items"] == [1, 2]
-    frame = read(queue, parsing_type_v3=False, starting_offsets="earliest")
-    assert dict(frame.dtypes)["items"] == "binary"
-    assert run(frame, tmp_path / "v1").seen[0][1][0]["items"] is not None
-
-
-@pytest.mark.nightly
-def test_schema_of_the_users_own_is_refused(spark, queue, tmp_path, cluster):
-    """It could only rename or retype silently."""
-    register_source(spark)
-    reader = spark.readStream.format("yt").schema("id string, name string")
-    options = {"proxy": cluster.proxy_urls[0], "consumer_path": queue.consumer}
-    frame = reader.options(**options).load(queue.path)
-    fails("SchemaMismatchError", "Leave .schema(...) out", lambda: run(frame, tmp_path))
-
-
 # Bad input, where the query is defined.
 
 
@@ -731,16 +547,6 @@ def test_missing_consumer_is_refused(queue, read):
     assert "yt-exactly-once create-consumer" in text
 
 
-@pytest.mark.nightly
-def test_path_that_is_no_consumer_is_refused(queue, read):
-    """The queue itself, for instance."""
-    fails(
-        "ConsumerNotFoundError",
-        "not a queue consumer",
-        lambda: read(queue, consumer_path=queue.path),
-    )
-
-
 def test_unregistered_consumer_is_refused(queue, read):
     """The error shows how to register it."""
     queue.client.unregister_queue_consumer(queue.path, queue.consumer)
@@ -752,82 +558,6 @@ def test_missing_queue_is_refused(queue, read):
     """Before anything is started."""
     queue.client.remove(queue.path)
     fails("TableNotFoundError", queue.path, lambda: read(queue))
-
-
-@pytest.mark.nightly
-def test_sorted_table_is_refused(queue, read, client, tmp):
-    """A queue is an ordered table."""
-    schema = [
-        {"name": "k", "type": "int64", "sort_order": "ascending"},
-        {"name": "v", "type": "int64"},
-    ]
-    path = f"{tmp}/sorted"
-    client.create("table", path, attributes={"dynamic": True, "schema": schema})
-    client.mount_table(path, sync=True)
-    queue.path = path
-    fails("NotAQueueError", "sorted", lambda: read(queue))
-
-
-@pytest.mark.nightly
-def test_static_table_is_refused(queue, read, client, tmp):
-    """A queue is a dynamic table."""
-    queue.path = f"{tmp}/static"
-    client.create("table", queue.path, attributes={"schema": SCHEMA})
-    fails("TableNotDynamicError", "static", lambda: read(queue))
-
-
-@pytest.mark.nightly
-def test_folder_is_refused(queue, read, tmp):
-    """Named as what it is."""
-    queue.path = tmp
-    fails("TableNotFoundError", "map_node", lambda: read(queue))
-
-
-@pytest.mark.nightly
-def test_unmounted_queue_is_refused(queue, read):
-    """The error shows how to mount it."""
-    queue.client.unmount_table(queue.path, sync=True)
-    text = fails("TableNotMountedError", "unmounted", lambda: read(queue))
-    assert "yt mount-table" in text
-
-
-@pytest.mark.nightly
-def test_missing_proxy_is_refused(queue, read, monkeypatch):
-    """The error names the option."""
-    monkeypatch.delenv("YT_PROXY", raising=False)
-    fails("ConfigError", "option('proxy'", lambda: read(queue, proxy=None))
-
-
-@pytest.mark.nightly
-def test_unreachable_proxy_is_refused(queue, read):
-    """Naming the address to check."""
-    # Left to itself, the client tries every request for some twenty seconds.
-    once = '{"proxy": {"retries": {"enable": false}}}'
-    fails(
-        "ClusterUnavailableError",
-        "Check the address of the proxy",
-        lambda: read(queue, proxy="127.0.0.1:1", client_config=once),
-    )
-
-
-@pytest.mark.nightly
-def test_misspelt_option_is_refused(queue, read):
-    """With the right spelling."""
-    fails(
-        "ConfigError",
-        "Did you mean max_rows_per_partition",
-        lambda: read(queue, max_row_per_partition=1),
-    )
-
-
-@pytest.mark.nightly
-def test_limit_by_bytes_needs_a_queue_that_counts_them(queue, read):
-    """The error names the column and the other option."""
-    fails(
-        "ConfigError",
-        "$cumulative_data_weight",
-        lambda: read(queue, max_bytes_per_partition=1000),
-    )
 
 
 # Secrets.

@@ -54,25 +54,6 @@ def test_stateful_query_moves_between_the_format_and_the_function(stream, is_sor
         assert flow.entry().ends[flow.queue.path] == flow.queue.ends()
 
 
-@pytest.mark.nightly
-def test_batch_that_was_pushed_and_not_recorded_is_finished(stream, faults):
-    """Rows that sessions have are compared before anything else of the batch is pushed."""
-    flow = stream(NUMBERED, rows=1_500, options={"digest": True})
-    faults.inject("error", "commit_transaction", code=307, message="Refused", count=None)
-    with pytest.raises(StreamingQueryException):
-        flow.write(mode="idempotent")
-    pushed = len(flow.found())
-    assert pushed
-    faults.clear_faults()
-    flow.change = lambda frame: frame.withColumn("value", sf.col("value") + 1)
-    flow.refuse("NotOneToOneError", mode="idempotent")
-    assert len(flow.found()) == pushed
-    flow.change = lambda frame: frame
-    flow.write(mode="idempotent")
-    assert flow.wrong() == ""
-    flow.assert_proven()
-
-
 def _fail_to_commit(flow, faults, **options):
     """Append rows, and run one batch that pushes them and does not record it."""
     for partition in range(3):
@@ -91,19 +72,6 @@ def test_mode_that_returns_in_one_driver_finds_what_the_other_has_pushed(stream,
     pushed = len(flow.found())
     flow.refuse("ConfigError", mode="transactional")
     assert len(flow.found()) == pushed
-    flow.write(mode="idempotent")
-    assert flow.wrong() == ""
-
-
-@pytest.mark.nightly
-def test_replay_in_one_driver_is_compared_with_what_another_run_has_pushed(stream, faults):
-    """Other options give the run between other sinks in the same processes."""
-    flow = stream(NUMBERED, rows=900)
-    flow.write(mode="idempotent")
-    _fail_to_commit(flow, faults, mode="idempotent", connections=2)
-    flow.change = lambda frame: frame.where(sf.col("id") % 3 > 0)
-    flow.refuse("NotOneToOneError", mode="idempotent")
-    flow.change = lambda frame: frame
     flow.write(mode="idempotent")
     assert flow.wrong() == ""
 
@@ -174,12 +142,3 @@ def test_checkpoint_that_only_the_session_knows_is_refused(stream, spark, tmp_pa
     finally:
         spark.conf.unset("spark.sql.streaming.checkpointLocation")
     flow.assert_untouched()
-
-
-@pytest.mark.nightly
-def test_checkpoint_whose_name_has_signs_of_a_url_is_the_one_of_spark(stream, tmp_path):
-    """Spark and Python read the location in the same way."""
-    flow = stream(rows=10)
-    flow.write(checkpointLocation=f"file://{tmp_path}/a%20b c#d?e")
-    assert flow.wrong() == ""
-    assert (tmp_path / "a%20b c#d?e" / "offsets").is_dir()

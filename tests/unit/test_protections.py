@@ -11,8 +11,8 @@ TESTS = Path(__file__).parents[1]
 
 
 def uses():
-    """Return the names that tests switch off, in one Spark session or in a driver that is killed."""
-    calls = re.compile(r'switch_off\(\s*"(\w+)"|off="(\w+)"|live_on\(\w+, \w+, "(\w+)"\)')
+    """Return the names that tests switch off, in one Spark session or in a run of chaos."""
+    calls = re.compile(r'switch_off\(\s*"(\w+)"|off="(\w+)"')
     texts = [path.read_text(encoding="utf-8") for path in TESTS.rglob("test_*.py")]
     return {name for text in texts for found in calls.findall(text) for name in found if name}
 
