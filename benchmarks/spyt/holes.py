@@ -177,9 +177,7 @@ class Scenario:
         return (self.run.__doc__ or "").strip()
 
 
-_KILLED = (
-    "crash/test_crash_points.py::test_query_killed_at_every_crash_point_ends_exactly_right"
-)
+_KILLED = "crash/test_crash_points.py::test_query_killed_at_every_crash_point_ends_exactly_right"
 _LEASE = (
     "`yt/yt/client/api/sticky_transaction_pool.cpp`: a transaction that nobody pings is aborted when its"
     " lease ends. Its rows and its offset were never there, and nothing else tells Spark."
