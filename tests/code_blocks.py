@@ -97,6 +97,7 @@ _HOWS: dict[str, list[How | str]] = {
         How.OPTIONS,
         *[How.RUNS] * 2,
         How.OPTIONS,
+        "tests/local/test_access_control.py has its calls",
         *[How.RUNS] * 2,
     ],
     "docs/how-to/write-changes.md": [

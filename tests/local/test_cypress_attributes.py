@@ -52,7 +52,6 @@ def test_system_attributes_are_protected(client, node, name):
 def test_settable_system_attributes_are_kept(client, node):
     """Accounts, media and the like are accepted, though nothing enforces them."""
     client.set(f"{node}/@account", "sys")
-    client.set(f"{node}/@acl", [{"action": "allow"}])
     assert client.get(f"{node}/@account") == "sys"
     assert client.get(f"{node}/@user_attribute_keys") == ["given"]
 

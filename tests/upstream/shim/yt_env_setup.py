@@ -27,7 +27,7 @@ HTTP_PROXIES_SERVICE = "http_proxies"
 
 _KEPT = {
     "//sys/users": {"root", "guest"},
-    "//sys/groups": {"everyone", "superusers"},
+    "//sys/groups": {"everyone", "superusers", "users"},
     "//sys/accounts": {"default", "sys", "tmp"},
     "//sys/tablet_cell_bundles": {"default"},
     "//sys/tablet_cells": {"1-1-102bc-1"},

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from yt import yson
 
 from yt_exactly_once.local import arguments
-from yt_exactly_once.local.commands import master_transactions
+from yt_exactly_once.local.commands import master_transactions, rights
 from yt_exactly_once.local.commands.mutations import run_once, settled
 from yt_exactly_once.local.commands.objects import create_object
 from yt_exactly_once.local.commands.registry import Context, command
@@ -53,8 +53,7 @@ def path_of(context: Context, name: str = "path") -> ypath.YPath:
 @command(
     "create",
     volatile=True,
-    partial="no journals, replicas and portals; expiration and access control are not enforced; "
-    f"{_PLAIN}",
+    partial=f"no journals, replicas and portals; expiration is not enforced; {_PLAIN}",
 )
 def create(context: Context) -> Any:
     """Create a node, or an object without a path."""
@@ -95,7 +94,8 @@ def get(context: Context) -> Any:
         if found is not None:
             value = found.get(_names(context))
         else:
-            value = reading.get(view, path, _names(context), _max_size(context))
+            allowed = rights.may_read(view, context.user)
+            value = reading.get(view, path, _names(context), _max_size(context), allowed)
     # A bare null would be an empty answer.
     value = yson.YsonEntity() if value is None else value
     if arguments.flag(context.parameters, "return_only_value"):
@@ -113,7 +113,8 @@ def list_(context: Context) -> Any:
         if found is not None:
             value = found.children(_names(context))
         else:
-            value = reading.list_(view, path, _names(context), _max_size(context))
+            allowed = rights.may_read(view, context.user)
+            value = reading.list_(view, path, _names(context), _max_size(context), allowed)
     if arguments.flag(context.parameters, "return_only_value"):
         return value
     return {"value": value}

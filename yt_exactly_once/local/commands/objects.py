@@ -1,6 +1,6 @@
 """Objects that are created without a path: users, groups, accounts and tablet cell bundles.
 
-They are nodes under `//sys` that clients can look up; no rule of theirs is enforced.
+They are nodes under `//sys` that clients can look up.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ MAX_ANSWER_DATA_WEIGHT = 16 << 20
 """However much a client asks for (`max_pull_queue_response_data_weight` of tablet nodes)."""
 
 
-@command("register_queue_consumer", volatile=True, partial="permissions are not checked")
+@command("register_queue_consumer", volatile=True)
 def register_queue_consumer(context: Context) -> dict[str, Any]:
     """Register a consumer; again is fine."""
     parameters = context.parameters
@@ -56,7 +56,7 @@ def register_queue_consumer(context: Context) -> dict[str, Any]:
     return {}
 
 
-@command("unregister_queue_consumer", volatile=True, partial="permissions are not checked")
+@command("unregister_queue_consumer", volatile=True)
 def unregister_queue_consumer(context: Context) -> dict[str, Any]:
     """Drop a registration, even of objects that are gone."""
     with context.proxy.store.write() as connection:
@@ -140,7 +140,10 @@ def advance_queue_consumer(context: Context) -> dict[str, Any]:
 def create_queue_producer_session(context: Context) -> dict[str, Any]:
     """Start a session or raise its epoch, at once and outside of any transaction."""
     parameters = context.parameters
-    with _session(context) as session, context.proxy.transactions.own() as transaction:
+    with (
+        _session(context) as session,
+        context.proxy.transactions.own(user=context.user) as transaction,
+    ):
         mutation_id = arguments.identifier(parameters, "mutation_id")
         remembers = context.proxy.settings.feature("producer_session_mutation_dedup")
         return producers.create_session(
@@ -155,7 +158,10 @@ def create_queue_producer_session(context: Context) -> dict[str, Any]:
 @command("remove_queue_producer_session", volatile=True)
 def remove_queue_producer_session(context: Context) -> dict[str, Any]:
     """Forget a session, at once and outside of any transaction."""
-    with _session(context) as session, context.proxy.transactions.own() as transaction:
+    with (
+        _session(context) as session,
+        context.proxy.transactions.own(user=context.user) as transaction,
+    ):
         producers.remove_session(transaction, session)
     return {}
 

@@ -49,10 +49,8 @@ COMMANDS = frozenset(
         "reshard_table_automatic",
         "restore_table_backup",
         "update_replication_progress",
-        # Security: everybody is root.
-        "add_member",
+        # Security that nothing here needs.
         "check_permission_by_acl",
-        "remove_member",
         "transfer_account_resources",
         "transfer_pool_resources",
         # Reading that nothing here needs.

@@ -13,6 +13,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from yt_exactly_once.local import support
+from yt_exactly_once.local.commands import rights
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.proxy import Proxy
@@ -143,6 +144,7 @@ def command(
         @wraps(handler)
         def checked(context: Context) -> Any:
             support.check_parameters(name, context.parameters)
+            rights.check(context)
             return handler(context)
 
         REGISTRY[name] = Command(

@@ -12,6 +12,8 @@ from yt_exactly_once.local.commands.sessions import (
     reading,
     wants_timestamps,
 )
+from yt_exactly_once.local.cypress import permissions
+from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.coverage import tablets_in
 from yt_exactly_once.local.tablets import reads
@@ -60,6 +62,8 @@ def _execute(context: Context, connection: sqlite3.Connection, *, snapshot: bool
     def resolve(path: str) -> TableLayout:
         with context.proxy.store.read() as latest:
             layout = open_table(context.proxy.cypress, latest, path)
+            user = context.user
+            permissions.require(View(latest), layout.node_id, user, "read", by_proxy=True)
         newest[layout.node_id] = layout
         if snapshot and not layout.sorted:
             raise _ReadsOrderedTable

@@ -11,7 +11,7 @@ from yt_exactly_once.local.commands import failures
 from yt_exactly_once.local.commands.cypress import path_of, view_of
 from yt_exactly_once.local.commands.registry import Command, Context, command
 from yt_exactly_once.local.commands.version import VERSION
-from yt_exactly_once.local.cypress import tree
+from yt_exactly_once.local.cypress import permissions, tree
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.store import next_timestamp
 
@@ -72,17 +72,39 @@ def generate_timestamp(context: Context) -> Any:
         return {"timestamp": yson.YsonUint64(next_timestamp(connection))}
 
 
-@command("check_permission", partial="everything is allowed")
+@command("check_permission", partial="columns have no permissions of their own")
 def check_permission(context: Context) -> Any:
-    """Check a permission on an existing path."""
-    arguments.text(context.parameters.get("user"), "user")
-    arguments.text(context.parameters.get("permission"), "permission")
+    """Check a permission of a user on an existing path."""
+    parameters = context.parameters
+    user = arguments.text(parameters.get("user"), "user")
+    wanted = arguments.text(parameters.get("permission"), "permission")
+    permissions.check_name(wanted)
     path = path_of(context)
     with context.proxy.store.read() as connection:
-        position = tree.walk(view_of(context, connection), path)
+        view = view_of(context, connection)
+        position = tree.walk(view, path)
         if position.rest:
             raise position.missing()
-    return {"action": "allow"}
+        if permissions.find_object(view.trunk, "users", user) is None:
+            raise YtError(f'No such user "{user}"')
+        vital = arguments.flag(parameters, "vital")
+        verdict = permissions.check(view, position.id, user, [wanted], vital=vital)
+        answer: dict[str, Any] = {"action": verdict.action}
+        if verdict.object_id is not None:
+            answer |= {
+                "object_id": verdict.object_id,
+                "object_name": permissions.describe(view, verdict.object_id),
+                "subject_id": permissions.find_subject(view.trunk, verdict.subject),
+                "subject_name": verdict.subject,
+            }
+    columns = parameters.get("columns")
+    return answer if columns is None else {**answer, "columns": [answer for _ in columns]}
+
+
+@command("get_current_user")
+def get_current_user(context: Context) -> Any:
+    """Return who asks."""
+    return {"user": context.user}
 
 
 @command("check_cluster_liveness")

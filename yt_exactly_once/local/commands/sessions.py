@@ -39,7 +39,7 @@ def transaction_of(context: Context) -> Iterator[TabletTransaction]:
     pool = context.proxy.transactions
     transaction_id = arguments.identifier(context.parameters, "transaction_id")
     if transaction_id is None:
-        with pool.own(atomicity_of(context)) as transaction:
+        with pool.own(atomicity_of(context), context.user) as transaction:
             yield transaction
     else:
         yield pool.get(transaction_id.lower())

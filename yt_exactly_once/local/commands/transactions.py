@@ -58,6 +58,7 @@ def start_tablet_transaction(context: Context) -> TabletTransaction:
         timeout=DEFAULT_TIMEOUT_SECONDS if timeout is None else timeout / _MILLISECOND,
         atomicity=atomicity_of(context),
         transaction_id=override,
+        user=context.user,
     )
 
 

@@ -15,6 +15,7 @@ from yt_exactly_once.local.cypress import (
     locks,
     mount_options,
     node_names,
+    permissions,
     storage_settings,
     values,
 )
@@ -56,6 +57,7 @@ SETTABLE_SYSTEM = frozenset(
 )
 """System attributes that `set` may change on any node; the others are refused."""
 
+ACCESS_CONTROL = ("acl", "inherit_acl", "owner")
 _STORED_SYSTEM = frozenset(
     (
         "access_time",
@@ -106,7 +108,7 @@ def _common(view: View, node: Node) -> Computed:
         "opaque": False,
     }
     found |= _constants({k: v for k, v in defaults.items() if k not in stored})
-    found |= _constants({"effective_acl": []})
+    found["effective_acl"] = lambda: permissions.effective(view, node.id)
     found["account"] = lambda: account(view, node.id)
     if node.name:
         found["key"] = lambda: node_names.to_wire(node.name)
@@ -124,11 +126,23 @@ def _by_type(view: View, node: Node) -> Computed:
             "target_path": lambda: view.value(node.id),
             "broken": lambda: _is_broken(view, node),
         }
+    if node.type in {"user", "group"}:
+        return _membership(view.trunk, node)
     if _is_dynamic(node):
         return dynamic.tables().attributes(view.connection, node)
     if node.type in {"file", "table"}:
         return _chunked(view, node)
     return {}
+
+
+def _membership(view: View, node: Node) -> Computed:
+    found: Computed = {
+        "member_of": lambda: permissions.member_of(view, node.name),
+        "member_of_closure": lambda: permissions.member_of(view, node.name, closure=True),
+    }
+    if node.type == "group":
+        found["members"] = lambda: permissions.members(view, node.name)
+    return found
 
 
 def _constants(values: dict[str, Any]) -> Computed:
@@ -263,7 +277,24 @@ def write(view: View, node: Node, steps: Sequence[Step], value: Any) -> None:
     clock.touch(view, node.id, "attribute")
     if name == "account":
         _pin_account_below(view, node)
-    view.put_attribute(node.id, name, value)
+    if name in ACCESS_CONTROL and view.tx != TRUNK:
+        raise YtError("Operation cannot be performed in transaction")
+    view.put_attribute(node.id, name, normalized(view, name, value))
+
+
+def normalized(view: View, name: str, value: Any) -> Any:
+    """Return an attribute as it is kept.
+
+    Raises:
+        YtError: it is an access control list or an owner, and wrong.
+    """
+    if name == "acl":
+        return permissions.parse(view.trunk, value)
+    if name == "inherit_acl" and not isinstance(value, bool):
+        raise YtError(f'Error setting builtin attribute "{name}": expected a boolean')
+    if name == "owner" and permissions.find_subject(view.trunk, value) is None:
+        raise YtError(f'No such subject "{value}"')
+    return value
 
 
 def check_value(view: View, node_type: str, name: str, value: Any) -> None:

@@ -238,7 +238,8 @@ def _fill(view: View, node_id: str, node_type: str, given: dict[str, Any]) -> No
         given = _static_table(given)
     if not given.get("dynamic"):
         _check_given(view, node_id, given)
-    view.put_attributes(node_id, given)
+    stored = {name: attributes.normalized(view, name, value) for name, value in given.items()}
+    view.put_attributes(node_id, stored)
 
 
 def _check_given(view: View, node_id: str, given: dict[str, Any]) -> None:
@@ -379,6 +380,7 @@ def _build(view: View, position: Position, value: Any, *, recursive: bool, owner
 def _plant(view: View, node_id: str, node_type: str, value: Any, owner: str) -> None:
     locks.add_node(view, node_id, node_type)
     given = {str(k): v for k, v in (getattr(value, "attributes", None) or {}).items()}
+    given = {name: attributes.normalized(view, name, value) for name, value in given.items()}
     view.put_attributes(node_id, {**clock.birth(view.connection, owner), **given})
     if node_type in COMPOSITE:
         _plant_children(view, node_id, node_type, value, owner)

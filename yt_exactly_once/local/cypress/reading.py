@@ -11,15 +11,25 @@ from yt_exactly_once.local.cypress.nodes import COMPOSITE, SCALAR_DEFAULTS, with
 from yt_exactly_once.local.errors import Code, YtError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from yt_exactly_once.local.cypress.tree import Position
     from yt_exactly_once.local.cypress.view import View
     from yt_exactly_once.local.cypress.ypath import YPath
 
+    MayRead = Callable[[str], bool]
+
+
+def _everything(_node_id: str) -> bool:
+    return True
+
 
 def get(
-    view: View, path: YPath, names: Sequence[str] | None = None, max_size: int | None = None
+    view: View,
+    path: YPath,
+    names: Sequence[str] | None = None,
+    max_size: int | None = None,
+    may_read: MayRead = _everything,
 ) -> Any:
     """Return what a path leads to.
 
@@ -28,6 +38,7 @@ def get(
         path: of a node, an attribute or a part of a value.
         names: attributes that every shown node carries.
         max_size: how many children of a map are shown at most.
+        may_read: whether a node below is shown; others are entities.
 
     Raises:
         YtError: with code 500 when there is nothing.
@@ -42,7 +53,7 @@ def get(
             raise _unresolved(position, error) from error
     if position.rest:
         raise position.missing()
-    return _show(view, position, names or [], max_size, is_root=True)
+    return _show(view, position, names or [], max_size, may_read, is_root=True)
 
 
 def exists(view: View, path: YPath) -> bool:
@@ -61,7 +72,11 @@ def exists(view: View, path: YPath) -> bool:
 
 
 def list_(
-    view: View, path: YPath, names: Sequence[str] | None = None, max_size: int | None = None
+    view: View,
+    path: YPath,
+    names: Sequence[str] | None = None,
+    max_size: int | None = None,
+    may_read: MayRead = _everything,
 ) -> list[Any]:
     """Return the names of the children of a map, or the keys of an attribute or value."""
     position = tree.walk(view, path)
@@ -81,7 +96,12 @@ def list_(
     shown = [
         with_attributes(
             node_names.to_wire(name),
-            _attributes_of(view, child_id, _below(position, name), names or []),
+            _attributes_of(
+                view,
+                child_id,
+                _below(position, name),
+                names if names and may_read(child_id) else [],
+            ),
         )
         for name, child_id in list(children.items())[:max_size]
     ]
@@ -117,13 +137,16 @@ def _show(
     position: Position,
     names: Sequence[str],
     max_size: int | None,
+    may_read: MayRead,
     *,
     is_root: bool,
 ) -> Any:
     shown: Any = yson.YsonEntity()
+    if not is_root and not may_read(position.id):
+        return shown
     if position.type in COMPOSITE:
         if is_root or not view.attribute(position.id, "opaque"):
-            shown = _show_children(view, position, names, max_size)
+            shown = _show_children(view, position, names, max_size, may_read)
     elif position.type in SCALAR_DEFAULTS or (is_root and position.type == tree.DOCUMENT):
         shown = view.value(position.id)
     if names:
@@ -133,7 +156,11 @@ def _show(
 
 
 def _show_children(
-    view: View, position: Position, names: Sequence[str], max_size: int | None
+    view: View,
+    position: Position,
+    names: Sequence[str],
+    max_size: int | None,
+    may_read: MayRead,
 ) -> Any:
     children = view.children(position.id)
     in_list = position.type == lists.LIST
@@ -143,7 +170,7 @@ def _show_children(
         where = _below(position, str(index) if in_list else name)
         child_type = view.node_type(children[name]) or ""
         child = tree.Position(children[name], child_type, where, (), position.given)
-        shown[name] = _show(view, child, names, None, is_root=False)
+        shown[name] = _show(view, child, names, None, may_read, is_root=False)
     if in_list:
         return list(shown.values())
     sent = {node_names.to_wire(name): child for name, child in shown.items()}

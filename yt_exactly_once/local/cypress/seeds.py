@@ -16,6 +16,7 @@ _MAPS = (
     "tmp",
     "sys",
     "sys/accounts",
+    "sys/cypress_tokens",
     "sys/groups",
     "sys/queue_agents",
     "sys/tablet_cell_bundles",
@@ -28,14 +29,37 @@ _OBJECTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("sys/accounts/tmp", "account", {"name": "tmp", "resource_limits": {}}),
     ("sys/groups/everyone", "group", {"name": "everyone"}),
     ("sys/groups/superusers", "group", {"name": "superusers", "members": ["root"]}),
+    ("sys/groups/users", "group", {"name": "users"}),
     (
         "sys/tablet_cell_bundles/default",
         "tablet_cell_bundle",
         {"name": "default", "health": "good", "options": {}},
     ),
     ("sys/users/guest", "user", {"name": "guest", "banned": False}),
-    ("sys/users/root", "user", {"name": "root", "banned": False, "member_of": ["superusers"]}),
+    ("sys/users/root", "user", {"name": "root", "banned": False}),
 )
+
+
+def _allow(subject: str, *named: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "action": "allow",
+            "subjects": [subject],
+            "permissions": list(named),
+            "inheritance_mode": "object_and_descendants",
+        }
+    ]
+
+
+_ACCESS: dict[str, dict[str, Any]] = {
+    "": {"acl": _allow("everyone", "read"), "inherit_acl": False},
+    "tmp": {"acl": _allow("users", "read", "write", "remove")},
+    "sys/accounts/default": {"acl": _allow("users", "use")},
+    "sys/accounts/tmp": {"acl": _allow("users", "use")},
+    "sys/cypress_tokens": {"acl": [], "inherit_acl": False},
+    "sys/tablet_cell_bundles/default": {"acl": _allow("users", "use")},
+}
+"""Access control that masters begin with."""
 _CELL = {"health": "good", "state": "running", "tablet_cell_bundle": "default", "peers": []}
 
 
@@ -61,5 +85,7 @@ def plant(connection: sqlite3.Connection) -> None:
         known[path] = node_id
     # A name of its own, as `TCypressManager` gives the attribute.
     view.put_attribute(known["sys"], "cluster_name", layout.CLUSTER_NAME)
+    for path, rules in _ACCESS.items():
+        view.put_attributes(known[path], rules)
     for path, account in (("sys", "sys"), ("tmp", "tmp"), ("home", "tmp")):
         view.put_attribute(known[path], "account", account)

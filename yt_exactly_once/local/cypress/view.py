@@ -66,6 +66,11 @@ class View:
         """The view from the parent transaction."""
         return replace(self, chain=self.chain[1:])
 
+    @property
+    def trunk(self) -> View:
+        """The view of everybody."""
+        return replace(self, chain=(TRUNK,))
+
     def _nearest(self, versions: Iterable[tuple[str, Any]], default: Any) -> Any:
         """Pick from `(transaction, value)` pairs the one that this view sees."""
         best, best_rank = default, len(self.chain)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
+from yt_exactly_once.local import authentication
 from yt_exactly_once.local.commands import failures
 from yt_exactly_once.local.commands.registry import Context
 from yt_exactly_once.local.errors import Code, YtError
@@ -217,25 +217,21 @@ class Front:
         self._proxy.expire_transaction(str(call.context.parameters.get("transaction_id")))
 
     def _authenticate(self, header: Any) -> str:
-        token = self._proxy.settings.token
-        if token is None:
-            return text(header.user, "user") or "root"
-        if not header.credentials_ext.HasField("token"):
-            raise _unauthenticated("Client is missing credentials")
-        if not hmac.compare_digest(bytes(header.credentials_ext.token), token.encode()):
-            raise _unauthenticated("Token is invalid or expired")
-        return "root"
+        given = header.credentials_ext.HasField("token")
+        named = None if given or self._proxy.settings.token else text(header.user, "user")
+        token = bytes(header.credentials_ext.token) if given else None
+        try:
+            return authentication.user_of(self._proxy, token, named)
+        except YtError as error:
+            raise YtError(
+                "Request authentication failed", Code.RPC_AUTHENTICATION, inner=[error]
+            ) from error
 
     async def _in_thread(
         self, function: Callable[[*Arguments], Result], *arguments: *Arguments
     ) -> Result:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._workers, function, *arguments)
-
-
-def _unauthenticated(message: str) -> YtError:
-    cause = YtError(message, Code.INVALID_CREDENTIALS)
-    return YtError("Request authentication failed", Code.RPC_AUTHENTICATION, inner=[cause])
 
 
 def _next(blocks: Iterator[bytes]) -> bytes | None:

@@ -153,7 +153,11 @@ TRspLinkNode: node_id=1 TGuid!
 TReqConcatenateNodes: src_paths=1 string*, dst_path=2 string!, \
     transactional_options=100 TTransactionalOptions, mutating_options=103 TMutatingOptions
 TRspConcatenateNodes:
-TReqCheckPermission: user=1 string!, path=2 string!, permission=3 int32!, \
+TReqAddMember: group=1 string!, member=2 string!, mutating_options=103 TMutatingOptions
+TRspAddMember:
+TReqRemoveMember: group=1 string!, member=2 string!, mutating_options=103 TMutatingOptions
+TRspRemoveMember:
+TReqCheckPermission: user=1 string!, path=2 string!, permission=3 int32!, vital=5 bool, \
     transactional_options=100 TTransactionalOptions, prerequisite_options=101 TPrerequisiteOptions
 TCheckPermissionResult: action=1 enum!, object_id=2 TGuid!, object_name=3 string, \
     subject_id=4 TGuid!, subject_name=5 string

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from yt_exactly_once.local.cypress import prerequisites
+from yt_exactly_once.local.cypress import permissions, prerequisites
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, last_timestamp, next_timestamp
@@ -64,6 +64,7 @@ class Terms:
             `start_timestamp` is, may be much older.
         manner: how the cluster commits.
         prerequisites: master transactions that must be alive.
+        user: who must be allowed to write each table.
     """
 
     transaction_id: str
@@ -72,6 +73,7 @@ class Terms:
     started: float = field(default_factory=time.time)
     manner: Manner = field(default_factory=Manner)
     prerequisites: tuple[str, ...] = ()
+    user: str = permissions.ROOT
 
 
 @dataclass
@@ -97,6 +99,8 @@ def apply(connection: sqlite3.Connection, batches: Sequence[Batch], terms: Terms
     """
     targets = _prepare(connection, batches)
     for target in targets:
+        node_id = target.layout.node_id
+        permissions.require(View(connection), node_id, terms.user, "write", by_proxy=True)
         _submit(target, terms)
     for target in targets:
         _check_limits(target)

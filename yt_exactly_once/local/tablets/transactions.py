@@ -45,6 +45,7 @@ class TabletTransaction:
             first read.
         atomicity: `full` or `none`.
         timeout: length of the lease in seconds.
+        user: whose permissions count at the commit.
 
     Attributes:
         progress: last sequence number pushed here per producer, queue and session.
@@ -58,10 +59,12 @@ class TabletTransaction:
         *,
         atomicity: str = "full",
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
+        user: str = "root",
     ) -> None:
         self.id = transaction_id
         self.atomicity = atomicity
         self.timeout = timeout
+        self.user = user
         self.progress: dict[tuple[str, str, str], int] = {}
         self.lock = threading.Lock()
         self.state = _ACTIVE
@@ -151,6 +154,7 @@ class TabletTransaction:
             self._started,
             manner,
             tuple(prerequisites),
+            self.user,
         )
         # A reader of older pages would keep the log of SQLite from ever beginning at its start again.
         self._close_snapshot()
@@ -216,6 +220,7 @@ class TransactionPool:
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         atomicity: str = "full",
         transaction_id: str | None = None,
+        user: str = "root",
     ) -> TabletTransaction:
         """Start a transaction that reads the newest committed state.
 
@@ -224,6 +229,7 @@ class TransactionPool:
                 the limit.
             atomicity: `full` or `none`.
             transaction_id: id to use instead of a new one.
+            user: who starts it.
 
         Raises:
             YtError: 11003 when the id is taken.
@@ -231,7 +237,12 @@ class TransactionPool:
         chosen = transaction_id or new_transaction_id(atomicity)
         timeout = min(timeout, self._max_timeout)
         transaction = TabletTransaction(
-            self._store, chosen, self._store.snapshot(), atomicity=atomicity, timeout=timeout
+            self._store,
+            chosen,
+            self._store.snapshot(),
+            atomicity=atomicity,
+            timeout=timeout,
+            user=user,
         )
         with self._changed:
             if chosen in self._entries:
@@ -286,10 +297,12 @@ class TransactionPool:
         self._forget(transaction_id)
 
     @contextmanager
-    def own(self, atomicity: str = "full") -> Iterator[TabletTransaction]:
+    def own(self, atomicity: str = "full", user: str = "root") -> Iterator[TabletTransaction]:
         """Give a command without a transaction id one of its own, committed at the end."""
         transaction_id = new_transaction_id(atomicity)
-        transaction = TabletTransaction(self._store, transaction_id, None, atomicity=atomicity)
+        transaction = TabletTransaction(
+            self._store, transaction_id, None, atomicity=atomicity, user=user
+        )
         try:
             yield transaction
         except BaseException:

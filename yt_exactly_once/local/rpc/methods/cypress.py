@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.cypress.ids import TYPES
+from yt_exactly_once.local.cypress.permissions import PERMISSIONS
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats.structured import dump_yson, load_yson
 from yt_exactly_once.local.rpc import identifiers, options, paths
@@ -22,18 +23,8 @@ _TYPE_NAMES = {
     1701: "queue_producer",
 }
 _LOCK_MODES = {1: "snapshot", 2: "shared", 3: "exclusive"}
-_PERMISSIONS = {
-    1: "read",
-    2: "write",
-    4: "use",
-    8: "administer",
-    16: "create",
-    32: "remove",
-    64: "mount",
-    128: "manage",
-    256: "modify_children",
-}
-_ALLOW = 1
+_PERMISSIONS = {number: name for name, number in PERMISSIONS.items()}
+_ACTIONS = {"allow": 1, "deny": 2}
 _NULL_ID = "0-0-0-0"
 
 
@@ -189,19 +180,30 @@ def _concatenation(request: Any) -> dict[str, Any]:
 method("ConcatenateNodes", "concatenate", _concatenation)(only_execute)
 
 
+def _member(request: Any) -> dict[str, Any]:
+    return options.common(request) | options.scalars(request, ("group", "member"))
+
+
+method("AddMember", "add_member", _member)(only_execute)
+method("RemoveMember", "remove_member", _member)(only_execute)
+
+
 def _permission(request: Any) -> dict[str, Any]:
     named = _PERMISSIONS.get(request.permission, str(request.permission))
-    return options.at_path(request, "user") | {"permission": named}
+    return options.at_path(request, "user", "vital") | {"permission": named}
 
 
 @method("CheckPermission", "check_permission", _permission)
 def check_permission(call: Call) -> None:
-    """Check a permission on an existing path."""
-    call.execute()
+    """Check a permission of a user on an existing path."""
+    answer = call.execute()
     result = call.response.result
-    result.action = _ALLOW
-    identifiers.fill(result.object_id, _NULL_ID)
-    identifiers.fill(result.subject_id, _NULL_ID)
+    result.action = _ACTIONS[answer["action"]]
+    identifiers.fill(result.object_id, answer.get("object_id") or _NULL_ID)
+    identifiers.fill(result.subject_id, answer.get("subject_id") or _NULL_ID)
+    for name in ("object_name", "subject_name"):
+        if answer.get(name):
+            setattr(result, name, answer[name].encode())
 
 
 method("CheckClusterLiveness", "check_cluster_liveness", lambda _: {})(only_execute)

@@ -1,0 +1,77 @@
+"""Whose requests these are: tokens, and users that a superuser names.
+
+The cluster's own token belongs to `root`. Others are nodes of `//sys/cypress_tokens`, as on a server: the
+SHA-256 of the token is the key, and `@user` says whose it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import TYPE_CHECKING
+
+from yt_exactly_once.local.cypress import permissions
+from yt_exactly_once.local.cypress.view import View
+from yt_exactly_once.local.errors import Code, YtError
+
+if TYPE_CHECKING:
+    from yt_exactly_once.local.proxy import Proxy
+
+TOKENS = "cypress_tokens"
+ISSUED = "issued"
+"""Attribute of the folder: there were tokens, so a revoked one is not just any."""
+_UNAUTHORIZED = 401
+
+
+def user_of(proxy: Proxy, token: str | bytes | None, named: str | None = None) -> str:
+    """Return the user of a request.
+
+    Args:
+        proxy: which got it.
+        token: what came with it.
+        named: the user that it names; only superusers may name another one.
+
+    Raises:
+        YtError: 111 for a missing or unknown token, 901 for a user who may not name others.
+    """
+    user = _owner(proxy, token.encode() if isinstance(token, str) else token)
+    if not named or named == user:
+        return user
+    if user != permissions.ROOT:
+        with proxy.store.read() as connection:
+            if not permissions.is_superuser(connection, user):
+                raise YtError(
+                    f'User "{user}" cannot act as "{named}": only superusers can',
+                    Code.AUTHORIZATION,
+                )
+    return named
+
+
+def _owner(proxy: Proxy, token: bytes | None) -> str:
+    own = proxy.settings.token
+    if token is None:
+        if own is None:
+            return permissions.ROOT
+        raise _refused("Client is missing credentials")
+    if own is not None and hmac.compare_digest(token, own.encode()):
+        return permissions.ROOT
+    with proxy.store.read() as connection:
+        view = View(connection)
+        node_id = permissions.find_object(view, TOKENS, digest(token))
+        if node_id is not None:
+            return str(view.attribute(node_id, "user"))
+        folder = permissions.find_object(view, TOKENS) or ""
+        is_used = view.children(folder) or view.attribute(folder, ISSUED)
+    if own is None and not is_used:
+        # Tokens mean nothing here, so any will do: clients have one for another cluster.
+        return permissions.ROOT
+    raise _refused("Token is invalid or expired")
+
+
+def digest(token: bytes) -> str:
+    """Return the key that a token has in the tree."""
+    return hashlib.sha256(token).hexdigest()
+
+
+def _refused(message: str) -> YtError:
+    return YtError(message, Code.INVALID_CREDENTIALS, http_status=_UNAUTHORIZED)

@@ -1,0 +1,96 @@
+"""Members of groups, and tokens of users."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local import arguments, authentication
+from yt_exactly_once.local.commands.mutations import run_once
+from yt_exactly_once.local.commands.registry import command
+from yt_exactly_once.local.cypress import permissions
+from yt_exactly_once.local.cypress.ids import make_id
+from yt_exactly_once.local.cypress.view import View
+from yt_exactly_once.local.errors import Code, YtError
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from yt_exactly_once.local.commands.registry import Context
+
+
+@command("add_member", volatile=True)
+def add_member(context: Context) -> Any:
+    """Put a user or a group into a group."""
+    return _change_group(context, joins=True)
+
+
+@command("remove_member", volatile=True)
+def remove_member(context: Context) -> Any:
+    """Take a user or a group out of a group."""
+    return _change_group(context, joins=False)
+
+
+def _change_group(context: Context, *, joins: bool) -> Any:
+    member, group = (arguments.text(context.parameters.get(n), n) for n in ("member", "group"))
+
+    def change(connection: sqlite3.Connection) -> dict[str, Any]:
+        view = View(connection)
+        group_id = permissions.find_object(view, "groups", group)
+        if group_id is None:
+            raise YtError(f'No such group "{group}"')
+        if permissions.find_subject(view, member) is None:
+            raise YtError(f'No such subject "{member}"')
+        if group in permissions.IMPLICIT:
+            raise YtError("Cannot modify a built-in group")
+        current = permissions.members(view, group)
+        if joins and member in current:
+            raise YtError(
+                f'Member "{member}" is already present in group "{group}"',
+                Code.ALREADY_PRESENT_IN_GROUP,
+            )
+        if not joins and member not in current:
+            raise YtError(f'Member "{member}" is not present in group "{group}"')
+        if joins and member in (group, *permissions.member_of(view, group, closure=True)):
+            raise YtError(f'Adding group "{member}" to group "{group}" would produce a cycle')
+        changed = [*current, member] if joins else [name for name in current if name != member]
+        view.put_attribute(group_id, "members", changed)
+        return {}
+
+    return run_once(context, change)
+
+
+@command("issue_token", partial="for superusers only; users have no passwords")
+def issue_token(context: Context) -> str:
+    """Make a token of a user, which requests may carry from now on."""
+    user = arguments.text(context.parameters.get("user"), "user")
+    token = secrets.token_hex(16)
+    with context.proxy.store.write() as connection:
+        _require_superuser(context, connection)
+        view = View(connection)
+        permissions.check_user(connection, user)
+        node_id = make_id("map_node")
+        view.add_node(node_id, "map_node")
+        view.put_attribute(node_id, "user", user)
+        folder = permissions.find_object(view, authentication.TOKENS) or ""
+        view.put_attribute(folder, authentication.ISSUED, value=True)
+        view.put_child(folder, authentication.digest(token.encode()), node_id)
+    return token
+
+
+@command("revoke_token", partial="for superusers only; users have no passwords")
+def revoke_token(context: Context) -> Any:
+    """Forget a token."""
+    key = arguments.text(context.parameters.get("token_sha256"), "token_sha256")
+    with context.proxy.store.write() as connection:
+        _require_superuser(context, connection)
+        view = View(connection)
+        if permissions.find_object(view, authentication.TOKENS, key) is None:
+            raise YtError("Provided token is not recognized as a valid token")
+        view.put_child(permissions.find_object(view, authentication.TOKENS) or "", key, None)
+    return {}
+
+
+def _require_superuser(context: Context, connection: sqlite3.Connection) -> None:
+    if not permissions.is_superuser(connection, context.user):
+        raise YtError("Tokens can be issued and revoked by a superuser only", Code.AUTHORIZATION)

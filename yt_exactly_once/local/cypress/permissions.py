@@ -1,0 +1,314 @@
+"""Who may do what with an object: users, groups and access control lists, as the masters judge them.
+
+Lists and owners are attributes of nodes, members those of groups. A list is read each time, so a right
+that is taken away is gone with the next command. The user `root` is never looked up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.cypress.layout import ROOT_ID
+from yt_exactly_once.local.cypress.view import View
+from yt_exactly_once.local.errors import Code, YtError
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator, Sequence
+
+ROOT = "root"
+GUEST = "guest"
+_OWNER = "owner"
+_EVERYONE, _USERS, _SUPERUSERS = "everyone", "users", "superusers"
+IMPLICIT = (_EVERYONE, _USERS)
+"""Groups that nobody has to join."""
+_BUILT_IN = {*IMPLICIT, _SUPERUSERS, _OWNER}
+PERMISSIONS = {
+    "read": 0x0001,
+    "full_read": 0x2000,
+    "write": 0x0002,
+    "use": 0x0004,
+    "administer": 0x0008,
+    "create": 0x0100,
+    "remove": 0x0200,
+    "mount": 0x0400,
+    "manage": 0x0800,
+    "modify_children": 0x1000,
+    "register_queue_consumer": 0x0010,
+}
+"""Names as attributes spell them, in the order in which lists show them, and numbers as RPC sends them."""
+_VITAL = "register_queue_consumer"
+_ALL = "object_and_descendants"
+_MODES = (_ALL, "object_only", "descendants_only", "immediate_descendants_only")
+_NAMES = {
+    "account": "account",
+    "group": "group",
+    "tablet_cell": "tablet cell",
+    "tablet_cell_bundle": "tablet cell bundle",
+    "user": "user",
+}
+"""Objects that inherit nothing from the folder that shows them, and what errors call them."""
+_FOR_ALL = {"action": "allow", "subjects": [_EVERYONE], "permissions": ["read"]}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What access control says.
+
+    Attributes:
+        action: `allow` or `deny`.
+        object_id: the object whose list decided; None where none did.
+        subject: the user or group that the entry names.
+    """
+
+    action: str
+    object_id: str | None = None
+    subject: str | None = None
+
+
+def parse(view: View, value: Any) -> list[dict[str, Any]]:
+    """Return an access control list as it is kept and shown.
+
+    Raises:
+        YtError: an entry is malformed, or names a subject that does not exist.
+    """
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+        raise YtError("Error parsing ACL: expected a list of maps")
+    return [_entry(view, entry) for entry in value]
+
+
+def _entry(view: View, given: dict[str, Any]) -> dict[str, Any]:
+    if not {"action", "subjects", "permissions"} <= given.keys():
+        raise YtError(
+            'Error parsing ACE: "action", "subject" and "permissions" fields are required'
+        )
+    action, mode = given["action"], given.get("inheritance_mode", _ALL)
+    subjects, named = given["subjects"], given["permissions"]
+    if action not in {"allow", "deny"} or mode not in _MODES:
+        raise YtError(f'Error parsing ACE: "{action}", "{mode}" are no action and inheritance mode')
+    if not isinstance(subjects, list) or not isinstance(named, list):
+        raise YtError('Error parsing ACE: "subjects" and "permissions" are lists')
+    for name in named:
+        check_name(name)
+    for name in subjects:
+        if name not in _BUILT_IN and find_subject(view, name) is None:
+            raise YtError(f'No such subject "{name}"')
+    if given.get("columns") is not None:
+        raise YtError(
+            'Error parsing ACE: "columns" are not supported by the embedded cluster; leave them out'
+        )
+    permissions = [name for name in PERMISSIONS if name in named]
+    vital = given.get("vital")
+    if _VITAL in permissions and vital is None:
+        raise YtError(f'Permission "{_VITAL}" requires vitality to be specified')
+    if vital is not None and permissions != [_VITAL]:
+        raise YtError(
+            f'ACE specifying vitality must contain a single "{_VITAL}" permission;'
+            f' found "{" | ".join(permissions)}"'
+        )
+    entry = {
+        "action": action,
+        "subjects": list(subjects),
+        "permissions": permissions,
+        "inheritance_mode": mode,
+    }
+    return entry if vital is None else {**entry, "vital": bool(vital)}
+
+
+def check_name(name: Any) -> None:
+    """Refuse what is no name of a permission."""
+    if name not in PERMISSIONS:
+        raise YtError(f'Error parsing EPermission value "{name}"')
+
+
+def find_subject(view: View, name: Any) -> str | None:
+    """Return the id of a user or a group."""
+    if not isinstance(name, str):
+        return None
+    return find_object(view, "users", name) or find_object(view, "groups", name)
+
+
+def find_object(view: View, *names: str) -> str | None:
+    """Return the id of an object below `//sys`."""
+    found: str | None = ROOT_ID
+    for step in ("sys", *names):
+        found = None if found is None else view.child(found, step)
+    return found
+
+
+def members(view: View, group: str) -> list[str]:
+    """Return the direct members of a group that exist."""
+    if group == _USERS:
+        return [name for name in view.children(find_object(view, "users") or "") if name != GUEST]
+    if group == _EVERYONE:
+        return [GUEST, _USERS]
+    group_id = find_object(view, "groups", group)
+    stored = view.attribute(group_id, "members") if group_id else None
+    return [name for name in stored or () if find_subject(view, name) is not None]
+
+
+def member_of(view: View, name: str, *, closure: bool = False) -> list[str]:
+    """Return the groups that a user or group is in: directly, or through others too."""
+    groups = list(view.children(find_object(view, "groups") or ""))
+    by_group = {group: members(view, group) for group in groups}
+    found: list[str] = []
+    waiting = [name]
+    while waiting:
+        current = waiting.pop()
+        above = [group for group in groups if current in by_group[group] and group not in found]
+        found += above
+        if closure:
+            waiting += above
+    return sorted(found)
+
+
+def is_superuser(connection: sqlite3.Connection, user: str) -> bool:
+    """Tell whether nothing is forbidden to a user."""
+    return user == ROOT or _SUPERUSERS in member_of(View(connection), user, closure=True)
+
+
+def check_user(connection: sqlite3.Connection, user: str) -> None:
+    """Refuse a user that does not exist or is banned.
+
+    Raises:
+        YtError: 900 or 903.
+    """
+    view = View(connection)
+    user_id = find_object(view, "users", user)
+    if user_id is None:
+        raise YtError(
+            f'No such user "{user}"; create user by requesting any IDM role on this cluster',
+            Code.AUTHENTICATION,
+        )
+    if view.attribute(user_id, "banned"):
+        raise YtError(f'User "{user}" is banned', Code.USER_BANNED)
+
+
+def effective(view: View, node_id: str) -> list[dict[str, Any]]:
+    """Return the entries that count for an object, its own ones first."""
+    return [
+        {**entry, "inheritance_mode": mode}
+        for entry, _, depth in _entries(view, node_id)
+        if (mode := _inherited(entry.get("inheritance_mode", _ALL), depth)) is not None
+    ]
+
+
+def _entries(view: View, node_id: str) -> Iterator[tuple[dict[str, Any], str, int]]:
+    """Yield the entries of an object and of those above it, each with its object and their distance."""
+    current, depth = node_id, 0
+    while True:
+        for entry in view.attribute(current, "acl") or ():
+            yield entry, current, depth
+        if view.attribute(current, "inherit_acl") is False:
+            return
+        place = None if view.node_type(current) in _NAMES else view.place(current)
+        if place is None:
+            if current != ROOT_ID:
+                # Objects get it from their schema, and nodes without a parent by decree.
+                yield _FOR_ALL, current, depth
+            return
+        current, depth = place[0], depth + 1
+
+
+def _inherited(mode: str, depth: int) -> str | None:
+    """Return the mode that an entry has for an object so far below, or None where it does not count."""
+    if mode == _ALL:
+        return _ALL
+    if mode == "descendants_only":
+        return _ALL if depth else None
+    return "object_only" if depth == (mode == "immediate_descendants_only") else None
+
+
+def check(
+    view: View, node_id: str, user: str, permissions: Sequence[str], *, vital: bool = False
+) -> Verdict:
+    """Judge whether a user has one of the permissions on an object.
+
+    Args:
+        view: the tree as the command's transaction sees it.
+        node_id: the object.
+        user: an existing user.
+        permissions: one of them is enough.
+        vital: for `register_queue_consumer`: whether the consumer is to be a vital one.
+    """
+    if user == ROOT:
+        return Verdict("allow")
+    trunk = view.trunk
+    if trunk.attribute(find_object(trunk, "users", user) or "", "banned"):
+        return Verdict("deny")
+    subjects = {user, *member_of(trunk, user, closure=True)}
+    if _SUPERUSERS in subjects:
+        return Verdict("allow")
+    wanted = {"read" if name == "full_read" else name for name in permissions}
+    verdict = Verdict("deny")
+    for entry, holder, depth in _entries(view, node_id):
+        if (
+            wanted.isdisjoint(entry["permissions"])
+            or _inherited(entry.get("inheritance_mode", _ALL), depth) is None
+            or (vital and not entry.get("vital"))
+        ):
+            continue
+        for named in entry["subjects"]:
+            subject = view.attribute(node_id, "owner") if named == _OWNER else named
+            if subject in subjects:
+                verdict = Verdict(entry["action"], holder, subject)
+                if verdict.action == "deny":
+                    return verdict
+    return verdict
+
+
+def require(
+    view: View,
+    node_id: str,
+    user: str,
+    *permissions: str,
+    vital: bool = False,
+    by_proxy: bool = False,
+) -> None:
+    """Refuse a user who has none of the permissions on an object.
+
+    Args:
+        view: the tree as the command's transaction sees it.
+        node_id: the object.
+        user: who runs the command.
+        *permissions: one of them is enough.
+        vital: as for `check`.
+        by_proxy: whether a proxy asks, as for rows of dynamic tables: then the error names no object.
+
+    Raises:
+        YtError: 901, with the text and the attributes of a server.
+    """
+    verdict = check(view, node_id, user, permissions, vital=vital)
+    if verdict.action == "allow":
+        return
+    shown = " | ".join(permissions)
+    target = "" if by_proxy else f" for {describe(view, node_id)}"
+    attributes: dict[str, Any] = {"user": user, "permission": list(permissions)}
+    if verdict.object_id is None:
+        reason = "not allowed by any matching ACE"
+    else:
+        where = describe(view, verdict.object_id)
+        reason = f'denied for "{verdict.subject}" by ACE at {where}'
+        attributes["denied_by"] = verdict.object_id
+        attributes["denied_for"] = find_subject(view.trunk, verdict.subject) or ""
+    if not by_proxy:
+        attributes |= {"object_id": node_id, "object_type": view.node_type(node_id)}
+        if view.node_type(node_id) not in _NAMES:
+            attributes["path"] = view.path(node_id)
+    raise YtError(
+        f'Access denied for user "{user}": "{shown}" permission{target} is {reason}',
+        Code.AUTHORIZATION,
+        attributes,
+    )
+
+
+def describe(view: View, node_id: str) -> str:
+    """Return what errors call an object."""
+    kind = _NAMES.get(view.node_type(node_id) or "")
+    return f"node {view.path(node_id)}" if kind is None else f'{kind} "{_name(view, node_id)}"'
+
+
+def _name(view: View, node_id: str) -> str:
+    place = view.place(node_id)
+    return place[1] if place else node_id
