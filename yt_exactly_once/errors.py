@@ -101,11 +101,11 @@ class EncodingError(ExactlyOnceError):
 
 
 class NotOneToOneError(EncodingError):
-    """In idempotent mode, two rows of a batch have one key or number, or a replay has other rows."""
+    """In idempotent mode, two rows of a batch have one number, or a replay has other rows."""
 
 
 class DuplicateKeyError(EncodingError):
-    """Two rows of a batch have one key, and the target was given `unique_keys=True`."""
+    """Two rows of a batch have one key, in idempotent mode or with `unique_keys=True`."""
 
 
 class AmbiguousOrderError(EncodingError):

@@ -24,7 +24,12 @@ from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, check_frame
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, ClusterConfig
-from yt_exactly_once.errors import FencedError, NotOneToOneError, ProducerDivergedError
+from yt_exactly_once.errors import (
+    DuplicateKeyError,
+    FencedError,
+    NotOneToOneError,
+    ProducerDivergedError,
+)
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.sink.modes import push, tasks
 from yt_exactly_once.spark.sink.modes.mode import TaskSettings
@@ -441,7 +446,7 @@ def test_rows_out_of_order_unchecked_would_be_noticed(writing, monkeypatch):
 
 def test_two_rows_with_one_key_are_refused(upserting):
     """Whichever came last would win, and nobody would know."""
-    with pytest.raises(NotOneToOneError, match="1 rows of the batch have the key of another"):
+    with pytest.raises(DuplicateKeyError, match="1 rows of the batch have the key of another"):
         list(upserting.insert(key=5))
     assert upserting.found() == []
 

@@ -32,6 +32,9 @@ PERSON = frozenset({"OffsetConflictError", "LedgerDivergedError", "DataLossError
 ONE_TO_ONE = frozenset({"NotOneToOneError"})
 """What a flow that idempotent mode is not for must lead to."""
 
+ONE_KEY = frozenset({"DuplicateKeyError"})
+"""The same, where two rows of a batch have one key."""
+
 FENCING = ONE_TO_ONE | {"ProducerFencedError", "ProducerDivergedError"}
 """As well, where tasks that run side by side may fence each other before they find out why."""
 
@@ -372,7 +375,7 @@ BY_TASKS = (
         is_sorted=True,
         chunk=2,
         one_key=True,
-        misuse=ONE_TO_ONE,
+        misuse=ONE_KEY,
         unchecked=frozenset({Kind.WRONG}),
     ),
     Scenario(
@@ -383,7 +386,7 @@ BY_TASKS = (
         budget=1,
         is_sorted=True,
         one_key=True,
-        misuse=ONE_TO_ONE,
+        misuse=ONE_KEY,
         unchecked=frozenset({Kind.WRONG}),
     ),
 )

@@ -76,7 +76,7 @@ class Idempotent(TaskMode):
         """See `Mode.finish`.
 
         Raises:
-            NotOneToOneError: two rows have one key.
+            DuplicateKeyError: two rows have one key.
         """
         target, report = plan.given.target, ChunkReport.of_all(arrived)
         if target.is_sorted:

@@ -20,7 +20,7 @@ from yt_exactly_once.codec.rows import encode
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.entry import DRIVER
 from yt_exactly_once.commit.parts import TargetRows
-from yt_exactly_once.errors import ConfigError, NotOneToOneError, RepeatedTaskError
+from yt_exactly_once.errors import ConfigError, DuplicateKeyError, RepeatedTaskError
 from yt_exactly_once.observability import emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.sink.modes.mode import Mode, RowTask
@@ -267,11 +267,11 @@ def require_unique(hashes: np.ndarray[Any, Any], target: str) -> None:
     """Check that no key occurs twice.
 
     Raises:
-        NotOneToOneError: one does.
+        DuplicateKeyError: one does.
     """
     repeated = len(hashes) - len(np.unique(hashes))
     if repeated:
-        raise NotOneToOneError(
+        raise DuplicateKeyError(
             f"{repeated} rows of the batch have the key of another row of it",
             remedy="Idempotent mode writes each key once per batch; make the keys unique, or use "
             "mode='transactional', where the last row of a key wins",
