@@ -50,7 +50,7 @@ _MARKS = {
 _WITHOUT_SPARK = frozenset({"callers", "model", "unit"})
 """Folders whose tests need no session."""
 
-_WITH_DRIVERS = frozenset({"checkpoints", "crash", "integration"})
+_WITH_DRIVERS = frozenset({"crash", "integration"})
 """Folders whose tests start Spark themselves."""
 
 _LONGEST = ("crash", "integration", "model", "contract", "local", "property", "chaos", "callers")

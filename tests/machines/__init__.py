@@ -1,1 +1,1 @@
-"""Spark Standalone on this machine, with executors in processes of their own that are killed."""
+"""Spark Standalone on this machine with checkpoints on YTsaurus, where every kind of process is killed."""

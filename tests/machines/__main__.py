@@ -1,4 +1,4 @@
-"""`python -m tests.machines`: kill executors and workers of Spark Standalone."""
+"""`python -m tests.machines`: kill executors, workers, drivers, gateways and proxies."""
 
 from __future__ import annotations
 
@@ -10,33 +10,27 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.machines.campaign import run
+from tests.machines.campaign import USUAL, run
 
 
 def main() -> int:
     """Run a campaign; return 1 when a promise was broken."""
     parser = argparse.ArgumentParser(prog="tests.machines", description=__doc__)
-    parser.add_argument("--executors", type=int, default=10)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--losses", type=int, default=2, help="of shuffle files")
+    for blow, count in USUAL.items():
+        option = f"--{blow.split()[0]}"
+        parser.add_argument(option, type=int, default=count, dest=blow, help="how often")
     parser.add_argument("--seed", type=int, help="default: a new one, which is printed")
     parser.add_argument("--folder", type=Path, help="for all files, kept; default: a temporary one")
-    options = parser.parse_args()
+    options = vars(parser.parse_args())
     # All processes that it has started end with it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
+    seed = secrets.randbelow(1 << 31) if options["seed"] is None else options["seed"]
     print(f"seed {seed}", flush=True)
     with tempfile.TemporaryDirectory() as temporary:
-        folder = options.folder or Path(temporary)
+        folder = options["folder"] or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        result = run(
-            folder,
-            executors=options.executors,
-            workers=options.workers,
-            losses=options.losses,
-            seed=seed,
-            say=lambda line: print(line, flush=True),
-        )
+        blows = {blow: options[blow] for blow in USUAL}
+        result = run(folder, blows, seed, say=lambda line: print(line, flush=True))
     print(json.dumps(result.as_json(), indent=2))
     return int(bool(result.violations))
 

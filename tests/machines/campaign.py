@@ -1,16 +1,18 @@
-"""One campaign: kill executors and workers under load, lose shuffle files, then compare every target."""
+"""One campaign: kill processes under load, lose shuffle files, then compare every target, log and state."""
 
 from __future__ import annotations
 
 import random
 import time
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from tests.machines.history import History, read_history
-from tests.machines.stage import BATCH_ROWS, FLOWS, Stage, open_stage
+from tests.machines.judge import damages, wrong_states
+from tests.machines.stage import FLOWS, Driver, Stage, open_stage
 from yt_exactly_once.child import ChildFailedError
 
 if TYPE_CHECKING:
@@ -18,14 +20,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 EXECUTOR, WORKER, FILES = "executor", "worker", "shuffle files"
+DRIVER, GATEWAY, PROXY = "driver", "gateway", "proxy"
 
-_PATIENCE_SECONDS = 300.0
+USUAL = {EXECUTOR: 10, WORKER: 2, FILES: 2, DRIVER: 4, GATEWAY: 16, PROXY: 16}
+"""How often each is hit: a new driver costs a JVM, and its executors."""
+
 _LOOK_SECONDS = 0.5
 _PAUSE_SECONDS = (0.3, 3.0)
+_LONGEST_ABSENCE_SECONDS = 1.0
 _LOSS_SECONDS = 1.5
 _IDLE_SECONDS = 60.0
-_ROWS = BATCH_ROWS
 _EXECUTORS_AT_MOST = 4
+_NEWEST = 3
+_ROUNDS = 60
 
 
 @dataclass
@@ -33,12 +40,12 @@ class Result:
     """What a campaign found.
 
     Attributes:
-        done: how often an executor or a worker was killed, and how often shuffle files were lost.
+        done: how often each kind of process was killed, and how often shuffle files were lost.
         batches: newest batch of each flow.
         failures: of queries, which the driver started again: the flow and the first line of the error.
         rows: in the queue.
         history: what Spark did about it.
-        violations: what differs in the targets.
+        violations: what differs in the targets, the logs and the state.
     """
 
     done: Counter[str] = field(default_factory=Counter)
@@ -54,39 +61,23 @@ class Result:
 
 
 def run(
-    folder: Path,
-    *,
-    executors: int,
-    workers: int,
-    losses: int,
-    seed: int,
-    say: Callable[[str], None] = print,
+    folder: Path, blows: dict[str, int], seed: int, *, say: Callable[[str], None] = print
 ) -> Result:
     """Run one campaign.
 
     Args:
         folder: for all files; must be there.
-        executors: how many to kill.
-        workers: how many to kill, with their executors; each is replaced.
-        losses: how often to lose shuffle files until Spark runs a stage again.
+        blows: how often each of them; a killed worker takes its executors with it.
         seed: of the order and the moments.
         say: gets a line per blow.
     """
     chance = random.Random(seed)
-    blows = [EXECUTOR] * executors + [WORKER] * workers + [FILES] * losses
-    chance.shuffle(blows)
-    with open_stage(folder) as stage:
-        campaign = _Campaign(stage, chance)
-        campaign.feed()
-        campaign.await_true(lambda: set(campaign.result.batches) == set(FLOWS), "a batch per flow")
-        for number, blow in enumerate(blows):
-            before = dict(campaign.result.batches)
-            campaign.feed()
-            # Otherwise they only hit executors that have no task yet.
-            campaign.await_true(partial(campaign.has_new_batches, before), "batch")
-            campaign.listen(chance.uniform(*_PAUSE_SECONDS))
+    order = list(Counter(blows).elements())
+    chance.shuffle(order)
+    with open_stage(folder) as stage, _Campaign(stage, chance) as campaign:
+        for number, blow in enumerate(order):
             campaign.strike(blow)
-            say(f"{number + 1}: {blow}")
+            say(f"{number + 1}: {blow}, {campaign.driver.batches}")
         return campaign.finish()
 
 
@@ -95,58 +86,67 @@ class _Campaign:
         self.result = Result()
         self._stage = stage
         self._chance = chance
+        self._lives = ExitStack()
 
-    def feed(self) -> None:
-        """Put a batch of rows into every partition."""
-        for part in range(len(self._stage.queue.rows)):
-            self._stage.queue.append(_ROWS, part)
+    def __enter__(self) -> Self:
+        self._begin()
+        return self
 
-    def has_new_batches(self, before: dict[str, int]) -> bool:
-        """Tell whether a flow has come further."""
-        return self.result.batches != before
+    def __exit__(self, *_error: object) -> None:
+        self._lives.close()
 
-    def listen(self, seconds: float) -> None:
-        """Take what the driver tells for a while."""
-        deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            event = self._stage.driver.next_event(left)
-            if event is None:
-                return
-            if event["event"] == "failed":
-                self.result.failures[f"{event['flow']}: {event['error'].splitlines()[0]}"] += 1
-            else:
-                self.result.batches[event["flow"]] = event["batch"]
+    def _begin(self) -> None:
+        self.driver: Driver = self._lives.enter_context(self._stage.driver())
+        self._stage.feed()
+        self.driver.await_batches()
 
-    def await_true(self, holds: Callable[[], bool], what: str) -> None:
-        """Listen until something holds, as long as there are batches."""
-        batches, deadline = dict(self.result.batches), time.monotonic() + _PATIENCE_SECONDS
-        while not holds():
-            if self.has_new_batches(batches):
-                batches, deadline = dict(self.result.batches), time.monotonic() + _PATIENCE_SECONDS
-            if time.monotonic() > deadline:
-                raise self._stage.driver.failure(
-                    f"No {what}, and no batch for minutes: {self.result}"
-                )
-            self.listen(_LOOK_SECONDS)
+    def _end(self) -> None:
+        self._lives.close()
+        for flow, error in self.driver.failures:
+            self.result.failures[f"{flow}: {error.splitlines()[0]}"] += 1
+        self.result.batches |= self.driver.batches
 
     def strike(self, blow: str) -> None:
-        """Do one of them."""
-        machines = self._stage.machines
-        if blow == EXECUTOR:
-            self.await_true(
-                lambda: machines.kill_executor(self._chance.randrange(_EXECUTORS_AT_MOST)),
-                "executor",
-            )
-        elif blow == WORKER:
-            machines.kill_worker()
-            machines.start_worker()
-        else:
-            before = read_history(self._stage.history).stages_run_again
-            self.await_true(lambda: self._stage_runs_again(before), "stage that runs again")
+        """Do it in the middle of a batch, and look at the logs of the checkpoints."""
+        stage, driver, chance = self._stage, self.driver, self._chance
+        before = dict(driver.batches)
+        stage.feed()
+        # Otherwise they only hit executors that have no task yet.
+        driver.await_true(lambda: driver.batches != before, "batch")
+        driver.listen(chance.uniform(*_PAUSE_SECONDS))
+        match blow:
+            case "executor":
+                number = chance.randrange(_EXECUTORS_AT_MOST)
+                driver.await_true(lambda: stage.machines.kill_executor(number), "executor")
+            case "worker":
+                stage.machines.kill_worker()
+                stage.machines.start_worker()
+            case "driver":
+                self._end()
+                self.result.violations += damages(stage, newest=_NEWEST)
+                self._begin()
+            case "gateway":
+                self._take_away(stage.gateway.kill, stage.gateway.start)
+            case "proxy":
+                number = chance.randrange(len(stage.cluster.proxy_urls))
+                self._take_away(
+                    partial(stage.cluster.kill_proxy, number),
+                    partial(stage.cluster.restart_proxy, number),
+                )
+            case _:
+                again = read_history(stage.history).stages_run_again
+                driver.await_true(lambda: self._stage_runs_again(again), "stage that runs again")
+        self.result.violations += damages(stage, newest=_NEWEST)
         self.result.done[blow] += 1
 
+    def _take_away(self, kill: Callable[[], None], start: Callable[[], None]) -> None:
+        """Kill something, and start it again after a while."""
+        kill()
+        self.driver.listen(self._chance.uniform(0.0, _LONGEST_ABSENCE_SECONDS))
+        start()
+
     def _stage_runs_again(self, before: int) -> bool:
-        self.feed()
+        self._stage.feed()
         self._stage.machines.lose_shuffle_files(_LOSS_SECONDS)
         return read_history(self._stage.history).stages_run_again > before
 
@@ -156,18 +156,46 @@ class _Campaign:
         while time.monotonic() < deadline:
             if read_history(self._stage.history).executors_released:
                 return
-            self.listen(_LOOK_SECONDS)
+            self.driver.listen(_LOOK_SECONDS)
 
     def finish(self) -> Result:
         """Wait until the targets hold what they must, end the driver, and compare what is left."""
+        stage, result = self._stage, self.result
         try:
-            self.await_true(lambda: not self._stage.wrong(), "target that is complete")
-        except ChildFailedError:
-            self.result.violations = self._stage.wrong()
+            self.driver.await_true(lambda: not stage.wrong(), "target that is complete")
+            result.violations += wrong_states(stage, self.driver)
+        except ChildFailedError as error:
+            result.violations.append(str(error))
         self._await_release()
         # What a task writes in the end is seen too.
-        self._stage.driver.kill()
-        self.result.violations = self.result.violations or self._stage.wrong()
-        self.result.rows = len(self._stage.queue.all_rows())
-        self.result.history = read_history(self._stage.history)
-        return self.result
+        self._end()
+        result.violations += stage.wrong() + damages(stage)
+        result.rows = len(stage.queue.all_rows())
+        result.history = read_history(stage.history)
+        return result
+
+
+def duel(folder: Path) -> tuple[list[str], list[str]]:
+    """Start a second driver while the first one runs, and feed both until one has lost each query.
+
+    Args:
+        folder: for all files; must be there.
+
+    Returns:
+        The flows that a driver has lost, and what is wrong in the end.
+    """
+    with open_stage(folder) as stage, stage.driver(restarts=False) as first:
+        stage.feed()
+        first.await_batches()
+        with stage.driver(restarts=False) as second:
+            lost: list[str] = []
+            for _ in range(_ROUNDS):
+                stage.feed(60)
+                for driver in (first, second):
+                    driver.listen(1.0)
+                lost = [flow for driver in (first, second) for flow, _ in driver.failures]
+                if set(lost) == set(FLOWS):
+                    break
+            # Whoever is left takes the rest of the queue.
+            first.await_true(lambda: second.listen(_LOOK_SECONDS) or not stage.wrong(), "end")
+            return lost, stage.wrong() + damages(stage)

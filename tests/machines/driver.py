@@ -1,6 +1,8 @@
-"""The driver on the cluster: a query per flow, all over one queue, until it is killed.
+"""The process that dies: a query per flow, all over one queue, on a cluster of Spark, until it is killed.
 
-`python -m tests.machines.driver PLAN`. The checkpoints are on YTsaurus, as executors write state too.
+`python -m tests.machines.driver PLAN`. The checkpoints are on YTsaurus, as executors write state too. A query
+that fails is started again, as a supervisor would. A line on standard input asks for the state that the
+checkpoints hold.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _ERROR_LENGTH = 4_000
 
 
 def main() -> None:
-    """Run the flows of the plan; a query that fails is started again."""
+    """Run the flows of the plan."""
     plan = json.loads(sys.argv[1])
     # Before the first thread, as it forks.
     scratch = Path(plan["scratch"])
@@ -50,32 +52,58 @@ def main() -> None:
         )
         python.chmod(0o700)
     os.environ |= {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
-    _die_with_the_parent()
-    report = Report(plan["report"])
+    asked = threading.Event()
+    threading.Thread(target=_listen, args=(asked,), daemon=True).start()
     builder = SparkSession.builder.appName("machines")
     for name, value in plan["settings"].items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    _run(builder.getOrCreate(), plan, Report(plan["report"]), asked)
+
+
+def _listen(asked: threading.Event) -> None:
+    """Note that the state is asked for; end this process group when the parent is gone."""
+    for _ in sys.stdin:
+        asked.set()
+    os.killpg(0, signal.SIGKILL)
+
+
+def _run(spark: SparkSession, plan: dict[str, Any], report: Report, asked: threading.Event) -> None:
     gateway_at(plan["gateway"]).configure(spark, plan["checkpoints"])
     register_source(spark)
     running = {name: _start(spark, plan, name) for name in plan["flows"]}
     told: dict[str, int] = {}
     while True:
-        for name, query in running.items():
-            if not query.isActive:
-                report.tell("failed", flow=name, error=str(query.exception())[:_ERROR_LENGTH])
-                running[name] = _start(spark, plan, name)
-                continue
+        for name, query in list(running.items()):
             progress = query.lastProgress
             if progress and progress["batchId"] != told.get(name):
                 told[name] = progress["batchId"]
                 report.tell("progress", flow=name, batch=told[name])
+            if not query.isActive:
+                report.tell("failed", flow=name, error=str(query.exception())[:_ERROR_LENGTH])
+                del running[name]
+                if plan["restarts"]:
+                    running[name] = _start(spark, plan, name)
+        if asked.is_set():
+            asked.clear()
+            for name, flow in plan["flows"].items():
+                if flow["state"]:
+                    report.tell("state", flow=name, rows=_state(spark, plan, name))
         time.sleep(_LOOK_SECONDS)
 
 
 def _start(spark: SparkSession, plan: dict[str, Any], name: str) -> StreamingQuery:
+    while True:
+        try:
+            return _start_once(spark, plan, name)
+        except Exception as error:  # noqa: BLE001 - the gateway may be away right now
+            sys.stderr.write(f"{name} does not start: {error}"[:_ERROR_LENGTH] + "\n")
+            time.sleep(_LOOK_SECONDS)
+
+
+def _start_once(spark: SparkSession, plan: dict[str, Any], name: str) -> StreamingQuery:
     flow = plan["flows"][name]
     query = QUERIES[flow["query"]]
+    _keep_state(spark, flow)
     frame = read_queue(
         spark,
         plan["proxy"],
@@ -88,19 +116,26 @@ def _start(spark: SparkSession, plan: dict[str, Any], name: str) -> StreamingQue
         query.build(frame)
         .writeStream.foreachBatch(sink)
         .outputMode(query.output_mode)
-        .option("checkpointLocation", f"yt:///{plan['checkpoints'][2:]}/{name}")
+        .option("checkpointLocation", _checkpoint(plan, name))
         .start()
     )
 
 
-def _die_with_the_parent() -> None:
-    """End this process group when the parent is gone, which closes our standard input."""
+def _keep_state(spark: SparkSession, flow: dict[str, Any]) -> None:
+    store = f"org.apache.spark.sql.execution.streaming.state.{flow['store']}StateStoreProvider"
+    spark.conf.set("spark.sql.streaming.stateStore.providerClass", store)
 
-    def watch() -> None:
-        sys.stdin.buffer.read()
-        os.killpg(0, signal.SIGKILL)
 
-    threading.Thread(target=watch, daemon=True).start()
+def _checkpoint(plan: dict[str, Any], name: str) -> str:
+    return f"yt:///{plan['checkpoints'][2:]}/{name}"
+
+
+def _state(spark: SparkSession, plan: dict[str, Any], name: str) -> list[list[Any]]:
+    """Return what Spark reads from the state store of a query."""
+    flow = plan["flows"][name]
+    _keep_state(spark, flow)
+    frame = spark.read.format("statestore").load(_checkpoint(plan, name))
+    return [list(row) for row in frame.selectExpr(*flow["state"]).collect()]
 
 
 if __name__ == "__main__":

@@ -1,25 +1,29 @@
-"""What stands on the machines: YTsaurus, Spark Standalone, and a driver with a query per flow."""
+"""What stands on the machines: YTsaurus, a gateway for checkpoints, Spark Standalone, and drivers."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
+import socket
+import subprocess
+import sys
+import time
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 from tests.class_archive import SHORT_LIVED
-from tests.flows import QUERIES, Queue, differences
+from tests.flows import QUERIES, Queue, Rows, differences
 from tests.machines.environment import ENVIRONMENT
 from tests.machines.standalone import Standalone
-from yt_exactly_once.checkpoints import checkpoints
 from yt_exactly_once.child import Child
 from yt_exactly_once.local import LocalCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    from yt.wrapper import YtClient
+    from types import TracebackType
 
 
 @dataclass(frozen=True)
@@ -30,11 +34,15 @@ class Flow:
         mode: of its sink.
         query: its name in `QUERIES`.
         is_sorted: whether its target has keys.
+        store: where it keeps its state, if it has any.
+        state: what to take from its state: what its target, with keys, has in the end.
     """
 
     mode: str
     query: str
     is_sorted: bool
+    store: str = "HDFSBacked"
+    state: tuple[str, ...] = ()
 
 
 FLOWS = {
@@ -42,14 +50,29 @@ FLOWS = {
     "idempotent": Flow("idempotent", "stateless", is_sorted=False),
     # Without keys this mode may repeat rows: with them it must be exact too.
     "at-least-once": Flow("at-least-once", "stateless", is_sorted=True),
-    "stateful": Flow("transactional", "aggregation", is_sorted=True),
+    "totals": Flow(
+        "transactional",
+        "aggregation",
+        is_sorted=True,
+        state=("key.key", "value.count", "value.sum", "unix_micros(value.max)"),
+    ),
+    "dedup": Flow(
+        "transactional", "dedup", is_sorted=False, store="RocksDB", state=("key.token", "key.mark")
+    ),
 }
-"""Every mode, and a query with state and a shuffle."""
+"""Every mode, and queries with state and a shuffle, one for each kind of state store."""
+
+STATEFUL = [name for name, flow in FLOWS.items() if flow.state]
 
 BATCH_ROWS = 400
 """Rows that a batch takes of a partition."""
 
-_FOLDER = "//home/machines"
+FOLDER = "//home/machines"
+"""Of everything in Cypress."""
+
+_PATIENCE_SECONDS = 300.0
+_LOOK_SECONDS = 0.5
+_GATEWAY_STARTS = 10
 _SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -60,6 +83,7 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
+    "spark.sql.streaming.minBatchesToRetain": "1000000",
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
     "spark.executor.extraJavaOptions": SHORT_LIVED,
@@ -83,34 +107,181 @@ _SETTINGS = {
 }
 
 
-@dataclass(frozen=True)
-class Stage:
-    """All of it, while it runs.
+class Driver(Child):
+    """One life of the driver, and what it told.
+
+    Args:
+        plan: of the driver.
+        log: takes its output.
 
     Attributes:
-        client: of the cluster.
-        queue: that the queries read.
-        targets: of each flow.
-        machines: where the tasks run.
-        driver: tells `progress` with flow and batch, and `failed` with flow and error.
-        history: folder of Spark's event log.
+        batches: the last batch of each flow that it has told.
+        failures: the flow and the error of each query that failed.
+        states: rows in the state of each flow that has one, once they were asked for.
     """
 
-    client: YtClient
+    def __init__(self, plan: dict[str, Any], log: Path) -> None:
+        super().__init__(
+            "tests.machines.driver", lambda report: json.dumps({**plan, "report": report}), log
+        )
+        self.batches: dict[str, int] = {}
+        self.failures: list[tuple[str, str]] = []
+        self.states: dict[str, Rows] = {}
+
+    def listen(self, seconds: float) -> None:
+        """Take what it tells for a while."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            event = self.next_event(left)
+            if event is None:
+                return
+            if event["event"] == "failed":
+                self.failures.append((event["flow"], event["error"]))
+            elif event["event"] == "state":
+                self.states[event["flow"]] = sorted(tuple(row) for row in event["rows"])
+            else:
+                self.batches[event["flow"]] = event["batch"]
+
+    def await_true(self, holds: Callable[[], bool], what: str) -> None:
+        """Listen until something holds, as long as there are batches."""
+        batches, deadline = dict(self.batches), time.monotonic() + _PATIENCE_SECONDS
+        while not holds():
+            if self.batches != batches:
+                batches, deadline = dict(self.batches), time.monotonic() + _PATIENCE_SECONDS
+            if time.monotonic() > deadline:
+                raise self.failure(f"No {what}, and no batch for minutes: {self.failures[-2:]}")
+            self.listen(_LOOK_SECONDS)
+
+    def await_batches(self) -> None:
+        """Wait until each flow has run a batch in this life."""
+        self.await_true(lambda: set(self.batches) == set(FLOWS), "batch of each flow")
+
+    def ask_for_states(self) -> dict[str, Rows]:
+        """Return what Spark reads from the state stores."""
+        self.send("state")
+        self.await_true(lambda: set(self.states) == set(STATEFUL), "state")
+        return self.states
+
+
+class Gateway:
+    """The command `checkpoints`, which keeps its port and its secret through every death.
+
+    Args:
+        folder: for its secret and its log.
+        proxy: of the cluster.
+
+    Attributes:
+        location: that it prints.
+    """
+
+    def __init__(self, folder: Path, proxy: str) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        self._command = [sys.executable, "-m", "yt_exactly_once", "checkpoints", "--proxy", proxy]
+        self._command += ["--port", str(port), "--root", FOLDER]
+        self._command += ["--secret-file", str(folder / "secret")]
+        self._log = folder / "gateway.log"
+        self.location = ""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        """Start it, and wait until it serves; a proxy that comes up late may stop it at first."""
+        for _ in range(_GATEWAY_STARTS):
+            with self._log.open("a") as log:
+                self._process = subprocess.Popen(
+                    self._command, stdout=subprocess.PIPE, stderr=log, text=True
+                )
+            assert self._process.stdout is not None
+            line = self._process.stdout.readline().split()
+            if line:
+                self.location = line[1]
+                return
+            self.kill()
+        raise AssertionError(f"The gateway does not start: see {self._log}")
+
+    def kill(self) -> None:
+        """Kill it at once."""
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+@dataclass
+class Stage:
+    """All of it, while it runs, with one driver at a time, or two.
+
+    Attributes:
+        folder: for all files.
+        cluster: with two proxies.
+        gateway: for the checkpoints.
+        queue: that the queries read.
+        machines: where the tasks run.
+        plan: of every driver.
+        lives: how many drivers were started.
+    """
+
+    folder: Path
+    cluster: LocalCluster
+    gateway: Gateway
     queue: Queue
-    targets: dict[str, str]
     machines: Standalone
-    driver: Child
-    history: Path
+    plan: dict[str, Any]
+    lives: int = 0
+
+    @contextmanager
+    def driver(self, *, restarts: bool = True) -> Iterator[Driver]:
+        """Run a driver until the end of the block; `restarts` says whether it starts failed queries again."""
+        self.lives += 1
+        log = self.folder / f"driver-{self.lives:03}.log"
+        with Driver({**self.plan, "restarts": restarts}, log) as driver:
+            yield driver
+
+    @property
+    def client(self) -> Any:
+        """A client that knows no proxy that has died."""
+        return self.cluster.client()
+
+    @property
+    def history(self) -> Path:
+        """Folder of Spark's event logs."""
+        return self.folder / "history"
+
+    def feed(self, rows: int = BATCH_ROWS) -> None:
+        """Put rows into every partition of the queue."""
+        self.queue.client = self.client
+        for partition in range(len(self.queue.rows)):
+            self.queue.append(rows, partition)
+
+    def target(self, name: str) -> str:
+        """Return the path of the target of a flow."""
+        return f"{FOLDER}/{name}_target"
+
+    def checkpoint(self, name: str) -> str:
+        """Return the path of the checkpoint of a flow."""
+        return f"{self.plan['checkpoints']}/{name}"
+
+    def must_hold(self, name: str, *, is_sorted: bool) -> Rows:
+        """Return what a target of a flow must hold."""
+        return QUERIES[FLOWS[name].query].must_hold(self.queue, BATCH_ROWS, is_sorted=is_sorted)
 
     def wrong(self) -> list[str]:
         """Return what the targets have and must not have, or the other way round."""
-        wrong = []
+        client, wrong = self.client, []
         for name, flow in FLOWS.items():
-            query = QUERIES[flow.query]
-            must = query.must_hold(self.queue, BATCH_ROWS, is_sorted=flow.is_sorted)
-            differs = differences(query.found(self.client, self.targets[name]), must)
-            if differs:
+            found = QUERIES[flow.query].found(client, self.target(name))
+            if differs := differences(found, self.must_hold(name, is_sorted=flow.is_sorted)):
                 wrong.append(f"{name}: {differs}")
         return wrong
 
@@ -119,28 +290,20 @@ class Stage:
 def open_stage(
     folder: Path, *, executor_python: Path | None = None, archive: Path | None = None
 ) -> Iterator[Stage]:
-    """Start everything, with an empty queue; end it with the block.
+    """Start everything but a driver, with an empty queue; end it with the block.
 
     Args:
         folder: for all files; must be there.
         executor_python: interpreter of the executors; by default the driver's.
         archive: packed environment that is all that executors have; by default they have the driver's.
     """
-    history = folder / "history"
-    history.mkdir()
-    with (
-        LocalCluster(folder / "cluster", proxies=2) as cluster,
-        checkpoints(proxy=cluster.proxy_urls[0]) as store,
-        Standalone(folder, bare=archive is not None) as machines,
-    ):
-        client = cluster.client()
-        queue = Queue.create(client, _FOLDER)
-        targets = {
-            name: QUERIES[flow.query].create_target(
-                client, f"{_FOLDER}/{name}_target", is_sorted=flow.is_sorted
-            )
-            for name, flow in FLOWS.items()
-        }
+    (folder / "history").mkdir()
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(LocalCluster(folder / "cluster", proxies=2))
+        client, proxy = cluster.client(), cluster.proxy_urls[0]
+        queue = Queue.create(client, FOLDER)
+        gateway = stack.enter_context(Gateway(folder, proxy))
+        machines = stack.enter_context(Standalone(folder, bare=archive is not None))
         plan: dict[str, Any] = {
             "settings": {
                 **_SETTINGS,
@@ -148,29 +311,26 @@ def open_stage(
                 **({"spark.task.maxFailures": "1"} if executor_python else {}),
                 **({"spark.archives": f"{archive}#{ENVIRONMENT}"} if archive else {}),
                 "spark.master": machines.url,
-                "spark.eventLog.dir": history.as_uri(),
+                "spark.eventLog.dir": (folder / "history").as_uri(),
             },
             "scratch": str(folder),
             "executor_python": None if executor_python is None else str(executor_python),
             "is_packed": archive is not None,
-            "proxy": cluster.proxy_urls[0],
-            "gateway": store.url(f"{_FOLDER}/checkpoints"),
-            "checkpoints": f"{_FOLDER}/checkpoints",
+            "proxy": proxy,
+            "gateway": gateway.location,
+            "checkpoints": f"{FOLDER}/checkpoints",
             "queue": queue.path,
             "batch_rows": BATCH_ROWS,
-            "flows": {
-                name: {
-                    "query": flow.query,
-                    "mode": flow.mode,
-                    "consumer": queue.add_consumer(f"{_FOLDER}/{name}_consumer"),
-                    "target": targets[name],
-                }
-                for name, flow in FLOWS.items()
-            },
         }
-        with Child(
-            "tests.machines.driver",
-            lambda descriptor: json.dumps({**plan, "report": descriptor}),
-            folder / "driver.log",
-        ) as driver:
-            yield Stage(client, queue, targets, machines, driver, history)
+        stage = Stage(folder, cluster, gateway, queue, machines, plan)
+        plan["flows"] = {
+            name: {
+                **asdict(flow),
+                "consumer": queue.add_consumer(f"{FOLDER}/{name}_consumer"),
+                "target": QUERIES[flow.query].create_target(
+                    client, stage.target(name), is_sorted=flow.is_sorted
+                ),
+            }
+            for name, flow in FLOWS.items()
+        }
+        yield stage

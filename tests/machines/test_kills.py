@@ -1,20 +1,29 @@
-"""A long campaign, for the night: it takes minutes, and seven JVMs."""
+"""A long campaign and a duel, for the night: they take minutes, and a dozen JVMs."""
 
 import pytest
 
-from tests.machines.campaign import EXECUTOR, FILES, WORKER, run
+from tests.machines.campaign import USUAL, duel, run
+from tests.machines.stage import FLOWS
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.nightly]
 
 
-@pytest.mark.timeout(1_800)
-def test_killed_machines_and_lost_files_lose_and_repeat_no_row(tmp_path):
-    """In all modes, with speculation and dynamic allocation."""
-    result = run(tmp_path, executors=10, workers=2, losses=2, seed=7)
+@pytest.mark.timeout(3_600)
+def test_whatever_is_killed_every_row_counts_once(tmp_path):
+    """In targets and in state, in all modes, with speculation and dynamic allocation; no log is torn."""
+    result = run(tmp_path, USUAL, seed=7)
     assert not result.violations, result
-    assert result.done == {EXECUTOR: 10, WORKER: 2, FILES: 2}
+    assert result.done == USUAL
     # Otherwise the blows have hit nothing.
     assert result.history.tasks_lost, result
     assert result.history.stages_run_again >= 2, result
     assert result.history.speculative_tasks, result
     assert result.history.executors_released, result
+
+
+@pytest.mark.timeout(1_800)
+def test_one_of_two_drivers_on_a_checkpoint_wins(tmp_path):
+    """Of each query one fails, with an error that says so; the other one continues, exact."""
+    lost, violations = duel(tmp_path)
+    assert not violations
+    assert sorted(lost) == sorted(FLOWS)

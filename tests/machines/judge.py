@@ -6,13 +6,13 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from tests.checkpoints.driver import STORES, state_must_hold
-from tests.flows import QUERIES, differences
+from tests.flows import differences
+from tests.machines.stage import FLOWS, STATEFUL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tests.checkpoints.stage import Driver, Stage
+    from tests.machines.stage import Driver, Stage
 
 _NAME = re.compile(r"\d+|\..+\.tmp")
 """A file of Spark's logs, or what a killed driver may leave beside them."""
@@ -29,7 +29,7 @@ def damages(stage: Stage, *, newest: int | None = None) -> list[str]:
     """
     client = stage.client
     found = []
-    for name in STORES:
+    for name in FLOWS:
         logs = {}
         for log in ("commits", "offsets"):  # in this order: more offsets may come in between
             path = f"{stage.checkpoint(name)}/{log}"
@@ -66,19 +66,11 @@ def log_damages(logs: Mapping[str, Mapping[str, str]]) -> list[str]:
     return found
 
 
-def batches(stage: Stage, name: str) -> int:
-    """Return how many batches a query has logged as done."""
-    return sum(
-        str(file).isdigit() for file in stage.client.list(f"{stage.checkpoint(name)}/commits")
-    )
-
-
 def wrong_states(stage: Stage, driver: Driver) -> list[str]:
     """Say how the state that Spark reads differs from the rows of the queue."""
     states = driver.ask_for_states()
     wrong = {
-        name: differences(states[name], state_must_hold(QUERIES[name], stage.queue))
-        for name in STORES
+        name: differences(states[name], stage.must_hold(name, is_sorted=True)) for name in STATEFUL
     }
     return [f"state of {name}: {what}" for name, what in wrong.items() if what]
 

@@ -1,1 +1,0 @@
-"""Stateful queries whose checkpoints lie on YTsaurus, while drivers, gateways and proxies are killed."""
