@@ -26,8 +26,8 @@ from benchmarks.arguments import positive
 from benchmarks.long_run.marks import Observer, faults, shares, table
 from benchmarks.modes.machine import stamp
 from benchmarks.processes import SparkProcesses
-from yt_exactly_once.child import Child
 from yt_exactly_once.config import WriteMode
+from yt_exactly_once.demo.child import Child
 from yt_exactly_once.local import LocalCluster
 
 if TYPE_CHECKING:

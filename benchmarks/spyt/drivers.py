@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from yt_exactly_once.child import kill_session
+from yt_exactly_once.demo.child import kill_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.processes import CLUSTER, PeakMemory, SparkProcesses, cpu_seconds, java_of
 from benchmarks.spyt import work
 from benchmarks.spyt.trials import Trial
-from yt_exactly_once.child import session_members
+from yt_exactly_once.demo.child import session_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -41,7 +41,7 @@ from tests.flows import PARTITION_COLUMN, QUERIES, ROW_COLUMN, read_queue
 from tests.protections import switch_off
 from yt_exactly_once import RetryPolicy, TransactionalSink, register_source
 from yt_exactly_once.demo.messages import Report
-from yt_exactly_once.nursery import open_nursery
+from yt_exactly_once.demo.nursery import open_nursery
 from yt_exactly_once.spark.sink import transactional_sink
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.chaos.messages import DO, DRAIN, QUERY, RESTART, START, DriverOptions
-from yt_exactly_once.child import Child, session_members
-from yt_exactly_once.nursery import NAME
+from yt_exactly_once.demo.child import Child, session_members
+from yt_exactly_once.demo.nursery import NAME
 
 if TYPE_CHECKING:
     from tests.chaos.messages import RoundTask

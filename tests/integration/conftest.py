@@ -11,7 +11,7 @@ from tests.cluster_fixtures import HazardousCluster
 
 _NURSERY = """
 import sys
-from yt_exactly_once.nursery import main
+from yt_exactly_once.demo.nursery import main
 from yt_exactly_once.ytsaurus import queues
 queues._PAUSE_SECONDS = 0.05
 main(sys.argv[1])

@@ -18,7 +18,7 @@ import pytest
 
 from tests.flows import AGGREGATION, STATELESS, Query, Queue, differences, ledger_entries
 from tests.integration.streams import forget_last_batch
-from yt_exactly_once.child import kill_session
+from yt_exactly_once.demo.child import kill_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

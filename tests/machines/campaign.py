@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tests.machines.history import History, read_history
 from tests.machines.judge import damages, wrong_states
 from tests.machines.stage import FLOWS, Driver, Stage, open_stage
-from yt_exactly_once.child import ChildFailedError
+from yt_exactly_once.demo.child import ChildFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

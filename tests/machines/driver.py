@@ -24,7 +24,7 @@ from tests.machines.environment import ENVIRONMENT
 from tests.machines.standalone import ON_WORKER
 from yt_exactly_once import TransactionalSink, register_source
 from yt_exactly_once.checkpoints import gateway_at
-from yt_exactly_once.nursery import open_nursery
+from yt_exactly_once.demo.nursery import open_nursery
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

@@ -17,7 +17,7 @@ from tests.class_archive import SHORT_LIVED
 from tests.flows import QUERIES, Queue, Rows, differences
 from tests.machines.environment import ENVIRONMENT
 from tests.machines.standalone import Standalone
-from yt_exactly_once.child import Child
+from yt_exactly_once.demo.child import Child
 from yt_exactly_once.local import LocalCluster
 
 if TYPE_CHECKING:

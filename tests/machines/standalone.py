@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Self
 import pyspark
 
 from tests.class_archive import SHORT_LIVED
-from yt_exactly_once.child import kill_session, session_members
+from yt_exactly_once.demo.child import kill_session, session_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable

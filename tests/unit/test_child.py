@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from yt_exactly_once.child import Child, ChildFailedError, session_members
+from yt_exactly_once.demo.child import Child, ChildFailedError, session_members
 
 _PATIENCE = 60.0
 

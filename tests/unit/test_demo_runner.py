@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from yt_exactly_once.child import ChildFailedError
 from yt_exactly_once.config import WriteMode
 from yt_exactly_once.demo import runner
+from yt_exactly_once.demo.child import ChildFailedError
 from yt_exactly_once.demo.layout import QUERIES
 from yt_exactly_once.demo.messages import ERROR, EVENT, QUERY, QUERY_FAILED
 from yt_exactly_once.demo.report import Display

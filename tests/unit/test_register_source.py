@@ -7,7 +7,7 @@ from pyspark.errors import AnalysisException
 
 from yt_exactly_once import register_source
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark import startup, versions
+from yt_exactly_once.spark import versions
 from yt_exactly_once.spark.data_source import YtDataSource
 
 
@@ -22,22 +22,11 @@ def test_workers_get_the_proxy_and_token_of_the_driver(monkeypatch):
     """Their own environment is that of the JVM, which may have been started before."""
     monkeypatch.setenv("YT_PROXY", "proxy.example:80")
     monkeypatch.delenv("YT_TOKEN", raising=False)
-    environment = {
-        "YT_TOKEN": "of-an-earlier-registration",
-        "OTHER": "kept",
-        "PYTHONPATH": "/theirs",
-    }
+    environment = {"YT_TOKEN": "of-an-earlier-registration", "OTHER": "kept"}
     spark = session(sparkContext=SimpleNamespace(environment=environment))
     register_source(spark)
-    path = startup.FOLDER
-    assert environment == {
-        "YT_PROXY": "proxy.example:80",
-        "OTHER": "kept",
-        "PYTHONPATH": f"/theirs:{path}",
-    }
+    assert environment == {"YT_PROXY": "proxy.example:80", "OTHER": "kept"}
     assert spark.registered == [YtDataSource]
-    register_source(spark)
-    assert environment["PYTHONPATH"] == f"/theirs:{path}"
 
 
 def test_session_without_a_context_is_registered_too():

@@ -34,7 +34,7 @@ from yt_exactly_once.demo.layout import (
     Query,
 )
 from yt_exactly_once.demo.messages import QUERY_FAILED, SESSION_READY, ChildOptions, Report, Work
-from yt_exactly_once.nursery import open_nursery
+from yt_exactly_once.demo.nursery import open_nursery
 from yt_exactly_once.observability import LOGGER_NAME
 
 if TYPE_CHECKING:

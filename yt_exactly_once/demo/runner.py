@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from yt_exactly_once.child import Child
 from yt_exactly_once.demo import data, expected, verify
+from yt_exactly_once.demo.child import Child
 from yt_exactly_once.demo.layout import (
     DELAYS_KEY,
     DELAYS_TYPES,

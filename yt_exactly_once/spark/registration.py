@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException
 
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark import startup
 from yt_exactly_once.spark.versions import require_formats
 from yt_exactly_once.spark.warm_up import warm_up as start_warm_up
 
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
 
 _ENVIRONMENT = ("YT_PROXY", "YT_TOKEN")
 """What Spark must pass on: its Python workers have the environment of the JVM, not that of the driver."""
-
-_PATH = "PYTHONPATH"
-"""Of the Python workers; Spark puts what it needs itself in front of it."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
@@ -32,8 +28,7 @@ def register_source(spark: SparkSession, *, name: str = "yt", warm_up: bool = Tr
     """Register the format `yt` in a session. Spark also finds it without this.
 
     What the call adds: the format takes `YT_PROXY` and `YT_TOKEN` as they are now, even if Spark was started
-    before they were set. The Python processes that Spark starts from now on begin with
-    `startup.sitecustomize`, which makes them start sooner.
+    before they were set.
 
     Spark looks for a format in the active session of the thread, and a new thread has none. To start a query
     that writes with the format on another thread, call this there.
@@ -76,14 +71,11 @@ def register_source(spark: SparkSession, *, name: str = "yt", warm_up: bool = Tr
 
 
 def _pass_on(environment: dict[str, str]) -> None:
-    """Let the Python workers have the variables of this process, and what makes them start sooner."""
+    """Let the Python workers have the variables of this process."""
     for variable in _ENVIRONMENT:
         environment.pop(variable, None)
         if variable in os.environ:
             environment[variable] = os.environ[variable]
-    path = environment.get(_PATH, "").split(os.pathsep)
-    if startup.FOLDER not in path:
-        environment[_PATH] = os.pathsep.join([*filter(None, path), startup.FOLDER])
 
 
 def _owner(spark: SparkSession, name: str) -> str | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from tests.crash.harness.plan import Plan, QueryPlan
 from tests.flows import QUERIES, Entry, Query, Queue, Rows, differences, ledger_entries
-from yt_exactly_once.child import Child
+from yt_exactly_once.demo.child import Child
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,8 @@ files to the nursery, which forks a process that goes on as the interpreter woul
 holds the token, and any user may take an abstract address: each end checks whose process the other one is.
 
 A driver that is killed forks its nursery off itself: all of them stay in its session, and are killed and
-stopped with it. `python -m yt_exactly_once.nursery FOLDER` is one that prints the path of the program and
-ends with its standard input. It needs Linux. The demo and the tests use it, and nothing else does.
+stopped with it. `python -m yt_exactly_once.demo.nursery FOLDER` is one that prints the path of the program
+and ends with its standard input. It needs Linux. The demo and the tests use it, and nothing else does.
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import yt_exactly_once
 from yt_exactly_once.errors import ExactlyOnceError
-from yt_exactly_once.spark import startup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -203,11 +202,11 @@ def session_members(session: int) -> list[int]:
 
 
 def _environment() -> dict[str, str]:
-    """Return an environment in which driver and workers import this very package, and start soon."""
+    """Return an environment in which driver and workers import this very package."""
     root = str(Path(yt_exactly_once.__file__).parents[1])
     inherited: Sequence[str] = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
     return os.environ | {
-        "PYTHONPATH": os.pathsep.join([root, startup.FOLDER, *inherited]),
+        "PYTHONPATH": os.pathsep.join([root, *inherited]),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
