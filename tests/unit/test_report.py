@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
+import pytest
+
 from yt_exactly_once.operations.history import Happening, History, Mark
-from yt_exactly_once.operations.report import Page, Verdict
+from yt_exactly_once.operations.report import Page, Verdict, round_ticks
 from yt_exactly_once.operations.status import (
     PartitionStatus,
     QueryStatus,
@@ -22,7 +24,7 @@ def query(batch=3, delivered=7, path="//t", problem=""):
     queue = QueueStatus(
         "c", "//q", "//c", True, True, False, partitions=(part,), problem=problem
     )  # fmt: skip
-    target = TargetStatus(path, 4, 14, batch + 1)
+    target = TargetStatus(path, 4, 14_000, batch + 1)
     return QueryStatus(
         "query-12345", "//l", "run", batch, (1, 1), "transactional", 1, "", 0.5, 5.0, "tx", (target,),
         (queue,),
@@ -77,6 +79,7 @@ def test_page_shows_verdict_time_line_lag_and_offsets():
         "<polyline",
         "width: 70.0%",
         "//q",
+        "14,000",
     ):
         assert shown in page
     assert [mark.what for mark in history.marks][-1] is Happening.COMMITTED
@@ -93,8 +96,23 @@ def test_lines_and_ticks_differ():
         len(set(re.findall(r'<polyline (class="\w+" stroke-dasharray="[^"]+") points="0,4', page)))
         == 7
     )
-    ticks = re.findall(r'text-anchor="middle">([^<]+)<', page)
-    assert len(set(ticks)) == len(ticks)
+    assert re.findall(r'text-anchor="middle">([^<]+)<', page)[:6] == [
+        *("0 s", "1 s", "2 s", "3 s", "4 s", "5 s")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("span", "ticks"),
+    [
+        (1, "0 0.2 0.4 0.6 0.8 1"),
+        (7.3, "0 2 4 6"),
+        (61, "0 10 20 30 40 50 60"),
+        (900, "0 200 400 600 800"),
+    ],
+)
+def test_ticks_are_round(span, ticks):
+    """Numbers that a reader adds up at a glance."""
+    assert " ".join(f"{tick:g}" for tick in round_ticks(span)) == ticks
 
 
 def test_page_of_one_look_has_no_time_line():

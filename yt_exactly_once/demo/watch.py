@@ -119,7 +119,7 @@ class WatchingDisplay(Display):
             "wrong": "wrong",
             "kills": "kills",
         }
-        facts = [(shown, str(numbers[name])) for name, shown in names.items()]
+        facts = [(shown, f"{numbers[name]:,}") for name, shown in names.items()]
         facts += [("replays skipped", str(result.replays)), ("seconds", f"{result.seconds:.0f}")]
         text = "Exactly once: every row is right" if result.exact else "NOT exact"
         return Page(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
@@ -148,23 +149,24 @@ class _Scale:
         return round(_LEFT + part * (_WIDTH - _LEFT - _RIGHT), 1)
 
     def axis(self, y: float) -> str:
-        """Return ticks with the seconds since the begin."""
+        """Return ticks with the time since the begin, in round numbers."""
+        span = self.end - self.begin
+        unit, name = (_MINUTE, "min") if span >= _TICKS * _MINUTE else (1, "s")
         lines = []
-        for number in range(_TICKS + 1):
-            passed = (self.end - self.begin) * number / _TICKS
-            x = self.x(self.begin + passed)
+        for passed in round_ticks(span / unit):
+            x = self.x(self.begin + passed * unit)
             lines.append(
                 f'<line class="axis" x1="{x}" y1="0" x2="{x}" y2="{y}"/>'
-                f'<text x="{x}" y="{y + 16}" text-anchor="middle">{self._shown(passed)}</text>'
+                f'<text x="{x}" y="{y + 16}" text-anchor="middle">{passed:,g} {name}</text>'
             )
         return "".join(lines)
 
-    def _shown(self, passed: float) -> str:
-        """Return a time since the begin, in a unit in which the ticks differ."""
-        span = self.end - self.begin
-        if span >= _TICKS * _MINUTE:
-            return f"{passed / _MINUTE:.{0 if span >= _TICKS * 2 * _MINUTE else 1}f} min"
-        return f"{passed:.{0 if span >= _TICKS * 2 else 1}f} s"
+
+def round_ticks(span: float) -> list[float]:
+    """Return multiples of 1, 2 or 5 times a power of ten from 0 on, up to eight within a span."""
+    power = 10.0 ** math.floor(math.log10(span / _TICKS))
+    step = next(power * times for times in (1, 2, 5, 10) if power * times >= span / (_TICKS + 1))
+    return [round(number * step, 9) for number in range(int(span / step + 1e-9) + 1)]
 
 
 def _moment(at: float) -> str:
@@ -225,21 +227,19 @@ def _said(mark: Mark) -> str:
     if mark.batch is not None:
         parts.append(f"batch {mark.batch}")
     if mark.rows is not None:
-        parts.append(f"{mark.rows} rows")
+        parts.append(f"{mark.rows:,} rows")
     return ", ".join(part for part in [*parts, mark.note] if part)
 
 
 def _lag(lags: Sequence[Lag], scale: _Scale) -> list[str]:
     if not lags:
         return []
-    most = max([one.rows for one in lags] + [1])
+    most = max([one.rows for one in lags] + [10])
     names = list(dict.fromkeys(one.query for one in lags))
     drawn, keys = [scale.axis(_LAG_HEIGHT)], []
-    for part in (0, 0.5, 1):
-        y = _LAG_HEIGHT - part * (_LAG_HEIGHT - 10)
-        drawn.append(
-            f'<text x="{_LEFT - 10}" y="{y + 4}" text-anchor="end">{most * part:.0f}</text>'
-        )
+    for rows in round_ticks(most):
+        y = round(_LAG_HEIGHT - rows / most * (_LAG_HEIGHT - 10), 1)
+        drawn.append(f'<text x="{_LEFT - 10}" y="{y + 4}" text-anchor="end">{rows:,.0f}</text>')
     for number, name in enumerate(names):
         points: list[str] = []
         last: float | None = None
@@ -280,9 +280,9 @@ def _queries(queries: Sequence[QueryStatus]) -> list[str]:
             one.mode,
             str(one.batch),
             seconds(one.age_seconds),
-            str(target.rows),
-            str(target.total_rows),
-            str(target.total_rejected),
+            f"{target.rows:,}",
+            f"{target.total_rows:,}",
+            f"{target.total_rejected:,}",
             str(one.attempts),
         ]
         for one in queries
@@ -313,11 +313,11 @@ def _offsets(queries: Sequence[QueryStatus]) -> list[str]:
             one.query_id[:8],
             queue.path,
             str(part.partition),
-            str(part.first),
-            str(part.delivered),
-            "-" if part.consumer is None else str(part.consumer),
-            str(part.end),
-            str(part.lag_rows),
+            f"{part.first:,}",
+            f"{part.delivered:,}",
+            "-" if part.consumer is None else f"{part.consumer:,}",
+            f"{part.end:,}",
+            f"{part.lag_rows:,}",
             seconds(part.lag_seconds),
             _bar(part),
         ]
@@ -349,7 +349,7 @@ def _happenings(marks: Sequence[Mark]) -> list[str]:
             mark.query,
             mark.what.value,
             "" if mark.batch is None else str(mark.batch),
-            "" if mark.rows is None else str(mark.rows),
+            "" if mark.rows is None else f"{mark.rows:,}",
             mark.note,
         ]
         for mark in marks[:_MOST_MARKS]
