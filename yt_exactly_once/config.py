@@ -25,8 +25,8 @@ DEFAULT_DYN_BATCH_SIZE = 50_000
 ROWS_PER_TABLET_LIMIT = 100_000
 """Default of the server's `max_rows_per_transaction`: rows per tablet and transaction."""
 
-TRANSACTION_TIMEOUT_LIMIT = timedelta(seconds=60)
-"""Tablet nodes end older transactions (`max_transaction_timeout`), whatever the client asks for."""
+LEASE = timedelta(seconds=60)
+"""Of a transaction: tablet nodes end older ones (`max_transaction_timeout`), whatever a client asks for."""
 
 
 PROXY = Option(
@@ -222,22 +222,6 @@ def require_duration(value: object, name: str) -> timedelta:
             remedy="Pass a datetime.timedelta, for instance timedelta(seconds=30)",
         )
     return value
-
-
-def check_transaction_timeout(timeout: timedelta) -> timedelta:
-    """Return the timeout of a tablet transaction, if tablet nodes allow it.
-
-    Raises:
-        ConfigError: it is not positive, or longer than tablet nodes allow.
-    """
-    require_duration(timeout, "transaction_timeout")
-    if not timedelta(0) < timeout <= TRANSACTION_TIMEOUT_LIMIT:
-        limit = int(TRANSACTION_TIMEOUT_LIMIT.total_seconds())
-        raise ConfigError(
-            f"transaction_timeout of {timeout.total_seconds():g} s is out of range",
-            remedy=f"Pass more than 0 s and at most {limit} s: tablet nodes end older transactions",
-        )
-    return timeout
 
 
 def check_path(path: str, option: str) -> None:

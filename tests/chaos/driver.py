@@ -24,6 +24,7 @@ from tests.chaos.messages import (
     DO,
     DRAIN,
     DRAINED,
+    LEASE_SECONDS,
     NOT_DRAINED,
     QUERY,
     QUERY_FAILED,
@@ -147,7 +148,6 @@ class Queries:
             mode=task.mode,
             proxy=task.proxy,
             retry=RETRY,
-            transaction_timeout=timedelta(seconds=query.timeout),
             connections=_LANES,
             client_config={**_CLIENT, "backend": self._backend},
             listener=self._listener(query.name),
@@ -189,6 +189,7 @@ def main(arguments: list[str]) -> int:
         switch_off(options.off)
     if options.by_tasks:
         transactional_sink.LARGE = 0
+    transactional_sink.LEASE = timedelta(seconds=LEASE_SECONDS)
     scratch = Path(options.scratch)
     scratch.mkdir(parents=True, exist_ok=True)
     interpreter = str(open_nursery(scratch, options.report))

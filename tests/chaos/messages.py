@@ -27,6 +27,9 @@ START = "start"
 RESTART = "restart"
 DRAIN = "drain"
 
+LEASE_SECONDS = 3.0
+"""How long a tablet transaction of a driver may live: not as long as those of users."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class QueryTask:
@@ -41,7 +44,6 @@ class QueryTask:
         checkpoint: its folder.
         by_source: keep the coordinates of the source in the frame, so that the sink may use them.
         sink: further arguments of the sink.
-        timeout: seconds a tablet transaction may live.
     """
 
     name: str
@@ -52,7 +54,6 @@ class QueryTask:
     checkpoint: str
     by_source: bool
     sink: dict[str, Any]
-    timeout: float
 
 
 @dataclass(frozen=True, kw_only=True)

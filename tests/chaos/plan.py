@@ -126,7 +126,6 @@ class QueryPlan:
         by_source: leave the coordinates of the source in the frame.
         dyn_batch_size: rows per request.
         wire_format: of the rows.
-        timeout: seconds a tablet transaction may live.
     """
 
     kind: str
@@ -134,7 +133,6 @@ class QueryPlan:
     by_source: bool
     dyn_batch_size: int
     wire_format: str
-    timeout: float
 
     @property
     def name(self) -> str:
@@ -198,7 +196,7 @@ class RoundPlan:
             even=windowed or chance.random() < 0.5,
             state_store=chance.choice(_STATE_STORES),
             queries=queries,
-            weathers=tuple(_weathers(name, mode, tables, queries)),
+            weathers=tuple(_weathers(name, mode, tables)),
             incidents=tuple(
                 sorted(
                     (item for kind in kinds for item in _incidents(name, kind, rates.of(kind))),
@@ -236,17 +234,13 @@ def _queries(chance: random.Random, mode: WriteMode) -> list[QueryPlan]:
             by_source=idempotent and place == 1,
             dyn_batch_size=chance.choice((50, 200, 1000)),
             wire_format=chance.choice(("auto", "yson")),
-            timeout=chance.choice((1.5, 3.0, 6.0)),
         )
         for place, (kind, is_sorted) in enumerate(kinds)
     ]
 
 
-def _weathers(
-    name: str, mode: WriteMode, tables: tuple[str, ...], queries: tuple[QueryPlan, ...]
-) -> list[Weather]:
-    lease = min(query.timeout for query in queries)
-    sky = Sky(random.Random(f"{name}/weather"), mode, tables, lease)
+def _weathers(name: str, mode: WriteMode, tables: tuple[str, ...]) -> list[Weather]:
+    sky = Sky(random.Random(f"{name}/weather"), mode, tables)
     weathers: list[Weather] = []
     while sum(weather.seconds for weather in weathers) < HORIZON_SECONDS:
         weathers.append(sky.draw())

@@ -115,7 +115,6 @@ class Stage:
                     target=one.target,
                     checkpoint=str(twin(one.checkpoint) if copies else one.checkpoint),
                     by_source=one.plan.by_source,
-                    timeout=one.plan.timeout,
                     sink={
                         "dyn_batch_size": one.plan.dyn_batch_size,
                         "wire_format": one.plan.wire_format,

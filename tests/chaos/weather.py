@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tests.chaos.messages import LEASE_SECONDS
 from yt_exactly_once.config import WriteMode
 
 if TYPE_CHECKING:
@@ -62,13 +63,11 @@ class Sky:
         chance: source of all choices.
         mode: write mode of the drivers.
         tables: the tables that drivers insert into.
-        lease: the shortest life of a transaction, in seconds.
     """
 
     chance: random.Random
     mode: WriteMode
     tables: tuple[str, ...]
-    lease: float
 
     def draw(self) -> Weather:
         """Return the next weather."""
@@ -158,7 +157,7 @@ def _slowness(sky: Sky) -> Iterator[Rule]:
 
 
 def _expiring_leases(sky: Sky) -> Iterator[Rule]:
-    late = round(sky.lease * sky.chance.uniform(1.1, 1.5), 3)
+    late = round(LEASE_SECONDS * sky.chance.uniform(1.1, 1.5), 3)
     yield from sky.several("delay", (INSERT,), 0.03, seconds=late)
     yield from sky.several("expire_transaction", (COMMIT, INSERT), 0.4)
 

@@ -54,8 +54,8 @@ MISTAKES = {
         r"ConfigError: Unknown mode 'transactionl' \[option=mode\]\. Did you mean transactional\?",
     ),
     "misspelt argument of the sink": (
-        lambda proxy, _: check(proxy, transaction_timout=1),
-        r"ConfigError: The sink has no option transaction_timout .*Did you mean transaction_timeout\?",
+        lambda proxy, _: check(proxy, conections=1),
+        r"ConfigError: The sink has no option conections .*Did you mean connections\?",
     ),
     "option of the target given to the sink": (
         lambda proxy, _: check(proxy, write="replace"),

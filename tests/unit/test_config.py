@@ -9,7 +9,6 @@ from yt_exactly_once.config import (
     ClusterConfig,
     RetryPolicy,
     Secret,
-    check_transaction_timeout,
 )
 from yt_exactly_once.errors import ConfigError
 
@@ -44,13 +43,6 @@ def test_token_is_never_shown():
     assert pickle.loads(pickle.dumps(config)).token.reveal() == "sesame"
 
 
-@pytest.mark.parametrize("seconds", [0, -1, 61])
-def test_transaction_timeout_beyond_what_nodes_grant_is_refused(seconds):
-    """A longer lease would be promised and not kept."""
-    with pytest.raises(ConfigError, match="transaction_timeout"):
-        check_transaction_timeout(timedelta(seconds=seconds))
-
-
 @pytest.mark.parametrize(
     "options",
     [{"attempts": 0}, {"deadline": timedelta(seconds=-1)}, {"max_wait": timedelta(seconds=-1)}],
@@ -66,9 +58,8 @@ def test_impossible_retry_policy_is_refused(options):
     [
         lambda: RetryPolicy(deadline=600),
         lambda: ClusterConfig(proxy="p", request_timeout=20),
-        lambda: check_transaction_timeout(30),
     ],
-    ids=["retry", "cluster", "transaction"],
+    ids=["retry", "cluster"],
 )
 def test_duration_without_a_unit_is_refused(build):
     """With an example of one that is taken."""

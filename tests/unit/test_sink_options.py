@@ -115,7 +115,7 @@ def test_option_of_a_target_given_to_the_sink_is_refused_with_its_place(name):
     ("name", "remedy"),
     [
         ("path", "Give it first, without a name"),
-        ("transaction_timout", "Did you mean transaction_timeout"),
+        ("split_oversised", "Did you mean split_oversized"),
         ("xyz", "The options are: target, mode, "),
     ],
 )
@@ -127,15 +127,15 @@ def test_unknown_option_is_refused_with_a_way_out(name, remedy):
 
 def test_unknown_options_are_all_named_in_one_order():
     """Whatever the order of the arguments is."""
-    given = {"transaction_timout": 1, "conections": 2}
+    given = {"split_oversised": 1, "conections": 2}
     messages = set()
     for names in (list(given), list(reversed(given))):
         with pytest.raises(ConfigError) as caught:
             TransactionalSink("//home/t", proxy="localhost:1", **dict.fromkeys(names, 1))
         messages.add(str(caught.value))
     (message,) = messages
-    assert message.startswith("The sink has no option conections and no option transaction_timout ")
-    assert message.index("Did you mean connections?") < message.index("transaction_timeout?")
+    assert message.startswith("The sink has no option conections and no option split_oversised ")
+    assert message.index("Did you mean connections?") < message.index("split_oversized?")
 
 
 @pytest.mark.parametrize("mode", ["transactionl", "at_least_once", "Idempotent"])

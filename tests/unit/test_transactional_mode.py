@@ -11,6 +11,7 @@ import pytest
 
 from yt_exactly_once import Target, TransactionalSink
 from yt_exactly_once.errors import ConfigError, DuplicateKeyError
+from yt_exactly_once.spark.sink import transactional_sink
 from yt_exactly_once.spark.sink.modes.transactional import _require_unique
 from yt_exactly_once.spark.sink.run import QueryRun
 
@@ -49,10 +50,12 @@ def test_mode_that_cannot_see_all_keys_refuses_the_request():
         ("idempotent", 0.9, False),
     ],
 )
-def test_transaction_is_opened_ahead_when_computing_is_known_to_be_short(mode, seconds, opens):
+def test_transaction_is_opened_ahead_when_computing_is_known_to_be_short(
+    monkeypatch, mode, seconds, opens
+):
     """It may take a quarter of the lease, and only where no task writes in the meantime."""
-    lease = timedelta(seconds=4)
-    sink = TransactionalSink("//t", proxy="localhost:1", mode=mode, transaction_timeout=lease)
+    monkeypatch.setattr(transactional_sink, "LEASE", timedelta(seconds=4))
+    sink = TransactionalSink("//t", proxy="localhost:1", mode=mode)
     delivery = SimpleNamespace(run=QueryRun("run", computing=seconds), batch="batch")
     committer = SimpleNamespace(ahead=nullcontext)
     with sink._ahead(delivery, committer) as opened:

@@ -33,7 +33,6 @@ def test_texts_become_the_values_that_a_sink_takes():
         Mode="idempotent",
         dyn_batch_size=" 7 ",
         split_oversized="TRUE",
-        transaction_timeout="30s",
         retry_attempts="3",
         retry_first_wait="20ms",
         accept_incomplete="4-6",
@@ -47,7 +46,6 @@ def test_texts_become_the_values_that_a_sink_takes():
     )
     assert checkpoint == "/checkpoint"
     assert (sink.mode, sink.dyn_batch_size, sink.split_oversized) == ("idempotent", 7, True)
-    assert sink.transaction_timeout == timedelta(seconds=30)
     assert (sink.retry.attempts, sink.retry.first_wait) == (3, timedelta(milliseconds=20))
     assert sink.accept_incomplete == (4, 6)
     assert sink.ledger_attributes == {"primary_medium": "ssd"}
@@ -73,8 +71,7 @@ def test_texts_become_the_values_that_a_sink_takes():
         ({"dyn_batch_size": "many"}, "not a positive whole number"),
         ({"connections": "0"}, "not a positive whole number"),
         ({"new_ledger": "yes"}, "neither true nor false"),
-        ({"transaction_timeout": "30"}, "number with its unit"),
-        ({"transaction_timeout": "2min"}, "out of range"),
+        ({"retry_deadline": "30"}, "number with its unit"),
         ({"client_config": "[1]"}, "not a JSON object"),
         ({"ledger_attributes": "{"}, "not a JSON object"),
         ({"placement": "id"}, "a list of columns, which only Python can give"),

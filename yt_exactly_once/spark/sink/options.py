@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from datetime import timedelta
 from functools import cached_property
 from inspect import Signature, signature
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
@@ -23,7 +22,6 @@ from yt_exactly_once.config import (
     WriteMode,
     check_path,
     check_positive,
-    check_transaction_timeout,
 )
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.options import (
@@ -348,10 +346,6 @@ class SinkOptions:
             "order whenever it is replayed; a replay that differs is refused.",
         ),
     )
-    transaction_timeout: timedelta = field(
-        default=timedelta(seconds=60),
-        metadata=option(Group.LIMITS, "Lease of the transaction; tablet nodes allow 60 s."),
-    )
     connections: int = field(
         default=4,
         metadata=option(
@@ -453,7 +447,6 @@ class SinkOptions:
         check_path(self.ledger, "ledger_path")
         check_path(self.producer, "producer_path")
         self._check_dead_letter_path()
-        check_transaction_timeout(self.transaction_timeout)
         for name in ("connections", "rows_per_tablet_limit"):
             check_positive(getattr(self, name), name)
         if self.dyn_batch_size is not None:

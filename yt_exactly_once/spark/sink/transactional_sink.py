@@ -15,6 +15,7 @@ from yt_exactly_once.commit.entry import DRIVER, TASKS
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import split, whole
 from yt_exactly_once.commit.transactional import SHARE_AHEAD, BatchCommit
+from yt_exactly_once.config import LEASE
 from yt_exactly_once.errors import (
     ConfigError,
     ExactlyOnceError,
@@ -237,7 +238,7 @@ class TransactionalSink:
 
     def _is_short(self, run: QueryRun) -> bool:
         """Return whether computing is known to leave the transaction enough of its lease."""
-        lease = self.options.transaction_timeout.total_seconds()
+        lease = LEASE.total_seconds()
         return run.computing is not None and run.computing * SHARE_AHEAD <= lease
 
     def _ahead(self, delivery: Delivery, committer: BatchCommit) -> AbstractContextManager[Any]:
@@ -413,7 +414,7 @@ class TransactionalSink:
             delivery.ledger,
             policy=self.options.retry,
             emit=delivery.emit,
-            transaction_timeout=self.options.transaction_timeout,
+            transaction_timeout=LEASE,
             lanes=self.options.connections,
             advance_consumer=self.options.advance_consumer,
             sent=delivery.call.sent,
