@@ -7,7 +7,6 @@ nothing else; it opens no connection and holds no process-wide state.
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -116,14 +115,6 @@ class Secret:
 
     def __hash__(self) -> int:
         return hash(self._value)
-
-
-_SECRET_IN_URL = re.compile(r"(webhdfs://[^/\s]+/|/webhdfs/v1/)[^/\s?]+")
-
-
-def without_secrets(text: str) -> str:
-    """Return a text of Spark's or Hadoop's without the secrets of the gateways that it may name."""
-    return _SECRET_IN_URL.sub(r"\1...", text)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,13 +11,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-_SECRET = re.compile(r"(?<=://)[^/\s@]+(?=@)|(?<=/)secret-[^/\s,\]]+")
-"""A user and a password in a URL, and the secret of a gateway for checkpoints."""
+_SECRET = re.compile(r"(webhdfs://[^/\s]+/|/webhdfs/v1/)[^/\s?]+|(://)[^/\s@]+(?=@)")
 
 
 def without_secrets(text: str) -> str:
-    """Return a text that may be shown: a location, or what another library says of one."""
-    return _SECRET.sub("...", text)
+    """Return a text without the secrets of gateways, and the passwords, in the URLs that it may name."""
+    return _SECRET.sub(r"\1\2...", text)
 
 
 class ExactlyOnceError(Exception):

@@ -36,6 +36,23 @@ def test_failed_batch_shows_no_secret_of_a_gateway():
     assert failed["error"] == "webhdfs://h:1/.../q: http://h:1/webhdfs/v1/...?op=OPEN"
 
 
+def test_failed_batch_names_the_error_of_the_task():
+    """Spark wraps it, and its class says nothing."""
+
+    class PythonException(Exception):  # noqa: N818 - Spark's name
+        pass
+
+    shown = (
+        "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+        '  File "f.py", line 4, in f\nyt_exactly_once.errors.ConflictError: taken: by whom. Wait.'
+        "\n\nJVM stacktrace:\norg.apache.spark.SparkException: Job aborted"
+    )
+    with capture_logs() as logs, pytest.raises(PythonException), reported(emitter()):
+        raise PythonException(shown)
+    (failed,) = [log for log in logs if log["event"] == Event.BATCH_FAILED]
+    assert (failed["reason"], failed["error"]) == ("ConflictError", "taken: by whom. Wait.")
+
+
 def test_listener_guard_off_is_noticed(monkeypatch):
     """The metrics hook stops the pipeline."""
     switch_off("listener_guard", monkeypatch.setattr)

@@ -7,12 +7,13 @@ batch is written at info, retries and skipped rows at warning, everything else a
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from yt_exactly_once.config import without_secrets
+from yt_exactly_once.errors import without_secrets
 from yt_exactly_once.observability import channel
 from yt_exactly_once.observability.events import Event
 from yt_exactly_once.observability.logs import LOGGER_NAME, write
@@ -29,6 +30,10 @@ __all__ = [
     "publish",
     "reported",
 ]
+
+
+_RAISED = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception))(?:: (.*))?$", re.MULTILINE)
+"""What the last line of a Python traceback looks like."""
 
 
 class Emitter(Protocol):
@@ -139,6 +144,14 @@ def reported(emit: Emitter) -> Iterator[None]:
         emit(Event.BATCH_STARTED)
         yield
     except Exception as error:
-        text = without_secrets(str(error))
-        emit(Event.BATCH_FAILED, reason=type(error).__name__, error=text)
+        reason, text = _cause(error)
+        emit(Event.BATCH_FAILED, reason=reason, error=without_secrets(text))
         raise
+
+
+def _cause(error: Exception) -> tuple[str, str]:
+    """Return the class and the text of an error, or of the one in a task that Spark brings."""
+    text, kind = str(error), type(error).__name__
+    of_task = text.partition("\n\nJVM stacktrace")[0] if kind == "PythonException" else ""
+    raised = _RAISED.findall(of_task)
+    return raised[-1] if raised else (kind, text)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from yt_exactly_once.config import without_secrets
+from yt_exactly_once.errors import without_secrets
 from yt_exactly_once.observability import Event, channel, emitter, publish
 
 if TYPE_CHECKING:
