@@ -272,6 +272,26 @@ def query(cluster, tmp, tmp_path):
     cluster.clear_faults()
 
 
+def _target_recreated(query):
+    query.client.remove(query.target)
+    query.create_table(query.target, TARGET_SCHEMA)
+
+
+def test_recreated_target_is_named_with_the_rows_that_it_lacks(query):
+    """The sink takes it, as somebody may have replaced it on purpose; the tools say what is gone."""
+    _target_recreated(query)
+    query.run()
+    for command in ("status --check", "repair"):
+        code, said = query.command(f"yt-exactly-once {command} {query.folder}")
+        assert code == 1
+        assert "lacks 20. Restore it, or empty it and begin again" in said
+    code, said = query.command(f"yt-exactly-once repair {query.target} --new-checkpoint --apply")
+    assert code == 2
+    assert "A person must decide" in said
+    _, said = query.command(f"yt-exactly-once audit {query.target}")
+    assert "NOT exact" in said
+
+
 REFUSED = {
     "queue resharded down": _resharded("queue", 1),
     "queue gone": _removed("queue"),

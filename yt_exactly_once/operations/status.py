@@ -38,7 +38,7 @@ from yt_exactly_once.ytsaurus.queues import PartitionBounds, RemoteQueue, bounds
 from yt_exactly_once.ytsaurus.tables import ATTRIBUTES, described
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from yt_exactly_once.commit.entry import LedgerEntry
     from yt_exactly_once.ytsaurus.client import Connection
@@ -157,6 +157,7 @@ class TargetStatus:
         total_rejected: the same for all batches.
         bytes: of the encoded rows of the last batch.
         sent_by: who sent the rows of the last batch to the cluster: `driver` or `tasks`.
+        missing: rows that this query has written, and that an ordered target has never had.
         state: of its tablets, `missing`, or the type of what is there instead; empty if it cannot be read.
         problem: what is wrong with it; empty if nothing is.
     """
@@ -169,6 +170,7 @@ class TargetStatus:
     total_rejected: int = 0
     bytes: int = 0
     sent_by: str = DRIVER
+    missing: int = 0
     state: str = ""
     problem: str = ""
 
@@ -357,6 +359,7 @@ class _Facts:
         tables: attributes by path; nothing if there is no table.
         registrations: by queue and consumer.
         bounds: of the partitions of a queue.
+        written: how many rows an ordered target has ever had, by path.
         offsets: of a consumer, by queue and consumer.
         stamps: times of rows by partition and index, by queue.
     """
@@ -376,12 +379,9 @@ class _Facts:
         ]
         self.registrations = dict(zip(pairs, answers(connection, asked), strict=True))
         counts = {queue: int((self._known(queue)).get("tablet_count", 0)) for queue in queues}
-        asked = [
-            request("get_tablet_infos", path=queue, tablet_indexes=list(range(count)))
-            for queue, count in counts.items()
-        ]
-        infos = dict(zip(queues, answers(connection, asked), strict=True))
+        infos = self._infos(connection, queues)
         self.bounds = {queue: _bounds(answer) for queue, answer in infos.items()}
+        self.written = self._written(connection, [entry.target for entry in entries])
         readable = [
             (queue, consumer)
             for queue, consumer in pairs
@@ -400,6 +400,32 @@ class _Facts:
         found: list[Any] = side_by_side([*lookups, *times])
         self.offsets = dict(zip(readable, found[: len(lookups)], strict=True))
         self.stamps = dict(zip(wanted, found[len(lookups) :], strict=True))
+
+    def _infos(self, connection: Connection, paths: Collection[str]) -> dict[str, Any]:
+        """Return what the tablets of tables say, by their paths."""
+        asked = [
+            request(
+                "get_tablet_infos",
+                path=path,
+                tablet_indexes=list(range(int(self._known(path).get("tablet_count", 0)))),
+            )
+            for path in paths
+        ]
+        return dict(zip(paths, answers(connection, asked), strict=True))
+
+    def _written(self, connection: Connection, targets: Sequence[str]) -> dict[str, int]:
+        """Return how many rows each ordered target has ever had, by path."""
+        ordered = {
+            path: None
+            for path in targets
+            if not self._known(path).get("sorted", True)
+            and self._known(path).get("tablet_state") in _READABLE
+        }
+        return {
+            path: sum(int(info["total_row_count"]) for info in answer["tablets"])
+            for path, answer in self._infos(connection, ordered).items()
+            if not isinstance(answer, ExactlyOnceError)
+        }
 
     def _known(self, path: str) -> dict[str, Any]:
         found = self.tables[path]
@@ -530,6 +556,17 @@ def _target(facts: _Facts, row: LedgerRow) -> TargetStatus:
             known, state="missing", problem="there is no table. Restore it, or begin again"
         )
     state = str(found.get("tablet_state", found["type"]))
+    has = facts.written.get(path, tally.total_rows)
+    if has < tally.total_rows:
+        missing = tally.total_rows - has
+        return replace(
+            known,
+            state=state,
+            missing=missing,
+            problem=f"it has had {has} rows, and this query has written {tally.total_rows}: it was "
+            f"recreated, or restored from an old copy, and lacks {missing}. Restore it, or empty it and "
+            "begin again from the first row of the queue",
+        )
     if state == "mounted":
         return replace(known, state=state)
     return replace(known, state=state, problem=f"it is {state}. Run: {repair_command(row)}")
