@@ -89,7 +89,7 @@ _HOWS: dict[str, list[How | str]] = {
     "docs/how-to/move-from-spyt.md": [_SPYT, How.RUNS],
     "docs/how-to/find-the-cause.md": [How.OPTIONS],
     "docs/how-to/run.md": [How.OPTIONS],
-    "docs/how-to/see-and-repair.md": [_COMMANDS] * 9,
+    "docs/how-to/see-and-repair.md": [_COMMANDS] * 10,
     "docs/how-to/test-your-pipeline.md": [
         *[How.RUNS] * 3,
         How.OPTIONS,

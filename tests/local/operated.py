@@ -230,6 +230,7 @@ class Operated:
         # Each start unpickles the sinks in a process of its own.
         checkpoint._connect_runs.pop(str(self.checkpoint), None)
         sink._offset_log = CheckpointFiles(str(self.checkpoint))
+        self.sink = sink
         return sink
 
     def _newest(self, folder: str) -> int:

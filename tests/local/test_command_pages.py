@@ -9,7 +9,9 @@ import pytest
 from tests.code_blocks import blocks
 from tests.local.pipelines import Pipeline
 from yt_exactly_once import cli
+from yt_exactly_once.commit.entry import HISTORY_SCHEMA
 from yt_exactly_once.local import LocalCluster
+from yt_exactly_once.ytsaurus.tables import ensure_table
 
 
 @pytest.fixture
@@ -28,6 +30,7 @@ def shop(monkeypatch):
             at=list(first.at),
         )
         later.run(4)
+        ensure_table(later.connection, "//home/shop/result_history", HISTORY_SCHEMA, {})
         digested = Pipeline(cluster, "//home/log", target_name="events", digest=True).create()
         digested.feed(3)
         digested.run(3)

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 from yt.wrapper.ypath import escape_ypath_literal
 
+from tests.local.operated import Operated
 from tests.local.pipelines import Pipeline
 from yt_exactly_once import cli
 from yt_exactly_once.errors import ConflictError, LedgerError, TableNotFoundError
@@ -25,6 +26,7 @@ from yt_exactly_once.operations.status import (
     statuses,
 )
 from yt_exactly_once.operations.view import console, rendered, table
+from yt_exactly_once.spark.sink import past_batches
 
 
 @pytest.fixture
@@ -61,6 +63,7 @@ def test_status_shows_batch_totals_and_lag(pipeline, told, tmp):
         "rows": 8,
         "total_rows": 14,
         "batches": 2,
+        "missing": 0,
         "rejected": 0,
         "total_rejected": 0,
         "sent_by": "driver",
@@ -295,3 +298,26 @@ def test_one_more_query_costs_three_requests(cluster, tmp):
     for number in range(1, 4):
         add(number)
     assert requests() == one + 3 * 3
+
+
+def test_history_has_every_batch_and_no_batch_waits_for_it(cluster, tmp, tmp_path, monkeypatch):
+    """Also one that could not be written costs the query nothing; old ones are removed."""
+    monkeypatch.setattr(past_batches, "KEPT", 2)
+    monkeypatch.setattr(past_batches, "_AT_ONCE", 1)
+    query = Operated(cluster, tmp, tmp_path / "checkpoint").create()
+    query.options["history_path"] = f"{tmp}/history"
+    for _ in range(4):
+        query.feed(2)
+        query.run()
+        query.sink._past._thread.shutdown()
+    _, said = query.command(f"yt-exactly-once history {tmp}/history --json")
+    found = json.loads(said)
+    assert [one["batch_id"] for one in found] == [3, 2, 1]
+    assert {(one["rows"], one["attempts"], one["sent_by"]) for one in found} == {(4, 1, "driver")}
+    assert found[0]["offsets"][0]["partitions"]["1"][:2] == [6, 8]
+    code, said = query.command(f"yt-exactly-once history {tmp}/history --until 2020-01-01")
+    assert (code, "driver" in said) == (0, False)
+    query.client.unmount_table(f"{tmp}/history", sync=True)
+    query.feed(1)
+    query.run()
+    query.assert_exact()

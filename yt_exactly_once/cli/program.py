@@ -31,6 +31,7 @@ GROUPS = {
         "create-table": "Create and mount a dynamic table that fits a DataFrame.",
     },
     "Look": {
+        "history": "Show the last batches of queries: when, how many rows, how long.",
         "ledger": "Look into ledgers, and remove entries of queries that are gone.",
         "status": "Show every query: its last batch, and how far it is behind in its queues.",
     },

@@ -65,6 +65,13 @@ LEDGER_SCHEMA: list[dict[str, Any]] = [
     _column("total_bytes", "int64"),
     *_DIGEST_SCHEMA,
 ]
+
+HISTORY_SCHEMA = [
+    *LEDGER_SCHEMA[:2],
+    _column("batch_id", "int64", sort_order="ascending"),
+    *(column for column in LEDGER_SCHEMA[2:] if column["name"] != "batch_id"),
+]
+"""Columns of a table that keeps the entries of earlier batches too."""
 """Columns of the ledger table."""
 
 _NO_DIGEST: Row = dict.fromkeys(column["name"] for column in _DIGEST_SCHEMA)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -70,11 +70,13 @@ class Committed:
         transaction_id: the transaction that carried it.
         attempts: how many attempts it took.
         row_count: rows written.
+        entry: what the ledger has of it; `None` if an earlier run had committed it.
     """
 
     transaction_id: str
     attempts: int
     row_count: int
+    entry: LedgerEntry | None = field(default=None, compare=False)
 
 
 class BatchCommit:
@@ -122,6 +124,7 @@ class BatchCommit:
         self._accepted = accepted
         self._mode = mode
         self._ahead: _Ahead | None = None
+        self._entry: LedgerEntry | None = None
         self._own: set[str] = set()
         self._began = time.monotonic()
 
@@ -198,7 +201,10 @@ class BatchCommit:
         for part in parts[done:]:
             transaction_id, needed = self._commit_part(batch, part)
             attempts += needed
-        return Committed(transaction_id, attempts, sum(part.row_count for part in parts))
+        entry = self._entry
+        if entry is not None and entry.transaction_id != transaction_id:
+            entry = None
+        return Committed(transaction_id, attempts, sum(part.row_count for part in parts), entry)
 
     def _commit_part(self, batch: MicroBatch, part: Part) -> tuple[str, int]:
         def attempt(number: int) -> tuple[str, int]:
@@ -352,6 +358,7 @@ class BatchCommit:
             seconds=round(seconds, 3),
             tallies=self._ledger.tallies(before, batch, part.written()),
         )
+        self._entry = entry
         return partial(self._ledger.record, entry=entry)
 
     def _tell_left_out(self, entry: LedgerEntry | None, batch: MicroBatch) -> None:

@@ -33,6 +33,7 @@ class Event(StrEnum):
     SOURCE_LOOKED = "source.looked"
     SOURCE_ROWS_SKIPPED = "source.rows_skipped"
     SOURCE_QUEUE_REPLACED = "source.queue_replaced"
+    HISTORY_FAILED = "history.failed"
     NOTE_FAILED = "note.failed"
     WARM_UP_FAILED = "warm_up.failed"
     QUERY_STARTED = "query.started"
@@ -53,6 +54,7 @@ _LEVELS = {
     Event.BATCHES_LEFT_OUT: "warning",
     Event.SOURCE_ROWS_SKIPPED: "warning",
     Event.SOURCE_QUEUE_REPLACED: "warning",
+    Event.HISTORY_FAILED: "warning",
     Event.NOTE_FAILED: "warning",
     Event.QUERY_STARTED: "info",
     Event.QUERY_STOPPED: "info",

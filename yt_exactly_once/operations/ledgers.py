@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.commit.entry import (
+    HISTORY_SCHEMA,
     LEDGER_MARK,
     LEDGER_SCHEMA,
     LedgerEntry,
@@ -35,7 +36,7 @@ from yt_exactly_once.ytsaurus.browsing import (
     children,
     side_by_side,
 )
-from yt_exactly_once.ytsaurus.tables import ATTRIBUTES, described, require_columns
+from yt_exactly_once.ytsaurus.tables import ATTRIBUTES, describe_table, described, require_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -212,6 +213,20 @@ def read_ledgers(
         else:
             rows += one
     return rows, unread
+
+
+def read_history(connection: Connection, path: str) -> list[LedgerRow]:
+    """Return the entries of all batches in a table that a sink keeps with `history_path`, the newest first.
+
+    Raises:
+        TableError: there is no such table, or it is not mounted.
+    """
+    info = describe_table(connection, path)
+    remedy = "Pass the path that the sink has as history_path"
+    require_columns(info, HISTORY_SCHEMA, "a history", TableError, remedy)
+    info.require_mounted()
+    rows = [LedgerRow(path, LedgerEntry.from_row(row)) for row in all_rows(connection, path)]
+    return sorted(rows, key=lambda row: row.entry.committed_at, reverse=True)
 
 
 def entries_of(connection: Connection, target: str, ledger: str | None = None) -> list[LedgerRow]:

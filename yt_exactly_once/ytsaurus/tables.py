@@ -185,6 +185,19 @@ def mark_table(connection: Connection, path: str, name: str, value: int) -> None
         connection.reader.set(f"{path}/@{name}", value)
 
 
+def store_rows(
+    connection: Connection,
+    path: str,
+    rows: Sequence[Mapping[str, Any]],
+    removed: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Write a few rows of a sorted table, and delete others by their keys, outside any transaction."""
+    with translated("write rows", path=path):
+        connection.reader.insert_rows(path, list(rows))
+        if removed:
+            connection.reader.delete_rows(path, list(removed))
+
+
 def rows_of(connection: Connection, path: str, limit: int) -> list[dict[str, Any]]:
     """Return rows of a small dynamic table, in any order.
 

@@ -315,6 +315,17 @@ class SinkOptions:
             default="none: such a row fails the batch",
         ),
     )
+    history_path: str | None = field(
+        default=None,
+        metadata=option(
+            Group.WHERE,
+            "A table for the last 1 000 batches, created and mounted on first use: when, how many rows, how "
+            "long, how many attempts. `yt-exactly-once history` shows it.",
+            more="A thread of its own writes it after the commit, so no batch waits for it. If that fails, "
+            "the batch is missing in the history, and nothing else.",
+            default="none",
+        ),
+    )
     show_values: bool = field(
         default=False,
         metadata=option(
@@ -446,7 +457,7 @@ class SinkOptions:
         self._check_targets()
         check_path(self.ledger, "ledger_path")
         check_path(self.producer, "producer_path")
-        self._check_dead_letter_path()
+        self._check_own_paths()
         for name in ("connections", "rows_per_tablet_limit"):
             check_positive(getattr(self, name), name)
         if self.dyn_batch_size is not None:
@@ -534,16 +545,19 @@ class SinkOptions:
                 remedy="Give the number of a batch, or a tuple of the first and the last one",
             )
 
-    def _check_dead_letter_path(self) -> None:
-        path = self.dead_letter_path
-        if path is None:
-            return
-        check_path(path, "dead_letter_path")
-        if path in {self.ledger, *(target.path for target in self.targets)}:
-            raise ConfigError(
-                f"dead_letter_path is {path}, which this sink uses already",
-                remedy="Give it a path of its own",
-            )
+    def _check_own_paths(self) -> None:
+        taken = {self.ledger, *(target.path for target in self.targets)}
+        for name in ("dead_letter_path", "history_path"):
+            path = getattr(self, name)
+            if path is None:
+                continue
+            check_path(path, name)
+            if path in taken:
+                raise ConfigError(
+                    f"{name} is {path}, which this sink uses already",
+                    remedy="Give it a path of its own",
+                )
+            taken.add(path)
 
     def _check_targets(self) -> None:
         paths = [target.path for target in self.targets]

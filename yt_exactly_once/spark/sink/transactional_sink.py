@@ -36,6 +36,7 @@ from yt_exactly_once.spark.sink.look_up import find, look_up, name_other_query
 from yt_exactly_once.spark.sink.modes import MODES
 from yt_exactly_once.spark.sink.modes.mode import TargetBatch
 from yt_exactly_once.spark.sink.options import SinkOptions, require_options, takes
+from yt_exactly_once.spark.sink.past_batches import PastBatches
 from yt_exactly_once.spark.sink.preparation import check_before_start, prepare
 from yt_exactly_once.spark.sink.run import Delivery, QueryRun
 from yt_exactly_once.spark.sink.targets import are_the_same, name_change
@@ -285,6 +286,8 @@ class TransactionalSink:
             transaction=committed.transaction_id,
             seconds=clock.laps,
         )
+        if self._past is not None and committed.entry is not None:
+            self._past.add(committed.entry, delivery.ledger.targets, emit)
         self._require_waiting(delivery)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -308,6 +311,8 @@ class TransactionalSink:
         self._mode = MODES[self.options.mode](self.options, self._connection)
         self._runs: dict[str, QueryRun] = {}
         self._calls = PROCESS_CALLS
+        past = self.options.history_path
+        self._past = None if past is None else PastBatches(self._connection, past)
         listener = self.options.listener
         self._listener = None if listener is None else GuardedListener(listener)
         self.last_error = None
@@ -439,4 +444,6 @@ class TransactionalSink:
             )
 
 
-_PROCESS_STATE = frozenset({"_connection", "_mode", "_runs", "_calls", "_listener", "last_error"})
+_PROCESS_STATE = frozenset(
+    {"_connection", "_mode", "_runs", "_calls", "_past", "_listener", "last_error"}
+)

@@ -1,0 +1,86 @@
+"""`history`: the last batches of queries, from the table that the sink keeps with history_path."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
+from yt_exactly_once.cli.output import print_json
+from yt_exactly_once.operations.view import console, table
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+_FORMATS = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"]
+
+
+@click.command("history")
+@click.argument("path")
+@click.option(
+    "--query", default="", metavar="ID", help="Only this query; the first characters are enough."
+)
+@click.option("--since", type=click.DateTime(_FORMATS), help="Only batches from this time on, UTC.")
+@click.option("--until", type=click.DateTime(_FORMATS), help="Only batches before this time, UTC.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="The newest ones of these.",
+)
+@cluster_options
+@json_option
+def command(
+    path: str,
+    query: str,
+    since: datetime | None,
+    until: datetime | None,
+    limit: int,
+    cluster: ClusterOptions,
+    *,
+    as_json: bool,
+) -> None:
+    """Show the last batches, the newest first, of the queries whose sink has history_path=PATH.
+
+    Times are those of the driver's clock, UTC. A batch may be missing: the history is written after the
+    commit, and nothing waits for it.
+    """
+    from yt_exactly_once.operations.ledgers import read_history  # noqa: PLC0415 - the client is slow
+
+    rows = [
+        row
+        for row in read_history(cluster.connect(), path)
+        if row.entry.query_id.startswith(query)
+        and (since is None or row.entry.committed_at >= since.isoformat())
+        and (until is None or row.entry.committed_at < until.isoformat())
+    ][:limit]
+    if as_json:
+        print_json([row.to_json() for row in rows])
+        return
+    shown = table(
+        "committed at", "query", "target", "batch>", "source rows>", "rows>", "rejected>", "bytes>",
+        "seconds>", "attempts>", "sent by", "mode",
+    )  # fmt: skip
+    for row in rows:
+        entry, tally = row.entry, row.entry.tally
+        read = sum(
+            part.end - part.start for parts in entry.offsets.values() for part in parts.values()
+        )
+        shown.add_row(
+            entry.committed_at[:19],
+            entry.query_id[:8],
+            entry.target,
+            str(entry.batch_id),
+            str(read),
+            str(tally.rows),
+            str(tally.rejected),
+            str(tally.bytes),
+            f"{entry.seconds:.1f}",
+            str(entry.attempts),
+            tally.sent_by,
+            entry.mode,
+        )
+    console().print(shown)
