@@ -344,7 +344,7 @@ def test_alter_adds_columns_that_are_null_in_old_rows(client, tmp):
         ([KEY, {**HASH, "expression": "k"}, VALUE], 'New computed column "h"'),
         ([{**KEY, "expression": "1"}, VALUE], 'Expression mismatch for column "k": old "<null>"'),
         ([KEY, {**VALUE, "sort_order": "ascending"}, WIDE], 'Sort order mismatch for column "v"'),
-        ([VALUE], "sorted table into an ordered one"),
+        ([VALUE], "from sorted to ordered"),
     ],
 )
 def test_alter_that_rows_would_not_survive_is_refused(client, tmp, schema, message):

@@ -69,7 +69,7 @@ def test_ordered_table_becomes_static_again(client, tmp):
     [
         ([KEY, VALUE], {}, '"unique_keys" cannot be "false"'),
         ([KEY, VALUE], {"unique_keys": True}, 'Changing "unique_keys" from "false" to "true"'),
-        ([VALUE], {}, "sorted table into an ordered one"),
+        ([VALUE], {}, "from sorted to ordered"),
     ],
 )
 def test_static_table_that_cannot_be_dynamic_stays(client, tmp, columns, attributes, message):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import time
+
 import pytest
 import yt.wrapper as yt
 
@@ -85,16 +88,6 @@ def test_all_user_attributes_are_removed_by_the_asterisk(client, node):
     client.remove(f"{node}/@*")
     assert client.get(f"{node}/@user_attributes") == {}
     assert client.get(f"{node}/@type") == "map_node"
-
-
-def test_several_attributes_are_set_at_once(raw, client, node):
-    """`multiset_attributes` writes all or nothing."""
-    answer = raw.command("PUT", "multiset_attributes", {"path": f"{node}/@"}, b'{"a":1,"b":2}')
-    assert answer.status == 200
-    assert client.get(f"{node}/@", attributes=["a", "b"]) == {"a": 1, "b": 2}
-    answer = raw.command("PUT", "multiset_attributes", {"path": f"{node}/@"}, b'{"c":1,"id":2}')
-    assert answer.status == 400
-    assert not client.exists(f"{node}/@c")
 
 
 def test_change_moves_revision_and_time(client, node):
@@ -239,3 +232,109 @@ def test_modification_time_moves_with_the_rows(client, tmp):
     before = client.get(f"{tmp}/q/@modification_time")
     client.insert_rows(f"{tmp}/q", [{"v": 1}])
     assert client.get(f"{tmp}/q/@modification_time") > before
+
+
+def _set(raw, path, value, command="set", **parameters):
+    given = {"path": path, "input_format": "json", **parameters}
+    return raw.command("PUT", command, given, json.dumps(value).encode())
+
+
+def test_accesses_are_counted_a_moment_later(raw, client, node):
+    """Reads of a node and of its rows count; those of attributes, and those that say so, do not."""
+    client.get(f"{node}/@given")
+    client.exists(node)
+    raw.command("GET", "get", {"path": node, "suppress_access_tracking": True})
+    created = client.get(f"{node}/@access_time")
+    client.get(node)
+    client.list(node)
+    deadline = time.monotonic() + 60
+    while client.get(f"{node}/@access_counter") < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert client.get(f"{node}/@access_counter") == 2
+    assert client.get(f"{node}/@access_time") > created
+
+
+def test_change_may_leave_the_time_of_modification(raw, client, node):
+    """Tools that only look after nodes say so."""
+    before = client.get(f"{node}/@modification_time")
+    _set(raw, f"{node}/@x", 1, suppress_modification_tracking=True)
+    assert client.get(f"{node}/@modification_time") == before
+    _set(raw, f"{node}/@x", 2)
+    assert client.get(f"{node}/@modification_time") > before
+
+
+def test_annotation_holds_for_everything_below(client, node):
+    """Who reads it learns where it is; there is none by default."""
+    client.create("map_node", f"{node}/below")
+    assert client.get(f"{node}/below/@annotation") is None or not client.get(f"{node}/@annotation")
+    client.set(f"{node}/@annotation", "prices")
+    assert client.get(f"{node}/below/@annotation") == "prices"
+    assert client.get(f"{node}/below/@annotation_path") == node
+    for wrong in ("a" * 1025, "\u044b", 1):
+        with pytest.raises(yt.YtResponseError):
+            client.set(f"{node}/@annotation", wrong)
+
+
+def test_several_attributes_are_set_one_after_the_other(raw, client, node):
+    """Names are paths. Masters run a request for each: those before a wrong one stay."""
+    assert _set(raw, f"{node}/@", {"given/b": 1, "z": 2}, "multiset_attributes").status == 200
+    assert client.get(f"{node}/@given") == {"a": [1, 2], "b": 1}
+    answer = _set(raw, f"{node}/@", {"c": 3, "d/e": 4, "f": 5}, "multiset_attributes")
+    assert answer.status != 200
+    assert client.get(f"{node}/@c") == 3
+    assert not client.exists(f"{node}/@f")
+
+
+@pytest.mark.parametrize(
+    "path", ["/@k", "/s", "/" + "k" * 4097], ids=["attribute", "string", "key"]
+)
+def test_nodes_hold_only_so_much(client, node, path):
+    """65 536 bytes in a string node, 16 MiB in an attribute, 4 096 bytes in a key."""
+    value = "x" * ((16 << 20) + 1 if "@" in path else 65_537 if path == "/s" else 1)
+    with pytest.raises(yt.YtResponseError):
+        client.set(f"{node}{path}", value)
+    assert not client.exists(f"{node}{path}")
+
+
+def test_document_is_its_attribute_value(client, tmp):
+    """Both ways reach into it."""
+    client.create("document", f"{tmp}/d", attributes={"value": {"a": 1}})
+    client.set(f"{tmp}/d/@value/b", [1])
+    client.remove(f"{tmp}/d/@value/a")
+    assert client.get(f"{tmp}/d") == client.get(f"{tmp}/d/@value") == {"b": [1]}
+    client.set(f"{tmp}/d/@value", {"c": 2})
+    assert client.get(f"{tmp}/d/c") == 2
+
+
+def test_parts_of_attributes_come_with_a_node(raw, node):
+    """Only what the paths choose; what lies before an item of a list is an entity."""
+    wanted = {"paths": ["/given/a/1", "/resource_usage/node_count", "/nothing"]}
+    answer = raw.command("GET", "get", {"path": node, "attributes": wanted})
+    shown = answer.json()["value"]["$attributes"]
+    assert shown == {"given": {"a": [None, 2]}, "resource_usage": {"node_count": 1}}
+
+
+def test_replacing_all_attributes_removes_the_others(client, node):
+    """Those of users, and those of the system that may go."""
+    client.set(f"{node}/@opaque", True)
+    client.set(f"{node}/@", {"new": 1})
+    assert not client.get(f"{node}/@opaque")
+    assert not client.exists(f"{node}/@given")
+    assert client.get(f"{node}/@new") == 1
+
+
+@pytest.mark.parametrize("target", ["/l", "/l/below", "/other"], ids=str)
+def test_link_to_itself_is_refused(client, node, target):
+    """Also on the way over another link, for such links lead nowhere in finite time."""
+    client.link(f"{node}/l", f"{node}/other", force=True)
+    with pytest.raises(yt.YtResponseError, match="link is cyclic"):
+        client.link(f"{node}{target}", f"{node}/l", force=True)
+    assert not client.exists(f"{node}/l&")
+
+
+@pytest.mark.parametrize(("command", "kept"), [("copy", False), ("move", True)])
+def test_list_of_rights_goes_with_the_node_only(client, node, command, kept):
+    """A copy begins without one, like every new node."""
+    client.set(f"{node}/@inherit_acl", False)
+    getattr(client, command)(node, f"{node}-2")
+    assert client.get(f"{node}-2/@inherit_acl") != kept

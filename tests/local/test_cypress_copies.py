@@ -164,15 +164,6 @@ def test_link_to_nothing_needs_force(client, tmp):
     assert client.exists(f"{tmp}/link&")
 
 
-def test_circle_of_links_is_an_error(client, tmp):
-    """Two links that point at each other lead nowhere, in finite time."""
-    client.link(f"{tmp}/b", f"{tmp}/a", force=True)
-    client.link(f"{tmp}/a", f"{tmp}/b", force=True)
-    with pytest.raises(yt.YtResponseError) as caught:
-        client.get(f"{tmp}/a")
-    assert caught.value.is_resolve_error()
-
-
 def test_force_excludes_ignore_existing(client, tmp, source):
     """One replaces what is there, the other leaves it."""
     client.set(f"{tmp}/taken", 1)

@@ -29,7 +29,7 @@ _RULES = (
     ("servers", r"Descending sort order is not available"),
     (
         "servers",
-        r"Attribute .(media|owning_nodes|stored_replicas|vital|access_counter). is not found",
+        r"Attribute .(media|owning_nodes|stored_replicas|vital). is not found",
     ),
     (
         "lacks",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local import table_nodes
 from yt_exactly_once.local.cypress import dynamic, master_transactions
+from yt_exactly_once.local.cypress.accesses import Accesses
 from yt_exactly_once.local.cypress.ids import is_id, type_number
 from yt_exactly_once.local.cypress.layout import CLUSTER_NAME
 from yt_exactly_once.local.cypress.master_transactions import MASTER_TYPES
@@ -58,6 +59,7 @@ class Proxy:
     Attributes:
         store: the durable state, shared with the other proxies.
         cypress: the tree of objects.
+        accesses: counts who reads its nodes.
         transactions: sticky tablet transactions; they die with this process.
         faults: rules that make commands fail.
         requests: how many requests of each path have come.
@@ -73,6 +75,7 @@ class Proxy:
         self.store = Store(data_dir / "store.sqlite3")
         dynamic.register(table_nodes)
         self.cypress = Cypress(self.store)
+        self.accesses = Accesses(self.store)
         feature = self.settings.feature
         manner = commit.Manner(
             random.Random(feature("random_tablet_seed")),  # noqa: S311 - no secret

@@ -58,6 +58,7 @@ INERT_PARAMETERS = {
     "network_name": "there is one network",
     "omit_inaccessible_columns": "every column is accessible",
     "pessimistic_quota_check": "accounts have no quotas",
+    "read_from": "every cell has one peer, its leader",
     "replica_consistency": "there are no replicas",
     "require_sync_replica": "there are no replicas",
     "start_cypress_transaction": "there is one kind of master transaction",
@@ -88,7 +89,6 @@ _PROFILING = "there are no sensors"
 _COMPACTION = "there are no chunks to compact"
 INERT_ATTRIBUTES = {
     "abc": "nobody reads it",
-    "annotation": "nobody reads it",
     "bundle_controller_target_config": "there is no bundle controller",
     "cell_balancer_config": _BALANCER,
     "chunk_format": "rows are stored in one way",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from yt import yson
@@ -42,7 +43,22 @@ def view_of(context: Context, connection: sqlite3.Connection) -> View:
     """Return the tree as the request's transaction sees it, if its prerequisites hold."""
     prerequisites.check(connection, context.parameters)
     transaction_id = arguments.identifier(context.parameters, "transaction_id")
-    return context.proxy.cypress.view(connection, transaction_id)
+    view = context.proxy.cypress.view(connection, transaction_id)
+    quiet = arguments.flag(context.parameters, "suppress_modification_tracking")
+    return replace(view, is_quiet=True) if quiet else view
+
+
+def note_access(context: Context, view: View, path: ypath.YPath) -> None:
+    """Count that somebody has read a node; what is about its attributes does not count."""
+    parameters = context.parameters
+    reader = parameters.get("table_reader") or {}
+    if ypath.Mark.ATTRIBUTE in path.steps or any(
+        arguments.flag(options, "suppress_access_tracking") for options in (parameters, reader)
+    ):
+        return
+    position = tree.walk(view, path)
+    if not position.rest:
+        context.proxy.accesses.record(position.id)
 
 
 def path_of(context: Context, name: str = "path") -> ypath.YPath:
@@ -96,6 +112,7 @@ def get(context: Context) -> Any:
         else:
             allowed = rights.may_read(view, context.user)
             value = reading.get(view, path, _names(context), _max_size(context), allowed)
+            note_access(context, view, path)
     # A bare null would be an empty answer.
     value = yson.YsonEntity() if value is None else value
     if arguments.flag(context.parameters, "return_only_value"):
@@ -115,6 +132,7 @@ def list_(context: Context) -> Any:
         else:
             allowed = rights.may_read(view, context.user)
             value = reading.list_(view, path, _names(context), _max_size(context), allowed)
+            note_access(context, view, path)
     if arguments.flag(context.parameters, "return_only_value"):
         return value
     return {"value": value}
@@ -157,17 +175,27 @@ def multiset_attributes(context: Context) -> Any:
     path = path_of(context)
     given = arguments.mapping(context.read_value(), "request body")
 
+    failures: list[YtError] = []
+
     def change(connection: sqlite3.Connection) -> dict[str, Any]:
         view = view_of(context, connection)
         position = tree.walk(view, path)
         if not position.is_attribute:
             raise YtError('The path of "multiset_attributes" must end with "/@"')
-        for name, value in given.items():
-            node = tree.load(view, position)
-            attributes.write(view, node, [*position.rest[1:], name], value)
+        # Masters run one request for each name, in their order: those before a wrong one stay.
+        for name in sorted(given):
+            try:
+                steps = [*position.rest[1:], *ypath.parse(f"//{name}").steps]
+                attributes.write(view, tree.load(view, position), steps, given[name])
+            except YtError as error:
+                failures.append(error)
+                break
         return {}
 
-    return run_once(context, change)
+    answer = run_once(context, change)
+    if failures:
+        raise failures[0]
+    return answer
 
 
 @command("remove", volatile=True)
@@ -212,12 +240,14 @@ def _transfer(context: Context, operation: Any) -> Any:
         ),
         owner=context.user,
     )
-    return run_once(
-        context,
-        lambda connection: {
-            "node_id": operation(view_of(context, connection), source, target, options)
-        },
-    )
+
+    def change(connection: sqlite3.Connection) -> dict[str, Any]:
+        view = view_of(context, connection)
+        if operation is copying.copy:
+            note_access(context, view, source)
+        return {"node_id": operation(view, source, target, options)}
+
+    return run_once(context, change)
 
 
 @command("link", volatile=True)
@@ -278,6 +308,7 @@ def lock(context: Context) -> Any:
             attribute_key=keys["attribute_key"],
             waitable=arguments.flag(parameters, "waitable"),
         )
+        note_access(context, view, path)
         # A waiting lock sees no revision yet.
         revision = view.attribute(position.id, "revision") if taken.acquired else None
         return {
@@ -320,7 +351,8 @@ def _names(context: Context) -> list[str]:
     if wanted is None:
         return []
     if isinstance(wanted, dict):
-        wanted = wanted.get("keys", [])
+        parts = [wanted.get(kind) or [] for kind in ("keys", "paths")]
+        wanted = [name for part in parts if isinstance(part, list) for name in part]
     if not isinstance(wanted, list):
         raise YtError('Error parsing parameter "attributes": expected a list', Code.GENERIC)
     return [arguments.text(name, "attributes") for name in wanted]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands import streams
-from yt_exactly_once.local.commands.cypress import path_of, view_of
+from yt_exactly_once.local.commands.cypress import note_access, path_of, view_of
 from yt_exactly_once.local.commands.registry import Context, command
 from yt_exactly_once.local.cypress import chunks, clock, locks, master_transactions, tree
 from yt_exactly_once.local.errors import YtError
@@ -60,6 +60,7 @@ def read_file(context: Context) -> Iterator[bytes]:
         position = _file(view, path)
         context.etag = f"{position.id}:{view.attribute(position.id, 'revision')}"
         context.response_parameters["id"] = position.id
+        note_access(context, view, path)
         return chunks.iterate(view, position.id, offset, length)
 
     return streams.from_snapshot(context.proxy.store, read)

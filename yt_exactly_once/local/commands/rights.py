@@ -96,6 +96,13 @@ def _on(permission: str, parameter: str = "path", *, by_proxy: bool = False) -> 
     return rule
 
 
+def _every_path(view: View, context: Context) -> None:
+    for path in context.parameters.get("paths") or ():
+        found = tree.walk(view, ypath.parse(path, "paths"))
+        if not found.rest:
+            permissions.require(view, found.id, context.user, "read")
+
+
 def _set(view: View, context: Context) -> None:
     found = _find(view, context, "path")
     if found is None:
@@ -294,6 +301,7 @@ _RULES: dict[str, Rule] = {
     "pull_queue": _on("read", "queue_path", by_proxy=True),
     "pull_queue_consumer": _read_consumer,
     "read_file": _on("read"),
+    "partition_tables": _every_path,
     "read_table": _on("read"),
     "register_queue_consumer": _register,
     "remount_table": _on("mount"),

@@ -8,6 +8,7 @@ from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands.registry import Rows, command
 from yt_exactly_once.local.commands.sessions import (
     conversions_of,
+    note_access,
     read_moments,
     reading,
     table_of,
@@ -111,6 +112,7 @@ def lookup_rows(context: Context) -> Rows:
     read = _reader(parameters)
     if read is reads.lookup and not keep and len(keys) >= _MANY_KEYS:
         read = reads.lookup_stored
+    note_access(context, layout)
     moments = read_moments(context)
     found: Sequence[Any] = [None] * len(keys)
     with reading(context) as connection:

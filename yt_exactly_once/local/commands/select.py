@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from yt_exactly_once.local import arguments, ql
 from yt_exactly_once.local.commands.registry import Rows, command
 from yt_exactly_once.local.commands.sessions import (
+    note_access,
     read_moments,
     reading,
     wants_timestamps,
@@ -65,6 +66,7 @@ def _execute(context: Context, connection: sqlite3.Connection, *, snapshot: bool
             user = context.user
             permissions.require(View(latest), layout.node_id, user, "read", by_proxy=True)
         newest[layout.node_id] = layout
+        note_access(context, layout)
         if snapshot and not layout.sorted:
             raise _ReadsOrderedTable
         seen = reads.layout_at(connection, layout, *moments)

@@ -33,6 +33,12 @@ def table_of(context: Context, parameter: str = "path") -> TableLayout:
         )
 
 
+def note_access(context: Context, layout: TableLayout) -> None:
+    """Count that rows of a table are read."""
+    if not arguments.flag(context.parameters, "suppress_access_tracking"):
+        context.proxy.accesses.record(layout.node_id)
+
+
 @contextmanager
 def transaction_of(context: Context) -> Iterator[TabletTransaction]:
     """Give the transaction that a command names, or one of its own that commits with it."""
@@ -80,11 +86,6 @@ def read_timestamp(context: Context) -> int | None:
     is_moment = timestamp is None or _MIN_TIMESTAMP <= timestamp <= _MAX_TIMESTAMP
     if not is_moment and timestamp not in _LATEST:
         raise YtError(f"Invalid read timestamp {timestamp:x}")
-    if context.parameters.get("read_from") == "follower" and timestamp != _LATEST[1]:
-        raise YtError(
-            "Followers can be read at the timestamp of what was committed asynchronously only:"
-            f" {_LATEST[1]:x}"
-        )
     return timestamp
 
 

@@ -11,7 +11,7 @@ from yt import yson
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands import streams, whole_tables
-from yt_exactly_once.local.commands.cypress import path_of, view_of
+from yt_exactly_once.local.commands.cypress import note_access, path_of, view_of
 from yt_exactly_once.local.commands.mutations import run_once
 from yt_exactly_once.local.commands.registry import Context, Rows, command
 from yt_exactly_once.local.commands.whole_tables import existing, table
@@ -97,7 +97,9 @@ def read_table(context: Context) -> Any:
     known: list[Column] = []
 
     def read(connection: sqlite3.Connection) -> Iterator[Any]:
-        source = whole_tables.opened(view_of(context, connection), path)
+        view = view_of(context, connection)
+        source = whole_tables.opened(view, path)
+        note_access(context, view, path)
         known.extend(
             column for column in source.schema.columns if columns is None or column.name in columns
         )

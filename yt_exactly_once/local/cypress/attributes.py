@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local import support
 from yt_exactly_once.local.cypress import (
+    accesses,
     chunks,
     clock,
     dynamic,
+    limits,
     locks,
     mount_options,
     node_names,
     permissions,
     storage_settings,
     values,
+    ypath,
 )
 from yt_exactly_once.local.cypress.ids import CELL_TAG
 from yt_exactly_once.local.cypress.layout import TRUNK
@@ -71,8 +74,11 @@ _STORED_SYSTEM = frozenset(
         "schema_mode",
     )
 )
+_REPLACED = frozenset(("annotation", "expiration_time", "expiration_timeout", "opaque"))
+"""System attributes that go when all attributes of a node are replaced."""
+
 _OPAQUE = frozenset(
-    ("chunk_ids", "locks", "queue_partitions", "queue_status", "tablets", "user_attributes")
+    ("chunk_ids", "locks", "path", "queue_partitions", "queue_status", "tablets", "user_attributes")
 )
 """Computed attributes that `@` shows as entities; they are read one by one."""
 
@@ -100,6 +106,12 @@ def _common(view: View, node: Node) -> Computed:
         "locks": lambda: [_describe_lock(lock) for lock in locks.of_node(view, node.id)],
         "user_attribute_keys": lambda: sorted(user_attributes(view, node)),
         "user_attributes": lambda: user_attributes(view, node),
+        "access_counter": lambda: accesses.known(view.connection, node.id)[0],
+        "access_time": lambda: max(
+            str(node.attributes.get("access_time", "")), accesses.known(view.connection, node.id)[1]
+        ),
+        "annotation": lambda: _annotation(view, node)[0],
+        "annotation_path": lambda: _annotation(view, node)[1],
     }
     stored = node.attributes
     defaults: dict[str, Any] = {
@@ -110,6 +122,8 @@ def _common(view: View, node: Node) -> Computed:
     found |= _constants({k: v for k, v in defaults.items() if k not in stored})
     found["effective_acl"] = lambda: permissions.effective(view, node.id)
     found["account"] = lambda: account(view, node.id)
+    if node.type == "document":
+        found["value"] = lambda: view.value(node.id)
     if node.name:
         found["key"] = lambda: node_names.to_wire(node.name)
     found["resource_usage"] = lambda: _resource_usage(view, node)
@@ -220,7 +234,7 @@ def read(view: View, node: Node, name: str) -> Any:
 
 
 def read_some(view: View, node: Node, names: Sequence[str]) -> dict[str, Any]:
-    """Return those of the named attributes that the node has."""
+    """Return those of the named attributes that the node has; a path chooses a part of one."""
     known = computed(view, node)
     found = {}
     for name in names:
@@ -228,6 +242,13 @@ def read_some(view: View, node: Node, names: Sequence[str]) -> dict[str, Any]:
             found[name] = known[name]()
         elif name in node.attributes:
             found[name] = node.attributes[name]
+        elif name.startswith("/"):
+            step, *steps = ypath.parse(f"/{name}").steps
+            first = attribute_name(step)
+            whole = known[first]() if first in known else node.attributes.get(first)
+            if whole is not None and values.exists(whole, steps):
+                part = values.part(whole, steps)
+                found[first] = values.joined(found[first], part) if first in found else part
     return found
 
 
@@ -261,6 +282,9 @@ def write(view: View, node: Node, steps: Sequence[Step], value: Any) -> None:
     if not steps:
         _replace_all(view, node, value)
         return
+    if node.type == "document" and steps[0] == "value":
+        _put_document(view, node, values.set_(view.value(node.id), steps[1:], value, node.path))
+        return
     steps = _in_mount_config(node, steps)
     name = attribute_name(steps[0])
     if len(steps) > 1:
@@ -273,6 +297,8 @@ def write(view: View, node: Node, steps: Sequence[Step], value: Any) -> None:
         )
     check_settable(view, node, name)
     check_value(view, node.type, name, value)
+    if name == "tablet_cell_bundle" and view.tx != TRUNK:
+        raise _not_in_transaction(name)
     locks.acquire(view, node.id, locks.SHARED, attribute_key=name)
     clock.touch(view, node.id, "attribute")
     if name == "account":
@@ -297,9 +323,19 @@ def normalized(view: View, name: str, value: Any) -> Any:
     return value
 
 
+def _not_in_transaction(name: str) -> YtError:
+    return YtError(f'Operation cannot be performed in transaction: change "{name}" outside of it')
+
+
+def exists(view: View, node: Node, name: str) -> bool:
+    """Tell whether a node has an attribute."""
+    return name in node.attributes or name in computed(view, node)
+
+
 def check_value(view: View, node_type: str, name: str, value: Any) -> None:
     """Refuse a value that no node of the type can have as this attribute."""
     support.check_attribute(name, value)
+    limits.check_attribute(view, name, value)
     storage_settings.check(view, name, value)
     if node_type == "table" and name == MOUNT_CONFIG:
         mount_options.check_values(value)
@@ -332,6 +368,18 @@ def _pin_account_below(view: View, node: Node) -> None:
                 view.put_attribute(child_id, "account", before)
 
 
+def _annotation(view: View, node: Node) -> tuple[Any, Any]:
+    """Return the text on a node, or on the nearest folder above it, and where it is."""
+    current: str | None = node.id
+    while current is not None:
+        text = view.attribute(current, "annotation")
+        if text is not None:
+            return text, view.path(current)
+        place = view.place(current)
+        current = place[0] if place else None
+    return None, None
+
+
 def check_settable(view: View, node: Node, name: str) -> None:
     """Refuse to change a system attribute that cannot be changed."""
     if name in SETTABLE_SYSTEM:
@@ -348,23 +396,44 @@ def delete(view: View, node: Node, steps: Sequence[Step], *, force: bool) -> Non
         for name in user_attributes(view, node):
             delete(view, node, [name], force=True)
         return
-    steps = _in_mount_config(node, steps)
-    name = attribute_name(steps[0])
-    if len(steps) > 1:
-        rest = values.remove(read(view, node, name), steps[1:], f"{node.path}/@{name}", force=force)
-        write(view, node, [name], rest)
+    if len(_in_mount_config(node, steps)) > 1:
+        _delete_part(view, node, steps, force=force)
         return
+    name = attribute_name(steps[0])
     if name in _STORED_SYSTEM or (name not in node.attributes and name in computed(view, node)):
         raise YtError(f'Builtin attribute "{name}" cannot be removed')
     if name not in node.attributes:
-        if force:
+        if force or (
+            node.type in {"map_node", "list_node"} and name in storage_settings.OF_FOLDERS
+        ):
             return
         raise YtError(f'Attribute "{name}" is not found', Code.RESOLVE)
+    if name == "tablet_cell_bundle" and view.tx != TRUNK:
+        raise _not_in_transaction(name)
     if _is_dynamic(node):
         dynamic.tables().check_removal(view.connection, node, name, in_transaction=view.tx != TRUNK)
     locks.acquire(view, node.id, locks.SHARED, attribute_key=name)
     view.drop_attribute(node.id, name)
     clock.touch(view, node.id, "attribute")
+
+
+def _delete_part(view: View, node: Node, steps: Sequence[Step], *, force: bool) -> None:
+    if node.type == "document" and steps[0] == "value":
+        rest = values.remove(view.value(node.id), steps[1:], node.path, force=force)
+        _put_document(view, node, rest)
+        return
+    steps = _in_mount_config(node, steps)
+    name = attribute_name(steps[0])
+    if not force or exists(view, node, name):
+        whole = read(view, node, name)
+        rest = values.remove(whole, steps[1:], f"{node.path}/@{name}", force=force)
+        write(view, node, [name], rest)
+
+
+def _put_document(view: View, node: Node, value: Any) -> None:
+    locks.acquire(view, node.id)
+    view.put_value(node.id, value)
+    clock.touch(view, node.id, "content")
 
 
 def attribute_name(step: Step) -> str:
@@ -377,7 +446,7 @@ def attribute_name(step: Step) -> str:
 def _replace_all(view: View, node: Node, value: Any) -> None:
     if not isinstance(value, dict):
         raise YtError("Attributes must be a map")
-    for name in user_attributes(view, node):
+    for name in {*user_attributes(view, node), *(_REPLACED & node.attributes.keys())}:
         if name not in value:
             delete(view, node, [name], force=True)
     for name, item in value.items():

@@ -83,6 +83,7 @@ def destroy_if_unreachable(connection: sqlite3.Connection, node_id: str) -> None
     for table, column in _VERSIONED.items():
         connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (node_id,))
     connection.execute("DELETE FROM cypress_locks WHERE node_id = ?", (node_id,))
+    connection.execute("DELETE FROM cypress_accesses WHERE node_id = ?", (node_id,))
     connection.execute("DELETE FROM cypress_nodes WHERE id = ?", (node_id,))
     for (child_id,) in children:
         destroy_if_unreachable(connection, child_id)

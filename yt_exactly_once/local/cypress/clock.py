@@ -59,6 +59,8 @@ def touch(view: View, node_id: str, *kinds: str) -> None:
         node_id: what changed.
         *kinds: `content`, `attribute` or both.
     """
+    if view.is_quiet:
+        return
     number = revision(view.connection)
     stamps = {f"{kind}_revision": number for kind in kinds}
     view.put_attributes(node_id, {"modification_time": now(), "revision": number, **stamps})

@@ -34,10 +34,11 @@ _BORN_ANEW = {
     "expiration_timeout": "expiration_timeout",
     "account": "account",
     "acl": "acl",
+    "inherit_acl": "acl",
 }
 """Attributes that a copy does not take over, with the `preserve_` option that makes it.
 
-A move always keeps the time of creation.
+A move always keeps the time of creation, and who may do what.
 """
 
 
@@ -116,7 +117,7 @@ def _check_movable(view: View, node_id: str) -> None:
 
 def _renew(view: View, node_id: str, options: Options) -> None:
     """Give a moved node, and what is below it, the attributes that a new one has at its place."""
-    kept = {*options.preserve, _CREATION_TIME}
+    kept = {*options.preserve, _CREATION_TIME, "acl"}
     birth = clock.birth(view.connection, options.owner)
     for name in view.attributes(node_id).keys() & _BORN_ANEW.keys():
         if _BORN_ANEW[name] in kept:

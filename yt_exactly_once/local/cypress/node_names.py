@@ -13,6 +13,7 @@ from yt import yson
 
 _RAW = 0x10FF00
 _LOST = re.compile("[\udc80-\udcff]")
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f]")
 _KEPT = re.compile("[\U0010ff80-\U0010ffff]")
 
 
@@ -36,5 +37,6 @@ def encode(name: str) -> bytes:
 
 
 def escape_bytes(name: str) -> str:
-    r"""Return a name with its raw bytes as paths spell them, such as `\xee`."""
-    return _KEPT.sub(lambda found: f"\\x{ord(found.group()) - _RAW:02x}", name)
+    r"""Return a name with its raw and unprintable bytes as paths spell them, such as `\xee`."""
+    plain = _UNPRINTABLE.sub(lambda found: f"\\x{ord(found.group()):02x}", name)
+    return _KEPT.sub(lambda found: f"\\x{ord(found.group()) - _RAW:02x}", plain)

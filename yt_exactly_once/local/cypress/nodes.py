@@ -16,6 +16,7 @@ from yt_exactly_once.local.cypress import (
     branches,
     clock,
     dynamic,
+    limits,
     lists,
     locks,
     mount_options,
@@ -56,7 +57,6 @@ CREATABLE = frozenset(
         "queue_producer",
     )
 )
-_MAX_NAME_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,18 @@ def create(view: View, path: YPath, wish: Creation) -> str:
     locks.add_node(view, node_id, node_type)
     view.put_attributes(node_id, clock.birth(view.connection, wish.owner))
     _fill(view, node_id, node_type, stored)
+    if node_type == "link":
+        _check_ends(view, path)
     return node_id
+
+
+def _check_ends(view: View, link: YPath) -> None:
+    """Refuse a link that leads to itself; one that leads nowhere is fine."""
+    try:
+        tree.walk(view, link)
+    except YtError as error:
+        if tree.TOO_MANY_LINKS in str(error.to_dict()):
+            raise YtError("Failed to create link: link is cyclic") from error
 
 
 def already_exists(where: str) -> YtError:
@@ -183,8 +194,7 @@ def _make_parents(
     *missing, name = (str(step) for step in position.rest)
     if view.path(position.id).count("/") + len(missing) > values.MAX_DEPTH:
         raise YtError(f"Depth limit of {values.MAX_DEPTH} exceeded at {position.path}")
-    if len(node_names.encode(name)) > _MAX_NAME_BYTES:
-        raise YtError(f"Map node key is longer than {_MAX_NAME_BYTES} bytes", Code.MAX_KEY_LENGTH)
+    limits.check_key(view, node_names.encode(name))
     parent_id = position.id
     for step in missing:
         made = make_id("map_node")
@@ -385,7 +395,13 @@ def _plant(view: View, node_id: str, node_type: str, value: Any, owner: str) -> 
     if node_type in COMPOSITE:
         _plant_children(view, node_id, node_type, value, owner)
     else:
+        _check_scalar(view, node_type, value)
         view.put_value(node_id, without_attributes(value))
+
+
+def _check_scalar(view: View, node_type: str, value: Any) -> None:
+    if node_type == "string_node":
+        limits.check_string(view, value)
 
 
 def _plant_children(view: View, node_id: str, node_type: str, value: Any, owner: str) -> None:
@@ -412,6 +428,7 @@ def _set_self(view: View, position: Position, value: Any, *, force: bool, owner:
                 f'Cannot update "{position.type.removesuffix("_node")}" node with'
                 f' "{given.removesuffix("_node")}" value; types must match'
             )
+        _check_scalar(view, given, value)
         locks.acquire(view, position.id)
         view.put_value(position.id, without_attributes(value))
     elif position.type in COMPOSITE and type_of(value) == position.type:

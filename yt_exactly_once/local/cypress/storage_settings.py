@@ -75,6 +75,9 @@ _OF_TABLES = (
     "optimize_for",
     "tablet_cell_bundle",
 )
+OF_FOLDERS = frozenset((*_OF_ALL_CONTENT, *_OF_TABLES))
+"""What folders hold for the nodes below; to remove what is not there is fine."""
+
 INHERITABLE = {"file": _OF_ALL_CONTENT, "table": (*_OF_ALL_CONTENT, *_OF_TABLES)}
 """What a new node takes from the folders above it, by its type."""
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.store import Store
 
 _MAX_LINKS = 32
+TOO_MANY_LINKS = "Too many links on the way"
 DOCUMENT = "document"
 """The type of nodes whose content is one value that a path may reach into."""
 
@@ -204,7 +205,7 @@ def _follow(view: View, link_id: str, where: str, path: YPath, links_left: int) 
         raise YtError(
             f"Error resolving path {path.text}",
             Code.RESOLVE,
-            inner=[YtError(f"Too many links on the way, the last one is {where}", Code.RESOLVE)],
+            inner=[YtError(f"{TOO_MANY_LINKS}, the last one is {where}", Code.RESOLVE)],
         )
     try:
         return _walk(view, ypath.parse(target, "target_path"), links_left - 1, follow_last=True)

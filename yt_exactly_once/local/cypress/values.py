@@ -51,6 +51,31 @@ def exists(value: Any, steps: Sequence[Step]) -> bool:
     return True
 
 
+def part(value: Any, steps: Sequence[Step]) -> Any:
+    """Return a value with nothing but what a path leads to; items before it in a list are entities."""
+    if not steps:
+        return value
+    step, *rest = steps
+    if isinstance(value, list):
+        index = item_index(value, str(step), "")
+        return [*[yson.YsonEntity()] * index, part(value[index], rest)]
+    return {step: part(value[step], rest)}
+
+
+def joined(first: Any, second: Any) -> Any:
+    """Return what two paths into one value chose."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        both = first.keys() & second.keys()
+        return {**first, **second, **{key: joined(first[key], second[key]) for key in both}}
+    if isinstance(first, list) and isinstance(second, list):
+        length = max(len(first), len(second))
+        padded = [
+            [*items, *[yson.YsonEntity()] * (length - len(items))] for items in (first, second)
+        ]
+        return [joined(*pair) for pair in zip(*padded, strict=True)]
+    return first if isinstance(second, yson.YsonEntity) else second
+
+
 def set_(
     value: Any, steps: Sequence[Step], new: Any, where: str, *, recursive: bool = False
 ) -> Any:

@@ -51,10 +51,12 @@ class View:
     Attributes:
         connection: open read or write transaction of the store.
         chain: transaction ids from the innermost to the trunk.
+        is_quiet: whether changes leave times and revisions as they are.
     """
 
     connection: sqlite3.Connection
     chain: tuple[str, ...] = (TRUNK,)
+    is_quiet: bool = False
 
     @property
     def tx(self) -> str:

@@ -123,6 +123,8 @@ def _step_after_slash(text: str, position: int, steps: list[Step]) -> int:
         if text[position : position + 1] == "*":
             steps.append(Mark.ASTERISK)
             return position + 1
+        if text[position : position + 1] == "/":
+            raise YtError(f'Attribute key cannot be empty in path "{text}"')
     elif char == "*":
         steps.append(Mark.ASTERISK)
         return position + 1

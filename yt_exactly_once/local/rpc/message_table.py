@@ -61,6 +61,8 @@ TRowsetDescriptor: wire_format_version=1 int32=1, rowset_kind=2 enum=1, \
 TRowsetDescriptor.TNameTableEntry: name=1 string, type=2 int32, logical_type=3 int32
 TRowsetStatistics: total_row_count=1 int64!, data_statistics=2 TDataStatistics!
 TLegacyAttributeKeys: all=1 bool, keys=2 string*
+TSuppressableAccessTrackingOptions: suppress_access_tracking=1 bool=false, \
+    suppress_modification_tracking=2 bool=false
 TTransactionalOptions: transaction_id=1 TGuid, ping=2 bool=false, ping_ancestors=3 bool=false
 TPrerequisiteOptions: transactions=1 TPrerequisiteOptions.TTransactionPrerequisite*, \
     revisions=2 TPrerequisiteOptions.TRevisionPrerequisite*
@@ -90,15 +92,18 @@ TReqGenerateTimestamps: count=1 int32=1, clock_cluster_tag=2 int32
 TRspGenerateTimestamps: timestamp=1 uint64!
 
 TReqExistsNode: path=1 string!, transactional_options=100 TTransactionalOptions, \
-    prerequisite_options=101 TPrerequisiteOptions
+    prerequisite_options=101 TPrerequisiteOptions, \
+    suppressable_access_tracking_options=104 TSuppressableAccessTrackingOptions
 TRspExistsNode: exists=1 bool!
 TReqGetNode: path=1 string!, legacy_attributes=2 TLegacyAttributeKeys, max_size=3 int64, \
     attributes=4 TAttributeFilter, transactional_options=100 TTransactionalOptions, \
-    prerequisite_options=101 TPrerequisiteOptions
+    prerequisite_options=101 TPrerequisiteOptions, \
+    suppressable_access_tracking_options=104 TSuppressableAccessTrackingOptions
 TRspGetNode: value=1 bytes!
 TReqListNode: path=1 string!, legacy_attributes=2 TLegacyAttributeKeys, max_size=3 int64, \
     attributes=4 TAttributeFilter, transactional_options=100 TTransactionalOptions, \
-    prerequisite_options=101 TPrerequisiteOptions
+    prerequisite_options=101 TPrerequisiteOptions, \
+    suppressable_access_tracking_options=104 TSuppressableAccessTrackingOptions
 TRspListNode: value=1 bytes!
 TReqCreateObject: type=1 int32!, attributes=2 TAttributeDictionary, ignore_existing=3 bool, \
     mutating_options=103 TMutatingOptions
@@ -115,11 +120,13 @@ TReqRemoveNode: path=1 string!, recursive=2 bool=true, force=3 bool=false, \
 TRspRemoveNode:
 TReqSetNode: path=1 string!, value=2 bytes!, recursive=3 bool, force=4 bool, \
     transactional_options=100 TTransactionalOptions, prerequisite_options=101 TPrerequisiteOptions, \
-    mutating_options=103 TMutatingOptions
+    mutating_options=103 TMutatingOptions, \
+    suppressable_access_tracking_options=104 TSuppressableAccessTrackingOptions
 TRspSetNode:
 TReqMultisetAttributesNode: path=1 string!, subrequests=2 TReqMultisetAttributesNode.TSubrequest*, \
     force=3 bool, transactional_options=100 TTransactionalOptions, \
-    prerequisite_options=101 TPrerequisiteOptions, mutating_options=103 TMutatingOptions
+    prerequisite_options=101 TPrerequisiteOptions, mutating_options=103 TMutatingOptions, \
+    suppressable_access_tracking_options=104 TSuppressableAccessTrackingOptions
 TReqMultisetAttributesNode.TSubrequest: attribute=1 string!, value=2 bytes!
 TRspMultisetAttributesNode:
 TReqLockNode: path=1 string!, mode=2 int32!, waitable=3 bool=false, child_key=4 string, \
@@ -226,7 +233,8 @@ TReqSelectRows: query=1 string!, timestamp=3 uint64=4611686018427387649, input_r
     allow_full_scan=11 bool, allow_join_without_index=12 bool, udf_registry_path=13 string, \
     retention_timestamp=16 uint64=0, placeholder_values=18 bytes, \
     use_canonical_null_relations=20 bool, syntax_version=22 int32=1, \
-    versioned_read_options=25 TVersionedReadOptions
+    versioned_read_options=25 TVersionedReadOptions, \
+    suppressable_access_tracking_options=104 TSuppressableAccessTrackingOptions
 TRspSelectRows: rowset_descriptor=200 TRowsetDescriptor!, statistics=201 TQueryStatistics
 
 TRowBatchReadOptions: max_row_count=1 int64, max_data_weight=2 int64, data_weight_per_row_hint=3 int64
@@ -263,7 +271,8 @@ TReqPushQueueProducer: transaction_id=1 TGuid, producer_path=2 string, queue_pat
 TRspPushQueueProducer: last_sequence_number=1 int64, skipped_row_count=2 int64
 
 TReqReadFile: path=1 string!, offset=2 int64, length=3 int64, \
-    transactional_options=100 TTransactionalOptions
+    transactional_options=100 TTransactionalOptions, \
+    suppressable_access_tracking_options=104 TSuppressableAccessTrackingOptions
 TRspReadFile:
 TReadFileMeta: revision=1 uint64!, id=2 TGuid
 TReqWriteFile: path=1 string!, compute_md5=2 bool=false, \
@@ -271,7 +280,8 @@ TReqWriteFile: path=1 string!, compute_md5=2 bool=false, \
 TRspWriteFile:
 TReqReadTable: path=1 string!, unordered=2 bool=false, omit_inaccessible_columns=3 bool=false, \
     enable_table_index=5 bool=false, enable_row_index=6 bool=false, enable_range_index=7 bool=false, \
-    desired_rowset_format=8 enum=0, transactional_options=100 TTransactionalOptions
+    desired_rowset_format=8 enum=0, transactional_options=100 TTransactionalOptions, config=4 bytes, \
+    suppressable_access_tracking_options=101 TSuppressableAccessTrackingOptions
 TRspReadTableMeta: start_row_index=1 int64!, omitted_inaccessible_columns=3 string*, \
     statistics=4 TRowsetStatistics!, schema=5 TTableSchema!
 TRspReadTable:

@@ -11,7 +11,8 @@ from yt_exactly_once.local.rpc.message_types import text
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_GROUPS = ("transactional_options", "prerequisite_options", "mutating_options")
+_TRACKING = "suppressable_access_tracking_options"
+_GROUPS = ("transactional_options", "prerequisite_options", "mutating_options", _TRACKING)
 _MICROSECONDS = 1000
 
 
@@ -31,6 +32,9 @@ def common(request: Any) -> dict[str, Any]:
         mutation_id = identifiers.given(request.mutating_options, "mutation_id")
         if mutation_id is not None:
             found |= {"mutation_id": mutation_id, "retry": request.mutating_options.retry}
+    if _TRACKING in present:
+        names = ("suppress_access_tracking", "suppress_modification_tracking")
+        found |= scalars(getattr(request, _TRACKING), names)
     return found
 
 

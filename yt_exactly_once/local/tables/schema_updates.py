@@ -43,7 +43,7 @@ def check(old: TableSchema, new: TableSchema, *, dynamic: bool) -> None:
 
 def _check(old: TableSchema, new: TableSchema, *, dynamic: bool) -> None:
     if dynamic and old.is_sorted != new.is_sorted:
-        raise YtError("Cannot change a sorted table into an ordered one, or back")
+        raise YtError("Cannot change dynamic table type from sorted to ordered or vice versa")
     if new.is_sorted and not old.is_sorted:
         raise YtError("Cannot change schema from unsorted to sorted")
     for name in ("strict", "unique_keys"):

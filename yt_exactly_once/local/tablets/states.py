@@ -38,7 +38,12 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
 def check_transition(
     layout: TableLayout, action: Action, indexes: Sequence[int], *, force: bool
 ) -> None:
-    """Refuse what the current states do not allow."""
+    """Refuse what the current states, or the columns, do not allow."""
+    for column in layout.columns if action.startswith("mount") else ():
+        if column.wire_type in ("null", "void"):
+            raise YtError(
+                f'Cannot mount table since it has column "{column.name}" with value type "null"'
+            )
     for index in indexes:
         tablet = layout.tablets[index]
         if not force and tablet.state not in _ALLOWED[action]:

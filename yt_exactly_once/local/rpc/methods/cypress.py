@@ -31,8 +31,9 @@ _NULL_ID = "0-0-0-0"
 def _reading(request: Any) -> dict[str, Any]:
     parameters = options.at_path(request, "max_size")
     chosen = request.attributes if request.HasField("attributes") else request.legacy_attributes
-    if chosen.keys:
-        parameters["attributes"] = [text(key, "attributes") for key in chosen.keys]
+    wanted = [*chosen.keys, *getattr(chosen, "paths", ())]
+    if wanted:
+        parameters["attributes"] = [text(name, "attributes") for name in wanted]
     return parameters
 
 

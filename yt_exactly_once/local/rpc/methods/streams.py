@@ -14,6 +14,7 @@ from yt_exactly_once.local.commands.registry import REGISTRY, Context
 from yt_exactly_once.local.cypress import ypath
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats.row_formats import with_indexes
+from yt_exactly_once.local.formats.structured import load_yson
 from yt_exactly_once.local.rpc import identifiers, message_types, options
 from yt_exactly_once.local.rpc.calls import method
 from yt_exactly_once.local.rpc.rows import rowset_writer, rowsets, schemas
@@ -35,6 +36,8 @@ def _table_read(request: Any) -> dict[str, Any]:
         raise YtError("Tables are read in the wire format only in the embedded cluster")
     control = {f"enable_{name}": True for name in _INDEXES if getattr(request, f"enable_{name}")}
     parameters = options.at_path(request)
+    if request.HasField("config"):
+        parameters["table_reader"] = load_yson(request.config, "config")
     return parameters | {"control_attributes": control} if control else parameters
 
 
