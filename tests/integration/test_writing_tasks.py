@@ -29,6 +29,7 @@ from yt_exactly_once.errors import (
     FencedError,
     NotOneToOneError,
     ProducerDivergedError,
+    RequestRefusedError,
 )
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.sink.modes import push, tasks
@@ -247,6 +248,15 @@ def test_session_that_is_not_taken_over_would_be_noticed(writing, monkeypatch):
     monkeypatch.setattr(ProducerSession, "create", create)
     list(writing.push())
     assert writing.found() == [*ALL, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("attempt", [Writing.push, Writing.insert])
+def test_tablet_that_is_gone_is_named_with_a_remedy(writing, attempt):
+    """The target was prepared with two tablets, and has one now."""
+    writing.target = replace(writing.target, tablet_count=2, placement=Placement(2, turn=1))
+    with pytest.raises(RequestRefusedError, match="changed its columns or tablets") as caught:
+        list(attempt(writing))
+    assert "Start the query again" in caught.value.remedy
 
 
 @pytest.mark.parametrize("fault", ["lose_answer", "lose_request"])

@@ -140,7 +140,7 @@ class WriterTask:
             content, count = packed(self._prepared(batches, task.partition, sends=True))
             return TaskMessage(task, count, content, sessions=dict(plan.given.sessions))
         rows = self._prepared(batches, task.partition, sends=False)
-        reports = tuple(plan.task.of_run(task.run_id).run(rows, task.partition))
+        reports = tuple(plan.task.of_run(task.run_id).reported(rows, task.partition))
         return TaskMessage(task, ChunkReport.of_all(reports).row_count, reports=reports)
 
     def _prepared(
@@ -238,4 +238,4 @@ class TaskRows:
         names = list(plan.names)
         for message in self.messages:
             rows = (batch.select(names) for batch in message.batches())
-            yield from task.run(rows, message.task.partition)
+            yield from task.reported(rows, message.task.partition)

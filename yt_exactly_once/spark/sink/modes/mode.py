@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from pyspark import TaskContext
 
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN
+from yt_exactly_once.errors import RequestRefusedError
 from yt_exactly_once.spark.sink.encode import chunks
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
+from yt_exactly_once.spark.sink.targets import name_change
 from yt_exactly_once.spark.worker import spare_modules
 
 if TYPE_CHECKING:
@@ -81,7 +83,17 @@ class RowTask(ABC):
         spare_modules()
         context = TaskContext.get()
         assert context is not None, "runs inside a Spark task"
-        yield from self.run(batches, context.partitionId())
+        yield from self.reported(batches, context.partitionId())
+
+    def reported(
+        self, batches: Iterable[pa.RecordBatch], partition: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Do the same as `run`; where the cluster refuses rows, name a change of the target."""
+        try:
+            yield from self.run(batches, partition)
+        except RequestRefusedError as error:
+            name_change(self.settings.connection, [self.settings.target], error)
+            raise
 
     @abstractmethod
     def run(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
