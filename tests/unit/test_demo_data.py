@@ -17,24 +17,12 @@ def test_flights_have_the_columns_of_the_queue_and_its_gaps():
     assert missing == {name for name, given in FLIGHT_TYPES.items() if given.endswith("?")}
 
 
-def test_limit_takes_the_first_flights():
-    """A smaller demo is the beginning of the large one."""
-    assert data.read_flights(10).equals(data.read_flights(25).slice(0, 10))
-
-
 def test_payload_deals_flights_out_over_the_partitions_from_where_the_last_one_ended():
     """The partition follows from the number of the flight alone."""
     flights = data.read_flights(10)
     rows = pa.ipc.open_stream(data.arrow_payload(flights.slice(3, 6), 3)).read_all()
     assert rows["$tablet_index"].to_pylist() == [3, 0, 1, 2, 3, 0]
     assert rows["tailnum"].to_pylist() == flights["tailnum"].to_pylist()[3:9]
-
-
-def test_airlines_are_codes_and_names():
-    """The frame the flights are joined with."""
-    airlines = data.read_airlines().to_pylist()
-    assert len(airlines) == 16
-    assert {"carrier": "B6", "carrier_name": "JetBlue Airways"} in airlines
 
 
 def test_schema_marks_keys_and_optional_columns():

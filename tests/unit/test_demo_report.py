@@ -48,11 +48,6 @@ def test_numbers_for_machines_have_the_promised_names():
     }
 
 
-def test_result_without_any_damage_is_exact():
-    """The one case with exit code 0."""
-    assert _RESULT.exact
-
-
 @pytest.mark.parametrize(
     "damaged",
     [
@@ -71,6 +66,7 @@ def test_any_damage_is_not_exact(damaged):
 
 def test_summary_shows_what_went_in_and_what_came_out():
     """The table at the end names every number."""
+    assert _RESULT.exact
     text = _printed(lambda display: display.summary(_RESULT))
     assert "Flights, enriched │     100 │      100 │    0 │          0 │     0" in text
     assert "Kills survived: 5" in text
