@@ -1,7 +1,6 @@
 """Single protections of the real code, each with a way to take it away, and what must come of it.
 
-Where taking one away does no harm in a scenario, another protection covers it there; that is said too, so
-that a change in what covers what is seen.
+Left out are those that another protection covers wherever the model can look.
 """
 
 from __future__ import annotations
@@ -40,15 +39,11 @@ class Removal:
         what: the protection.
         apply: takes it away.
         found: in which scenarios a violation must be found, and of which kind.
-        covered: in which scenarios none is, because of what.
-        why: what covers it there.
     """
 
     what: str
     apply: Callable[[Put], None]
     found: dict[str, frozenset[Kind]]
-    covered: tuple[str, ...] = ()
-    why: str = ""
 
 
 def _early_look_up(put: Put) -> None:
@@ -127,13 +122,6 @@ def _one_transaction(put: Put) -> None:
     put(BatchCommit, "_commit", record_later)
 
 
-def _outcome_look_up(put: Put) -> None:
-    def without(self: BatchCommit, transaction: Any, *_: Any) -> None:  # noqa: ARG001 - a method
-        transaction.commit()
-
-    put(BatchCommit, "_commit", without)
-
-
 def _believed(put: Put) -> None:
     """Take a commit without an answer for a success."""
 
@@ -178,15 +166,6 @@ def _late_open(put: Put) -> None:
             self._cluster = cluster
 
     put(BatchCommit, "_attempt", early)
-
-
-def _snapshot(put: Put) -> None:
-    """Read ledger and consumers outside the open transaction."""
-    put(
-        ModelTransaction,
-        "lookup",
-        lambda self, path, keys: self._cluster.lookup(path, keys),
-    )
 
 
 class _Opening:
@@ -257,12 +236,6 @@ def _never_skip_silently(put: Put) -> None:
     put(look_up, "judge", skip_older)
 
 
-def _resumption(put: Put) -> None:
-    """Write a batch that was written in part from its first part on."""
-    commit = BatchCommit.commit
-    put(BatchCommit, "commit", lambda self, batch, parts, _resumed: commit(self, batch, parts))
-
-
 def _part_number(put: Put) -> None:
     """Take a batch of which a part is there for complete."""
     is_done = BatchCommit._is_done
@@ -288,8 +261,6 @@ REMOVALS = (
         "the look-up before the batch is computed",
         _early_look_up,
         {"at-least-once": _STUCK, "idempotent": _STUCK, "stateless": _STUCK},
-        covered=("stateful", "no queue"),
-        why="the check inside the transaction finds the batch, and its rows can be read once more",
     ),
     Removal(
         "the ledger check inside the transaction",
@@ -300,15 +271,11 @@ REMOVALS = (
             "no queue": _BOTH,
             "two drivers, stateful": _BOTH,
         },
-        covered=("stateless", "two drivers"),
-        why="the consumer has moved with the other commit, and is compared",
     ),
     Removal(
         "the check for a batch that is there, inside the transaction",
         _done,
         {"stateful": _BOTH, "no queue": _BOTH, "two drivers, no queue": _BOTH},
-        covered=("stateless", "two drivers"),
-        why="the consumer has moved with the other commit, and is compared",
     ),
     Removal(
         "compare and set of the consumer",
@@ -317,8 +284,6 @@ REMOVALS = (
             "at-least-once, two checkpoints, one consumer": frozenset({Kind.TWICE}),
             "two checkpoints, one consumer": frozenset({Kind.TWICE}),
         },
-        covered=("stateless", "two drivers", "two drivers, stateful"),
-        why="within one query the ledger row decides",
     ),
     Removal(
         "the ledger row",
@@ -340,8 +305,6 @@ REMOVALS = (
             "no queue": _BOTH,
             "two drivers, stateful": _BOTH,
         },
-        covered=("stateless", "two drivers"),
-        why="every commit of a stateless query conflicts on the consumer's row too",
     ),
     Removal(
         "one transaction for rows and ledger",
@@ -360,13 +323,6 @@ REMOVALS = (
             "survivor, stateful": frozenset({Kind.SURVIVOR}),
             "survivor, no queue": frozenset({Kind.SURVIVOR}),
         },
-    ),
-    Removal(
-        "the look-up after an unknown outcome",
-        _outcome_look_up,
-        {},
-        covered=("stateless", "stateful", "no queue", "one attempt", "two drivers"),
-        why="the check inside the next attempt, or the look-up of the replay, finds the entry",
     ),
     Removal(
         "an unknown outcome is not believed",
@@ -390,13 +346,6 @@ REMOVALS = (
         },
     ),
     Removal(
-        "checks in the snapshot of the transaction",
-        _snapshot,
-        {},
-        covered=("stateless", "stateful", "no queue", "two drivers", "two drivers, stateful"),
-        why="whatever changed after the transaction was opened makes its commit conflict",
-    ),
-    Removal(
         "the consumer of a stateful query stays at the start",
         _trim_guard,
         {"at-least-once, stateful": _STUCK, "stateful": _STUCK, "two partitions, stateful": _STUCK},
@@ -405,13 +354,6 @@ REMOVALS = (
         "the evaluation of a skipped stateful batch",
         _state_evaluation,
         {"at-least-once, stateful": _STUCK, "stateful": _STUCK, "no queue, stateful": _STUCK},
-    ),
-    Removal(
-        "the resumption of a split batch",
-        _resumption,
-        {},
-        covered=("split", "split, stateful"),
-        why="each part that is there is found inside the transaction",
     ),
     Removal(
         "the number of the part",

@@ -64,16 +64,6 @@ def _single_sending(put: Put) -> None:
     put(Connection, "_pinned_config", repeating)
 
 
-def _fresh_session(put: Put) -> None:
-    """Keep the old session after a lost answer."""
-    attempt = push._NumberedSession._attempt
-
-    def stale(self: Any, part: Any, *, fresh: bool) -> None:
-        attempt(self, part, fresh=fresh and self._session is None)
-
-    put(push._NumberedSession, "_attempt", stale)
-
-
 def _digest_in_a_task(put: Put) -> None:
     """Drop the rows up to the session's number, whatever they are."""
     put(push._NumberedSession, "_require_same_rows", lambda *_: None)
@@ -110,10 +100,6 @@ def _sole_writer_and_digests(put: Put) -> None:
 def _source_order_and_digests(put: Put) -> None:
     _source_order(put)
     _digests(put)
-
-
-def _unique_in_a_chunk(put: Put) -> None:
-    put(tasks, "require_unique", lambda *_: None)
 
 
 def _unique_in_a_batch(put: Put) -> None:
@@ -221,8 +207,6 @@ REMOVALS_BY_TASKS = (
         "the epoch of a session",
         _epoch,
         {"idempotent, chunks": frozenset({Kind.TWICE, Kind.ORDER})},
-        covered=("idempotent, newer servers",),
-        why="numbers alone are enough where a push without new rows leaves the session as it is",
     ),
     Removal(
         "rows that the session has are not pushed again",
@@ -241,30 +225,9 @@ REMOVALS_BY_TASKS = (
         {"idempotent, chunks": frozenset({Kind.TWICE, Kind.ORDER, Kind.STUCK})},
     ),
     Removal(
-        "a new session after a lost answer",
-        _fresh_session,
-        {},
-        covered=("idempotent, by batch",),
-        why="the answer is not the expected one, and the next attempt of the task creates one",
-    ),
-    Removal(
-        "one task per source partition",
-        _sole_writer,
-        {},
-        covered=("idempotent, shuffled",),
-        why="the digest of the other task's rows is not that of this task's",
-    ),
-    Removal(
         "one task per source partition, and digests",
         _sole_writer_and_digests,
         {"idempotent, shuffled": _LOST},
-    ),
-    Removal(
-        "rows in the order of their source",
-        _source_order,
-        {},
-        covered=("idempotent, reversed",),
-        why="the session has a row that the digest of the later ones does not have",
     ),
     Removal(
         "rows in the order of their source, and digests",
@@ -281,8 +244,6 @@ REMOVALS_BY_TASKS = (
         "the rehearsal of a replay",
         _rehearsal,
         {"idempotent, by batch, then fewer tasks": frozenset({Kind.TWICE})},
-        covered=("idempotent, by batch, then other code",),
-        why="each task compares the digest of its session",
     ),
     Removal(
         "digests",
@@ -290,18 +251,9 @@ REMOVALS_BY_TASKS = (
         {"idempotent, by batch, then other code": frozenset({Kind.LOST, Kind.TWICE})},
     ),
     Removal(
-        "the check of keys in a task",
-        _unique_in_a_chunk,
-        {},
-        covered=("idempotent, one key in a chunk",),
-        why="the driver compares the keys of all tasks",
-    ),
-    Removal(
         "the check of keys in a batch",
         _unique_in_a_batch,
         {"idempotent, one key in a batch": _LOST},
-        covered=("idempotent, one key in a chunk",),
-        why="the task sees both rows",
     ),
     Removal(
         "a request without an answer is repeated",

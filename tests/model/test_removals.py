@@ -9,7 +9,7 @@ import pytest
 from tests.model.explore import Explorer
 from tests.model.removals import REMOVALS
 from tests.model.removals_by_tasks import REMOVALS_BY_TASKS
-from tests.model.scenarios import LONG, LONGEST, bounded, named
+from tests.model.scenarios import LONG, LONGEST, named
 
 if TYPE_CHECKING:
     from tests.model.invariants import Kind
@@ -36,16 +36,6 @@ FOUND = [
     for removal in ALL
     for number, (scenario, kinds) in enumerate(removal.found.items())
 ]
-COVERED = [
-    pytest.param(
-        removal,
-        scenario,
-        id=f"{removal.what}-{scenario}",
-        marks=pytest.mark.nightly,
-    )
-    for removal in ALL
-    for scenario in removal.covered
-]
 
 
 @pytest.mark.parametrize(("removal", "scenario", "kinds"), FOUND)
@@ -57,13 +47,3 @@ def test_a_protection_taken_away_is_found(
     report = Explorer(named(scenario)).explore()
     assert report.violation is not None, str(report)
     assert report.violation.kind in kinds, str(report)
-
-
-@pytest.mark.parametrize(("removal", "scenario"), COVERED)
-def test_a_protection_taken_away_is_covered_by_another(
-    removal: Removal, scenario: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is protected twice stays right with either protection gone, for the reason given."""
-    removal.apply(monkeypatch.setattr)
-    report = Explorer(bounded(named(scenario), deep=False)).explore()
-    assert report.violation is None, f"{removal.why}?\n{report}"
