@@ -100,6 +100,7 @@ _HOWS: dict[str, list[How | str]] = {
         "tests/local/test_access_control.py has its calls",
         *[How.RUNS] * 2,
     ],
+    "docs/how-to/other-sources.md": ["tests/integration/test_other_sources.py runs it"] * 3,
     "docs/how-to/write-changes.md": [
         *[How.RUNS] * 9,
         "tests/local/test_dead_letters.py follows it",
