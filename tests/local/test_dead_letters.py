@@ -14,7 +14,7 @@ from tests.local.operated import Operated
 from tests.local.pipelines import Pipeline
 from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.config import ClusterConfig
-from yt_exactly_once.errors import ConflictError
+from yt_exactly_once.errors import ConflictError, EncodingError
 from yt_exactly_once.operations import dead_letters
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import ensure_table
@@ -74,6 +74,20 @@ def wanted(query, change):
 
 def more(value):
     return value + 1000
+
+
+def test_error_of_a_bad_row_leads_to_its_letter(query, tmp_path):
+    """Without the option the query stops; what the error says leads to every row, in its place."""
+    letters = query.options.pop("dead_letter_path")
+    query.feed(2)
+    query._numbers = itertools.count(-2)
+    query.feed(1)
+    with pytest.raises(EncodingError, match="give the sink a dead_letter_path"):
+        query.run()
+    query.options["dead_letter_path"] = letters
+    query.run()
+    told(query, f"replay {letters} --letters {corrected(query, tmp_path, more)} --apply")
+    assert query.written() == wanted(query, more)
 
 
 def test_letters_are_counted_by_what_is_wrong_with_them(query):
