@@ -12,6 +12,7 @@ import resource
 import statistics
 import tempfile
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import SparkSession
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _LIMIT = 4_000_000
 _MEGABYTE = 1e6
+_BEGIN, _END = "<!-- benchmarks.scale -->\n", "<!-- end of benchmarks.scale -->"
 _SHAPES = {shape.name: shape for shape in (NARROW, WIDE)}
 
 
@@ -53,23 +55,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tasks", type=positive, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--shape", choices=list(_SHAPES), default=WIDE.name)
     parser.add_argument("--rows", type=positive, default=100_000, help="of a batch")
-    parser.add_argument("--bandwidth", type=float, default=20, help="MB per second and connection")
+    parser.add_argument("--bandwidth", type=float, default=20, help="MB/s per connection; 0: any")
     parser.add_argument("--turns", type=positive, default=3, help="measured batches of each")
     parser.add_argument("--senders", nargs="+", choices=["tasks", "driver"], default=["tasks"])
+    parser.add_argument(
+        "--result-size", default="64m", help="spark.driver.maxResultSize; the driver needs more"
+    )
+    parser.add_argument("--into", type=Path, help="page that takes the table, between its markers")
     options = parser.parse_args(arguments)
     logging.getLogger(LOGGER_NAME).setLevel(logging.WARNING)
+    link_of = f"{options.bandwidth:g} MB/s per connection" if options.bandwidth else "no limit"
+    lines = [
+        f"{options.rows:,} {options.shape} rows per batch, {link_of}, medians of {options.turns}:\n",
+        "| sent by | tasks | s | MB/s | through the driver, % | driver's peak, MB |",
+        "|---|---|---|---|---|---|",
+    ]
+    print(*lines, sep="\n")
     builder = SparkSession.builder.master(f"local[{max(options.tasks)}]")
     with LocalCluster() as cluster:
+        builder = builder.config("spark.driver.maxResultSize", options.result_size)
         spark = builder.config("spark.ui.enabled", "false").getOrCreate()
         spark.sparkContext.setLogLevel("ERROR")
         upstream = cluster.proxy_urls[0].removeprefix("http://")
-        with Link(upstream, Conditions(0, options.bandwidth * _MEGABYTE)) as link:
-            print("| sent by | tasks | s | MB/s | through the driver, % | driver's peak, MB |")
-            print("|---|---|---|---|---|---|")
+        limit = options.bandwidth * _MEGABYTE or None
+        with Link(upstream, Conditions(0, limit)) as link:
             for sender in options.senders:
                 for tasks in options.tasks:
                     batches = measured(spark, cluster, link, sender, tasks, options)
-                    print(row_of(sender, tasks, batches), flush=True)
+                    lines.append(row_of(sender, tasks, batches))
+                    print(lines[-1], flush=True)
+    if options.into:
+        text = options.into.read_text()
+        before, _, rest = text.partition(_BEGIN)
+        _, end, after = rest.partition(_END)
+        options.into.write_text(before + _BEGIN + "\n".join(lines) + "\n" + end + after)
     return 0
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -37,15 +39,52 @@ def test_tasks_send_rows_into_the_transaction_and_a_replay_is_skipped(stream):
 
 
 @pytest.mark.further
-def test_large_batches_of_a_run_are_sent_by_tasks_and_small_ones_by_the_driver(stream, monkeypatch):
-    """The sink goes by the batch before; of the first one it knows nothing."""
+def test_large_batches_are_sent_by_tasks_and_small_ones_by_the_driver(stream, monkeypatch):
+    """The sink goes by the batch before, in a later run by the ledger; of the first one it knows nothing."""
     monkeypatch.setattr(transactional_sink, "LARGE", 5_000)
-    flow = stream(rows=400, rows_per_partition=100, is_sorted=True)
-    assert senders(flow.run()) == [DRIVER, TASKS, TASKS, TASKS]
+    flow = stream(rows=300, rows_per_partition=100, is_sorted=True)
+    assert senders(flow.run()) == [DRIVER, TASKS, TASKS]
+    flow.queue.append(100, 0)
+    assert senders(flow.run()) == [TASKS]
     flow.assert_exact()
 
 
-def failing_once(flag):
+@pytest.fixture
+def narrow_driver(spark):
+    """A driver that takes few bytes from the tasks of a job."""
+    conf, name = spark.sparkContext._jsc.sc().conf(), "spark.driver.maxResultSize"
+    conf.set(name, "64k")
+    yield
+    conf.remove(name)
+
+
+@pytest.mark.usefixtures("narrow_driver")
+def test_batch_that_does_not_fit_the_driver_is_sent_by_tasks(stream):
+    """Spark fails the job whose rows come to the driver; the next batch goes by tasks at once or again so."""
+    flow = stream(rows=10_000, rows_per_partition=10_000)
+    heard = flow.run()
+    flow.assert_exact()
+    assert senders(heard) == [TASKS]
+    assert len(reasons(heard)) == 1
+
+
+@pytest.mark.further
+def test_lease_is_renewed_while_tasks_have_nothing_to_send(stream, monkeypatch):
+    """They compute longer than a transaction lives that nobody names."""
+    monkeypatch.setattr(transactional_sink, "LEASE", timedelta(seconds=5))
+
+    def slowly(batches):
+        time.sleep(7)
+        yield from batches
+
+    flow = stream(rows=100)
+    flow.change = lambda frame: frame.mapInArrow(slowly, frame.schema)
+    heard = flow.run(sent_by="tasks")
+    flow.assert_exact()
+    assert senders(heard) == [TASKS]
+
+
+def failing_once(flag, **options):
     """Return what raises in the first task that comes, after a part of its rows."""
 
     def rows(batches):
@@ -57,18 +96,23 @@ def failing_once(flag):
                 raise ZeroDivisionError
             yield batch.slice(half)
 
-    return lambda frame: frame.mapInArrow(rows, frame.schema)
+    return lambda frame: frame.mapInArrow(rows, frame.schema, **options)
 
 
 @pytest.mark.further
-def test_batch_whose_task_fails_goes_through_the_driver(stream, tmp_path):
-    """The rows that the task has sent before are gone with the transaction."""
-    flow = stream(rows=600, rows_per_partition=300)
-    flow.change = failing_once(str(tmp_path / "failed"))
+@pytest.mark.parametrize("barrier", [False, True])
+def test_batch_whose_task_fails_goes_through_the_driver(stream, tmp_path, barrier):
+    """The rows that the task has sent before are gone with the transaction.
+
+    Of a barrier stage Spark runs all tasks again, and their attempts begin at 0 again; but not of the last
+    stage of a job, which is the only one here.
+    """
+    flow = stream(rows=600, rows_per_partition=300, partitions=2)
+    flow.change = failing_once(str(tmp_path / "failed"), barrier=barrier)
     heard = flow.run(sent_by="tasks", dyn_batch_size=10)
     flow.assert_exact()
     assert senders(heard) == [DRIVER, TASKS]
-    assert reasons(heard) == ["PythonException"]
+    assert len(reasons(heard)) == 1
 
 
 @pytest.mark.parametrize("fault", ["lose_answer", "lose_request"])

@@ -9,6 +9,7 @@ are answered on the spot; whether one of them fails was decided when the transac
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -24,6 +25,7 @@ from yt_exactly_once.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from datetime import timedelta
 
     from tests.model.continuations import Script
@@ -290,6 +292,10 @@ class ModelTransaction:
         """See `Transaction.write`; an effect may as well be a deletion."""
         self._call()
         self._writes.append(Append(path, tuple(payload.data for payload in payloads)))
+
+    def kept_alive(self, every: float) -> AbstractContextManager[None]:  # noqa: ARG002
+        """See `Transaction.kept_alive`; a lease ends whenever the explorer chooses."""
+        return nullcontext()
 
     def side_by_side(self, calls: Sequence[Callable[[Transaction], T]]) -> list[T]:
         """See `Transaction.side_by_side`; their order makes no difference."""

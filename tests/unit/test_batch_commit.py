@@ -427,6 +427,30 @@ def test_rows_that_tasks_have_written_have_one_attempt(request_, error):
     assert commit.commit(batch(), whole([ROWS])) == Committed("tx2", 1, 3)
 
 
+class Slow(Cluster):
+    """A cluster that first fails to show its ledger, then shows it as before, and then as it is."""
+
+    looks = 0
+
+    def lookup(self, path, keys):
+        if self.unpinned:
+            self.looks += 1
+            if self.looks == 1:
+                raise ClusterUnavailableError("told")
+            if self.looks == 2:
+                return [BEFORE.to_row()]
+        return super().lookup(path, keys)
+
+
+def test_rows_of_tasks_are_looked_for_in_the_ledger_before_they_are_computed_again():
+    """The commit without an answer may land late, and the cluster may be away for a moment."""
+    cluster = Slow(("commit", CommitOutcomeUnknownError("told")))
+    commit = committer(cluster)
+    with commit.ahead(batch()):
+        assert commit.commit(batch(), whole([INSIDE])) == Committed("tx1", 1, 3)
+    assert (cluster.looks, cluster.begun) == (3, 1)
+
+
 def test_a_late_commit_of_the_tasks_rows_is_found_by_the_call_that_sent_it():
     """And only by that one: nobody can compare the rows of a later call with those."""
     lost, sent = ("commit", CommitOutcomeUnknownError("told")), {}

@@ -1,5 +1,6 @@
 """The look-up of a batch in the ledger: what it concludes, and what it leaves for the modes."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from yt_exactly_once import RetryPolicy
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.consumers import offsets_of
-from yt_exactly_once.commit.entry import LedgerEntry
+from yt_exactly_once.commit.entry import LedgerEntry, Tally
 from yt_exactly_once.commit.judgement import nothing_logged
 from yt_exactly_once.errors import FencedError, LedgerDivergedError
 from yt_exactly_once.spark.sink.look_up import look_up
@@ -23,7 +24,7 @@ def entry_of(number):
 def delivery(entry, *, agreed=None):
     """Return a batch on its way, whose history needs no look any more."""
     run = SimpleNamespace(
-        agreed=agreed, sessions={"//t": "of an earlier batch"}, targets=(),
+        agreed=agreed, sessions={"//t": "of an earlier batch"}, targets=(), bytes=0,
         continues_with=lambda _: False, agree=lambda _: None,
     )  # fmt: skip
     call = SimpleNamespace(is_first=False, sent={}, has_sent=lambda _: False)
@@ -52,3 +53,11 @@ def test_replay_forgets_what_was_pushed_of_an_earlier_batch():
     replayed = delivery(entry_of(5))
     assert looked_up(replayed).is_replay
     assert replayed.run.sessions == {}
+
+
+def test_first_look_up_of_a_run_remembers_how_large_the_last_batch_was():
+    """Who sends the rows of the next one depends on it."""
+    entry = replace(entry_of(5), tallies={"//t": Tally(bytes=5), "//u": Tally(bytes=2)})
+    looking = delivery(entry)
+    looked_up(looking)
+    assert looking.run.bytes == 7

@@ -54,6 +54,26 @@ def test_calls_meet_each_on_a_client_of_its_own(opened):
     assert sorted(used) == [0, 1, 2]
 
 
+def test_lease_is_renewed_until_the_block_ends_whatever_fails(opened):
+    """Who writes into the transaction meets its end; the one that waits has nothing to say."""
+    pinged = threading.Semaphore(0)
+
+    class Pinged(Client):
+        def ping_transaction(self, number):
+            assert number == "1-2-3-4"
+            pinged.release()
+            raise YtError("told")
+
+    held = opened(1)
+    held._clients = [Pinged(0)]
+    with held.kept_alive(0.01):
+        for _ in range(3):
+            assert pinged.acquire(timeout=30)
+    while pinged.acquire(blocking=False):
+        """Forget those that were under way."""
+    assert not pinged.acquire(timeout=0.1)
+
+
 @pytest.mark.parametrize("clients", [1, 2, 3, 9])
 def test_results_come_in_the_order_of_the_calls(opened, clients):
     """However few clients there are."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
     from datetime import timedelta
 
 Row = dict[str, Any]
@@ -79,6 +80,9 @@ class Transaction(Reader, Protocol):
         aggregate: bool = False,
     ) -> None:
         """Write or delete what the payloads say, in their order."""
+
+    def kept_alive(self, every: float) -> AbstractContextManager[None]:
+        """Renew the lease every so many seconds while a block runs that sends nothing from here."""
 
     def side_by_side(self, calls: Sequence[Callable[[Transaction], T]]) -> list[T]:
         """Make independent calls at the same time, and return their results."""

@@ -33,6 +33,7 @@ from yt_exactly_once.errors import (
     ExactlyOnceError,
     LedgerDivergedError,
     RepeatedCallError,
+    RetriesExhaustedError,
     TransactionLostError,
     TransientError,
 )
@@ -406,11 +407,34 @@ class BatchCommit:
                 error=str(error),
             )
             self._cluster.unpin()
-            entry = self._ledger.read(self._cluster)
-            if entry is None or entry.transaction_id != transaction.id:
-                raise
+            self._require_applied(transaction, error)
             self._emit(Event.COMMIT_OUTCOME_RESOLVED, transaction=transaction.id, own=True)
         self._emit(Event.TRANSACTION_COMMITTED, attempt=number, transaction=transaction.id)
+
+    def _require_applied(
+        self, transaction: Transaction, unknown: CommitOutcomeUnknownError
+    ) -> None:
+        """Find a commit without an answer in the ledger.
+
+        Rows that tasks have written must be computed again otherwise. So the ledger is asked as often as an
+        attempt is repeated: the commit may still be on its way, or the cluster away for a moment.
+
+        Raises:
+            CommitOutcomeUnknownError: it is not there.
+        """
+
+        def look(_: int) -> None:
+            entry = self._ledger.read(self._cluster)
+            if entry is None or entry.transaction_id != transaction.id:
+                raise unknown
+
+        if self._sent[transaction.id] != UNSEEN:
+            look(1)
+            return
+        try:
+            run_attempts(look, self._policy, self._emit)
+        except RetriesExhaustedError as error:
+            raise unknown from error
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ go to the proxy that started it. Its writes are invisible until the commit, to i
 from __future__ import annotations
 
 from concurrent.futures import wait
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from io import BytesIO
+from threading import Event
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from yt.wrapper import YsonFormat
@@ -22,7 +23,7 @@ from yt_exactly_once.errors import (
 from yt_exactly_once.ytsaurus.failures import leaves_outcome_unknown, translated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
     from datetime import timedelta
 
@@ -172,6 +173,26 @@ class TabletTransaction:
                     update=update or None,
                     aggregate=aggregate or None,
                 )
+
+    @contextmanager
+    def kept_alive(self, every: float) -> Iterator[None]:
+        """Renew the lease every so many seconds while a block runs that sends nothing through these clients.
+
+        Whoever else writes into the transaction meets its end, so a failure is no error here.
+        """
+        done = Event()
+
+        def ping() -> None:
+            while not done.wait(every):
+                with suppress(ExactlyOnceError), self._translated("ping"):
+                    self._clients[0].ping_transaction(self.id)
+
+        pinging = self._pool.submit(ping)
+        try:
+            yield
+        finally:
+            done.set()
+            wait([pinging])
 
     def side_by_side(self, calls: Sequence[Callable[[TabletTransaction], T]]) -> list[T]:
         """Make independent calls at the same time.

@@ -111,6 +111,8 @@ def look_up(delivery: Delivery, mode: Mode, offset_log: OffsetLog) -> Found:
         logged=partial(offset_log.ranges, batch),
         accepted=mode.options.accepted,
     )
+    if entry is not None and not run.bytes:
+        run.bytes = sum(tally.bytes for tally in entry.tallies.values())
     run.sessions = {}
     if (
         verdict is Verdict.NEW

@@ -71,7 +71,7 @@ class QueryRun:
         looked_at: when the targets were last checked.
         agreed: the newest batch about which sink and ledger agree; `None` before the first.
         computing: seconds that computing the newest batch took; `None` before the first.
-        bytes: of the encoded rows of the newest batch.
+        bytes: of the encoded rows of the newest batch, before the first one that of the run before.
         by_driver: why its rows cannot be sent by tasks; empty where nothing is known against it.
         sessions: by target, the producer sessions that had rows of the newest batch before it was computed.
     """

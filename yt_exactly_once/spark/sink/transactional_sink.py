@@ -62,6 +62,9 @@ LARGE = 64 << 20
 """Bytes of encoded rows from which on tasks send them, where the sink may choose."""
 
 _SPECULATION = "spark.speculation"
+_TOO_LARGE = "spark.driver.maxResultSize"
+"""What Spark names when rows do not fit the driver."""
+
 _CANCELLED = "SPARK_JOB_CANCELLED"
 """How Spark names the error of a job that ends because its query is stopped."""
 
@@ -172,8 +175,52 @@ class TransactionalSink:
             return
         clock.lap("look_up")
         committer = self._committer(delivery)
-        if self._tasks_send(delivery) and self._deliver_by_tasks(delivery, committer, clock):
+        by_tasks = self._tasks_send(delivery)
+        if by_tasks and self._deliver_by_tasks(delivery, committer, clock):
             return
+        try:
+            self._deliver_by_driver(delivery, committer, found, clock)
+        except Exception as error:
+            if by_tasks or _TOO_LARGE not in str(error) or not self._tasks_may_send(delivery):
+                raise
+            delivery.emit(Event.RETRY_SCHEDULED, reason=type(error).__name__, error=str(error))
+            if not self._deliver_by_tasks(delivery, committer, clock):
+                raise
+
+    def _tasks_may_send(self, delivery: Delivery) -> bool:
+        """Return whether tasks can send the rows of a batch into its transaction, as far as is known."""
+        options, run = self.options, delivery.run
+        return (
+            self._mode.traits.through_driver
+            and options.sent_by != DRIVER
+            and not (self._mode.obstacle or delivery.batch.stateful or run.by_driver)
+            and delivery.rows.conf(_SPECULATION) != "true"
+        )
+
+    def _tasks_send(self, delivery: Delivery) -> bool:
+        """Decide whether tasks send the rows of a batch into its transaction.
+
+        Raises:
+            ConfigError: they must, and cannot.
+        """
+        run, batch = delivery.run, delivery.batch
+        if self.options.sent_by == TASKS and self._mode.traits.through_driver:
+            if batch.stateful:
+                raise ConfigError(
+                    "Tasks cannot send the rows of a query that keeps state: its rows can be computed only "
+                    "once",
+                    remedy="Use sent_by='auto', which sends such batches from the driver",
+                    query=batch.query_id,
+                )
+            return True
+        # Tablet nodes look for conflicts of sorted rows about as far back as a lease is long.
+        is_young = (run.computing or 0) <= LEASE.total_seconds() or not run.targets[0].is_sorted
+        return run.bytes >= LARGE and is_young and self._tasks_may_send(delivery)
+
+    def _deliver_by_driver(
+        self, delivery: Delivery, committer: BatchCommit, found: Found, clock: Clock
+    ) -> None:
+        """Steps 3 to 9, with rows that come to the driver; or none where tasks write each by itself."""
         with self._ahead(delivery, committer):
             try:
                 written = self._compute(delivery)  # 3
@@ -186,26 +233,6 @@ class TransactionalSink:
                 raise
             delivery.run.computing = clock.lap("compute")
             self._write(delivery, committer, written, found.resumed, clock)
-
-    def _tasks_send(self, delivery: Delivery) -> bool:
-        """Decide whether tasks send the rows of a batch into its transaction.
-
-        Raises:
-            ConfigError: they must, and cannot.
-        """
-        sent_by, run, batch = self.options.sent_by, delivery.run, delivery.batch
-        if not self._mode.traits.through_driver or sent_by == DRIVER or self._mode.obstacle:
-            return False
-        if sent_by == TASKS and batch.stateful:
-            raise ConfigError(
-                "Tasks cannot send the rows of a query that keeps state: its rows can be computed only once",
-                remedy="Use sent_by='auto', which sends such batches from the driver",
-                query=batch.query_id,
-            )
-        if sent_by == TASKS:
-            return True
-        is_fit = run.bytes >= LARGE and not (batch.stateful or run.by_driver)
-        return is_fit and self._is_short(run) and delivery.rows.conf(_SPECULATION) != "true"
 
     def _deliver_by_tasks(self, delivery: Delivery, committer: BatchCommit, clock: Clock) -> bool:
         """Steps 3 to 9, with tasks that send the rows into the open transaction.
@@ -220,8 +247,10 @@ class TransactionalSink:
                 if opened is None:
                     return False
                 transaction = opened.transaction()
+                opened.read()
                 inside = OpenTransaction(transaction.id, transaction.proxy)
-                written = self._compute(delivery, inside)  # 3
+                with transaction.kept_alive(LEASE.total_seconds() / SHARE_AHEAD):
+                    written = self._compute(delivery, inside)  # 3
             except Exception as error:
                 if isinstance(error, ConfigError):
                     run.by_driver = str(error)
