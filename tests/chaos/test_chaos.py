@@ -11,13 +11,13 @@ import pytest
 SEED = 7
 
 
-def run_chaos(folder, **options):
+def run_chaos(folder, *flags, **options):
     """Run it; return how it ended, what it said, and its report."""
     numbers = folder / "report.json"
     given = {"seed": SEED, "mode": "transactional", "folder": folder, "json": numbers} | options
     words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
     done = subprocess.run(
-        [sys.executable, "-m", "tests.chaos", *words],
+        [sys.executable, "-m", "tests.chaos", *flags, *words],
         capture_output=True,
         text=True,
         check=False,
@@ -27,9 +27,10 @@ def run_chaos(folder, **options):
 
 @pytest.mark.nightly  # the demo kills at random moments every time
 @pytest.mark.timeout(1500)
-def test_short_chaos_breaks_no_promise(tmp_path):
+@pytest.mark.parametrize("flags", [[], ["--by-tasks"]])
+def test_short_chaos_breaks_no_promise(tmp_path, flags):
     """Faults of many kinds over queries of the default mode, and every row is accounted for."""
-    code, said, report = run_chaos(tmp_path, minutes=0.5)
+    code, said, report = run_chaos(tmp_path, *flags, minutes=0.5)
     assert code == 0, said
     assert report["seed"] == SEED
     total = report["total"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -11,8 +13,10 @@ import pytest
 from tests.flows import AGGREGATION
 from yt_exactly_once import Event
 from yt_exactly_once.commit.entry import DRIVER, TASKS
-from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.errors import ConfigError, TransactionLostError
 from yt_exactly_once.spark.sink import transactional_sink
+from yt_exactly_once.spark.sink.modes import transactional
+from yt_exactly_once.spark.sink.modes.tasks import JoinedInsertTask
 
 INSERT = "insert_rows"
 
@@ -113,6 +117,63 @@ def test_batch_whose_task_fails_goes_through_the_driver(stream, tmp_path, barrie
     flow.assert_exact()
     assert senders(heard) == [DRIVER, TASKS]
     assert len(reasons(heard)) == 1
+
+
+def stranded_task(folder):
+    """Return a task whose first attempt fails after a chunk, and leaves a process behind.
+
+    That process is out of reach for Spark. It has the rows of the task, and stops before it sends them.
+    """
+    awake = folder / "awake"
+
+    class StrandedTask(JoinedInsertTask):
+        def run(self, batches, partition):
+            rows = list(batches)
+            if partition or awake.exists():
+                yield from super().run(rows, partition)
+                return
+            pid = os.fork()
+            if not pid:
+                os.kill(os.getpid(), signal.SIGSTOP)
+                try:
+                    told = str(len(list(JoinedInsertTask.run(self, rows, partition))))
+                except TransactionLostError as error:
+                    told = type(error).__name__
+                (folder / "told").write_text(told)
+                os._exit(0)
+            os.waitpid(pid, os.WUNTRACED)
+            awake.write_text(str(pid))
+            yield next(super().run(rows, partition))
+            raise ZeroDivisionError
+
+    return StrandedTask
+
+
+@pytest.mark.further
+@pytest.mark.parametrize(
+    ("event", "batch"),
+    [(Event.BATCH_COMPUTED, 0), (Event.BATCH_COMMITTED, 0), (Event.LEDGER_RECORDED, 1)],
+    ids=["after the abort", "after the commit", "in the next batch"],
+)
+def test_task_that_was_stopped_and_wakes_writes_nothing(
+    stream, tmp_path, monkeypatch, event, batch
+):
+    """Its transaction has ended, and no other one has its id."""
+    monkeypatch.setattr(transactional, "JoinedInsertTask", stranded_task(tmp_path))
+    told = tmp_path / "told"
+
+    def wake(name, fields):
+        if (name, fields["batch"]) == (event, batch):
+            os.kill(int((tmp_path / "awake").read_text()), signal.SIGCONT)
+            deadline = time.monotonic() + 60
+            while not told.exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+
+    flow = stream(rows=600, rows_per_partition=300)
+    heard = flow.run(wake, sent_by="tasks", dyn_batch_size=100)
+    flow.assert_exact()
+    assert told.read_text() == "TransactionLostError"
+    assert senders(heard) == [DRIVER, TASKS]
 
 
 @pytest.mark.parametrize("fault", ["lose_answer", "lose_request"])

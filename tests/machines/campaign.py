@@ -43,6 +43,7 @@ class Result:
         done: how often each kind of process was killed, and how often shuffle files were lost.
         batches: newest batch of each flow.
         failures: of queries, which the driver started again: the flow and the first line of the error.
+        senders: who has sent the batches of each flow.
         rows: in the queue.
         history: what Spark did about it.
         violations: what differs in the targets, the logs and the state.
@@ -51,6 +52,7 @@ class Result:
     done: Counter[str] = field(default_factory=Counter)
     batches: dict[str, int] = field(default_factory=dict)
     failures: Counter[str] = field(default_factory=Counter)
+    senders: Counter[str] = field(default_factory=Counter)
     rows: int = 0
     history: History = field(default_factory=History)
     violations: list[str] = field(default_factory=list)
@@ -105,6 +107,7 @@ class _Campaign:
         for flow, error in self.driver.failures:
             self.result.failures[f"{flow}: {error.splitlines()[0]}"] += 1
         self.result.batches |= self.driver.batches
+        self.result.senders += self.driver.senders
 
     def strike(self, blow: str) -> None:
         """Do it in the middle of a batch, and look at the logs of the checkpoints."""

@@ -22,7 +22,7 @@ from tests.crash.harness.child import Report
 from tests.flows import QUERIES, read_queue
 from tests.machines.environment import ENVIRONMENT
 from tests.machines.standalone import ON_WORKER
-from yt_exactly_once import TransactionalSink, register_source
+from yt_exactly_once import Event, TransactionalSink, register_source
 from yt_exactly_once.checkpoints import gateway_at
 from yt_exactly_once.demo.nursery import open_nursery
 
@@ -70,7 +70,7 @@ def _listen(asked: threading.Event) -> None:
 def _run(spark: SparkSession, plan: dict[str, Any], report: Report, asked: threading.Event) -> None:
     gateway_at(plan["gateway"]).configure(spark, plan["checkpoints"])
     register_source(spark)
-    running = {name: _start(spark, plan, name) for name in plan["flows"]}
+    running = {name: _start(spark, plan, name, report) for name in plan["flows"]}
     told: dict[str, int] = {}
     while True:
         for name, query in list(running.items()):
@@ -82,7 +82,7 @@ def _run(spark: SparkSession, plan: dict[str, Any], report: Report, asked: threa
                 report.tell("failed", flow=name, error=str(query.exception())[:_ERROR_LENGTH])
                 del running[name]
                 if plan["restarts"]:
-                    running[name] = _start(spark, plan, name)
+                    running[name] = _start(spark, plan, name, report)
         if asked.is_set():
             asked.clear()
             for name, flow in plan["flows"].items():
@@ -91,16 +91,18 @@ def _run(spark: SparkSession, plan: dict[str, Any], report: Report, asked: threa
         time.sleep(_LOOK_SECONDS)
 
 
-def _start(spark: SparkSession, plan: dict[str, Any], name: str) -> StreamingQuery:
+def _start(spark: SparkSession, plan: dict[str, Any], name: str, report: Report) -> StreamingQuery:
     while True:
         try:
-            return _start_once(spark, plan, name)
+            return _start_once(spark, plan, name, report)
         except Exception as error:  # noqa: BLE001 - the gateway may be away right now
             sys.stderr.write(f"{name} does not start: {error}"[:_ERROR_LENGTH] + "\n")
             time.sleep(_LOOK_SECONDS)
 
 
-def _start_once(spark: SparkSession, plan: dict[str, Any], name: str) -> StreamingQuery:
+def _start_once(
+    spark: SparkSession, plan: dict[str, Any], name: str, report: Report
+) -> StreamingQuery:
     flow = plan["flows"][name]
     query = QUERIES[flow["query"]]
     _keep_state(spark, flow)
@@ -111,7 +113,18 @@ def _start_once(spark: SparkSession, plan: dict[str, Any], name: str) -> Streami
         flow["consumer"],
         max_rows_per_partition=plan["batch_rows"],
     )
-    sink = TransactionalSink(flow["target"], mode=flow["mode"], proxy=plan["proxy"])
+
+    def listen(event: str, fields: dict[str, Any]) -> None:
+        if event == Event.BATCH_COMMITTED:
+            report.tell("committed", flow=name, sent_by=fields["sent_by"])
+
+    sink = TransactionalSink(
+        flow["target"],
+        mode=flow["mode"],
+        proxy=plan["proxy"],
+        sent_by=flow["sent_by"],
+        listener=listen,
+    )
     return (
         query.build(frame)
         .writeStream.foreachBatch(sink)

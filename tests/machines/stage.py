@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -36,6 +37,7 @@ class Flow:
         is_sorted: whether its target has keys.
         store: where it keeps its state, if it has any.
         state: what to take from its state: what its target, with keys, has in the end.
+        sent_by: who sends its rows.
     """
 
     mode: str
@@ -43,6 +45,7 @@ class Flow:
     is_sorted: bool
     store: str = "HDFSBacked"
     state: tuple[str, ...] = ()
+    sent_by: str = "auto"
 
 
 FLOWS = {
@@ -50,6 +53,7 @@ FLOWS = {
     "idempotent": Flow("idempotent", "stateless", is_sorted=False),
     # Without keys this mode may repeat rows: with them it must be exact too.
     "at-least-once": Flow("at-least-once", "stateless", is_sorted=True),
+    "one-transaction": Flow("transactional", "stateless", is_sorted=False, sent_by="tasks"),
     "totals": Flow(
         "transactional",
         "aggregation",
@@ -118,6 +122,7 @@ class Driver(Child):
         batches: the last batch of each flow that it has told.
         failures: the flow and the error of each query that failed.
         states: rows in the state of each flow that has one, once they were asked for.
+        senders: who has sent the batches of each flow.
     """
 
     def __init__(self, plan: dict[str, Any], log: Path) -> None:
@@ -127,6 +132,7 @@ class Driver(Child):
         self.batches: dict[str, int] = {}
         self.failures: list[tuple[str, str]] = []
         self.states: dict[str, Rows] = {}
+        self.senders: Counter[str] = Counter()
 
     def listen(self, seconds: float) -> None:
         """Take what it tells for a while."""
@@ -137,6 +143,8 @@ class Driver(Child):
                 return
             if event["event"] == "failed":
                 self.failures.append((event["flow"], event["error"]))
+            elif event["event"] == "committed":
+                self.senders[f"{event['flow']} by {event['sent_by']}"] += 1
             elif event["event"] == "state":
                 self.states[event["flow"]] = sorted(tuple(row) for row in event["rows"])
             else:

@@ -16,6 +16,7 @@ def test_whatever_is_killed_every_row_counts_once(tmp_path):
     assert result.done == USUAL
     # Otherwise the blows have hit nothing.
     assert result.history.tasks_lost, result
+    assert result.senders["one-transaction by tasks"], result
     assert result.history.stages_run_again >= 2, result
     assert result.history.speculative_tasks, result
     assert result.history.executors_released, result
