@@ -427,7 +427,7 @@ def test_rows_that_tasks_have_written_have_one_attempt(request_, error):
     assert commit.commit(batch(), whole([ROWS])) == Committed("tx2", 1, 3)
 
 
-class Slow(Cluster):
+class Absent(Cluster):
     """A cluster that first fails to show its ledger, then shows it as before, and then as it is."""
 
     looks = 0
@@ -444,7 +444,7 @@ class Slow(Cluster):
 
 def test_rows_of_tasks_are_looked_for_in_the_ledger_before_they_are_computed_again():
     """The commit without an answer may land late, and the cluster may be away for a moment."""
-    cluster = Slow(("commit", CommitOutcomeUnknownError("told")))
+    cluster = Absent(("commit", CommitOutcomeUnknownError("told")))
     commit = committer(cluster)
     with commit.ahead(batch()):
         assert commit.commit(batch(), whole([INSIDE])) == Committed("tx1", 1, 3)
