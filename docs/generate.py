@@ -112,6 +112,9 @@ def _without_effect() -> list[str]:
         for form, names in support.REFUSED_FORMATS.items()
         for name, (_, reason) in names.items()
     ]
+    refused += [
+        (f"attribute `{name}` of a path", why) for name, why in support.REFUSED_PATHS.items()
+    ]
     refused += [(f"attribute `@{name}`", why) for name, why in support.REFUSED_ATTRIBUTES.items()]
     inert = [(f"`{name}`", why) for name, why in support.INERT_PARAMETERS.items()]
     inert += [(f"`{name}` of a format", why) for name, why in support.INERT_FORMATS.items()]

@@ -217,6 +217,22 @@ def test_reshard_by_bad_pivot_keys_is_refused(client, tmp, pivots, message):
     assert client.get(f"{path}/@tablet_count") == 1
 
 
+def test_sorted_table_is_cut_by_its_rows(client, tmp):
+    """Without pivot keys tablets get as many rows each; a part of a table can be cut so too."""
+    path = create(client, f"{tmp}/t")
+    client.insert_rows(path, [{"k": k, "v": "x"} for k in range(12)])
+    client.unmount_table(path, sync=True)
+    client.reshard_table(path, tablet_count=3)
+    assert client.get(f"{path}/@pivot_keys") == [[], [4], [8]]
+    last = {"first_tablet_index": 2, "last_tablet_index": 2}
+    client.reshard_table(path, tablet_count=2, enable_slicing=True, **last)
+    assert client.get(f"{path}/@pivot_keys") == [[], [4], [8], [9]]
+    with pytest.raises(YtResponseError, match="too few rows"):
+        client.reshard_table(path, tablet_count=30, enable_slicing=True)
+    client.mount_table(path, sync=True)
+    assert len(list(client.select_rows(f"* from [{path}]"))) == 12
+
+
 def test_queue_grows_by_empty_tablets_at_the_end(client, tmp):
     """Existing indexes keep their rows when an ordered table gets more tablets."""
     path = create(client, f"{tmp}/q", [VALUE], tablet_count=2)

@@ -533,3 +533,27 @@ def test_values_of_different_types_are_ordered_by_type(client, tmp):
     client.create("table", f"{tmp}/t")
     client.write_table(f"<sorted_by=[s]>{tmp}/t", [{"s": value} for value in given])
     assert [row["s"] for row in client.read_table(f"{tmp}/t[3u:%false]")] == [3, 2.5]
+
+
+def test_digest_is_not_made_up_for_old_bytes(client, tmp):
+    """A file that has bytes and no digest gets none by appending, and nobody sets one."""
+    client.write_file(f"{tmp}/f", b"old")
+    _failure(client.write_file, f"<append=%true>{tmp}/f", b"new", compute_md5=True)
+    _failure(client.set, f"{tmp}/f/@md5", "x")
+
+
+def test_path_attribute_that_would_be_ignored_is_refused(client, tmp):
+    """A chunk that is sorted otherwise than the table is not kept here."""
+    client.create("table", f"{tmp}/t")
+    error = _failure(client.write_table, f"<chunk_sort_columns=[a]>{tmp}/t", [{"a": 1}])
+    assert "not supported by the embedded cluster" in str(error)
+
+
+def test_values_of_a_static_table_are_converted_on_request(raw, client, tmp):
+    """By the switches of the input format, as in dynamic tables."""
+    client.create("table", f"{tmp}/t", attributes={"schema": [{"name": "v", "type": "boolean"}]})
+    form = {"$value": "yson", "$attributes": {"enable_type_conversion": True}}
+    for given, status in (("yson", 400), (form, 200)):
+        parameters = {"path": f"{tmp}/t", "input_format": given}
+        assert raw.command("PUT", "write_table", parameters, b'{v="true"}').status == status
+    assert list(client.read_table(f"{tmp}/t")) == [{"v": True}]

@@ -36,12 +36,17 @@ REFUSED_PARAMETERS: dict[str, dict[str, str]] = {
     },
     "read_file": {"etag": "send it as the header If-None-Match"},
     "read_table": {"start_row_index_only": "the answer has the rows too"},
-    "reshard_table": {
-        "enable_slicing": "give pivot keys",
-        "slicing_accuracy": "give pivot keys",
-    },
 }
 """By command, what is refused when it is given and not false or empty, with the remedy or the reason."""
+
+REFUSED_PATHS = {
+    "chunk_sort_columns": "say sorted_by, or create the table with a schema",
+    "chunk_unique_keys": "create the table with a schema with unique keys",
+    "output_timestamp": "rows of static tables have no timestamps",
+    "schema_modification": "there is none but the schema itself",
+    "versioned_read_options": "rows of static tables have no timestamps",
+}
+"""Attributes of a path to write to that are refused, and why."""
 
 INERT_PARAMETERS = {
     "address_type": "proxies have one address",
@@ -61,6 +66,7 @@ INERT_PARAMETERS = {
     "read_from": "every cell has one peer, its leader",
     "replica_consistency": "there are no replicas",
     "require_sync_replica": "there are no replicas",
+    "slicing_accuracy": "tablets are cut by rows, without an error",
     "start_cypress_transaction": "there is one kind of master transaction",
     "sticky": "every proxy knows master transactions, and tablet transactions are always sticky",
     "table_reader": "how rows are read does not change them",
@@ -186,6 +192,18 @@ def check_parameters(command: str, parameters: Mapping[str, Any]) -> None:
                 f'Parameter "{name}" of "{command}" is not supported by the embedded cluster:'
                 f" {refused[name]}"
             )
+
+
+def check_path(attributes: Mapping[str, Any]) -> None:
+    """Refuse an attribute of a path to write to that would be ignored.
+
+    Raises:
+        YtError: names the attribute and the remedy.
+    """
+    for name in REFUSED_PATHS.keys() & attributes.keys():
+        raise YtError(
+            f'Path attribute "{name}" is not supported by the embedded cluster: {REFUSED_PATHS[name]}'
+        )
 
 
 def check_attribute(name: str, value: Any) -> None:

@@ -34,6 +34,8 @@ def write_file(context: Context) -> Any:
         position = _file(view, path)
         mode = locks.SHARED if append else locks.EXCLUSIVE
         locks.acquire(view, position.id, mode)
+        if compute_md5 and append and view.attribute(position.id, "md5") is None:
+            _check_empty(view, position)
         chunks.write(view, position.id, [(piece, 0) for piece in pieces], append=append)
         if compute_md5:
             digest = hashlib.md5(usedforsecurity=False)
@@ -44,6 +46,14 @@ def write_file(context: Context) -> Any:
             view.drop_attribute(position.id, "md5")
         clock.touch(view, position.id, "content")
     return {}
+
+
+def _check_empty(view: View, position: Position) -> None:
+    if any(chunk.size for chunk in chunks.chunks(view, position.id)):
+        raise YtError(
+            f"Non-empty file {position.path} has no computed MD5 hash thus cannot append data and"
+            " update the hash"
+        )
 
 
 @command("read_file", output_type="binary", heavy=True)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
-from yt_exactly_once.local import arguments
+from yt_exactly_once.local import arguments, support
 from yt_exactly_once.local.commands import streams, whole_tables
 from yt_exactly_once.local.commands.cypress import note_access, path_of, view_of
 from yt_exactly_once.local.commands.mutations import run_once
 from yt_exactly_once.local.commands.registry import Context, Rows, command
+from yt_exactly_once.local.commands.sessions import conversions_of
 from yt_exactly_once.local.commands.whole_tables import existing, table
 from yt_exactly_once.local.cypress import (
     chunks,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 def write_table(context: Context) -> Any:
     """Replace the rows of a static table, or append to it with `<append=%true>`."""
     path = path_of(context)
+    support.check_path(path.attributes)
     with context.proxy.store.read() as connection:
         view = view_of(context, connection)
         upload = _upload(view, _static(view, path), path)
@@ -61,7 +63,13 @@ def write_table(context: Context) -> Any:
         upload = _upload(view, node, path)
         locks.acquire(view, node.id, upload.lock_mode)
         static_rows.write(
-            view, node.id, upload.schema, rows, append=upload.append, compute=computed.fill
+            view,
+            node.id,
+            upload.schema,
+            rows,
+            append=upload.append,
+            compute=computed.fill,
+            conversions=conversions_of(context),
         )
         if upload.schema != static_rows.schema_of(node.attributes):
             view.put_attribute(node.id, "schema", upload.schema.to_yson())

@@ -76,7 +76,9 @@ def remount_table(context: Context) -> Any:
 
 
 @command(
-    "reshard_table", volatile=True, partial="sorted tables are cut by pivot keys or evenly by key"
+    "reshard_table",
+    volatile=True,
+    partial="sorted tables are cut by pivot keys, by rows, or without rows evenly by key",
 )
 def reshard_table(context: Context) -> Any:
     """Cut a range of unmounted tablets again."""

@@ -48,7 +48,6 @@ SETTABLE_SYSTEM = frozenset(
         "expiration_timeout",
         "file_name",
         "inherit_acl",
-        "md5",
         "media",
         "opaque",
         "optimize_for",
@@ -68,11 +67,15 @@ _STORED_SYSTEM = frozenset(
         "content_revision",
         "creation_time",
         "dynamic",
+        "md5",
         "modification_time",
         "revision",
         "schema",
         "schema_mode",
     )
+)
+_NOT_IN_TRANSACTIONS = frozenset(
+    ("media", "primary_medium", "replication_factor", "tablet_cell_bundle", "vital")
 )
 _REPLACED = frozenset(("annotation", "expiration_time", "expiration_timeout", "opaque"))
 """System attributes that go when all attributes of a node are replaced."""
@@ -297,7 +300,7 @@ def write(view: View, node: Node, steps: Sequence[Step], value: Any) -> None:
         )
     check_settable(view, node, name)
     check_value(view, node.type, name, value)
-    if name == "tablet_cell_bundle" and view.tx != TRUNK:
+    if name in _NOT_IN_TRANSACTIONS and view.tx != TRUNK and node.type != "map_node":
         raise _not_in_transaction(name)
     locks.acquire(view, node.id, locks.SHARED, attribute_key=name)
     clock.touch(view, node.id, "attribute")
@@ -408,7 +411,7 @@ def delete(view: View, node: Node, steps: Sequence[Step], *, force: bool) -> Non
         ):
             return
         raise YtError(f'Attribute "{name}" is not found', Code.RESOLVE)
-    if name == "tablet_cell_bundle" and view.tx != TRUNK:
+    if name in _NOT_IN_TRANSACTIONS and view.tx != TRUNK and node.type != "map_node":
         raise _not_in_transaction(name)
     if _is_dynamic(node):
         dynamic.tables().check_removal(view.connection, node, name, in_transaction=view.tx != TRUNK)

@@ -42,6 +42,13 @@ _CHUNK_FORMATS = {
 }
 """Formats of chunks, and what a table with chunks of a format is optimized for."""
 
+_FORMATS_OF_OTHERS = (
+    "file_default",
+    "hunk_default",
+    "journal_default",
+    "table_unversioned_schemaful",
+)
+
 CHOICES: dict[str, tuple[str, tuple[str, ...]]] = {
     "atomicity": ("EAtomicity", ("full", "none")),
     "chunk_format": ("EChunkFormat", tuple(_CHUNK_FORMATS)),
@@ -89,9 +96,7 @@ def check(view: View, name: str, value: Any) -> None:
         YtError: no such codec, account, bundle or medium, or a number out of range.
     """
     if name in CHOICES:
-        enum, choices = CHOICES[name]
-        if value not in choices:
-            raise YtError(f'Error parsing {enum} value "{value}"; expected one of {choices}')
+        _check_choice(name, value)
     elif name in _OBJECTS:
         what, folder = _OBJECTS[name]
         if not isinstance(value, str) or not _exists(view, folder, value):
@@ -111,6 +116,14 @@ def check(view: View, name: str, value: Any) -> None:
         )
 
 
+def _check_choice(name: str, value: Any) -> None:
+    if name == "chunk_format" and value in _FORMATS_OF_OTHERS:
+        raise YtError(f'"{value}" is no "chunk_format" of a table', Code.INVALID_CHUNK_FORMAT)
+    enum, choices = CHOICES[name]
+    if value not in choices:
+        raise YtError(f'Error parsing {enum} value "{value}"; expected one of {choices}')
+
+
 def complete(given: dict[str, Any], inherited: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of a new table or file: its own ones before those of the folders.
 
@@ -123,7 +136,8 @@ def complete(given: dict[str, Any], inherited: dict[str, Any]) -> dict[str, Any]
         if given.get("optimize_for", expected) != expected:
             raise YtError(
                 f'"{chunk_format}" is not a valid "chunk_format" of a table with "optimize_for"'
-                f' "{given["optimize_for"]}"'
+                f' "{given["optimize_for"]}"',
+                Code.INVALID_CHUNK_FORMAT,
             )
         given = {**given, "optimize_for": expected}
     return {**inherited, **given}

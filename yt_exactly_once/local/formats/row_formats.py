@@ -326,4 +326,4 @@ def _dsv_value(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return json.dumps(value)
-    raise YtError("Only scalar values can be written as DSV", Code.INVALID_FORMAT)
+    raise YtError("Composite values are not supported by the chosen format", Code.INVALID_FORMAT)

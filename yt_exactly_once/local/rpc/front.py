@@ -8,6 +8,8 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
+from yt import yson
+
 from yt_exactly_once.local import authentication
 from yt_exactly_once.local.commands import failures
 from yt_exactly_once.local.commands.registry import Context
@@ -32,6 +34,11 @@ Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 
 _LOGGER = logging.getLogger(__name__)
+_TYPED = {
+    "input_format": yson.to_yson_type("yson", attributes={"enable_integral_type_conversion": False})
+}
+"""Values come with their types over RPC."""
+
 _SERVICE = b"ApiService"
 _DISCOVER = b"Discover"
 _WORKERS = 64
@@ -124,7 +131,7 @@ class Front:
             command = method.command_name(request)
         except YtError as error:
             raise error_messages.of_call(error) from error
-        context = Context(self._proxy, command, parameters, user)
+        context = Context(self._proxy, command, {**_TYPED, **parameters}, user)
         response = message_types.new(method.response)
         call = Call(context, self._state, request, exchange.parts[1:], response)
         return call, self._proxy.faults.take(command, parameters)

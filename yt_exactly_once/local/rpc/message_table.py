@@ -202,6 +202,7 @@ TReqUnfreezeTable: path=1 string!, mutating_options=103 TMutatingOptions, \
     tablet_range_options=104 TTabletRangeOptions
 TRspUnfreezeTable:
 TReqReshardTable: path=1 string!, tablet_count=3 int32, uniform=4 bool, \
+    enable_slicing=5 bool, \
     mutating_options=103 TMutatingOptions, tablet_range_options=104 TTabletRangeOptions, \
     rowset_descriptor=200 TRowsetDescriptor
 TRspReshardTable:

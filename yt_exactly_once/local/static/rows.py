@@ -19,7 +19,11 @@ from yt_exactly_once.local.cypress import chunks
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats import row_formats, structured
 from yt_exactly_once.local.tables import keys, values
-from yt_exactly_once.local.tables.encoding import encode_column
+from yt_exactly_once.local.tables.encoding import (
+    DEFAULT_CONVERSIONS,
+    Conversions,
+    encode_column,
+)
 from yt_exactly_once.local.tables.schema import TableSchema, parse_schema
 
 if TYPE_CHECKING:
@@ -32,6 +36,7 @@ Row = dict[str, Any]
 Compute = Callable[[Sequence[Any], dict[str, list[Any]], int], dict[str, list[Any]]]
 
 ROWS_PER_CHUNK = 50_000
+MAX_COLUMNS = 32 * 1024 - 1
 _INDEXES = ("tablet_index", "chunk_index", "row_index")
 _BYTES_PER_CHUNK = 4 << 20
 _ROWS_PER_PIECE = 1000
@@ -60,6 +65,7 @@ def write(
     *,
     append: bool,
     compute: Compute,
+    conversions: Conversions = DEFAULT_CONVERSIONS,
 ) -> None:
     """Replace or extend the rows of a table.
 
@@ -70,12 +76,13 @@ def write(
         rows: new ones.
         append: whether the old rows stay.
         compute: fills computed columns: from columns, stored values by name, and their count.
+        conversions: switches of the input format.
 
     Raises:
         YtError: 307 and kin when a row does not fit the schema, 301 when the order is broken, 306
             when a unique key comes twice.
     """
-    checked = fit(schema, rows, compute)
+    checked = fit(schema, rows, compute, conversions)
     if schema.is_sorted:
         last = list(_tail(view, node_id)) if append else []
         _check_order(schema, [*last, *checked])
@@ -130,13 +137,20 @@ def _bounds(view: View, schema: TableSchema, chunk: chunks.Chunk) -> list[bytes]
     return encode_keys(schema, [rows[0], rows[-1]])
 
 
-def fit(schema: TableSchema, rows: Sequence[Row], compute: Compute) -> list[Row]:
+def fit(
+    schema: TableSchema,
+    rows: Sequence[Row],
+    compute: Compute,
+    conversions: Conversions = DEFAULT_CONVERSIONS,
+) -> list[Row]:
     """Check rows against a schema, bring values to the types of their columns, and fill computed ones."""
     if schema.strict:
         _check_unknown(schema, rows)
     if not schema.columns:
+        if any(len(row) > MAX_COLUMNS for row in rows):
+            raise YtError("Too many columns in row", attributes={"limit": MAX_COLUMNS})
         return list(rows)
-    ordered = stored(schema, rows, compute)
+    ordered = stored(schema, rows, compute, conversions)
     fitted = values.decode_rows(schema.columns, list(zip(*ordered, strict=True)))
     if not schema.strict:
         known = {column.name for column in schema.columns}
@@ -146,14 +160,17 @@ def fit(schema: TableSchema, rows: Sequence[Row], compute: Compute) -> list[Row]
 
 
 def stored(
-    schema: TableSchema, rows: Sequence[Row], compute: Compute | None = None
+    schema: TableSchema,
+    rows: Sequence[Row],
+    compute: Compute | None = None,
+    conversions: Conversions = DEFAULT_CONVERSIONS,
 ) -> list[list[Any]]:
     """Return the stored values of rows by column; without `compute`, computed ones are in the rows."""
     encoded = {}
     for column in schema.columns:
         if column.expression is not None and compute is not None:
             continue
-        found, error = encode_column(column, [row.get(column.name) for row in rows])
+        found, error = encode_column(column, [row.get(column.name) for row in rows], conversions)
         if error is not None:
             raise error
         encoded[column.name] = found

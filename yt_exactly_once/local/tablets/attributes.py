@@ -90,7 +90,7 @@ def table_attributes(connection: sqlite3.Connection, node: Node, layout: TableLa
                 max(1, retention.retained_from(connection, layout.node_id))
             ),
             "unflushed_timestamp": lambda: YsonUint64(
-                max(last_timestamp(connection), int(time.time()) << TIMESTAMP_COUNTER_BITS)
+                max(last_timestamp(connection) - 1, int(time.time()) << TIMESTAMP_COUNTER_BITS)
             ),
         }
         attributes["pivot_keys"] = lambda: [list(pivot) for pivot in layout.pivot_keys]

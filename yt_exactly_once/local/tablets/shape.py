@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once.local import arguments
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql import computed
-from yt_exactly_once.local.tables import schema_updates
+from yt_exactly_once.local.tables import schema_updates, values
 from yt_exactly_once.local.tables.keys import NULL_KEY
 from yt_exactly_once.local.tables.layout import TableLayout, quote
 from yt_exactly_once.local.tables.schema import parse_schema, validate_dynamic
@@ -86,7 +87,7 @@ def reshard(
             if parameters.get(name):
                 raise YtError(f'Cannot reshard sorted table with "{name}"')
         pivots = None if raw_pivots is None else parse_pivots(raw_pivots)
-        _reshard_sorted(connection, layout, affected, count, pivots)
+        _reshard_sorted(connection, layout, affected, count, pivots, parameters)
     elif raw_pivots is not None:
         raise YtError("Table is ordered; must provide tablet count")
     elif count is None:
@@ -140,14 +141,18 @@ def _reshard_sorted(
     affected: range,
     count: int | None,
     pivots: Sequence[Sequence[Any]] | None,
+    parameters: dict[str, Any],
 ) -> None:
     if pivots is None:
         if count is None:
             raise YtError("Either tablet count or pivot keys must be provided")
-        if len(affected) != layout.tablet_count:
-            raise YtError("Pivot keys must be provided to reshard a part of a sorted table")
         check_tablet_count(count)
-        pivots = uniform_pivots(layout.schema, count)
+        sliced = arguments.flag(parameters, "enable_slicing")
+        if not arguments.flag(parameters, "uniform"):
+            pivots = _pivots_by_rows(connection, layout, affected, count, sliced=sliced)
+        if pivots is None and (sliced or len(affected) != layout.tablet_count):
+            raise YtError("Could not reshard the table by its data: there are too few rows")
+        pivots = pivots or uniform_pivots(layout.schema, count)
     elif count is not None and count != len(pivots):
         raise YtError(f"Wrong pivot key count: {len(pivots)} instead of {count}")
     check_pivots(layout.schema, pivots, affected.start)
@@ -170,6 +175,37 @@ def _reshard_sorted(
     # Which keys a chunk holds is not known here: the first new tablet counts the chunks of all.
     for index in affected:
         flushed.join(connection, layout.tablets[index].tablet_id, created[0], 0)
+
+
+def _pivots_by_rows(
+    connection: sqlite3.Connection,
+    layout: TableLayout,
+    affected: range,
+    count: int,
+    *,
+    sliced: bool,
+) -> list[list[Any]] | None:
+    """Return first keys of tablets that hold about as many rows each; None for too few rows."""
+    bounds = [layout.tablets[affected.start].pivot_key]
+    condition = '"$key" >= ?'
+    if affected.stop < layout.tablet_count:
+        bounds.append(layout.tablets[affected.stop].pivot_key)
+        condition += ' AND "$key" < ?'
+    rows = f"FROM {layout.sql_source} WHERE {condition}"
+    (total,) = connection.execute(f"SELECT count(*) {rows}", bounds).fetchone()
+    if total < count:
+        return None
+    names = ", ".join(layout.sql_column(column.name) for column in layout.key_columns)
+    found = [
+        connection.execute(
+            f'SELECT {names} {rows} ORDER BY "$key" LIMIT 1 OFFSET ?',
+            # Slices end with a block, one row earlier.
+            (*bounds, (number * total - sliced) // count),
+        ).fetchone()
+        for number in range(1, count)
+    ]
+    keys = values.decode_rows(layout.key_columns, found)
+    return [list(layout.pivot_keys[affected.start]), *(list(key.values()) for key in keys)]
 
 
 def _reshard_ordered(

@@ -87,7 +87,11 @@ method("FreezeTable", "freeze_table", _range)(only_execute)
 method("UnfreezeTable", "unfreeze_table", _range)(only_execute)
 
 
-@method("ReshardTable", "reshard_table", lambda request: _range(request, "tablet_count", "uniform"))
+def _resharding(request: Any) -> dict[str, Any]:
+    return _range(request, "tablet_count", "uniform", "enable_slicing")
+
+
+@method("ReshardTable", "reshard_table", _resharding)
 def reshard_table(call: Call) -> None:
     """Cut a range of tablets, by count or by the keys that come as a rowset."""
     if call.rowset:

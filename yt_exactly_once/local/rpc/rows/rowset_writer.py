@@ -261,8 +261,9 @@ class LooseWriter:
                 self._ids.setdefault(name, len(self._ids))
         new = list(self._ids)[known:]
         names = [column.name for column in self._columns]
-        # Ids are positions in the schema as long as rows have its columns and no others.
-        if names and list(self._ids) == names:
+        # Ids are positions in the schema as long as rows have its columns, all of them, and no others.
+        whole = all(len(row) == len(names) for row in rows)
+        if names and whole and list(self._ids) == names:
             return encode(rows, self._columns), new
         pieces = [struct.pack("<Q", len(rows))]
         for row in rows:
