@@ -131,3 +131,16 @@ def test_struct_grows_by_optional_members(client, tmp, change, fits):
 
 def _optional(kind):
     return {"type_name": "optional", "item": kind}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"name": "w", "stable_name": "v", "type": "utf8"}, {"stable_name": "v", "deleted": True}],
+    ids=["renamed", "deleted"],
+)
+def test_renamed_and_deleted_columns_are_refused(client, tmp, change):
+    """Their chunks would have to remember the old names."""
+    client.create("table", f"{tmp}/t", attributes={"schema": [VALUE]})
+    client.write_table(f"{tmp}/t", [{"v": "x"}])
+    with pytest.raises(YtResponseError, match="not supported by the embedded cluster"):
+        client.alter_table(f"{tmp}/t", schema=[change])

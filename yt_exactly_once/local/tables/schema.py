@@ -176,6 +176,8 @@ def _parse_column(raw: Any) -> Column:
         raise YtError("Column schema must be a map")
     fields = {text(key): value for key, value in raw.items()}
     name = text(fields.get("name", ""))
+    if fields.get("deleted"):
+        raise YtError("Deleted columns are not supported by the embedded cluster")
     if not name:
         raise YtError("Column name cannot be empty")
     try:

@@ -73,6 +73,11 @@ def _check_columns(old: TableSchema, new: TableSchema) -> None:
 def _check_new(old: TableSchema, column: Column) -> None:
     if any(column.name == known.name for known in old.columns):
         return
+    if column.extra.get("stable_name", column.name) != column.name:
+        raise YtError(
+            f'Column "{column.name}" cannot get another name: this change is not supported by the'
+            " embedded cluster; add a column and copy the values"
+        )
     if not old.strict:
         raise YtError(f'Cannot insert a new column "{column.name}" into non-strict schema')
     if column.required:

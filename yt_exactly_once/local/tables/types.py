@@ -74,7 +74,7 @@ def type_v3_from_v1(name: str, *, required: bool) -> LogicalType:
     simple = _V1_TO_V3_NAMES.get(name, name)
     if name in ("null", "void"):
         if required:
-            raise YtError(f"{name.capitalize()} type cannot be required")
+            raise YtError("Null type cannot be required")
         return simple
     return simple if required else {"type_name": "optional", "item": simple}
 
