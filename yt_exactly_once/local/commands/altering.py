@@ -15,6 +15,7 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import row_formats
 from yt_exactly_once.local.ql import computed
 from yt_exactly_once.local.static import rows as static_rows
+from yt_exactly_once.local.store import next_timestamp
 from yt_exactly_once.local.tables import schema_updates
 from yt_exactly_once.local.tables.schema import parse_schema, validate_dynamic
 from yt_exactly_once.local.tablets import bulk, settings, shape
@@ -99,7 +100,8 @@ def _alter_static(context: Context, view: View, node: Node, *, becomes_dynamic: 
     )
     view.put_attribute(node.id, "dynamic", True)
     layout = load_layout(connection, node.id, node.path)
+    timestamp = next_timestamp(connection)
     for chunk in listed:
         rows = row_formats.load_stored(chunks.read(connection, chunk))
-        bulk.load(connection, layout, static_rows.stored(schema, rows), chunk.object_id)
+        bulk.load(connection, layout, static_rows.stored(schema, rows), chunk.object_id, timestamp)
     chunks.replace(view, node.id, [])

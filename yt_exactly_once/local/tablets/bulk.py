@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.local.tables.layout import TableLayout
 
-_EARLIEST = 1
-"""The timestamp of rows of unversioned chunks (`MinTimestamp`)."""
-
 
 def load(
-    connection: sqlite3.Connection, layout: TableLayout, columns: list[list[Any]], chunk_id: str
+    connection: sqlite3.Connection,
+    layout: TableLayout,
+    columns: list[list[Any]],
+    chunk_id: str,
+    timestamp: int,
 ) -> None:
     """Put the rows of a chunk behind those that are there.
 
@@ -27,6 +28,7 @@ def load(
         layout: the table; it has one unmounted tablet.
         columns: stored values by column; keys come in order.
         chunk_id: of the chunk.
+        timestamp: since when a reader sees the rows.
     """
     tablet = layout.tablets[0]
     count = len(columns[0])
@@ -39,14 +41,17 @@ def load(
         weights = vectors.weigh(layout.columns, arrays, count)
         part = appends.Part(tablet.index, names, arrays, weights)
         first = flushed.until(connection, tablet.tablet_id)
-        appends.apply(connection, layout, [part], _EARLIEST)
+        appends.apply(connection, layout, [part], timestamp)
         flushed.add(connection, tablet.tablet_id, flushed.Chunk(chunk_id, first, first + count))
         return
     encoded = keys.key_encoder(layout.key_columns)(columns[: len(layout.key_columns)])
     names = ['"$key"', '"$ts"', '"$deleted"', *map(quote, layout.sql_names)]
-    marks = ", ".join(["?", str(_EARLIEST), "0", *"?" * len(columns)])
+    marks = ", ".join(["?", str(timestamp), "0", *"?" * len(columns)])
     connection.executemany(
         f"INSERT INTO {quote(layout.sql_table)} ({', '.join(names)}) VALUES ({marks})",
         zip(encoded, *columns, strict=True),
     )
-    flushed.add(connection, tablet.tablet_id, flushed.Chunk(chunk_id, 0, _EARLIEST))
+    connection.execute(
+        "UPDATE tablets SET last_write_ts = ? WHERE tablet_id = ?", (timestamp, tablet.tablet_id)
+    )
+    flushed.add(connection, tablet.tablet_id, flushed.Chunk(chunk_id, 0, timestamp))
