@@ -96,6 +96,7 @@ class Stream:
         change: done to the source's frame before the query's own work.
         backend: protocol of source and sink.
         form: name of the format.
+        token: of source and sink.
     """
 
     spark: SparkSession
@@ -112,6 +113,7 @@ class Stream:
     change: Callable[[DataFrame], DataFrame] = lambda frame: frame
     backend: str = "http"
     form: str = "yt"
+    token: str = ""
 
     @property
     def client(self) -> YtClient:
@@ -139,6 +141,7 @@ class Stream:
             max_rows_per_partition=self.rows_per_partition,
             shared_task_rows=self.shared_task_rows,
             backend=self.backend,
+            **({"token": self.token} if self.token else {}),
         )
         return self.query.build(self.change(rows))
 
@@ -148,6 +151,7 @@ class Stream:
             "proxy": self.cluster.proxy_urls[0],
             "retry": QUICK,
             "client_config": {"backend": self.backend},
+            "token": self.token or None,
         }
         given |= self.options | options
         own = {name: given.pop(name) for name in TARGET_OPTIONS & given.keys()}

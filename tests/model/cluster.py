@@ -301,7 +301,7 @@ class ModelTransaction:
         """See `Transaction.side_by_side`; their order makes no difference."""
         return [call(self) for call in calls]
 
-    def commit(self) -> None:
+    def commit(self, _written: Sequence[str] = ()) -> None:
         """See `Transaction.commit`."""
         snapshot = self._snapshot
         answer = self._cluster.script.ask(

@@ -142,7 +142,7 @@ class Transaction:
             rows = {row["partition_index"]: row["offset"] for row in rows}
         self.ask("insert", path, rows)
 
-    def commit(self):
+    def commit(self, _written=()):
         if self.failing != "commit" or self.cluster.applied:
             self.cluster.entry = LedgerEntry.from_row(self.row)
         self.ask("commit")

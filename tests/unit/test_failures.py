@@ -90,6 +90,37 @@ def test_answer_that_breaks_off_is_no_answer(answer):
     assert type(translation(strange.value)) is RequestRefusedError
 
 
+class Asked:
+    """A client of a user who may write the first table only."""
+
+    def check_permission(self, user, permission, path):
+        assert (user, permission) == ("robot", "write")
+        return {"action": "allow" if path == "//a" else "deny"}
+
+
+@pytest.mark.parametrize(
+    ("text", "attributes", "where", "path"),
+    [
+        ("permission for node //t is", {"permission": "write", "path": "//t"}, {}, "//t"),
+        ("permission is", {"permission": ["write"]}, {"path": "//t"}, "//t"),
+        ("permission is", {"permission": ["write"]}, {"among": ["//a", "//b"]}, "//b"),
+        ('permission for account "x" is', {"permission": ["write"]}, {}, "//sys/accounts/x"),
+    ],
+    ids=["by a master", "by a proxy", "at a commit", "of an account"],
+)
+def test_missing_permission_is_named_with_its_object_and_remedy(text, attributes, where, path):
+    """Whoever says it, and however deep: user, right, path, and the command for an administrator."""
+    cause = YtError(
+        f"Access denied: {text} not allowed", 901, attributes={"user": "robot", **attributes}
+    )
+    error = YtError("Error committing", inner_errors=[cause.simplify()])
+    with pytest.raises(AccessError) as raised, translated("commit", asked=Asked, **where):
+        raise error
+    entry = "{action=allow;subjects=[robot];permissions=[write]}"
+    assert raised.value.remedy.endswith(f"yt set '{path}/@acl/end' '{entry}'")
+    assert path in str(raised.value)
+
+
 def test_missing_registration_is_told_from_a_missing_permission():
     """Both have the code 901; only the text differs."""
     error = translation(nested(901, 'Consumer "//c" is not registered for queue "//q"'))

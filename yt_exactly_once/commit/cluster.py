@@ -87,8 +87,8 @@ class Transaction(Reader, Protocol):
     def side_by_side(self, calls: Sequence[Callable[[Transaction], T]]) -> list[T]:
         """Make independent calls at the same time, and return their results."""
 
-    def commit(self) -> None:
-        """Apply everything, or nothing."""
+    def commit(self, written: Sequence[str] = ()) -> None:
+        """Apply everything, or nothing; `written` are the tables, for the error of a missing permission."""
 
     def abort(self) -> None:
         """Discard everything."""

@@ -258,7 +258,9 @@ class BatchCommit:
             raise
         self._sent[transaction.id] = UNSEEN if part.inside else ""
         self._own.add(transaction.id)
-        self._commit(transaction, number)  # 9
+        consumers = [source.consumer for source, _ in moves if source.consumer]
+        written = [*(target.path for target in part.targets), self._ledger.path, *consumers]
+        self._commit(transaction, number, written)  # 9
         return transaction.id
 
     def _open(self, part: Part) -> tuple[Transaction, Ahead[Read] | None]:
@@ -396,9 +398,9 @@ class BatchCommit:
             self._emit(Event.OFFSETS_ADVANCED, partitions=moved)
         self._emit(Event.LEDGER_RECORDED, transaction=transaction.id)
 
-    def _commit(self, transaction: Transaction, number: int) -> None:
+    def _commit(self, transaction: Transaction, number: int, written: Sequence[str]) -> None:
         try:
-            transaction.commit()
+            transaction.commit(written)
         except CommitOutcomeUnknownError as error:
             self._emit(
                 Event.COMMIT_OUTCOME_UNKNOWN,

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import http.client
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from yt.common import YtError
@@ -41,7 +41,7 @@ from yt_exactly_once.errors import (
 from yt_exactly_once.ytsaurus.client_noise import held_back
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
 TRANSPORT_ERRORS = (
     RequestException,
@@ -313,12 +313,28 @@ def leaves_outcome_unknown(error: BaseException) -> bool:
     return _has_code(error, _UNANSWERED) or not find_failure(error).answered
 
 
+class Asked(Protocol):
+    """A client that can say which of several objects a permission is missing on."""
+
+    def check_permission(self, user: str, permission: str, path: str) -> Any:
+        """Return what access control says."""
+
+
 @contextmanager
-def translated(action: str, **where: Any) -> Iterator[None]:
+def translated(
+    action: str,
+    *,
+    asked: Callable[[], Asked] | None = None,
+    among: Sequence[str] = (),
+    **where: Any,
+) -> Iterator[None]:
     """Turn the client's errors into the package's.
 
     Args:
         action: what was being done, as the tail of "Could not ...".
+        asked: gives a client, for requests that need permissions on several objects: proxies do not say on
+            which one a permission is missing.
+        among: these objects.
         **where: ids for the message.
     """
     try:
@@ -332,7 +348,81 @@ def translated(action: str, **where: Any) -> Iterator[None]:
         detail = f"no usable answer from the proxy ({reason(error)})"
         raise _error(NO_ANSWER, action, detail, {"proxy": _address(error), **where}) from error
     except YtError as error:
-        raise _error(find_failure(error), action, _deepest(error), where) from error
+        denied = _denial(error)
+        if denied is None:
+            raise _error(find_failure(error), action, _deepest(error), where) from error
+        raise _refused(denied, action, where, _forbidden(denied, asked, among)) from error
+
+
+@dataclass(frozen=True)
+class _Denial:
+    """A missing permission, as the cluster tells it."""
+
+    text: str
+    user: str
+    permission: str
+    path: str | None
+
+
+_NOT_IN_CYPRESS = (
+    (re.compile(r' for account "([^"]+)"'), "//sys/accounts/"),
+    (re.compile(r' for tablet cell bundle "([^"]+)"'), "//sys/tablet_cell_bundles/"),
+)
+"""Objects that an error names by their name, and where they are found."""
+
+
+def _denial(error: YtError) -> _Denial | None:
+    """Return the missing permission that an error tells of, if it tells of one."""
+    found: Any = error.find_matching_error(code=_AUTHORIZATION)
+    while found is not None and not {"user", "permission"} <= found.attributes.keys():
+        inner = [YtError.from_dict(each) for each in found.inner_errors if isinstance(each, dict)]
+        found = inner[0] if inner else None
+    if found is None:
+        return None
+    given = found.attributes["permission"]
+    permission = str(given if isinstance(given, str) else next(iter(given), ""))
+    text = str(found.message).strip()
+    named = [
+        f"{folder}{match[1]}" for form, folder in _NOT_IN_CYPRESS if (match := form.search(text))
+    ]
+    path = named[0] if named else found.attributes.get("path")
+    return _Denial(text, str(found.attributes["user"]), permission, path)
+
+
+def _forbidden(
+    denied: _Denial, asked: Callable[[], Asked] | None, among: Sequence[str]
+) -> str | None:
+    """Return the object that the permission is missing on, where the cluster can say it."""
+    if denied.path is not None or asked is None:
+        return denied.path
+    # The error of the request matters more than one of this look.
+    with suppress(YtError, *TRANSPORT_ERRORS):
+        for path in among:
+            answer = asked().check_permission(denied.user, denied.permission, path)
+            if str(answer["action"]) == "deny":
+                return path
+    return None
+
+
+def _refused(
+    denied: _Denial, action: str, where: dict[str, Any], path: str | None
+) -> ExactlyOnceError:
+    """Return the error of a missing permission, with the command that grants it."""
+    places = (where.get(name) for name in ("path", "consumer", "queue", "producer"))
+    path = path or next((str(place) for place in places if place), None)
+    detail = denied.text if path is None or path in denied.text else f"{denied.text} ({path})"
+    return AccessError(
+        f"Could not {action}: {detail}",
+        remedy=grant(denied.user, denied.permission, path or "PATH"),
+        **where,
+    )
+
+
+def grant(user: str, permission: str, path: str) -> str:
+    """Return who can grant a permission, and how."""
+    vital = ";vital=%true" if permission == "register_queue_consumer" else ""
+    entry = f"{{action=allow;subjects=[{user}];permissions=[{permission}]{vital}}}"
+    return f"An administrator of that object runs: yt set '{path}/@acl/end' '{entry}'"
 
 
 def reason(error: BaseException) -> str:
@@ -346,6 +436,8 @@ def reason(error: BaseException) -> str:
 
 _TABLE = re.compile(r"\b[Tt]able (//\S+) (?:while|has no)")
 """Where the cluster names the table whose tablet it cannot use."""
+
+_AUTHORIZATION = 901
 
 _UNKNOWN_CELL = "Unknown cell"
 

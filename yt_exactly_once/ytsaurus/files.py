@@ -241,7 +241,7 @@ class CypressFiles:
         with self._connection.pinning() as client, translated(action, path=where):
             return make_request(command, parameters, data=data, use_heavy_proxy=True, client=client)
 
-    def _run(self, action: str, path: str, call: Callable[[YtClient], T], **where: str) -> T:
+    def _run(self, action: str, path: str, call: Callable[[YtClient], T], **where: Any) -> T:
         def attempt(_number: int) -> T:
             with translated(f"{action} the path", path=path, **where):
                 return call(self._connection.reader)

@@ -189,7 +189,7 @@ class RemoteQueue:
         """
         limits = {"max_row_count": max_rows, "max_data_weight": max_bytes}
         options = {**limits, "format": YsonFormat(format="binary"), "raw": True}
-        where = {"queue": self.path, "consumer": self.consumer}
+        where: dict[str, Any] = {"queue": self.path, "consumer": self.consumer}
         with (
             self._registration_may_lag(),
             self.connection.pinning() as client,
@@ -215,7 +215,7 @@ class RemoteQueue:
             ConsumerNotRegisteredError: the consumer is no longer registered.
         """
         assert self.consumer is not None
-        where = {"queue": self.path, "consumer": self.consumer}
+        where: dict[str, Any] = {"queue": self.path, "consumer": self.consumer}
         with (
             self._registration_may_lag(),
             translated("advance the consumer", **where, partition=partition, expected=old),

@@ -135,7 +135,12 @@ class ProducerSession:
         with (
             connection.sending() as lane,
             translated(
-                "create the producer session", producer=producer, queue=queue, session=session_id
+                "create the producer session",
+                asked=lambda: connection.reader,
+                among=(producer, queue),
+                producer=producer,
+                queue=queue,
+                session=session_id,
             ),
         ):
             answer = lane.create_queue_producer_session(producer, queue, session_id)
@@ -175,7 +180,12 @@ class ProducerSession:
         with (
             connection.sending() as lane,
             translated(
-                "push rows", producer=self.producer, queue=self.queue, session=self.session_id
+                "push rows",
+                asked=lambda: connection.reader,
+                among=(self.queue, self.producer),
+                producer=self.producer,
+                queue=self.queue,
+                session=self.session_id,
             ),
         ):
             answer = lane.push_queue_producer(

@@ -226,8 +226,11 @@ class TabletTransaction:
         results = [future.result() for future in made]
         return [results[place % count][place // count] for place in range(len(calls))]
 
-    def commit(self) -> None:
+    def commit(self, written: Sequence[str] = ()) -> None:
         """Commit; afterwards the transaction is gone, whatever the outcome.
+
+        Args:
+            written: the tables that it writes, for the error of a missing permission.
 
         Raises:
             ConflictError: refused: another transaction wrote the same row first.
@@ -237,7 +240,13 @@ class TabletTransaction:
         client = self._clients[0]
         self._joined.close()
         try:
-            with translated("commit", transaction=self.id, proxy=self.proxy):
+            with translated(
+                "commit",
+                asked=lambda: client,
+                among=written,
+                transaction=self.id,
+                proxy=self.proxy,
+            ):
                 client.commit_transaction(self.id)
         except ExactlyOnceError as error:
             if error.__cause__ is not None and leaves_outcome_unknown(error.__cause__):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from yt_exactly_once.errors import AccessError, ExactlyOnceError
 from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem
 from yt_exactly_once.ytsaurus.browsing import attributes_of, may, user_of
+from yt_exactly_once.ytsaurus.failures import grant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,12 +92,11 @@ def _allowed(connection: Connection, path: str, permission: str) -> set[str]:
 
 
 def _denied(user: str, need: _Need) -> Finding:
-    entry = f"{{action=allow;subjects=[{user}];permissions=[{need.permission}]}}"
     return problem(
         _CHECK,
         f"{user} lacks the permission {need.permission} on {need.path}",
         need.purpose,
-        f"An administrator of that object runs: yt set '{need.path}/@acl/end' '{entry}'",
+        grant(user, need.permission, need.path),
     )
 
 
