@@ -110,8 +110,6 @@ INERT_ATTRIBUTES = {
     "enable_striped_erasure": "data stays plain",
     "enable_tablet_balancer": _BALANCER,
     "erasure_codec": "data stays plain",
-    "expiration_time": "nodes do not expire",
-    "expiration_timeout": "nodes do not expire",
     "folder_id": "nobody reads it",
     "forced_chunk_view_compaction_revision": _COMPACTION,
     "forced_hunk_compaction_revision": _COMPACTION,

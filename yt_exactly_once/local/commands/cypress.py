@@ -69,7 +69,8 @@ def path_of(context: Context, name: str = "path") -> ypath.YPath:
 @command(
     "create",
     volatile=True,
-    partial=f"no journals, replicas and portals; expiration is not enforced; {_PLAIN}",
+    partial=f"no journals, replicas and portals; a table that expires keeps its rows until the next command"
+    f" on the tree; {_PLAIN}",
 )
 def create(context: Context) -> Any:
     """Create a node, or an object without a path."""

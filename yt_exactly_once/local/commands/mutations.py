@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local import arguments
-from yt_exactly_once.local.cypress import master_transactions
+from yt_exactly_once.local.cypress import expiry, master_transactions
+from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats.structured import dump_yson, load_yson
 
@@ -49,6 +50,7 @@ def run_once(context: Context, change: Callable[[sqlite3.Connection], Any]) -> A
                     attributes={"mutation_id": mutation_id},
                 )
         master_transactions.expire(connection)
+        expiry.expire(connection)
         answer = change(connection)
         if mutation_id is not None:
             _keep(connection, mutation_id, dump_yson(answer))
@@ -57,12 +59,14 @@ def run_once(context: Context, change: Callable[[sqlite3.Connection], Any]) -> A
 
 @contextmanager
 def settled(context: Context) -> Iterator[sqlite3.Connection]:
-    """Give the state to read, without what ended because a lease ran out."""
+    """Give the state to read, without what has ended because its time is up, and note the access."""
     with context.proxy.store.read() as connection:
-        overdue = master_transactions.overdue(connection)
-    if overdue:
+        changes = master_transactions.overdue(connection) or expiry.is_used(connection)
+    if changes:
         with context.proxy.store.write() as connection:
             master_transactions.expire(connection)
+            expiry.expire(connection)
+            expiry.touch(View(connection), context.parameters.get("path"))
     with context.proxy.store.read() as connection:
         yield connection
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local import support
+from yt_exactly_once.local import arguments, support
 from yt_exactly_once.local.cypress import (
     accesses,
     chunks,
@@ -315,10 +315,14 @@ def normalized(view: View, name: str, value: Any) -> Any:
     """Return an attribute as it is kept.
 
     Raises:
-        YtError: it is an access control list or an owner, and wrong.
+        YtError: it is an access control list, an owner, or an end of the node, and wrong.
     """
     if name == "acl":
         return permissions.parse(view.trunk, value)
+    if name == "expiration_time":
+        arguments.moment({name: value}, name)
+    if name == "expiration_timeout":
+        arguments.integer({name: value}, name, unsigned=True)
     if name == "inherit_acl" and not isinstance(value, bool):
         raise YtError(f'Error setting builtin attribute "{name}": expected a boolean')
     if name == "owner" and permissions.find_subject(view.trunk, value) is None:

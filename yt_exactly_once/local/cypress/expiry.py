@@ -1,0 +1,73 @@
+"""Nodes that remove themselves: at `@expiration_time`, or `@expiration_timeout` after the last access.
+
+Looked at before each command on the tree, so rows of an expired dynamic table are there until one comes. A
+node that somebody has locked stays until it can be removed.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local import arguments
+from yt_exactly_once.local.cypress import clock, nodes, tree, ypath
+from yt_exactly_once.local.cypress.view import View
+from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.formats.structured import load_yson
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+AT, AFTER = "expiration_time", "expiration_timeout"
+_STORED = (
+    "SELECT node_id, name, value FROM cypress_attributes"
+    " WHERE tx = '' AND name IN ('expiration_time', 'expiration_timeout')"
+)
+
+
+def overdue(connection: sqlite3.Connection) -> list[str]:
+    """Return the nodes that should be gone."""
+    now = time.time()
+    return [node_id for node_id, end in _ends(connection) if end <= now]
+
+
+def expire(connection: sqlite3.Connection) -> None:
+    """Remove the nodes that should be gone, with everything below them."""
+    view = View(connection)
+    for node_id in overdue(connection):
+        if view.node_type(node_id) is None:
+            # It went with another one.
+            continue
+        try:
+            nodes.unlink(view, node_id)
+        except YtError:
+            # A lock holds it; masters try again later too.
+            continue
+
+
+def is_used(connection: sqlite3.Connection) -> bool:
+    """Tell whether any node has an end."""
+    return connection.execute(_STORED + " LIMIT 1").fetchone() is not None
+
+
+def touch(view: View, path: Any) -> None:
+    """Note an access, if it keeps the node from being removed."""
+    with suppress(YtError):
+        position = tree.walk(view, ypath.parse(path))
+        if view.attribute(position.id, AFTER) is not None:
+            view.put_attribute(position.id, "access_time", clock.now())
+
+
+def _ends(connection: sqlite3.Connection) -> Iterator[tuple[str, float]]:
+    for node_id, name, stored in connection.execute(_STORED).fetchall():
+        value = load_yson(stored, "attribute")
+        if name == AT:
+            at = arguments.moment({name: value}, name)
+            if at is not None:
+                yield node_id, at.timestamp()
+        else:
+            accessed = View(connection).attribute(node_id, "access_time")
+            yield node_id, datetime.fromisoformat(accessed).timestamp() + int(value) / 1000
