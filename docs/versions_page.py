@@ -31,8 +31,9 @@ is written from its results. A cell says how many tests passed. A version that i
 
 **Limits on 4.0 and 4.1.** `max_rows_per_partition` and `max_bytes_per_partition` hold for every batch. But
 with the trigger `availableNow` Spark asks such a source only once. So the whole run is one batch, and with
-a limit it ends after that batch. No row is lost: the next run continues there. Leave the limits out with
-`availableNow`, or use another trigger.
+a limit it ends after that batch. No row is lost: the next run continues there. The event `source.run_limited`
+warns of the rows that are left. It comes with other triggers, too: Spark does not tell a source its trigger.
+To read all rows in limited batches, take another trigger and call `query.processAllAvailable()`.
 
 After a restart the source continues at the offset that Spark hands over. It does not ask the consumer.
 

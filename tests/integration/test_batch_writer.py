@@ -10,8 +10,14 @@ from pyspark.sql import functions as sf
 
 from tests.flows import columns, create_table
 from tests.tiers import first_of
+from yt_exactly_once import ClusterConfig
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.operations.doctor import checkpoint, queries
+from yt_exactly_once.operations.doctor.subject import Subject
+from yt_exactly_once.operations.ledgers import Use, judge_entries
+from yt_exactly_once.operations.status import status
 from yt_exactly_once.spark.sink.batch_writer import Job, JobSink
+from yt_exactly_once.ytsaurus.client import Connection
 
 TYPES = {"id": "int64", "value": "int64?"}
 
@@ -67,6 +73,50 @@ def test_job_is_written_once_per_version(save, client, target):
         save(target, version=2, rows=10, start=2_000)
     save(target, version=2, rows=10, start=2_000, application="another")
     assert len(found(client, target)) == 120
+
+
+@pytest.mark.further
+def test_tasks_write_a_job_into_a_sorted_table(save, client, tmp, ordered, faults):
+    """By key, so a repetition changes nothing; only hashes of the keys come to the driver."""
+    path = create_table(client, f"{tmp}/sorted", columns(TYPES, ["id"]))
+    faults.inject("error", "commit_transaction", code=307, message="no", count=None)
+    with pytest.raises(AnalysisException):
+        save(path, retry_attempts=1, mode="idempotent")
+    faults.clear_faults()
+    assert found(client, path) == expected(100)
+    for rows in (100, 50, 200):
+        save(path, mode="idempotent", rows=rows)
+    assert found(client, path) == expected(100)
+    with pytest.raises(AnalysisException, match="writes a job into a sorted table only"):
+        save(ordered, mode="idempotent")
+    assert found(client, ordered) == []
+
+
+@pytest.mark.further
+def test_tools_know_that_a_job_is_no_query(save, cluster, ordered, faults, tmp_path):
+    """It has no checkpoint, which a stream that begins behind it would be told to take over."""
+    faults.inject("error", "commit_transaction", code=307, message="no", after=1, count=1)
+    with pytest.raises(AnalysisException):
+        save(ordered, retry_attempts=1, **IN_PARTS)
+    faults.clear_faults()
+    address = ClusterConfig(proxy=cluster.proxy_urls[0])
+    connection = Connection(address)
+    subject = Subject(cluster=address, targets=(ordered,), checkpoint=str(tmp_path / "new"))
+    looks = (
+        "half written: 1 of 3 parts. Run the job",
+        "Application backfill has written version 1",
+    )
+    for done, look in enumerate(looks):
+        if done:
+            save(ordered, **IN_PARTS)
+        (one,) = status(connection, [f"{ordered}_ledger"])
+        assert (one.name, one.batch, bool(one.problems)) == ("backfill", 1, not done)
+        (told,) = queries.examine(subject, connection)
+        assert look in told.what
+        (begins,) = checkpoint.examine(subject, connection)
+        assert begins.what.endswith("the query begins")
+        (judged,) = judge_entries(connection, f"{ordered}_ledger")
+        assert (judged.use, judged.why) == (Use.IN_USE, "its job may be repeated")
 
 
 IN_PARTS = {"split_oversized": "true", "rows_per_tablet_limit": 40, "dyn_batch_size": 20}
@@ -134,7 +184,7 @@ def test_mode_overwrite_replaces_the_rows_and_others_are_refused(save, client, t
         ({"version": None}, "no version"),
         ({"application": None}, "no application"),
         ({"version": "soon"}, "whole number"),
-        ({"mode": "idempotent"}, "is for streams"),
+        ({"mode": "at-least-once"}, "is for streams"),
         ({"checkpointLocation": "checkpoint"}, "no checkpoint"),
         ({"dyn_batch_sise": "5"}, "Did you mean dyn_batch_size"),
     ],

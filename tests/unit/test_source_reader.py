@@ -279,6 +279,17 @@ def test_reader_limits_itself_where_spark_does_not():
     assert planned == [[(0, 0, 10)], [(0, 10, 20)], [(0, 20, 25)], []]
 
 
+def test_reader_that_limits_itself_warns_once_of_rows_that_it_leaves():
+    """It cannot know the trigger; a batch that takes all leaves none."""
+    with capture_logs() as logs:
+        for rows in (25, 10):
+            source = reader(FakeQueue(rows), kind=SelfLimitingReader, max_rows_per_partition=10)
+            source.partitions(source.initialOffset(), source.latestOffset())
+            source.latestOffset()
+    (told,) = [log for log in logs if log["event"] == Event.SOURCE_RUN_LIMITED]
+    assert (told["log_level"], told["rows_left"]) == ("warning", 15)
+
+
 def test_reader_that_limits_itself_continues_at_the_offset_that_spark_hands_over():
     """After a restart Spark plans the newest logged offset; wherever the consumer is."""
     queue = FakeQueue(25, stored={0: 3})

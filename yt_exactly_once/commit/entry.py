@@ -76,6 +76,9 @@ HISTORY_SCHEMA = [
 
 _NO_DIGEST: Row = dict.fromkeys(column["name"] for column in _DIGEST_SCHEMA)
 
+APPLICATION_PREFIX = "application:"
+"""In front of an application's name, where a batch job has no id of a query: none begins so."""
+
 DRIVER, TASKS = "driver", "tasks"
 """Who sends the rows of a batch to the cluster."""
 
@@ -290,6 +293,12 @@ class LedgerEntry:
     committed_at: str = ""
     seconds: float = 0.0
     tallies: Mapping[str, Tally] = field(default_factory=dict)
+
+    @property
+    def application(self) -> str:
+        """The name of the batch job that the entry is of; empty for that of a query."""
+        _, _, name = self.query_id.partition(APPLICATION_PREFIX)
+        return name
 
     @property
     def is_complete(self) -> bool:

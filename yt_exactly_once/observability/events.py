@@ -34,6 +34,7 @@ class Event(StrEnum):
     SOURCE_ROWS_SKIPPED = "source.rows_skipped"
     SOURCE_QUEUE_REPLACED = "source.queue_replaced"
     HISTORY_FAILED = "history.failed"
+    SOURCE_RUN_LIMITED = "source.run_limited"
     NOTE_FAILED = "note.failed"
     WARM_UP_FAILED = "warm_up.failed"
     QUERY_STARTED = "query.started"
@@ -55,6 +56,7 @@ _LEVELS = {
     Event.SOURCE_ROWS_SKIPPED: "warning",
     Event.SOURCE_QUEUE_REPLACED: "warning",
     Event.HISTORY_FAILED: "warning",
+    Event.SOURCE_RUN_LIMITED: "warning",
     Event.NOTE_FAILED: "warning",
     Event.QUERY_STARTED: "info",
     Event.QUERY_STOPPED: "info",

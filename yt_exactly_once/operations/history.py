@@ -76,7 +76,7 @@ class History:
 
     def name(self, query: QueryStatus) -> str:
         """Return what a query is called here."""
-        return self.names.get(query.targets[0].path, query.query_id[:8])
+        return self.names.get(query.targets[0].path, query.name)
 
     def look(self, queries: Sequence[QueryStatus], *, at: float | None = None) -> None:
         """Add one look at the status of queries, and the batches that were committed since the last one."""

@@ -316,7 +316,8 @@ def _judged(row: LedgerRow, rows: Sequence[LedgerRow], *, target_exists: bool) -
     if later is not None:
         why = f"query {later.entry.query_id} continues after it, with the same consumers"
         return Judged(row, Use.SUPERSEDED, why)
-    return Judged(row, Use.IN_USE, "its checkpoint may start again")
+    why = "its job may be repeated" if row.entry.application else "its checkpoint may start again"
+    return Judged(row, Use.IN_USE, why)
 
 
 def supersedes(later: LedgerEntry, entry: LedgerEntry) -> bool:

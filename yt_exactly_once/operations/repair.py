@@ -281,6 +281,8 @@ class _Found:
 
     def start(self) -> str:
         """Say how the query is started."""
+        if self._status.application:
+            return "Run the job again, with the same application and version"
         place = (
             "with a new checkpointLocation, and never again with the old one"
             if self._new_checkpoint

@@ -275,7 +275,7 @@ def _queries(queries: Sequence[QueryStatus]) -> list[str]:
         return []
     rows = [
         [
-            one.query_id[:8],
+            one.name,
             target.path,
             one.mode,
             str(one.batch),
@@ -300,7 +300,7 @@ def _queries(queries: Sequence[QueryStatus]) -> list[str]:
         "attempts>",
     )
     problems = [
-        f'<p class="problem">{escape(one.query_id[:8])}: {escape(problem)}</p>'
+        f'<p class="problem">{escape(one.name)}: {escape(problem)}</p>'
         for one in queries
         for problem in one.problems
     ]
@@ -310,7 +310,7 @@ def _queries(queries: Sequence[QueryStatus]) -> list[str]:
 def _offsets(queries: Sequence[QueryStatus]) -> list[str]:
     rows = [
         [
-            one.query_id[:8],
+            one.name,
             queue.path,
             str(part.partition),
             f"{part.first:,}",

@@ -194,6 +194,7 @@ class QueryStatus:
         targets: what it writes.
         queues: what it reads.
         source_rows: rows of the queues in the last batch.
+        application: name of the batch job, if it is none of a query; `batch` is its version then.
     """
 
     query_id: str
@@ -210,6 +211,12 @@ class QueryStatus:
     targets: tuple[TargetStatus, ...]
     queues: tuple[QueueStatus, ...] = field(default=())
     source_rows: int = 0
+    application: str = ""
+
+    @property
+    def name(self) -> str:
+        """What tables for people call it."""
+        return self.application or self.query_id[:8]
 
     @property
     def lag_rows(self) -> int:
@@ -261,7 +268,9 @@ class QueryStatus:
         found = [f"{path}: {problem}" for path, problem in named if problem]
         done, count = self.parts
         if done < count:
-            found.append(f"batch {self.batch} is half written: {done} of {count} parts")
+            what = "version" if self.application else "batch"
+            way = ". Run the job of this version again" if self.application else ""
+            found.append(f"{what} {self.batch} is half written: {done} of {count} parts{way}")
         if (
             not found
             and self.lag_rows
@@ -503,6 +512,7 @@ def _query(
         source_rows=sum(
             part.end - part.start for parts in entry.offsets.values() for part in parts.values()
         ),
+        application=entry.application,
     )
 
 

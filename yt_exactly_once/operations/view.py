@@ -110,13 +110,13 @@ def remarks(queries: Sequence[QueryStatus], unread: Mapping[str, str]) -> list[T
     """
     from rich.text import Text  # noqa: PLC0415 - only output for people needs it
 
-    found = [f"{one.query_id[:8]}: {problem}" for one in queries for problem in one.problems]
+    found = [f"{one.name}: {problem}" for one in queries for problem in one.problems]
     found += [f"{path}: {why}" for path, why in unread.items()]
     if not queries and not unread:
         found = [
             "no query has committed a batch here. If one does not run, ask yt-exactly-once doctor"
         ]
-    hints = [f"{one.query_id[:8]}: {hint}" for one in queries for hint in one.hints]
+    hints = [f"{one.name}: {hint}" for one in queries for hint in one.hints]
     return [
         *(Text(line, style="bold red" if queries or unread else "") for line in found),
         *(Text(line, style="yellow") for line in hints),
@@ -129,7 +129,7 @@ def _queries(queries: Sequence[QueryStatus]) -> Table:
     for one in queries:
         for target in one.targets:
             shown.add_row(
-                one.query_id[:8],
+                one.name,
                 target.path,
                 one.mode,
                 str(one.batch),
@@ -164,7 +164,7 @@ def _queues(queries: Sequence[QueryStatus], *, partitions: bool) -> Table:
             rows = _partitions(queue) if partitions else [_together(queue)]
             for row in rows:
                 consumer = queue.consumer or "none"
-                shown.add_row(one.query_id[:8], queue.path, *row, consumer, _registered(queue))
+                shown.add_row(one.name, queue.path, *row, consumer, _registered(queue))
     return shown
 
 

@@ -27,7 +27,8 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
         return
     files, place = open_storage(subject.checkpoint, connection), shown(subject.checkpoint)
     offsets, commits = _numbers(files, "offsets"), _numbers(files, "commits")
-    rows = rows_of_targets(subject, connection)
+    # A batch job, such as the backfill in front of a stream, has no checkpoint.
+    rows = [row for row in rows_of_targets(subject, connection) if not row.entry.application]
     if not files.exists("metadata"):
         yield _without_metadata(place, rows, is_used=bool(offsets or commits))
         return

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.operations.doctor.subject import Subject
     from yt_exactly_once.operations.ledgers import LedgerRow
+    from yt_exactly_once.operations.status import QueryStatus
     from yt_exactly_once.ytsaurus.client import Connection
 
 Commands = dict[tuple[str, str], str]
@@ -46,6 +47,8 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
     own = {(queue.path, queue.consumer) for queue in subject.queues}
     for one in statuses(connection, rows):
         mine = [queue for queue in one.queues if not own or (queue.path, queue.consumer) in own]
+        if one.application:
+            yield _job(one)
         if not mine:
             continue
         bad = [queue for queue in mine if queue.problem]
@@ -65,3 +68,15 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
                 f"Query {one.query_id} has committed batch {one.batch}, and can continue: "
                 f"{counted(lag, 'row')} to read",
             )
+
+
+def _job(one: QueryStatus) -> Finding:
+    what = f"Application {one.application} has written version {one.batch}"
+    if not one.problems:
+        return ok("query", what)
+    return problem(
+        "query",
+        f"{what} in part: {'; '.join(one.problems)}",
+        "A later version is refused with FencedError",
+        "Run the job of this version again",
+    )

@@ -15,6 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter
 
 from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.commit.entry import APPLICATION_PREFIX
 from yt_exactly_once.errors import ConfigError, FencedError, LedgerDivergedError
 from yt_exactly_once.observability import Clock, reported
 from yt_exactly_once.retrying import run_attempts
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
 
 APPLICATION, VERSION = "application", "version"
 JOB_OPTIONS = (APPLICATION, VERSION)
-
-PREFIX = "application:"
-"""In front of an application's name in the ledger: no id of a query begins so."""
 
 _LARGEST = 2**62
 
@@ -89,9 +87,9 @@ class Job:
                 remedy="Use a number that grows with each job, such as the date: 20261122",
                 option=VERSION,
             )
-        if options.get("mode", "transactional").strip().lower() != "transactional":
+        if options.get("mode", "").strip().lower() == "at-least-once":
             raise ConfigError(
-                f"mode={options['mode']!r} is for streams; a batch write is transactional",
+                "mode='at-least-once' is for streams: a repeated job would write its rows again",
                 remedy="Remove the option mode",
                 option="mode",
             )
@@ -102,7 +100,7 @@ class Job:
     @property
     def query_id(self) -> str:
         """The application as the ledger has it."""
-        return PREFIX + self.application
+        return APPLICATION_PREFIX + self.application
 
 
 class NothingLogged:
@@ -151,6 +149,14 @@ class JobSink(TransactionalSink):
         """
         with self._delivered(TaskRows(schema), f"plan-{uuid.uuid4()}") as (delivery, found):
             (target,) = delivery.run.targets
+            if self._mode.traits.has_sessions and not target.is_sorted:
+                raise ConfigError(
+                    "mode='idempotent' writes a job into a sorted table only: the rows of a job have no "
+                    "numbers, by which an ordered one could know them again",
+                    remedy="Remove the option mode. If the driver cannot hold the rows, read them as a "
+                    "stream of files with trigger(availableNow=True)",
+                    target=target.path,
+                )
             return JobTask(WriterTask(self._plan(delivery, target), is_replay=found.is_replay))
 
     def finish(self, schema: StructType, messages: Sequence[TaskMessage]) -> None:

@@ -49,10 +49,15 @@ class LagReport:
         self._queue.emit(
             Event.SOURCE_LOOKED,
             rows=rows,
-            rows_behind=sum(self._behind),
+            rows_behind=self.rows_behind,
             seconds_behind=self._seconds_behind(ends),
             partitions=len(self._behind),
         )
+
+    @property
+    def rows_behind(self) -> int:
+        """Rows after the batch that was planned last."""
+        return sum(self._behind)
 
     def progress(self) -> dict[str, Any] | None:
         """Return where the queue ended when it was last looked at, and how many rows are after the batch.
@@ -65,7 +70,7 @@ class LagReport:
         return {
             **self._queue.offset(ends).to_json(),
             "behind": {
-                "rows": sum(self._behind),
+                "rows": self.rows_behind,
                 "max": max(self._behind, default=0),
                 "avg": round(sum(self._behind) / max(len(self._behind), 1), 1),
             },

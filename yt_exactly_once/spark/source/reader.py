@@ -244,15 +244,27 @@ class SelfLimitingReader(QueueStreamReader):
 
     After a restart, Spark hands over its newest logged offset, and then both ends of each batch that it
     plans. The position is where the last batch ended. The limits of the options hold. With the trigger
-    AvailableNow such a Spark asks once, so the run is one batch.
+    AvailableNow such a Spark asks once, so the run is one batch. It does not tell the source its trigger.
     """
 
     _position: dict[str, Any] | None = None
+    _has_planned = False
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802 - Spark's name
         """Plan the end of the next batch; see `QueueStreamReader.latestOffset`."""
         start = self.initialOffset() if self._position is None else self._position
-        return self._next_offset(start, limited=True)
+        end = self._next_offset(start, limited=True)
+        left = self._lag.rows_behind
+        if left and not self._has_planned:
+            self._queue.emit(
+                Event.SOURCE_RUN_LIMITED,
+                rows_left=left,
+                remedy="Only with the trigger availableNow: this version of Spark ends the run after this "
+                "batch. Start it again for the rows that are left, or use query.processAllAvailable() with "
+                "another trigger, or no limit",
+            )
+        self._has_planned = True
+        return end
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[QueueTask]:
         """Split a batch into tasks; see `QueueStreamReader.partitions`."""

@@ -1,0 +1,245 @@
+"""Every public call of Spark's `DataStreamReader` and `DataStreamWriter`, judged for the format yt.
+
+A call of a new version of PySpark fails `tests/unit/test_stream_calls.py` until it is judged here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
+
+from tests.flows import QUEUE_TYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SPARK_TYPES = {"int64": "long", "utf8": "string", "timestamp": "timestamp"}
+SAME_SCHEMA = ", ".join(f"{name} {SPARK_TYPES[kind]}" for name, kind in QUEUE_TYPES.items())
+
+
+def calls() -> set[str]:
+    """Return what the installed version has: methods, triggers, and named arguments of a start."""
+    found = {
+        f"{kind.__name__}.{name}"
+        for kind in (DataStreamReader, DataStreamWriter)
+        for name, _ in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_")
+    }
+    for name in ("trigger", "start", "toTable"):
+        arguments = inspect.signature(getattr(DataStreamWriter, name)).parameters
+        found |= {f"{name}({argument}=)" for argument in arguments if argument != "self"}
+    return found
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Calls that work together.
+
+    Attributes:
+        name: of the test.
+        start: makes the calls and starts the query into a target.
+        calls: which they are.
+        ends: whether the query ends by itself.
+    """
+
+    name: str
+    start: Callable[[Any, str], Any]
+    calls: tuple[str, ...]
+    ends: bool = True
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A call that is refused.
+
+    Attributes:
+        name: of the test.
+        call: as `calls` has it.
+        run: makes it with a path.
+        message: begins the reason, or is a part of it.
+    """
+
+    name: str
+    call: str
+    run: Callable[[Any, str], Any]
+    message: str
+
+
+CHAINS = (
+    Chain(
+        "available-now",
+        lambda writer, path: (
+            writer.option("MODE", "transactional")
+            .options(Dyn_Batch_Size=50)
+            .outputMode("append")
+            .partitionBy("key")  # Spark keeps it from such sinks.
+            .queryName("all calls")
+            .trigger(availableNow=True)
+            .start(path)
+        ),
+        (
+            "option",
+            "options",
+            "outputMode",
+            "partitionBy",
+            "queryName",
+            "format",
+            "trigger",
+            "start",
+        ),
+    ),
+    Chain(
+        "once",
+        lambda writer, path: (
+            writer.clusterBy("key").trigger(once=True).option("path", path).start()
+        ),
+        ("clusterBy",),
+    ),
+    Chain(
+        "processing-time",
+        lambda writer, path: writer.trigger(processingTime="0 seconds").start(
+            path,
+            format="yt",
+            outputMode="append",
+            partitionBy="key",
+            queryName="one",
+            digest="true",
+        ),
+        ("start",),
+        ends=False,
+    ),
+)
+
+WRITES = (
+    Refusal(
+        "update",
+        "DataStreamWriter.outputMode",
+        lambda writer, path: writer.outputMode("update").start(path),
+        "does not support Update mode",
+    ),
+    Refusal(
+        "complete",
+        "DataStreamWriter.outputMode",
+        lambda writer, path: writer.outputMode("complete").start(path),
+        "[Cc]omplete",
+    ),
+    Refusal(
+        "misspelt",
+        "DataStreamWriter.option",
+        lambda writer, path: writer.option("chekpointLocation", "x").start(path),
+        "Did you mean checkpointlocation",
+    ),
+    Refusal(
+        "continuous",
+        "trigger(continuous=)",
+        lambda writer, path: writer.trigger(continuous="1 second").start(path),
+        "does not support continuous processing",
+    ),
+    Refusal(
+        "real-time",
+        "trigger(realTime=)",
+        lambda writer, path: writer.outputMode("update").trigger(realTime="5 minutes").start(path),
+        "REAL_TIME|[Rr]eal-time",
+    ),
+    Refusal(
+        "no-path",
+        "DataStreamWriter.start",
+        lambda writer, _: writer.start(),
+        "The path of the target is missing.*start\\('//",
+    ),
+    Refusal(
+        "two-paths",
+        "DataStreamWriter.start",
+        lambda writer, path: writer.option("path", path).start(path),
+        "'path' option set and start\\(\\)",
+    ),
+    Refusal(
+        "to-table",
+        "DataStreamWriter.toTable",
+        lambda writer, _: writer.toTable("no_table_of_yt"),
+        "The path of the target is missing",
+    ),
+)
+
+ELSEWHERE = ("foreach", "foreachBatch")
+"""Calls that name another sink."""
+
+READS = (
+    Refusal(
+        "other-schema",
+        "DataStreamReader.schema",
+        lambda reader, path: reader.schema("id long").load(path),
+        "Leave .schema\\(...\\) out",
+    ),
+    Refusal(
+        "no-path",
+        "DataStreamReader.load",
+        lambda reader, _: reader.load(),
+        "The path of the queue is missing",
+    ),
+    Refusal(
+        "two-paths",
+        "DataStreamReader.load",
+        lambda reader, path: reader.option("path", path).load(path),
+        "'path' option set and load\\(\\)",
+    ),
+    Refusal(
+        "misspelt",
+        "DataStreamReader.options",
+        lambda reader, path: reader.options(consumer_pth="//x").load(path),
+        "Did you mean consumer_path",
+    ),
+    Refusal(
+        "named-source",
+        "DataStreamReader.name",
+        lambda reader, path: reader.name("orders").load(path),
+        "enableSourceEvolution",
+    ),
+    Refusal(
+        "table",
+        "DataStreamReader.table",
+        lambda reader, _: reader.table("no_table"),
+        "TABLE_OR_VIEW_NOT_FOUND",
+    ),
+    Refusal(
+        "changes",
+        "DataStreamReader.changes",
+        lambda reader, _: reader.changes("no_table"),
+        "CHANGE_DATA_CAPTURE|NOT_FOUND",
+    ),
+    *(
+        Refusal(
+            name,
+            f"DataStreamReader.{name}",
+            lambda reader, path, name=name: getattr(reader.schema(SAME_SCHEMA), name)(path),
+            "No FileSystem for scheme",
+        )
+        for name in ("csv", "json", "orc", "parquet", "text", "xml")
+    ),
+)
+"""The last ones name another format."""
+
+WORK = {
+    *("DataStreamReader.format", "DataStreamReader.load", "DataStreamReader.option"),
+    *("DataStreamReader.options", "DataStreamReader.schema"),
+    *(f"DataStreamWriter.{name}" for chain in CHAINS for name in chain.calls),
+    *(f"DataStreamWriter.{name}" for name in ELSEWHERE),
+    *("trigger(availableNow=)", "trigger(once=)", "trigger(processingTime=)"),
+    *(f"start({name}=)" for name in ("path", "format", "outputMode", "partitionBy", "queryName")),
+    "start(options=)",
+}
+
+JUDGED = {
+    *WORK,
+    *(refusal.call for refusal in (*WRITES, *READS)),
+    *(f"toTable({name}=)" for name in ("tableName", "format", "outputMode", "partitionBy")),
+    *("toTable(queryName=)", "toTable(options=)"),
+}
+
+
+def is_there(asked: Any, call: str) -> bool:
+    """Return whether the installed version has a call."""
+    return call in calls() or hasattr(asked, call)
