@@ -17,7 +17,7 @@ Python 3.11 and Java 17, or newer.
 ## What was run
 
 `python -m tests.versions` runs the same tests on each version, in an environment that it makes. The table
-is written from its results. A cell says how many tests passed. A version that is not there was not run.
+is written from its results. A cell says how many tests passed.
 
 {table}
 
@@ -46,20 +46,23 @@ The tests ran with the versions of the table, so the package sets no upper bound
 def versions_page() -> str:
     """Return the page."""
     found = json.loads(RESULTS.read_text(encoding="utf-8"))
-    columns = list(next(iter(found.values()))["tests"])
+    doors = dict.fromkeys(door for told in found.values() for door in told["tests"])
     lines = [
-        f"| PySpark | {' | '.join(columns)} | pandas, NumPy, PyArrow |",
-        "|---" * (len(columns) + 2) + "|",
+        f"| | {' | '.join(told['packages']['pyspark'] for told in found.values())} |",
+        "|---" * (len(found) + 1) + "|",
     ]
-    for told in found.values():
-        cells = [_cell(told["tests"][column]) for column in columns]
-        packages = told["packages"]
-        others = ", ".join(packages[name] for name in ("pandas", "numpy", "pyarrow"))
-        lines.append(f"| {packages['pyspark']} | {' | '.join(cells)} | {others} |")
+    for door in doors:
+        cells = [_cell(told["tests"].get(door)) for told in found.values()]
+        lines.append(f"| {door} | {' | '.join(cells)} |")
+    for package in ("pandas", "numpy", "pyarrow"):
+        cells = [told["packages"][package] for told in found.values()]
+        lines.append(f"| {package} | {' | '.join(cells)} |")
     return _TEXT.format(table="\n".join(lines))
 
 
-def _cell(tests: dict[str, int]) -> str:
+def _cell(tests: dict[str, int] | None) -> str:
+    if tests is None:
+        return "not run"
     if not any(tests.values()):
         return "not there"
     failed = f", {tests['failed']} failed" if tests["failed"] else ""

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -16,7 +17,17 @@ from typing import TYPE_CHECKING, Any, Self
 import pyspark
 import pytest
 
-from tests.flows import AGGREGATION, STATELESS, Query, Queue, differences, ledger_entries
+from tests.flows import (
+    AGGREGATION,
+    QUEUE_TYPES,
+    STATELESS,
+    Query,
+    Queue,
+    columns,
+    create_table,
+    differences,
+    ledger_entries,
+)
 from tests.integration.streams import forget_last_batch
 from yt_exactly_once.demo.child import kill_session
 
@@ -27,6 +38,24 @@ pytestmark = [
     pytest.mark.nightly,
     pytest.mark.timeout(1_200),
 ]
+
+BARE = """
+import sys
+sys.modules["yt_exactly_once"] = None  # as if it were not installed
+from pyspark.sql import SparkSession
+address, proxy, queue, target, checkpoint = sys.argv[1:]
+spark = SparkSession.builder.remote(address).getOrCreate()
+rows = spark.readStream.format("yt").option("proxy", proxy).load(queue)
+writer = rows.writeStream.format("yt").option("proxy", proxy).trigger(availableNow=True)
+query = writer.option("checkpointLocation", checkpoint).start(target)
+assert query.awaitTermination(280)
+read = spark.read.format("yt").option("proxy", proxy).load(queue)
+for _ in range(2):
+    job = read.write.format("yt").option("proxy", proxy).mode("append")
+    job.option("application", "bare").option("version", 1).save(target)
+print(read.count())
+"""
+"""A client that has Spark alone: it streams, writes a job twice, and reads."""
 
 MODES = ["transactional", "idempotent", "at-least-once"]
 ROWS_PER_PARTITION = 500
@@ -195,6 +224,22 @@ def flow(connect, client, cluster, tmp, tmp_path):
         )
 
     return make
+
+
+def test_client_without_the_package_streams_writes_a_job_and_reads(
+    connect, client, cluster, tmp, tmp_path
+):
+    """The format is on the server."""
+    queue = Queue.filled(client, tmp, rows=100, partitions=2)
+    target = create_table(client, f"{tmp}/target", columns(QUEUE_TYPES))
+    command = [sys.executable, "-c", BARE, connect.process.args[-1], cluster.proxy_urls[0]]
+    done = subprocess.run(
+        [*command, queue.path, target, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3_000:]
+    assert done.stdout.split() == ["200"]
+    found = Counter(row["id"] for row in client.select_rows(f"id from [{target}]"))
+    assert found == Counter({row["id"]: 2 for part in queue.rows for row in part})
 
 
 @pytest.mark.parametrize("way", ["format", "function"])

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 
@@ -31,7 +33,7 @@ def paste(blocks, proxy, folder):
         "SPARK_HOME": str(home),
         "YT_PROXY": proxy,
     }
-    script = "\n".join(blocks).replace("/data/checkpoints", str(folder))
+    script = "\n".join(blocks).replace("/data/", f"{folder}/")
     command = [
         home / "bin" / "spark-shell",
         "--master",
@@ -61,12 +63,15 @@ def test_scala_of_the_page_copies_reads_and_writes_once(tmp_path):
             client.create("table", path, recursive=True, attributes=attributes)
             client.mount_table(path, sync=True)
         client.insert_rows("//home/shop/orders", ROWS)
-        copy, job, view, _others = BLOCKS
+        copy, job, view, files, _kafka = BLOCKS
+        (tmp_path / "orders").mkdir()
+        in_files = [{"customer": "f", "amount": number} for number in range(100, 107)]
+        pq.write_table(pa.Table.from_pylist(in_files), tmp_path / "orders" / "one.parquet")
         for _ in range(2):
-            printed = paste([copy, job, view], cluster.proxy_urls[0], tmp_path)
+            printed = paste([copy, job, view, files], cluster.proxy_urls[0], tmp_path)
             assert "sum(amount)" in printed
             found = client.select_rows("customer, amount from [//home/app/result]")
             amounts = [row["amount"] for row in found]
             # The job adds five rows of the result to it.
-            assert len(amounts) == 35
-            assert set(amounts) == {row["amount"] for row in ROWS}
+            assert len(amounts) == 35 + 7
+            assert set(amounts) == {row["amount"] for row in ROWS + in_files}

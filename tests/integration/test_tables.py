@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from yt.yson import YsonUint64
 
 from tests.flows import Queue
-from yt_exactly_once.errors import ConfigError, ConflictError, TableNotDynamicError
+from yt_exactly_once.errors import ConfigError, ConflictError, EncodingError, TableNotDynamicError
 from yt_exactly_once.spark.data_source import YtDataSource
 from yt_exactly_once.spark.source import tables
 
@@ -139,6 +139,27 @@ def test_static_table_is_read_in_ranges(reader, static_table):
     asked = reader(static_table)
     assert len(asked.partitions()) == 4
     assert pairs(everything(asked)) == pairs(customers(100))
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_plain_columns_of_a_static_table_come_as_arrow(reader, client, tmp, monkeypatch):
+    """They are what YSON gives; text that is no UTF-8 has YSON's error."""
+    path, names = f"{tmp}/plain", ("text", "raw", "small", "share", "sure", "at")
+    kinds = ("utf8", "string", "uint8", "double", "boolean", "date")
+    schema = [{"name": name, "type": kind} for name, kind in zip(names, kinds, strict=True)]
+    client.create("table", path, attributes={"schema": schema})
+    values = ("имя", "b", 255, 0.5, True, 19_000), (None,) * 6, ("", "", 0, -1.0, False, 0)
+    rows = [dict(zip(names, row, strict=True)) for row in values]
+    client.write_table(path, rows * 20)
+    by_yson = monkeypatch.setattr(tables, "_SAME_IN_ARROW", frozenset()) or everything(reader(path))
+    monkeypatch.undo()
+    monkeypatch.setattr(tables, "decode", None)
+    assert everything(reader(path)) == by_yson
+    assert len(by_yson) == 60
+    client.write_table(path, [{"raw": b"\xff"}])
+    monkeypatch.undo()
+    with pytest.raises(EncodingError):
+        everything(reader(path))
 
 
 @pytest.mark.usefixtures("small_parts")

@@ -25,6 +25,7 @@ RESULTS = ROOT / "docs" / "measured" / "versions.json"
 VERSIONS = ("3.5", "4.0", "4.1", "4.2", "4.3")
 WITHOUT_FORMATS = ("3.5",)
 
+_TESTS = "tests/integration"
 _SINK = "tests/integration/test_versions.py"
 _FORMAT = "tests/integration/test_stream_writer.py"
 _FROM_QUEUE = (
@@ -35,15 +36,29 @@ _REPLAYS = [
 ]
 
 COLUMNS: dict[str, list[str]] = {
-    "sink, transactional": [f"{_SINK}::test_every_mode_is_exact_over_a_replay[transactional-"],
-    "sink, at-least-once": [f"{_SINK}::test_every_mode_is_exact_over_a_replay[at-least-once-"],
-    "sink, idempotent": [f"{_SINK}::test_every_mode_is_exact_over_a_replay[idempotent-"],
+    "foreachBatch, transactional": [
+        f"{_SINK}::test_every_mode_is_exact_over_a_replay[transactional-"
+    ],
+    "foreachBatch, at-least-once": [
+        f"{_SINK}::test_every_mode_is_exact_over_a_replay[at-least-once-"
+    ],
+    "foreachBatch, idempotent": [f"{_SINK}::test_every_mode_is_exact_over_a_replay[idempotent-"],
     "stateful replay": [f"{_SINK}::test_stateful_replay_is_exact"],
     "kill": [f"{_SINK}::test_killed_driver"],
     "source": _REPLAYS,
     "format yt": [f"{_FORMAT}::"],
+    "without registration, as Scala and Java call it": [f"{_TESTS}/test_doors.py::test_format"],
+    "calls before the start": [f"{_TESTS}/test_doors.py::test_calls_before"],
+    "SQL": [f"{_TESTS}/test_doors.py::test_sql"],
+    "batch write": [f"{_TESTS}/test_batch_writer.py::test_job_is"],
+    "batch read": [f"{_TESTS}/test_tables.py::test_spark_reads"],
+    "Scala, in spark-shell": [f"{_TESTS}/test_scala.py::"],
+    "Spark Connect, a client without the package": [
+        f"{_TESTS}/test_connect.py::test_client_without"
+    ],
+    "pipelines": [f"{_TESTS}/test_pipelines.py::"],
 }
-"""What a column of the table stands for: how the names of its tests begin."""
+"""What is tested, a line of the table each: how the names of its tests begin."""
 
 _OLD = ("-W", "ignore:distutils Version classes:DeprecationWarning")
 """What PySpark 3.5 and 4.0 say of themselves."""
@@ -56,14 +71,17 @@ def main() -> int:
     """Run the tests; return 1 when one has failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.versions", description=__doc__)
     parser.add_argument("versions", nargs="*", default=VERSIONS, help="such as 4.0")
+    parser.add_argument("--only", action="append", help="A line of the table; the others stay.")
+    asked = parser.parse_args()
     found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    for version in parser.parse_args().versions:
+    for version in asked.versions:
         if version not in VERSIONS:
             parser.error(f"{version} is none of {', '.join(VERSIONS)}")
         print(f"== PySpark {version}", flush=True)
-        told = run(version, environment(version))
+        told = run(version, environment(version), asked.only or list(COLUMNS))
         # Another run may have told of another version meanwhile.
         found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        told["tests"] = {**found.get(version, {}).get("tests", {}), **told["tests"]}
         found[version] = told
         RESULTS.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
     bad = [
@@ -84,34 +102,46 @@ def environment(version: str) -> Path:
     listed = [*project["dependencies"], *(name for extra in EXTRAS for name in extras[extra])]
     wanted = [name for name in listed if not name.startswith(("pyspark", "yt-exactly-once"))]
     # Each time: the packages that are wanted change.
-    command = [python, "-m", "pip", "install", "-q", f"pyspark=={version}.*", *wanted]
+    spark = f"pyspark[connect]=={version}.*"
+    command = [python, "-m", "pip", "install", "-q", spark, "pyyaml", *wanted]
     subprocess.run(command, check=True)
     return python
 
 
-def run(version: str, python: Path) -> dict[str, Any]:
-    """Run the tests of a version; return what passed, by column, and the versions of what matters."""
+def run(version: str, python: Path, doors: list[str]) -> dict[str, Any]:
+    """Run the tests of a version; return what passed, by line, and the versions of what matters."""
     report = CACHE / f"{version}.xml"
-    files = [_SINK] if version in WITHOUT_FORMATS else [_SINK, _FORMAT, *_REPLAYS]
-    subprocess.run(
-        [
-            *(str(python), "-m", "pytest", "-n", "0", "-q", "-m", ""),
-            *_OLD,
-            f"--junitxml={report}",
-            *files,
-        ],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        check=False,
+    beginnings = tuple(
+        each
+        for door in doors
+        for each in COLUMNS[door]
+        if version not in WITHOUT_FORMATS or each.startswith(_SINK)
     )
-    tests = {column: {"passed": 0, "failed": 0} for column in COLUMNS}
-    for case in ET.parse(report).iter("testcase"):
+    pytest = [str(python), "-m", "pytest", "-n", "0", "-m", "", *_OLD]
+    files = sorted({each.partition("::")[0] for each in beginnings})
+    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+    listed = subprocess.run(
+        [*pytest, "--collect-only", "-q", *files],
+        cwd=ROOT,
+        env=variables,
+        check=False,
+        capture_output=True,
+        text=True,
+    ).stdout.splitlines()
+    chosen = [line for line in listed if line.startswith(beginnings)]
+    if chosen:
+        command = [*pytest, "-q", f"--junitxml={report}", *chosen]
+        subprocess.run(command, cwd=ROOT, env=variables, check=False)
+    tests = {door: {"passed": 0, "failed": 0} for door in doors}
+    for case in ET.parse(report).iter("testcase") if chosen else ():
         module = case.attrib["classname"].replace(".", "/") + ".py"
         name = f"{module}::{case.attrib['name']}"
+        if case.find("skipped") is not None:
+            continue
         failed = any(case.find(kind) is not None for kind in ("failure", "error"))
-        for column, beginnings in COLUMNS.items():
-            if name.startswith(tuple(beginnings)):
-                tests[column]["failed" if failed else "passed"] += 1
+        for door in doors:
+            if name.startswith(tuple(COLUMNS[door])):
+                tests[door]["failed" if failed else "passed"] += 1
     return {"packages": packages(python), "tests": tests}
 
 

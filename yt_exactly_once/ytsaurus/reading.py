@@ -152,12 +152,12 @@ class WholeTable:
                 path=self.path,
             )
 
-    def rows(self, start: int, end: int, columns: Sequence[str]) -> bytes:
-        """Return rows of a static table by their numbers, as a binary YSON list fragment."""
+    def rows(self, start: int, end: int, columns: Sequence[str], *, arrow: bool = False) -> bytes:
+        """Return rows of a static table by their numbers, as a binary YSON list fragment or as Arrow."""
         wanted = TablePath(self.path, start_index=start, end_index=end, columns=list(columns))
         with translated("read rows", path=self.path, start=start):
             answer: bytes = self.connection.reader.read_table(
-                wanted, format=_BINARY, raw=True
+                wanted, format="arrow" if arrow else _BINARY, raw=True
             ).read()
         return answer
 

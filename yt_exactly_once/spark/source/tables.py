@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
 from yt_exactly_once.commit.batch import PartitionRange
 from yt_exactly_once.errors import (
     ConfigError,
+    RequestRefusedError,
     SchemaMismatchError,
 )
 from yt_exactly_once.observability import emitter
@@ -49,6 +51,12 @@ ROWS_PER_TASK = 1_000_000
 BYTES_PER_TASK = 128 * 2**20
 BYTES_PER_PAGE = 16 * 2**20
 ROWS_PER_PAGE = 100_000
+
+_SAME_IN_ARROW = {
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "boolean"),
+    *("float", "double", "string", "utf8", "date"),
+}
+"""Older types of columns whose values are as Arrow what they are for Spark."""
 
 REPORTS_MAY_LAG = (0.1, 0.2, 0.4, 0.8, 1.6)
 """Seconds to wait for rows that the options name, before they count as missing."""
@@ -234,14 +242,21 @@ class StaticReader(_TableReader):
         step = _fitting(table, BYTES_PER_PAGE, ROWS_PER_PAGE)
         for start in range(partition.start, partition.end, step):
             end = min(start + step, partition.end)
-            payload = run_attempts(partial(self._read, start, end), PATIENCE, emit)
+            rows = run_attempts(partial(self._read, start, end), PATIENCE, emit)
             # After the rows, and before Spark has them.
             table.require_same()
-            yield decode(payload, self._arrow)
+            yield from rows
 
-    def _read(self, start: int, end: int, _attempt: int) -> bytes:
-        payload: bytes = self._table.rows(start, end, self._arrow.names)
-        return payload
+    def _read(self, start: int, end: int, _attempt: int) -> Sequence[pa.RecordBatch]:
+        kinds = {column["name"]: column["type"] for column in self._table.schema}
+        names = self._arrow.names
+        if names and {kinds[name] for name in names} <= _SAME_IN_ARROW:
+            # Where Arrow does not fit, YSON does, or names what is wrong.
+            with suppress(pa.ArrowInvalid, RequestRefusedError):
+                stream = pa.ipc.open_stream(self._table.rows(start, end, names, arrow=True))
+                rows: pa.Table = stream.read_all().select(names).cast(self._arrow)
+                return list(rows.to_batches())
+        return [decode(self._table.rows(start, end, names), self._arrow)]
 
 
 class Tablet(InputPartition):
