@@ -108,7 +108,8 @@ def test_action_needs_its_permission(client, tables, user, as_user, action):
 
 def test_permission_counts_at_the_commit(client, cluster, tables, user):
     """Taken away after the rows were sent, nothing is written, in no table."""
-    session = cluster.client(impersonation_user=user)
+    # A tablet transaction lives on one of the two proxies.
+    session = cluster.client(impersonation_user=user, proxy={"enable_proxy_discovery": False})
     for name in ("sorted", "ordered"):
         grant(client, f"{tables}/{name}", ace(user, "write"))
     transaction_id = session.start_transaction(type="tablet")
