@@ -1,8 +1,10 @@
 """Measure batches over links with a round trip, and count the requests that wait for each other.
 
 Every mode writes the same batches one at a time, in changing order, over a link to the embedded cluster.
-The delay is that of the link; Spark and the cluster are on this machine. "Behind each other" is counted
-from the requests that passed the link: the longest row of requests of which none overlap.
+The delay is that of the link; Spark and the cluster are on this machine. The last condition is for counting:
+its round trip is long beside what Spark does between two requests, so that these follow each other only if
+the later one needs the earlier one. "Behind each other" is the longest row of requests that passed the link
+of which none overlap. "Waited" is how much longer a batch takes than over the first link, in round trips.
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ POINTS = (
     Point("100000-rows", rows=100_000),
     Point("queue-one-row", rows=1, partitions=1, source="queue"),
     Point("queue-1000-rows", rows=1_000, source="queue"),
+    Point("queue-10000-rows", rows=10_000, source="queue"),
     Point("queue-16-partitions", rows=16_000, partitions=16, source="queue"),
 )
 
@@ -57,6 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--round-trips", type=float, nargs="+", default=[0, 1, 5, 20], help="ms")
     parser.add_argument("--bandwidth", type=float, help="MB per second of each connection")
     parser.add_argument("--turns", type=positive, default=7, help="measured batches of each")
+    parser.add_argument(
+        "--counted-at", type=float, default=100, help="ms; requests are counted there"
+    )
     parser.add_argument("--points", nargs="+", choices=[point.name for point in POINTS])
     parser.add_argument("--contenders", nargs="+", choices=_WHO, default=_WHO)
     parser.add_argument("--json", type=Path, help="file for what was measured")
@@ -64,14 +70,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     LOGGER.setLevel(logging.ERROR)
     logging.getLogger(LOGGER_NAME).setLevel(logging.WARNING)
     limit = options.bandwidth and options.bandwidth * 1e6
-    conditions = [Conditions(trip / 1000, limit) for trip in options.round_trips]
+    trips = [*options.round_trips, options.counted_at]
+    conditions = [Conditions(trip / 1000, limit) for trip in trips]
     chosen = [point for point in POINTS if point.name in (options.points or point.name)]
     found: list[Series] = []
     with LocalCluster() as cluster, session() as spark:
         register_source(spark)
-        heading = [f"{trip:g} ms" for trip in options.round_trips]
-        print(f"| batch | writes | {' | '.join(heading)} | behind each other | requests |")
-        print("|---|---|" + "---|" * (len(heading) + 2))
+        heading = [*(f"{trip:g} ms" for trip in trips), "waited", "behind each other", "requests"]
+        print(f"| batch | writes | {' | '.join(heading)} |")
+        print("|---|---|" + "---|" * len(heading))
         for point in chosen:
             taken = replace(point, contenders=tuple(options.contenders))
             for series in measure(spark, cluster, taken, conditions, options.turns):
@@ -90,8 +97,9 @@ class Series:
         point: of the benchmark.
         contender: who wrote.
         seconds: of each batch, by the milliseconds of the round trip.
-        behind: requests that followed each other, per batch with the longest round trip.
+        behind: requests that followed each other, per batch over the last link.
         requests: all requests of these batches.
+        commands: those of the last batch, in the order in which they began.
     """
 
     point: str
@@ -99,12 +107,20 @@ class Series:
     seconds: dict[float, list[float]] = field(default_factory=dict)
     behind: list[int] = field(default_factory=list)
     requests: list[int] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+
+    @property
+    def waited(self) -> float:
+        """How many round trips longer a batch takes over the last link than over the first."""
+        (first, short), *_, (last, long) = self.seconds.items()
+        return (statistics.median(long) - statistics.median(short)) * 1000 / (last - first)
 
     def row(self) -> str:
         """Return a row of the table: medians."""
         times = [f"{statistics.median(batches) * 1000:,.0f}" for batches in self.seconds.values()]
         counts = [f"{statistics.median(counted):g}" for counted in (self.behind, self.requests)]
-        return f"| {' | '.join([self.point, self.contender, *times, *counts])} |"
+        waited = f"{self.waited:.1f}"
+        return f"| {' | '.join([self.point, self.contender, *times, waited, *counts])} |"
 
 
 class Linked:
@@ -138,7 +154,6 @@ def measure(
         for _ in range(_WARM):
             for who in contenders:
                 _turn(who, link)
-        longest = max(conditions, key=lambda one: one.round_trip)
         for condition in conditions:
             link.become(condition)
             for number in range(1 + turns):
@@ -148,9 +163,11 @@ def measure(
                     if number:  # the first one learns how long a batch takes now
                         taken = series.seconds.setdefault(condition.round_trip * 1000, [])
                         taken.append(seconds)
-                        if condition is longest:
+                        if condition is conditions[-1]:
                             series.behind.append(chain(requests))
                             series.requests.append(len(requests))
+                            ordered = sorted(requests, key=lambda one: one.begin)
+                            series.commands = [one.command for one in ordered]
         link.become(Conditions())
         yield from found.values()
 

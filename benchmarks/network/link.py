@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 _PIECE = 64 << 10
+_NAME = 40
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Request:
         connection: which of the link's connections carried it.
         sent: bytes to the cluster.
         received: bytes of the answer.
+        command: last part of its address, such as `insert_rows`.
     """
 
     begin: float
@@ -51,6 +53,7 @@ class Request:
     connection: int
     sent: int = 0
     received: int = 0
+    command: str = ""
 
 
 def chain(requests: Iterable[Request]) -> int:
@@ -108,7 +111,7 @@ def _serve(upstream: str, conditions: Conditions, pipe: Connection) -> None:
         asyncio.run(_Relay(upstream, conditions, pipe).run())
 
 
-def _nothing(_size: int) -> None:
+def _nothing(_piece: bytes) -> None:
     """Note nothing."""
 
 
@@ -158,8 +161,8 @@ class _Relay:
         writer: asyncio.StreamWriter,
         change: Callable[[bytes], bytes] = bytes,
         *,
-        arrived: Callable[[int], None] = _nothing,
-        left: Callable[[int], None] = _nothing,
+        arrived: Callable[[bytes], None] = _nothing,
+        left: Callable[[bytes], None] = _nothing,
     ) -> None:
         """Carry one direction of a connection: each piece half a round trip later, at the bandwidth."""
         waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
@@ -175,7 +178,7 @@ class _Relay:
                     with suppress(OSError, RuntimeError):
                         writer.write_eof()
                     return
-                left(len(piece))
+                left(piece)
                 writer.write(piece)
                 await writer.drain()
 
@@ -184,7 +187,7 @@ class _Relay:
         while piece:
             piece = await reader.read(_PIECE)
             if piece:
-                arrived(len(piece))
+                arrived(piece)
             waiting.put_nowait((time.monotonic() + self._conditions.round_trip / 2, change(piece)))
         await delivering
 
@@ -197,15 +200,17 @@ class _Exchange:
         self._done = done
         self._now: Request | None = None
 
-    def asked(self, size: int) -> None:
+    def asked(self, piece: bytes) -> None:
         self.end()
         now = time.monotonic()
-        current = self._now or Request(now, now, self._connection)
-        self._now = replace(current, sent=current.sent + size)
+        command = piece.partition(b" HTTP/")[0].partition(b"?")[0].rpartition(b"/")[2]
+        name = command[:_NAME].decode("latin-1")
+        current = self._now or Request(now, now, self._connection, command=name)
+        self._now = replace(current, sent=current.sent + len(piece))
 
-    def answered(self, size: int) -> None:
+    def answered(self, piece: bytes) -> None:
         if self._now is not None:
-            received = self._now.received + size
+            received = self._now.received + len(piece)
             self._now = replace(self._now, end=time.monotonic(), received=received)
 
     def end(self) -> None:

@@ -6,6 +6,8 @@ from urllib.request import urlopen
 
 import pytest
 
+from benchmarks.modes.turns import Turn
+from benchmarks.network.latency import reasons
 from benchmarks.network.link import Conditions, Link, Request, chain
 from yt_exactly_once.local import LocalCluster
 
@@ -37,5 +39,13 @@ def test_a_request_over_a_link_takes_its_round_trip_and_is_counted():
                 size = len(answer.read())
             (paced,) = link.requests()
     assert len(requests) == chain(requests) == 2
+    assert {request.command for request in requests} == {"hosts"}
     assert all(request.end - request.begin >= 0.05 for request in requests)
     assert paced.end - paced.begin >= size / 1_000
+
+
+def test_a_slow_batch_is_put_down_to_the_step_that_took_longer_than_usual():
+    usual = Turn(1.0, 0.9, {"3 compute": 0.5, "9 commit": 0.1})
+    slow = Turn(2.0, 1.9, {"3 compute": 0.6, "9 commit": 1.0})
+    around = Turn(2.0, 0.9, {"3 compute": 0.5, "9 commit": 0.1})
+    assert reasons([usual] * 9 + [slow, around]) == {"9 commit": 1, "Spark around the sink": 1}

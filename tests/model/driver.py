@@ -247,6 +247,9 @@ class Drivers:
                 raise outcome.error
             return self._fail(world, slot, *describe_error(outcome.error), label=label)
         if isinstance(outcome, Returned):
+            if driver.phase is Phase.SINK:
+                left = {**dict(driver.left), driver.sink: outcome.value}
+                driver = driver._replace(left=tuple(sorted(left.items())))
             driver = driver._replace(continuation=-1)
             if driver.phase is Phase.CATCH_UP:
                 return self._end(world.with_driver(slot, driver), slot)
@@ -269,6 +272,7 @@ class Drivers:
             driver.batch,
             driver.ranges,
             driver.agreed,
+            dict(driver.left).get(sink, ""),
         )
         return driver._replace(phase=Phase.SINK, sink=sink, continuation=self.programs.start(call))
 

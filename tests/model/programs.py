@@ -26,6 +26,7 @@ from tests.model.cluster import (
     UNAVAILABLE,
     ModelCluster,
     consumer_key,
+    ledger_value,
 )
 from tests.model.scenario import Spread, query_id
 from tests.model.tasks import (
@@ -40,6 +41,7 @@ from tests.model.tasks import (
 from tests.notes import NoNotes
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import Payload
+from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, RetryPolicy, WriteMode
 from yt_exactly_once.errors import (
@@ -87,6 +89,7 @@ class SinkCall(NamedTuple):
         batch: number of the batch.
         ranges: its rows.
         agreed: whether the sink, which lives as long as the run, was called before.
+        left: the ledger row that its call before this one has committed; empty for none.
     """
 
     run: str
@@ -95,6 +98,7 @@ class SinkCall(NamedTuple):
     batch: int
     ranges: Ranges
     agreed: bool
+    left: str = ""
 
 
 class SourceCommit(NamedTuple):
@@ -152,7 +156,7 @@ class Programs:
         self._tasks: dict[RunJob, Any] = {}
 
     def run(self, call: Any, script: Script) -> Any:
-        """Run the program of a call; return what a task reports."""
+        """Run the program of a call; return what a task reports, or what a sink has committed."""
         if isinstance(call, RunTask):
             return run_task(self._scenario, self._tasks[call.job], call, script)
         if isinstance(call, SourceCommit):
@@ -170,8 +174,9 @@ class Programs:
             mock.patch.object(look_up, "sessions_of", _sessions_of),
             mock.patch.object(look_up, "table_identity", _identity),
         ):
-            ModelSink(self._scenario, call, script)(cast("Any", frame), call.batch)
-        return None
+            sink = ModelSink(self._scenario, call, script)
+            sink(cast("Any", frame), call.batch)
+        return sink.left
 
 
 class _NoFunctions:
@@ -332,6 +337,7 @@ class ModelSink(TransactionalSink):
         run = QueryRun(
             batch.run_id,
             agreed=call.batch - 1 if call.agreed else None,
+            entry=LedgerEntry.from_row(json.loads(call.left)) if call.left else None,
             computing=0.0 if call.agreed or scenario.into_one else None,
             bytes=LARGE if scenario.into_one else 0,
         )
@@ -341,6 +347,12 @@ class ModelSink(TransactionalSink):
                 for path in spec.paths
             )
         self._runs = {batch.query_id: run}
+
+    @property
+    def left(self) -> str:
+        """The ledger row that the call has committed."""
+        (run,) = self._runs.values()
+        return "" if run.entry is None else ledger_value(run.entry.to_row())
 
     def _prepare(self, delivery: Delivery) -> None:
         """Leave out what is checked once per run."""

@@ -88,6 +88,7 @@ class Driver(NamedTuple):
         ranges: its rows; before the first batch, nothing.
         evaluated: whether this run has evaluated the frame of the batch.
         agreed: whether this run has called the sinks for a batch before this one.
+        left: ledger rows that this run has committed last, by sink.
         sink: which sink is being called.
         continuation: of the code under test; -1 outside it.
         job: the Spark job it waits for.
@@ -101,6 +102,7 @@ class Driver(NamedTuple):
     ranges: Ranges = ()
     evaluated: bool = False
     agreed: bool = False
+    left: tuple[tuple[int, str], ...] = ()
     sink: int = 0
     continuation: int = -1
     job: Job | None = None

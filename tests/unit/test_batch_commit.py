@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cache, partial
 
 import pytest
 
@@ -81,7 +82,7 @@ class Cluster:
         )
 
     def begin_ahead(self, timeout, lanes, reads):
-        return TransactionAhead(Thread(), partial(self.begin, timeout, lanes), reads)
+        return TransactionAhead(Thread(), partial(self.begin, timeout, lanes), reads, lanes)
 
     def unpin(self):
         self.unpinned += 1
@@ -118,6 +119,9 @@ class Transaction:
     def __init__(self, cluster, number, fails):
         self.cluster, self.id, (self.failing, self.error) = cluster, number, fails
         self.row = None
+
+    def over(self, _clients):
+        return self
 
     def ask(self, request, *details):
         self.cluster.requests.append((request, *details))
@@ -499,6 +503,59 @@ def test_a_failure_ahead_is_one_of_the_first_attempt(begins):
         done = commit.commit(batch(), whole([ROWS]))
     assert done == (Committed("tx2", 2, 3) if begins else Committed("tx1", 1, 3))
     assert cluster.unpinned == begins
+
+
+class LateAhead:
+    """A transaction whose reads are answered when they are waited for."""
+
+    def __init__(self, begun, reads):
+        self.transaction = lambda: begun
+        self.read = cache(partial(reads, begun))
+
+
+class Slow(Cluster):
+    """A cluster that answers what was asked ahead after what was asked later."""
+
+    def begin_ahead(self, timeout, lanes, reads):
+        return LateAhead(self.begin(timeout, lanes), reads)
+
+
+@pytest.mark.parametrize("elsewhere", ["", "ledger", "consumer"])
+def test_rows_go_beside_the_reads_and_are_committed_if_these_find_what_the_run_has_left(elsewhere):
+    """One round trip less. If somebody else has written, the next attempt reads first."""
+    cluster = Slow()
+    if elsewhere == "ledger":
+        cluster.entry = entry_of(batch(*BEFORE_SOURCES, number=4), "theirs")
+    if elsewhere == "consumer":
+        cluster.at[1] = 3
+    commit = committer(cluster, before=BEFORE)
+    wrong = [*WRITES, *READS, ("abort",)]
+    with commit.ahead(batch()):
+        if elsewhere == "consumer":
+            with pytest.raises(OffsetConflictError):
+                commit.commit(batch(), whole([ROWS]))
+            assert cluster.requests == [*wrong, *READS, ("abort",)]
+            return
+        assert commit.commit(batch(), whole([ROWS])).entry == cluster.entry
+    first = wrong if elsewhere else [*WRITES, *READS]
+    assert cluster.requests == [*first, *([*READS, *WRITES] if elsewhere else []), ("commit",)]
+
+
+@pytest.mark.parametrize(
+    ("of", "part"),
+    [
+        (lambda: batch(number=4), whole([ROWS])),  # it is there already
+        (lambda: replace(batch(), stateful=True), whole([ROWS])),  # the source moves the consumer
+        (lambda: batch(replace(QUEUE, partitions=(PartitionRange(2, 0, 3),))), whole([ROWS])),
+    ],
+)
+def test_nothing_is_written_beside_the_reads_where_their_answer_is_not_known(of, part):
+    """Such as a partition that is new."""
+    cluster = Slow(at=(10, 4, 0))
+    commit = committer(cluster, before=BEFORE)
+    with commit.ahead(of()), suppress(ExactlyOnceError):
+        commit.commit(of(), part)
+    assert cluster.requests[:2] == READS
 
 
 class Unreachable(Cluster):

@@ -173,15 +173,18 @@ def test_interrupt_cancels_the_calls_that_have_not_begun(interrupted):
 
 
 def test_transaction_ahead_is_read_when_it_has_begun():
-    """On another thread, one after the other; a failure is raised where the result is wanted."""
+    """On another thread, with clients of its own; a failure is raised where the result is wanted."""
+    clients = [Client(number) for number in range(3)]
     with ThreadPoolExecutor(1) as thread:
-        ahead = TransactionAhead(thread, lambda: "opened", lambda opened: f"{opened} read")
-        assert (ahead.transaction(), ahead.read()) == ("opened", "opened read")
+        opened = TabletTransaction("1-2-3-4", clients, thread, proxy="proxy")
+        ahead = TransactionAhead(thread, lambda: opened, lambda read: read._clients, 2)
+        assert ahead.transaction()._clients == clients[:2]
+        assert ahead.read() == clients[2:]
 
         def fail():
             raise ConflictError("told")
 
-        failed = TransactionAhead(thread, fail, lambda opened: opened)
+        failed = TransactionAhead(thread, fail, lambda opened: opened, 2)
         for result in (failed.transaction, failed.read):
             with pytest.raises(ConflictError):
                 result()

@@ -30,6 +30,7 @@ from yt_exactly_once.commit.parts import digest_of
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
     CommitOutcomeUnknownError,
+    ConflictError,
     ExactlyOnceError,
     LedgerDivergedError,
     RepeatedCallError,
@@ -96,6 +97,7 @@ class BatchCommit:
         logged: see `judge`.
         accepted: see `judge`.
         mode: the write mode, for the ledger entry. Its times begin with this object.
+        before: the ledger entry that this run has committed last; `None` before the first.
     """
 
     def __init__(
@@ -112,6 +114,7 @@ class BatchCommit:
         logged: Callable[[int], tuple[SourceRange, ...]] = nothing_logged,
         accepted: Collection[int] = (),
         mode: str = "",
+        before: LedgerEntry | None = None,
     ) -> None:
         self._cluster = cluster
         self._ledger = ledger
@@ -124,6 +127,7 @@ class BatchCommit:
         self._logged = logged
         self._accepted = accepted
         self._mode = mode
+        self._before = before
         self._ahead: _Ahead | None = None
         self._entry: LedgerEntry | None = None
         self._own: set[str] = set()
@@ -230,7 +234,13 @@ class BatchCommit:
         transaction, ahead = self._open(part)  # 4
         try:
             self._emit(Event.TRANSACTION_STARTED, attempt=number, transaction=transaction.id)
-            entry, offsets = ahead.read() if ahead else self._read(transaction, batch)  # 5
+            expected = self._expected(batch, part) if ahead else None
+            if expected is not None:
+                # Beside the reads, which the commit waits for.
+                self._fill(transaction, expected, batch, part, number)
+            read = ahead.read() if ahead else self._read(transaction, batch)  # 5
+            self._require_expected(expected, read)
+            entry, _ = read
             if entry is not None and self._is_done(entry, batch, part):
                 # An earlier attempt, of this run or of one that died, was applied after all.
                 self._emit(
@@ -240,28 +250,81 @@ class BatchCommit:
                 )
                 transaction.abort()
                 return entry.transaction_id
-            moves = [
-                (source, plan_moves(source, current, entry, batch, self._ledger.path))
-                for source, current in offsets
-            ]
-            self._tell_left_out(entry, batch)
-            replaced = [_replace(transaction, target) for target in part.targets]
-            calls = _writes(part.targets)  # 6
-            if part.is_last:
-                calls += _advances(moves)  # 7
-            calls.append(self._record(transaction, entry, batch, part, number))  # 8
-            transaction.side_by_side(calls)
-            self._report(transaction, part, replaced, moves)
+            if expected is None:
+                self._fill(transaction, read, batch, part, number)
         except BaseException:
+            if ahead is not None:
+                # The transaction must not end while it is read in.
+                with suppress(ExactlyOnceError):
+                    ahead.read()
             transaction.abort()
             self._emit(Event.TRANSACTION_ABORTED, attempt=number, transaction=transaction.id)
             raise
         self._sent[transaction.id] = UNSEEN if part.inside else ""
         self._own.add(transaction.id)
-        consumers = [source.consumer for source, _ in moves if source.consumer]
+        consumers = [source.consumer for source, _ in read[1] if source.consumer]
         written = [*(target.path for target in part.targets), self._ledger.path, *consumers]
         self._commit(transaction, number, written)  # 9
         return transaction.id
+
+    def _fill(
+        self, transaction: Transaction, read: Read, batch: MicroBatch, part: Part, number: int
+    ) -> None:
+        """Steps 6 to 8, as they follow from what step 5 finds."""
+        entry, moves = read[0], self._moves(read, batch)
+        self._tell_left_out(entry, batch)
+        replaced = [_replace(transaction, target) for target in part.targets]
+        calls = _writes(part.targets)  # 6
+        if part.is_last:
+            calls += _advances(moves)  # 7
+        calls.append(self._record(transaction, entry, batch, part, number))  # 8
+        transaction.side_by_side(calls)
+        self._report(transaction, part, replaced, moves)
+
+    def _moves(self, read: Read, batch: MicroBatch) -> list[tuple[SourceRange, Moves]]:
+        entry, offsets = read
+        return [
+            (source, plan_moves(source, current, entry, batch, self._ledger.path))
+            for source, current in offsets
+        ]
+
+    def _expected(self, batch: MicroBatch, part: Part) -> Read | None:
+        """Return what step 5 will find, if only this run writes the ledger entry and moves the consumers.
+
+        Nothing, where that cannot be known, or would not let the batch be written: then step 5 comes first.
+        """
+        entry = self._before
+        if entry is None or part.inside or batch.needs_its_rows:
+            return None
+        offsets: list[tuple[SourceRange, dict[int, int]]] = []
+        for source in self._moving(batch):
+            known = {
+                one.partition: entry.offset(source, one.partition) for one in source.partitions
+            }
+            if None in known.values():
+                return None
+            offsets.append((source, {one: at.left for one, at in known.items() if at}))
+        with suppress(ExactlyOnceError):
+            if not self._is_done(entry, batch, part):
+                self._moves((entry, offsets), batch)
+                return entry, offsets
+        return None
+
+    def _require_expected(self, expected: Read | None, read: Read) -> None:
+        """Check that what was written beside step 5 follows from what step 5 has found.
+
+        Raises:
+            ConflictError: somebody else has written; the next attempt begins with step 5.
+        """
+        if expected is None:
+            return
+        entry, before = read[0], expected[0]
+        is_same = entry and before and entry.transaction_id == before.transaction_id
+        if not is_same or read[1] != expected[1]:
+            raise ConflictError(
+                "The ledger entry or a consumer is not what this run has left",
+                ledger=self._ledger.path,
+            )
 
     def _open(self, part: Part) -> tuple[Transaction, Ahead[Read] | None]:
         """Return an open transaction, and what was read in it ahead.
@@ -322,17 +385,20 @@ class BatchCommit:
 
     def _read(self, transaction: Transaction, batch: MicroBatch) -> Read:
         """Read the ledger entry and the consumers' offsets, as of the transaction's start."""
-        sources = [
-            source
-            for source in batch.sources
-            if self._advance_consumer and source.consumer is not None and source.moves
-        ]
+        sources = self._moving(batch)
         reads: list[Callable[[Transaction], Any]] = [
             self._ledger.read,
             *(partial(consumer_offsets, source=source) for source in sources),
         ]
         entry, *offsets = transaction.side_by_side(reads)
         return entry, list(zip(sources, offsets, strict=True))
+
+    def _moving(self, batch: MicroBatch) -> list[SourceRange]:
+        return [
+            source
+            for source in batch.sources
+            if self._advance_consumer and source.consumer is not None and source.moves
+        ]
 
     def _record(
         self,

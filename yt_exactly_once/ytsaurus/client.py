@@ -45,6 +45,9 @@ T = TypeVar("T")
 _MAX_LANES = 64
 """Most threads of one proxy; they start on demand."""
 
+_READERS = 2
+"""Clients for the reads of a transaction that is opened ahead: the ledger's and a consumer's."""
+
 _READ_BACKOFF = {
     "policy": "exponential",
     "exponential_policy": {
@@ -209,7 +212,8 @@ class Connection:
     ) -> TransactionAhead[T]:
         """Start a tablet transaction and read in it, while this thread does something else.
 
-        The thread begins no other transaction until this one has ended.
+        The thread begins no other transaction until this one has ended. The reads have clients of their own,
+        so this thread may write while they are under way.
 
         Args:
             timeout: see `begin`.
@@ -220,10 +224,9 @@ class Connection:
             ClusterUnavailableError: the list of proxies is unavailable.
         """
         pinned = self.pinned()
-        start = partial(
-            TabletTransaction.start, pinned.senders(lanes), pinned.pool, timeout, proxy=pinned.url
-        )
-        return TransactionAhead(pinned.ahead, start, reads)
+        senders = pinned.senders(lanes + _READERS)
+        start = partial(TabletTransaction.start, senders, pinned.pool, timeout, proxy=pinned.url)
+        return TransactionAhead(pinned.ahead, start, reads, lanes)
 
     @property
     def shares_transactions(self) -> bool:

@@ -105,6 +105,12 @@ class TabletTransaction:
             )
         return cls(str(transaction_id), clients, pool, proxy=proxy)
 
+    def over(self, clients: slice) -> Self:
+        """Return the same transaction over some of its clients; other threads may use the others."""
+        part = copy(self)
+        part._clients = self._clients[clients]  # noqa: SLF001 - of this very class
+        return part
+
     def lookup(self, path: str, keys: Sequence[dict[str, Any]]) -> list[dict[str, Any] | None]:
         """Return rows as of the start of the transaction, in the order of the keys."""
         if not keys:
@@ -207,9 +213,7 @@ class TabletTransaction:
         count = min(len(self._clients), len(calls))
         if count <= 1:
             return [call(self) for call in calls]
-        lanes = [copy(self) for _ in range(count)]
-        for lane, client in zip(lanes, self._clients, strict=False):
-            lane._clients = [client]  # noqa: SLF001 - of this very class
+        lanes = [self.over(slice(number, number + 1)) for number in range(count)]
 
         def make(number: int) -> list[T]:
             return [call(lanes[number]) for call in calls[number::count]]
@@ -282,6 +286,7 @@ class TransactionAhead(Generic[T]):
         thread: makes the calls one by one, in their order.
         start: starts the transaction.
         reads: the first calls in it.
+        lanes: how many of its clients are not for the reads.
     """
 
     def __init__(
@@ -289,13 +294,15 @@ class TransactionAhead(Generic[T]):
         thread: Executor,
         start: Callable[[], TabletTransaction],
         reads: Callable[[TabletTransaction], T],
+        lanes: int,
     ) -> None:
         self._started = thread.submit(start)
-        self._read = thread.submit(lambda: reads(self._started.result()))
+        self._read = thread.submit(lambda: reads(self._started.result().over(slice(lanes, None))))
+        self._lanes = lanes
 
     def transaction(self) -> TabletTransaction:
         """Wait for the transaction, or raise why there is none."""
-        return self._started.result()
+        return self._started.result().over(slice(self._lanes))
 
     def read(self) -> T:
         """Wait for what was read first, or raise what has failed."""

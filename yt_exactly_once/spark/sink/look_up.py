@@ -30,6 +30,9 @@ from yt_exactly_once.ytsaurus.tables import rows_of, table_identity
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from yt_exactly_once.commit.cluster import Ahead
+    from yt_exactly_once.commit.ledger import CommitLedger
+    from yt_exactly_once.commit.transactional import Read
     from yt_exactly_once.errors import OffsetConflictError
     from yt_exactly_once.spark.query.offset_log import OffsetLog
     from yt_exactly_once.spark.sink.modes.mode import Mode
@@ -57,16 +60,24 @@ class Found:
     resumed: LedgerEntry | None = None
 
 
-def find(delivery: Delivery, mode: Mode, offset_log: OffsetLog) -> Found:
+def find(
+    delivery: Delivery, mode: Mode, offset_log: OffsetLog, begun: Ahead[Read] | None = None
+) -> Found:
     """Look a batch up, unless the check inside the transaction is early enough.
 
     Spark replays only the first batch of a run. A later batch can be in the ledger for two reasons. Another
     run has got ahead: the check inside the transaction finds that. Or the sink is called again for the batch.
+
+    Args:
+        delivery: of the batch.
+        mode: of the sink.
+        offset_log: of the query.
+        begun: the transaction of the batch, if it is opened ahead: what was read in it counts.
     """
     if delivery.run.continues_with(delivery.batch) and mode.traits.through_driver:
         delivery.run.agree(delivery.batch)
         return Found()
-    return look_up(delivery, mode, offset_log)
+    return look_up(delivery, mode, offset_log, begun)
 
 
 def name_other_query(
@@ -89,7 +100,9 @@ def name_other_query(
                 return
 
 
-def look_up(delivery: Delivery, mode: Mode, offset_log: OffsetLog) -> Found:
+def look_up(
+    delivery: Delivery, mode: Mode, offset_log: OffsetLog, begun: Ahead[Read] | None = None
+) -> Found:
     """Compare a batch with its ledger entry; before a run's first row the history of the query too.
 
     Raises:
@@ -100,7 +113,7 @@ def look_up(delivery: Delivery, mode: Mode, offset_log: OffsetLog) -> Found:
     """
     batch, run, call, ledger = delivery.batch, delivery.run, delivery.call, delivery.ledger
     connection, retry = mode.connection, mode.options.retry
-    entry = run_attempts(lambda _: ledger.read(connection), retry, delivery.emit)
+    entry = run_attempts(partial(_entry, ledger, connection, begun), retry, delivery.emit)
     if call.is_first:
         compare_history(delivery, entry, mode, offset_log)
     verdict = judge(
@@ -141,6 +154,14 @@ def look_up(delivery: Delivery, mode: Mode, offset_log: OffsetLog) -> Found:
         rows=entry.batch_rows if entry else 0,
         resumed=entry if verdict is Verdict.PARTIAL else None,
     )
+
+
+def _entry(
+    ledger: CommitLedger, connection: Connection, begun: Ahead[Read] | None, number: int
+) -> LedgerEntry | None:
+    if begun is not None and number == 1:
+        return begun.read()[0]
+    return ledger.read(connection)
 
 
 def compare_history(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from yt_exactly_once.commit.batch import MicroBatch
+    from yt_exactly_once.commit.entry import LedgerEntry
     from yt_exactly_once.commit.ledger import CommitLedger
     from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.query.calls import Call
@@ -69,6 +70,7 @@ class QueryRun:
         targets: as they were prepared; empty before.
         schema: of the DataFrame they were prepared for.
         looked_at: when the targets were last checked.
+        entry: the ledger entry that this run has committed last; `None` before the first.
         agreed: the newest batch about which sink and ledger agree; `None` before the first.
         computing: seconds that computing the newest batch took; `None` before the first.
         bytes: of the encoded rows of the newest batch, before the first one that of the run before.
@@ -80,6 +82,7 @@ class QueryRun:
     targets: tuple[PreparedTarget, ...] = ()
     schema: StructType | None = None
     looked_at: float = 0.0
+    entry: LedgerEntry | None = None
     agreed: int | None = None
     computing: float | None = None
     bytes: int = 0

@@ -6,7 +6,7 @@ and prepared targets are created in the process that uses it.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -169,23 +169,27 @@ class TransactionalSink:
         delivery = Delivery(batch, rows, call, self._run(batch), self._ledger(batch), emit)
         clock = Clock()
         self._prepare(delivery)
-        found = find(delivery, self._mode, self._offset_log)  # 2
-        if found.is_replay:
-            self._skip(delivery, found)
-            return
-        clock.lap("look_up")
         committer = self._committer(delivery)
-        by_tasks = self._tasks_send(delivery)
-        if by_tasks and self._deliver_by_tasks(delivery, committer, clock):
-            return
-        try:
-            self._deliver_by_driver(delivery, committer, found, clock)
-        except Exception as error:
-            if by_tasks or _TOO_LARGE not in str(error) or not self._tasks_may_send(delivery):
-                raise
-            delivery.emit(Event.RETRY_SCHEDULED, reason=type(error).__name__, error=str(error))
-            if not self._deliver_by_tasks(delivery, committer, clock):
-                raise
+        with ExitStack() as ended:
+            begun = None
+            if not self._mode.traits.through_driver:
+                begun = ended.enter_context(self._ahead(delivery, committer))
+            found = find(delivery, self._mode, self._offset_log, begun)  # 2
+            if found.is_replay:
+                self._skip(delivery, found)
+                return
+            clock.lap("look_up")
+            by_tasks = self._tasks_send(delivery)
+            if by_tasks and self._deliver_by_tasks(delivery, committer, clock):
+                return
+            try:
+                self._deliver_by_driver(delivery, committer, found, clock)
+            except Exception as error:
+                if by_tasks or _TOO_LARGE not in str(error) or not self._tasks_may_send(delivery):
+                    raise
+                delivery.emit(Event.RETRY_SCHEDULED, reason=type(error).__name__, error=str(error))
+                if not self._deliver_by_tasks(delivery, committer, clock):
+                    raise
 
     def _tasks_may_send(self, delivery: Delivery) -> bool:
         """Return whether tasks can send the rows of a batch into its transaction, as far as is known."""
@@ -221,7 +225,8 @@ class TransactionalSink:
         self, delivery: Delivery, committer: BatchCommit, found: Found, clock: Clock
     ) -> None:
         """Steps 3 to 9, with rows that come to the driver; or none where tasks write each by itself."""
-        with self._ahead(delivery, committer):
+        through_driver = self._mode.traits.through_driver
+        with self._ahead(delivery, committer) if through_driver else nullcontext():
             try:
                 written = self._compute(delivery)  # 3
             except Exception:
@@ -272,13 +277,8 @@ class TransactionalSink:
         return run.computing is not None and run.computing * SHARE_AHEAD <= lease
 
     def _ahead(self, delivery: Delivery, committer: BatchCommit) -> AbstractContextManager[Any]:
-        """Open the transaction while the rows are computed, if that is known not to take long.
-
-        Where the tasks write, computing takes as long as the cluster needs for the rows.
-        """
-        if not (self._mode.traits.through_driver and self._is_short(delivery.run)):
-            return nullcontext()
-        return committer.ahead(delivery.batch)
+        """Open the transaction while the rows are computed, if that is known not to take long."""
+        return committer.ahead(delivery.batch) if self._is_short(delivery.run) else nullcontext()
 
     def _write(
         self,
@@ -305,6 +305,7 @@ class TransactionalSink:
             name_change(self._connection, delivery.run.targets, error)
             raise
         clock.lap("commit")
+        delivery.run.entry = committed.entry
         delivery.run.bytes = sum(target.byte_count for target in rows)
         emit(
             Event.BATCH_COMMITTED,
@@ -455,6 +456,7 @@ class TransactionalSink:
             logged=partial(self._offset_log.ranges, delivery.batch),
             accepted=self.options.accepted,
             mode=str(self.options.mode),
+            before=delivery.run.entry,
         )
 
     def _require_waiting(self, delivery: Delivery) -> None:
