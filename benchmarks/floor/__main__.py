@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.arguments import positive
+from benchmarks.page import put, rig
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 _JAVA = "spark.driver.extraJavaOptions"
 _FILES = "spark.sql.streaming.checkpointFileManagerClass"
@@ -34,6 +35,11 @@ SETTINGS: dict[str, dict[str, str]] = {
         "FileSystemBasedCheckpointFileManager"
     },
     "`spark.sql.adaptive.enabled=false`": {"spark.sql.adaptive.enabled": "false"},
+    "both of the checkpoint": {
+        "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+        _FILES: "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager",
+    },
     "`-XX:TieredStopAtLevel=1`": {_JAVA: "-XX:TieredStopAtLevel=1"},
     "`-XX:+UseSerialGC`": {_JAVA: "-XX:+UseSerialGC"},
     "`-Djdk.lang.Process.launchMechanism=VFORK`": {
@@ -48,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=positive, default=5)
     parser.add_argument("--batches", type=positive, default=60, help="that count, of each driver")
     parser.add_argument("--json", type=Path, help="file for what was measured")
+    parser.add_argument("--page", action="store_true", help="write the table of the documentation")
     options = parser.parse_args(arguments)
     found: dict[str, list[dict[str, float]]] = {name: [] for name in SETTINGS}
     for _ in range(options.rounds):
@@ -55,8 +62,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found[name].append(_run(SETTINGS[name], options.batches))
     if options.json:
         options.json.write_text(json.dumps(found, indent=1) + "\n")
-    print("| setting | batch, ms | ratio | CPU of the JVM, ms | ratio |")
-    print("|---|---|---|---|---|")
+    lines = list(_table(found))
+    print("\n".join(lines))
+    if options.page:
+        put("floor", [*lines, "", f"Rounds: {options.rounds}. {rig()}."])
+    return 0
+
+
+def _table(found: dict[str, list[dict[str, float]]]) -> Iterator[str]:
+    yield "| setting | batch, ms | ratio (range) | CPU of the JVM, ms | ratio (range) |"
+    yield "|---|---|---|---|---|"
     for name, rounds in found.items():
         cells = [name]
         for measure in ("seconds", "cpu"):
@@ -68,8 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"{statistics.median(one[measure] for one in rounds) * 1000:.0f}",
                 f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
             ]
-        print(f"| {' | '.join(cells)} |")
-    return 0
+        yield f"| {' | '.join(cells)} |"
 
 
 def _run(settings: dict[str, str], batches: int) -> dict[str, float]:

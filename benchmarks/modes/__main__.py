@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from yt.logger import LOGGER
 
 from benchmarks.arguments import positive
-from benchmarks.modes import comparison
+from benchmarks.modes import comparison, tables
 from benchmarks.modes.comparison import NothingToCompareError, compare
 from benchmarks.modes.design import BESIDE_SPYT, BY_NAME, GROWTH, POINTS, QUICK
 from benchmarks.modes.points import ALL, DESCRIPTIONS
@@ -41,9 +41,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure, and report on everything that is in the folder."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    if options.compare:
-        return _compare(parser, options)
-    if options.json:
+    if len(options.compare) > 1:
+        return _compare(parser, options, *options.compare)
+    if options.json and not options.compare:
         parser.error("--json belongs to --compare: every run leaves summary.json in its folder")
     points = _chosen(options)
     for point in points:
@@ -62,12 +62,14 @@ def main(arguments: list[str] | None = None) -> int:
     if not options.report_only:
         _run(points, folder, console)
     write_report(load_all(folder), folder, console)
-    return 0
+    if options.page:
+        tables.write(load_all(folder))
+    return _compare(parser, options, options.compare[0], folder) if options.compare else 0
 
 
-def _compare(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
-    old, new = (load_all(folder) for folder in options.compare)
-    for folder, results in zip(options.compare, (old, new), strict=True):
+def _compare(parser: argparse.ArgumentParser, options: argparse.Namespace, *folders: Path) -> int:
+    old, new = (load_all(folder) for folder in folders)
+    for folder, results in zip(folders, (old, new), strict=True):
         if not results:
             parser.error(f"there are no results in {folder}")
     try:
@@ -77,7 +79,7 @@ def _compare(parser: argparse.ArgumentParser, options: argparse.Namespace) -> in
     print("\n".join(comparison.markdown(found)))
     if options.json:
         options.json.write_text(json.dumps(comparison.to_json(found), indent=1) + "\n")
-    return 0
+    return int(any(change.is_loss for change in found.changes))
 
 
 def _run(points: Sequence[Point], folder: Path, console: Console) -> None:
@@ -168,12 +170,17 @@ def _parser() -> argparse.ArgumentParser:
     which.add_argument(
         "--report-only", action="store_true", help="only report on what is in the folder"
     )
-    which.add_argument(
+    parser.add_argument(
         "--compare",
-        nargs=2,
+        nargs="+",
+        default=[],
         type=Path,
-        metavar=("OLD", "NEW"),
-        help="say what changed beyond noise between the results in two folders; measures nothing",
+        metavar="FOLDER",
+        help="say what changed beyond noise since the results in a folder; with a second folder measure "
+        "nothing, and compare both. The exit code is 1 if something was lost",
+    )
+    parser.add_argument(
+        "--page", action="store_true", help="write the tables of docs/measured/results.md"
     )
     parser.add_argument("--json", type=Path, help="with --compare: write it there as well")
     return parser

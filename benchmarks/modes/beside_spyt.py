@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.modes.results import PointResult, Sample
 from benchmarks.spyt import environments
 from benchmarks.spyt.speed import measure
-from benchmarks.spyt.trials import CONTENDERS, Contender, Stage
+from benchmarks.spyt.trials import SAME_SPARK, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,8 +48,11 @@ def family(
         for point in points
     }
     first = points[0]
-    chosen = [who for who in CONTENDERS if who.name in first.contenders]
-    absent = {who.name: reason for who in chosen if (reason := _absence(who, cache))}
+    chosen = [who for who in SAME_SPARK if who.name in first.contenders]
+    absent = {}
+    if not environments.is_installed(cache, pyspark=environments.NEWEST_PYSPARK):
+        reason = f"SPYT {environments.SPYT} is not installed. Run: {_INSTALL}"
+        absent = {who.name: reason for who in chosen}
     for result in results.values():
         result.absent |= absent
         for name in absent:
@@ -67,15 +70,6 @@ def family(
         stage = Stage(cluster, cache, folder / "spyt")
         measure(stage, present, list(results), first.repetitions, keep)
     return list(results.values())
-
-
-def _absence(who: Contender, cache: Path) -> str:
-    """Return why a contender cannot take part; nothing where it can."""
-    if not environments.is_installed(cache):
-        return f"SPYT {environments.SPYT} is not installed. Run: {_INSTALL}"
-    if who.is_ours and who.backend == "rpc" and not environments.has_rpc_driver():
-        return f"the package {environments.DRIVER} is not installed"
-    return ""
 
 
 def sample(turn: dict[str, Any]) -> Sample:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.modes.points import SINKS
 from benchmarks.modes.results import cluster_cpu, spark_cpu, turn_seconds
 
 if TYPE_CHECKING:
@@ -84,6 +85,11 @@ class Change:
     def is_change(self) -> bool:
         """Whether a difference was seen."""
         return self.verdict not in (NO_DIFFERENCE, TOO_FEW)
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether one of our sinks has become worse."""
+        return self.contender in SINKS and self.verdict == _METRICS[self.metric][3]
 
     def __str__(self) -> str:
         if self.ratio is None:
@@ -166,7 +172,9 @@ def markdown(found: Comparison) -> Iterator[str]:
     for change in told:
         title = _METRICS[change.metric][0]
         alone = "" if change.is_relative else " (the reference itself: machine, Spark or versions)"
-        yield f"- {change.point}, {change.contender}: {title} {change}: {change.verdict}{alone}."
+        lost = "**Lost**: " if change.is_loss else ""
+        where = f"{change.point}, {change.contender}"
+        yield f"- {lost}{where}: {title} {change}: {change.verdict}{alone}."
     if not told:
         yield f"In all: {NO_DIFFERENCE}."
     yield ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.modes.work import Shape, shape
-from benchmarks.spyt.trials import CONTENDERS
+from benchmarks.spyt.trials import SAME_SPARK
 from yt_exactly_once import Event
 from yt_exactly_once.config import WriteMode
 
@@ -16,12 +16,13 @@ LIMIT = "bare client"
 SNIPPET = "row snippet"
 DELTA = "delta"
 POSTGRES = "postgres"
-SPYT = tuple(contender.name for contender in CONTENDERS)
+SPYT = tuple(contender.name for contender in SAME_SPARK)
 """Who takes part where SPYT does: its modes, and our default mode, each in a driver of its own."""
 
 MODES = tuple(mode.value for mode in (WriteMode.AT_LEAST_ONCE, WriteMode.TRANSACTIONAL))
 IDEMPOTENT = WriteMode.IDEMPOTENT.value
-OURS = (FLOOR, *MODES, IDEMPOTENT)
+SINKS = (*MODES, IDEMPOTENT)
+OURS = (FLOOR, *SINKS)
 """The modes, and the floor under them."""
 
 LEAST = (COLLECT, TASKS)
@@ -62,7 +63,7 @@ DESCRIPTIONS = {
         contender.name: "TransactionalSink(), the default mode, in a driver of its own"
         if contender.is_ours
         else f"SPYT {contender.spyt} on PySpark {contender.pyspark}, unmodified, in a driver of its own"
-        for contender in CONTENDERS
+        for contender in SAME_SPARK
     },
 }
 

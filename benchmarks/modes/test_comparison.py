@@ -130,8 +130,8 @@ def test_the_command_compares_two_folders(tmp_path, capsys):
         results["base"].samples = [replace(one, cpu={}) for one in results["base"].samples]
         results["base"].save(tmp_path / name)
     folders = [str(tmp_path / name) for name in ("old", "new")]
-    assert main(["--compare", *folders, "--json", str(tmp_path / "found.json")]) == 0
-    assert "- base, transactional: time 1." in capsys.readouterr().out
+    assert main(["--compare", *folders, "--json", str(tmp_path / "found.json")]) == 1
+    assert "- **Lost**: base, transactional: time 1." in capsys.readouterr().out
     kept = json.loads((tmp_path / "found.json").read_text())
     assert {one["metric"] for one in kept["changes"]} == {"seconds"}
     with pytest.raises(SystemExit):

@@ -13,7 +13,7 @@ from benchmarks.modes.__main__ import main
 from benchmarks.modes.bars import BARS, judged
 from benchmarks.modes.design import BESIDE_SPYT, BY_NAME, POINTS, QUICK
 from benchmarks.modes.growth import DIMENSIONS
-from benchmarks.modes.points import ALL, BASE, DESCRIPTIONS
+from benchmarks.modes.points import ALL, BASE, DESCRIPTIONS, SPYT
 from benchmarks.modes.report import markdown, to_json
 from benchmarks.modes.results import PointResult, Sample, load_all
 from benchmarks.modes.runner import turns_of
@@ -277,7 +277,7 @@ def test_without_spyt_nobody_beside_it_takes_part(tmp_path):
     assert [one.point for one in found] == [point.name for point in BESIDE_SPYT]
     for one in found:
         assert set(one.absent) == set(one.design.contenders)
-        assert "python -m benchmarks.spyt speed" in one.absent["SPYT default"]
+        assert "python -m benchmarks.spyt speed" in one.absent[SPYT[1]]
         assert not one.samples
     assert len(advanced) == sum(len(point.contenders) * turns_of(point) for point in BESIDE_SPYT)
 
@@ -286,7 +286,7 @@ def test_a_turn_beside_spyt_is_the_median_of_its_batches():
     """Nobody counts its requests, and the report leaves that cell empty."""
     cpu = {"cluster": 1.0, "driver": 2.0, "jvm": 3.0, "workers": 4.0}
     turn = {
-        "contender": "ours over HTTP",
+        "contender": SPYT[2],
         "round": 2,
         "batches": [9.0, 1.0, 3.0],
         "cpu": cpu,
@@ -298,17 +298,15 @@ def test_a_turn_beside_spyt_is_the_median_of_its_batches():
     assert made.round_trips is None
     found = PointResult("spyt-1000", 1000, 35_000, {}, [made])
     text = "\n".join(markdown({"spyt-1000": found}))
-    assert (
-        "| ours over HTTP | 1 | 333 | 0.0 | 3,000 (3,000 to 3,000) | 3,000 |  |  | 0 |  |" in text
-    )
-    assert "| ours over HTTP | 1,000 | 2,000 | 3,000 | 4,000 |" in text
+    assert f"| {SPYT[2]} | 1 | 333 | 0.0 | 3,000 (3,000 to 3,000) | 3,000 |  |  | 0 |  |" in text
+    assert f"| {SPYT[2]} | 1,000 | 2,000 | 3,000 | 4,000 |" in text
 
 
 def test_contenders_beside_spyt_are_compared_with_spyt():
-    found = result("spyt-1000", SPYT_transactional=[2.0, 2.0], ours_over_HTTP=[1.0, 1.0])
+    found = result("spyt-1000", **{SPYT[0]: [2.0, 2.0], SPYT[2]: [1.0, 1.0]})
     text = "\n".join(markdown({"spyt-1000": found}))
-    assert "time to SPYT transactional" in text
-    assert "| ours over HTTP | 0.50 (0.50 to 0.50) |" in text
+    assert f"time to {SPYT[0]}" in text
+    assert f"| {SPYT[2]} | 0.50 (0.50 to 0.50) |" in text
 
 
 def test_design_varies_one_dimension_at_a_time():

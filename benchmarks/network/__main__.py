@@ -29,6 +29,7 @@ from benchmarks.modes.points import FLOOR, IDEMPOTENT, LIMIT, MODES, Point
 from benchmarks.modes.session import session
 from benchmarks.modes.stage import Stage
 from benchmarks.network.link import Conditions, Link, Request, chain
+from benchmarks.page import put, rig
 from yt_exactly_once import register_source
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.observability import LOGGER_NAME
@@ -66,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--points", nargs="+", choices=[point.name for point in POINTS])
     parser.add_argument("--contenders", nargs="+", choices=_WHO, default=_WHO)
     parser.add_argument("--json", type=Path, help="file for what was measured")
+    parser.add_argument("--page", action="store_true", help="write the table of the documentation")
     options = parser.parse_args(arguments)
     LOGGER.setLevel(logging.ERROR)
     logging.getLogger(LOGGER_NAME).setLevel(logging.WARNING)
@@ -77,15 +79,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with LocalCluster() as cluster, session() as spark:
         register_source(spark)
         heading = [*(f"{trip:g} ms" for trip in trips), "waited", "behind each other", "requests"]
-        print(f"| batch | writes | {' | '.join(heading)} |")
-        print("|---|---|" + "---|" * len(heading))
+        lines = [f"| batch | writes | {' | '.join(heading)} |", "|---" * (len(heading) + 2) + "|"]
+        print("\n".join(lines))
         for point in chosen:
             taken = replace(point, contenders=tuple(options.contenders))
             for series in measure(spark, cluster, taken, conditions, options.turns):
                 found.append(series)
-                print(series.row(), flush=True)
+                lines.append(series.row())
+                print(lines[-1], flush=True)
     if options.json:
         options.json.write_text(json.dumps([vars(series) for series in found], indent=1) + "\n")
+    if options.page:
+        put("network", [*lines, "", f"Milliseconds: medians of {options.turns} batches. {rig()}."])
     return 0
 
 

@@ -20,6 +20,7 @@ from benchmarks.arguments import positive
 from benchmarks.modes.points import FLOOR, IDEMPOTENT, MODES, Point
 from benchmarks.modes.session import session
 from benchmarks.modes.stage import Stage
+from benchmarks.page import put, rig
 from yt_exactly_once import register_source
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.observability import LOGGER_NAME
@@ -46,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     who = (FLOOR, *MODES, IDEMPOTENT)
     parser.add_argument("--contenders", nargs="+", choices=who, default=(FLOOR, MODES[1]))
     parser.add_argument("--json", type=Path, help="file for what was measured")
+    parser.add_argument("--page", action="store_true", help="write the table of the documentation")
     options = parser.parse_args(arguments)
     LOGGER.setLevel(logging.ERROR)
     logging.getLogger(LOGGER_NAME).setLevel(logging.WARNING)
@@ -67,12 +69,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         told = {name: [vars(turn) for turn in turns] for name, turns in measured.items()}
         options.json.write_text(json.dumps(told) + "\n")
-    print(
-        "| writes | p50, ms | p95, ms | p99, ms | max, ms | p99 / p50 | slow | these waited for |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
-    for name, turns in measured.items():
-        print(f"| {name} | {' | '.join(_row(turns))} |")
+    lines = [
+        "| writes | p50, ms | p95, ms | p99, ms | max, ms | p99 / p50 | slow | these waited for |",
+        "|---" * 8 + "|",
+        *(f"| {name} | {' | '.join(_row(turns))} |" for name, turns in measured.items()),
+    ]
+    print("\n".join(lines))
+    if options.page:
+        put("latency", [*lines, "", f"{options.batches} batches of {options.rows} rows. {rig()}."])
     return 0
 
 

@@ -27,7 +27,7 @@ from benchmarks.spyt import environments
 from benchmarks.spyt.holes import SCENARIOS
 from benchmarks.spyt.report import MEASURED, PAGE, SPEED, load_holes, page, save_holes
 from benchmarks.spyt.speed import SIZES, measure
-from benchmarks.spyt.trials import ALL_CONTENDERS, CONTENDERS, Stage
+from benchmarks.spyt.trials import ALL_CONTENDERS, CONTENDERS, SAME_SPARK, Stage
 from yt_exactly_once.local import LocalCluster
 
 if TYPE_CHECKING:
@@ -47,9 +47,10 @@ def main(arguments: list[str] | None = None) -> int:
     # Drivers have sessions of their own; they are killed where blocks are left.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     options.folder.mkdir(parents=True, exist_ok=True)
+    usual = SAME_SPARK if options.command == "speed" else CONTENDERS
     contenders = [
         contender
-        for contender in (ALL_CONTENDERS if options.contenders else CONTENDERS)
+        for contender in (ALL_CONTENDERS if options.contenders else usual)
         if options.side in (None, "ours" if contender.is_ours else "spyt")
         and contender.name in (options.contenders or [contender.name])
     ]

@@ -51,10 +51,17 @@ def has_rpc_driver() -> bool:
     return find_spec("yt_driver_rpc_bindings") is not None
 
 
-def ours() -> Environment:
-    """Return the environment that runs this program."""
+def ours(cache: Path, pyspark: str = "") -> Environment:
+    """Return the environment that runs this program, or one with another PySpark, which is made once.
+
+    Raises:
+        CalledProcessError: the packages cannot be had.
+    """
     variables = _inherited()
     variables["PYTHONPATH"] = str(_ROOT)
+    if pyspark and pyspark != version("pyspark"):
+        python = _made(cache / _name("ours", pyspark), [f"pyspark=={pyspark}", str(_ROOT)])
+        return Environment(python, variables, {"pyspark": pyspark})
     named = ("yt-exactly-once", "pyspark", "ytsaurus-client", DRIVER)
     versions = {name: version(name) for name in named if name != DRIVER or has_rpc_driver()}
     return Environment(Path(sys.executable), variables, versions)
@@ -62,7 +69,7 @@ def ours() -> Environment:
 
 def is_installed(cache: Path, spyt: str = SPYT, pyspark: str = PYSPARK) -> bool:
     """Tell whether SPYT's environment has been made."""
-    return (_folder(cache, spyt, pyspark) / _COMPLETE).exists()
+    return (cache / _name(f"spyt-{spyt}", pyspark) / _COMPLETE).exists()
 
 
 def spyt(cache: Path, spyt: str = SPYT, pyspark: str = PYSPARK) -> Environment:
@@ -74,24 +81,33 @@ def spyt(cache: Path, spyt: str = SPYT, pyspark: str = PYSPARK) -> Environment:
     Raises:
         CalledProcessError: the packages cannot be had.
     """
-    folder = _folder(cache, spyt, pyspark)
-    python = folder / "bin" / "python"
-    complete = folder / _COMPLETE
-    if not complete.exists():
-        print(f"Installing SPYT {spyt} and PySpark {pyspark} into {folder}", flush=True)
-        _run(sys.executable, "-m", "venv", "--clear", str(folder))
-        # PySpark 3.5 imports distutils, which Python has dropped; setuptools brings it back.
-        _run(str(python), "-m", "pip", "install", "-q", f"pyspark=={pyspark}", "setuptools<81")
-        _run(str(python), "-m", "pip", "install", "-q", "--no-deps", f"ytsaurus-spyt=={spyt}")
-        complete.touch()
+    folder = cache / _name(f"spyt-{spyt}", pyspark)
+    # PySpark 3.5 imports distutils, which Python has dropped; setuptools brings it back.
+    python = _made(
+        folder,
+        [f"pyspark=={pyspark}", "setuptools<81"],
+        ["--no-deps", f"ytsaurus-spyt=={spyt}"],
+    )
     (package,) = folder.glob("lib/python*/site-packages/spyt")
     variables = _inherited()
     variables["SPARK_CONF_DIR"] = str(package / "conf")
     return Environment(python, variables, {"ytsaurus-spyt": spyt, "pyspark": pyspark})
 
 
-def _folder(cache: Path, spyt: str, pyspark: str) -> Path:
-    return cache / f"spyt-{spyt}-pyspark-{pyspark}-python-{sys.version_info.minor}"
+def _name(what: str, pyspark: str) -> str:
+    return f"{what}-pyspark-{pyspark}-python-{sys.version_info.minor}"
+
+
+def _made(folder: Path, *packages: list[str]) -> Path:
+    """Return the interpreter of a virtual environment, which is made the first time."""
+    python, complete = folder / "bin" / "python", folder / _COMPLETE
+    if not complete.exists():
+        print(f"Installing into {folder}", flush=True)
+        _run(sys.executable, "-m", "venv", "--clear", str(folder))
+        for wanted in packages:
+            _run(str(python), "-m", "pip", "install", "-q", *wanted)
+        complete.touch()
+    return python
 
 
 def _inherited() -> dict[str, str]:

@@ -36,12 +36,14 @@ def main() -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
+    say("session")
     if spec["is_ours"]:
         from yt_exactly_once import register_source  # noqa: PLC0415 - SPYT's environment has none
 
         register_source(spark)
     say("started")
     frames = [read(spark, spec, source) for source in spec["sources"]]
+    say("loaded")
     frame = SHAPES[spec["shape"]](frames, spec)
     teller = Teller(spec.get("batches"))
     spark.streams.addListener(teller)
@@ -52,6 +54,7 @@ def main() -> None:
         query = writer.foreachBatch(their_function(spec)).start()
     else:
         query = writer.format("yt").option("path", spec["target"]).start()
+    say("running")
     follow(query, teller, spec["patience"])
     spark.stop()
 

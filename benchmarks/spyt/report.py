@@ -30,7 +30,7 @@ _AHEAD = 0.95
 """Ratio below which one side is ahead; medians that are closer say nothing."""
 
 _THEIRS = [contender.name for contender in ALL_CONTENDERS if not contender.is_ours]
-_OURS = [contender.name for contender in CONTENDERS if contender.is_ours]
+_OURS = [contender.name for contender in ALL_CONTENDERS if contender.is_ours]
 
 _METRICS: dict[str, tuple[str, Callable[[Result], list[float]]]] = {
     "batch": ("time of a batch", lambda turn: turn["batches"]),
@@ -159,6 +159,7 @@ def _speed(speed: Result) -> Iterator[str]:
                 around = f" ({low:.2f} to {high:.2f})" if len(values) > 1 else ""
                 cells.append(f"{middle:.2f}{around}")
             lines.append(f"| {title} | {' | '.join(cells)} |")
+        lines += _start_apart(turns, names)
         tables.append("\n".join(lines))
     yield "## What SPYT does better\n\n" + "\n".join(_strong_points(medians))
     loads = [turn["load"] for turn in kept]
@@ -175,6 +176,21 @@ def _speed(speed: Result) -> Iterator[str]:
     )
     yield from ("\n" + table for table in tables)
     yield "\n" + "\n".join(_ratios(medians))
+
+
+def _start_apart(turns: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
+    """Yield what the way to the end of the first batch is made of; older results do not say."""
+    parts = dict.fromkeys(part for turn in turns for part in turn.get("parts", ()))
+    if parts:
+        yield ""
+        yield f"| start, seconds: median | {' | '.join(names)} |"
+        yield "|---" * (len(names) + 1) + "|"
+    for part in parts:
+        cells = []
+        for name in names:
+            values = [turn["parts"].get(part, 0.0) for turn in turns if turn["contender"] == name]
+            cells.append(f"{statistics.median(values):.2f}")
+        yield f"| {part} | {' | '.join(cells)} |"
 
 
 def _whole_rounds(turns: Sequence[Result]) -> list[Result]:

@@ -20,6 +20,7 @@ from yt_exactly_once.demo.child import session_members
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from benchmarks.spyt.drivers import Driver
     from benchmarks.spyt.trials import Contender, Stage
 
 SIZES = {1_000: 8, 100_000: 4}
@@ -53,6 +54,7 @@ class Turn:
         cpu: CPU seconds per batch by part; `spark` is all except the cluster's.
         jvm_bytes: peak resident memory of the JVM since it began.
         worker_bytes: the same of the largest Python worker; 0 where there is none.
+        parts: seconds of each part of `start`, in order; the parts of the first batch are Spark's own.
     """
 
     contender: str
@@ -68,6 +70,7 @@ class Turn:
     cpu: dict[str, float]
     jvm_bytes: int
     worker_bytes: int
+    parts: dict[str, float]
 
 
 def measure(
@@ -147,7 +150,27 @@ def _turn(trial: Trial, rows: int, number: int) -> Turn:
         cpu,
         jvm,
         max(workers, default=0),
+        _parts(driver, first),
     )
+
+
+def _parts(driver: Driver, first: dict[str, Any]) -> dict[str, float]:
+    """Take the way to the end of the first batch apart."""
+    at = {event["event"]: event["at"] for event in reversed(driver.events)}
+    names = {
+        "session": "the process, the JVM and the session",
+        "started": "`register_source`",
+        "loaded": "`load()`",
+        "running": "`start()`",
+    }
+    parts, before = {}, driver.began
+    for event, name in names.items():
+        parts[name], before = at[event] - before, at[event]
+    parts["until the first batch is planned"] = first["at"] - _seconds(first) - before
+    for name, took in first["ms"].items():
+        if name != "triggerExecution":
+            parts[f"first batch: {name}"] = took / 1000
+    return parts
 
 
 def _seconds(batch: dict[str, Any]) -> float:

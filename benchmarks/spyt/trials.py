@@ -36,7 +36,7 @@ class Contender:
         backend: protocol that our sink and source speak.
         transactional: whether SPYT's transactional mode is on.
         spyt: version of SPYT.
-        pyspark: version that SPYT runs on.
+        pyspark: version that SPYT runs on; empty for the one that is installed here.
     """
 
     name: str
@@ -50,8 +50,8 @@ class Contender:
 CONTENDERS = (
     Contender("SPYT transactional", is_ours=False, transactional=True),
     Contender("SPYT default", is_ours=False),
-    Contender("ours over HTTP", is_ours=True, backend="http"),
-    Contender("ours over RPC", is_ours=True),
+    Contender("ours over HTTP", is_ours=True, backend="http", pyspark=""),
+    Contender("ours over RPC", is_ours=True, pyspark=""),
 )
 """Who takes part where nobody is named."""
 
@@ -72,7 +72,18 @@ OTHER_VERSIONS = (
 )
 """SPYT in versions that show what has been fixed, and what depends on Spark."""
 
-ALL_CONTENDERS = CONTENDERS + OTHER_VERSIONS
+SAME_SPARK = (
+    *(who for who in OTHER_VERSIONS if who.pyspark == environments.NEWEST_PYSPARK),
+    Contender(
+        "ours over HTTP, PySpark 4.2",
+        is_ours=True,
+        backend="http",
+        pyspark=environments.NEWEST_PYSPARK,
+    ),
+)
+"""Who is measured: what differs between them is not Spark's."""
+
+ALL_CONTENDERS = (*CONTENDERS, *OTHER_VERSIONS, *SAME_SPARK[-1:])
 
 
 @dataclass
@@ -98,7 +109,7 @@ class Stage:
     def environment(self, contender: Contender) -> Environment:
         """Return where the drivers of a contender run."""
         made = (
-            environments.ours()
+            environments.ours(self.cache, contender.pyspark)
             if contender.is_ours
             else environments.spyt(self.cache, contender.spyt, contender.pyspark)
         )

@@ -31,6 +31,13 @@ def test_generated_pages_are_up_to_date():
     assert stale == []
 
 
+def test_a_measured_figure_is_only_where_a_benchmark_writes_it():
+    """One that was copied by hand would contradict its table after the next run."""
+    for page in ("explanation/performance.md", "how-to/low-latency.md"):
+        text = re.sub(r"```.*?```", "", (ROOT / "docs" / page).read_text("utf-8"), flags=re.DOTALL)
+        assert re.findall(r"\b\d[\d. ]*(?:ms|s|%)(?![\w.])", text) == [], page
+
+
 def test_every_event_is_documented():
     """Operators match on these names."""
     text = (ROOT / "docs/reference/events.md").read_text(encoding="utf-8")
