@@ -56,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--shape", choices=list(_SHAPES), default=WIDE.name)
     parser.add_argument("--rows", type=positive, default=100_000, help="of a batch")
     parser.add_argument("--bandwidth", type=float, default=20, help="MB/s per connection; 0: any")
+    parser.add_argument("--round-trip", type=float, default=0, help="ms")
     parser.add_argument("--turns", type=positive, default=3, help="measured batches of each")
     parser.add_argument("--senders", nargs="+", choices=["tasks", "driver"], default=["tasks"])
     parser.add_argument(
@@ -78,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         spark.sparkContext.setLogLevel("ERROR")
         upstream = cluster.proxy_urls[0].removeprefix("http://")
         limit = options.bandwidth * _MEGABYTE or None
-        with Link(upstream, Conditions(0, limit)) as link:
+        with Link(upstream, Conditions(options.round_trip / 1000, limit)) as link:
             for sender in options.senders:
                 for tasks in options.tasks:
                     batches = measured(spark, cluster, link, sender, tasks, options)
