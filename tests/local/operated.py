@@ -114,7 +114,8 @@ class Operated:
         """Create what the query needs."""
         self.create_queue()
         self.create_table(self.target, TARGET_SCHEMA)
-        self.command(f"yt-exactly-once create-consumer {self.consumer} {self.queue}")
+        code, said = self.command(f"yt-exactly-once create-consumer {self.consumer} {self.queue}")
+        assert code == 0, said
         return self
 
     def create_queue(self) -> None:
@@ -252,7 +253,7 @@ class Operated:
         """Run a command as a shell would; return its exit code, and all that it printed."""
         program, *arguments = shlex.split(line)
         said = StringIO()
-        environment = {"YT_PROXY": self.cluster.proxy_urls[0], "YT_TOKEN": "token", "COLUMNS": "80"}
+        environment = {"YT_PROXY": self.cluster.proxy_urls[0], "YT_TOKEN": "", "COLUMNS": "80"}
         with (
             mock.patch.dict("os.environ", environment),
             redirect_stdout(said),

@@ -133,6 +133,12 @@ def test_entry_survives_the_ledger_row(stateful):
     assert LedgerEntry.from_row(before.to_row()) == before
 
 
+def test_entry_of_a_batch_job_names_its_application():
+    """Its id begins with a word that no query of Spark has."""
+    job = replace(entry(batch(0)), query_id=f"{ledger_entry.APPLICATION_PREFIX}nightly load")
+    assert (job.application, entry(batch(0)).application) == ("nightly load", "")
+
+
 def test_foreign_row_is_an_error():
     """A table that somebody else writes is not a ledger."""
     with pytest.raises(LedgerError, match="cannot be read"):

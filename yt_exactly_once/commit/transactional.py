@@ -129,8 +129,7 @@ class BatchCommit:
         self._mode = mode
         self._before = before
         self._ahead: _Ahead | None = None
-        self._entry: LedgerEntry | None = None
-        self._own: set[str] = set()
+        self._own: dict[str, LedgerEntry] = {}
         self._began = time.monotonic()
 
     @contextmanager
@@ -206,9 +205,7 @@ class BatchCommit:
         for part in parts[done:]:
             transaction_id, needed = self._commit_part(batch, part)
             attempts += needed
-        entry = self._entry
-        if entry is not None and entry.transaction_id != transaction_id:
-            entry = None
+        entry = self._own.get(transaction_id)
         return Committed(transaction_id, attempts, sum(part.row_count for part in parts), entry)
 
     def _commit_part(self, batch: MicroBatch, part: Part) -> tuple[str, int]:
@@ -261,7 +258,6 @@ class BatchCommit:
             self._emit(Event.TRANSACTION_ABORTED, attempt=number, transaction=transaction.id)
             raise
         self._sent[transaction.id] = UNSEEN if part.inside else ""
-        self._own.add(transaction.id)
         consumers = [source.consumer for source, _ in read[1] if source.consumer]
         written = [*(target.path for target in part.targets), self._ledger.path, *consumers]
         self._commit(transaction, number, written)  # 9
@@ -427,7 +423,7 @@ class BatchCommit:
             seconds=round(seconds, 3),
             tallies=self._ledger.tallies(before, batch, part.written()),
         )
-        self._entry = entry
+        self._own[transaction.id] = entry
         return partial(self._ledger.record, entry=entry)
 
     def _tell_left_out(self, entry: LedgerEntry | None, batch: MicroBatch) -> None:
