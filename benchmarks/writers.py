@@ -28,7 +28,7 @@ from benchmarks.modes.machine import stamp
 from benchmarks.modes.session import session
 from benchmarks.source import QUEUE, SCHEMA, rows_in_queue
 from yt_exactly_once import TransactionalSink, register_source
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.observability import LOGGER_NAME
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 NOOP, FUNCTION, FORMAT = "noop", "foreachBatch", "format"
 CONTENDERS = (NOOP, FUNCTION, FORMAT)
 SIZES = (1_000, 100_000)
-MODES = (WriteMode.TRANSACTIONAL.value, WriteMode.AT_LEAST_ONCE.value)
+MODES = (DeliveryMode.TRANSACTIONAL.value, DeliveryMode.AT_LEAST_ONCE.value)
 _SEED = 20_261_122
 _NO_WORKER = "Python worker failed to connect back"
 """What Spark says on a machine that is too busy to start a process; the run is then repeated."""

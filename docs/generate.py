@@ -38,7 +38,7 @@ from yt_exactly_once.codec.types import (
     VariantType,
     scalar_of,
 )
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.local import commands as _commands  # noqa: F401 - fills the registry
 from yt_exactly_once.local import support
 from yt_exactly_once.local.commands.registry import REGISTRY
@@ -539,19 +539,19 @@ def failure_table() -> str:
             "",
             "## Transactional mode",
             "",
-            *crash_rows(WriteMode.TRANSACTIONAL),
+            *crash_rows(DeliveryMode.TRANSACTIONAL),
             "",
             "## The modes whose tasks write: at-least-once and idempotent",
             "",
             "In `idempotent` mode the sink refuses a stateful query before it does anything.",
             "",
-            *crash_rows(WriteMode.AT_LEAST_ONCE, WriteMode.IDEMPOTENT),
+            *crash_rows(DeliveryMode.AT_LEAST_ONCE, DeliveryMode.IDEMPOTENT),
             "",
         ]
     )
 
 
-def crash_rows(*modes: WriteMode) -> list[str]:
+def crash_rows(*modes: DeliveryMode) -> list[str]:
     """One row per crash point that these modes pass, which all of them pass alike."""
     rows = [
         "| crash point | the driver dies | the cluster holds | the sink | test |",

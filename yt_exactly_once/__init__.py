@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from yt_exactly_once.config import ClusterConfig, RetryPolicy, WriteMode
+    from yt_exactly_once.config import ClusterConfig, DeliveryMode, RetryPolicy
     from yt_exactly_once.errors import ExactlyOnceError
     from yt_exactly_once.observability import Event
     from yt_exactly_once.operations.create_table import create_table
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClusterConfig",
+    "DeliveryMode",
     "Event",
     "ExactlyOnceError",
     "RetryPolicy",
     "SinkOptions",
     "Target",
     "TransactionalSink",
-    "WriteMode",
     "create_table",
     "enable_telemetry",
     "exactly_once_error",
@@ -46,7 +46,7 @@ _HOMES = {
     "SinkOptions": "spark.sink.options",
     "Target": "spark.sink.options",
     "TransactionalSink": "spark.sink.transactional_sink",
-    "WriteMode": "config",
+    "DeliveryMode": "config",
     "create_table": "operations.create_table",
     "register_source": "spark.registration",
     "enable_telemetry": "telemetry",

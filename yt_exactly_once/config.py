@@ -50,7 +50,7 @@ CLIENT_CONFIG = Option(Group.WHERE, "Laid over the configuration of `ytsaurus-cl
 
 @dataclass(frozen=True, kw_only=True)
 class ModeTraits:
-    """What somebody who chooses, prepares or examines a write mode has to know of it.
+    """What somebody who chooses, prepares or examines a delivery mode has to know of it.
 
     Attributes:
         promise: what it promises, in a sentence or two.
@@ -66,7 +66,7 @@ class ModeTraits:
     may_repeat: bool = False
 
 
-class WriteMode(StrEnum):
+class DeliveryMode(StrEnum):
     """What a sink promises. The README compares the modes."""
 
     AT_LEAST_ONCE = "at-least-once"
@@ -80,15 +80,15 @@ class WriteMode(StrEnum):
 
 
 _TRAITS = {
-    WriteMode.AT_LEAST_ONCE: ModeTraits(
+    DeliveryMode.AT_LEAST_ONCE: ModeTraits(
         promise="No row is lost. A replay may repeat rows. The tasks write.", may_repeat=True
     ),
-    WriteMode.TRANSACTIONAL: ModeTraits(
+    DeliveryMode.TRANSACTIONAL: ModeTraits(
         promise="Exactly once for any query. A batch becomes visible all at once: one transaction "
         "has its rows.",
         through_driver=True,
     ),
-    WriteMode.IDEMPOTENT: ModeTraits(
+    DeliveryMode.IDEMPOTENT: ModeTraits(
         promise="Exactly once for stateless queries that make one row of each row. The tasks write.",
         has_sessions=True,
     ),

@@ -26,7 +26,7 @@ from benchmarks.arguments import positive
 from benchmarks.long_run.marks import Observer, faults, shares, table
 from benchmarks.modes.machine import stamp
 from benchmarks.processes import SparkProcesses
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.demo.child import Child
 from yt_exactly_once.local import LocalCluster
 
@@ -158,7 +158,7 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    modes = [mode.value for mode in WriteMode]
+    modes = [mode.value for mode in DeliveryMode]
     parser.add_argument("--rows", type=positive, default=10_000_000, help="default: %(default)s")
     parser.add_argument(
         "--share",
@@ -170,7 +170,10 @@ def _parser() -> argparse.ArgumentParser:
         "--batch", type=positive, default=100_000, help="rows of a batch, default: %(default)s"
     )
     parser.add_argument(
-        "--mode", choices=modes, default=WriteMode.TRANSACTIONAL.value, help="default: %(default)s"
+        "--mode",
+        choices=modes,
+        default=DeliveryMode.TRANSACTIONAL.value,
+        help="default: %(default)s",
     )
     parser.add_argument(
         "--feed",

@@ -1,4 +1,4 @@
-"""What each write mode costs, against the floor, against the limit, and against what else people use.
+"""What each delivery mode costs, against the floor, against the limit, and against what else people use.
 
 `python -m benchmarks.modes` runs the three modes on the same work in one process, in turns of one
 micro-batch each, so that whatever drifts hits all alike. The floor is Spark's `noop` sink, the limit a

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from benchmarks.modes.work import Shape, shape
 from benchmarks.spyt.trials import SAME_SPARK
 from yt_exactly_once import Event
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 
 FLOOR = "noop"
 COLLECT = "collect"
@@ -19,8 +19,8 @@ POSTGRES = "postgres"
 SPYT = tuple(contender.name for contender in SAME_SPARK)
 """Who takes part where SPYT does: its modes, and our default mode, each in a driver of its own."""
 
-MODES = tuple(mode.value for mode in (WriteMode.AT_LEAST_ONCE, WriteMode.TRANSACTIONAL))
-IDEMPOTENT = WriteMode.IDEMPOTENT.value
+MODES = tuple(mode.value for mode in (DeliveryMode.AT_LEAST_ONCE, DeliveryMode.TRANSACTIONAL))
+IDEMPOTENT = DeliveryMode.IDEMPOTENT.value
 SINKS = (*MODES, IDEMPOTENT)
 OURS = (FLOOR, *SINKS)
 """The modes, and the floor under them."""

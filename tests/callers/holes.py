@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from tests.callers.mishaps import Death, How, Request
 from tests.callers.program import Call, Function, Layout, OnError, Part, Program, Run, Source
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 
-AT_LEAST_ONCE, IDEMPOTENT = WriteMode.AT_LEAST_ONCE, WriteMode.IDEMPOTENT
+AT_LEAST_ONCE, IDEMPOTENT = DeliveryMode.AT_LEAST_ONCE, DeliveryMode.IDEMPOTENT
 
 HALVES = (Call(Part.EVEN), Call(Part.ODD))
 TWO_SINKS = (Call(Part.EVEN, sink="a"), Call(Part.ODD, sink="b"))
@@ -134,7 +134,7 @@ HOLES_OF_THE_FORMAT = {
     "a mode that returns writes what the other has pushed": Program(
         (
             _ONE_BATCH,
-            Run(WriteMode.IDEMPOTENT, death=Death(Request.COMMIT, 0, How.REFUSED)),
+            Run(DeliveryMode.IDEMPOTENT, death=Death(Request.COMMIT, 0, How.REFUSED)),
             Run(),
         ),
         _TWO_BATCHES,

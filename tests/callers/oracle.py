@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -95,7 +95,7 @@ def _check_batch(deployment: Deployment, batch: int) -> None:
     sure = set.intersection(*(each.sure for each in seen))
     possible = set().union(*(each.possible for each in seen))
     given_up = {each.run.accepts for each in deployment.executions}
-    may_repeat = any(each.run.mode is WriteMode.AT_LEAST_ONCE for each in seen)
+    may_repeat = any(each.run.mode is DeliveryMode.AT_LEAST_ONCE for each in seen)
     for row in chain(*program.batch(batch)):
         if program.marker and row.shares_its_key:
             continue

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -202,7 +202,7 @@ class Run(Told):
         accepts: the batch whose missing rows are given up, `accept_incomplete` of the sink.
     """
 
-    mode: WriteMode = WriteMode.TRANSACTIONAL
+    mode: DeliveryMode = DeliveryMode.TRANSACTIONAL
     function: Function = Function()
     cores: int = 2
     wire: str = "auto"
@@ -308,7 +308,7 @@ class Program(Told):
             return False
         if (self.is_sorted and set(kinds) & set("0-Dd")) or ("x" in kinds and not self.rejects):
             return False
-        if mode is WriteMode.IDEMPOTENT and not self.is_sorted:
+        if mode is DeliveryMode.IDEMPOTENT and not self.is_sorted:
             steady = one.layout.keeps_places
             laid_out = one.layout is Layout.COALESCED or self.source is Source.FILES
             one_layout = len({run.cores for run in self.runs}) == 1 or not laid_out

@@ -23,7 +23,7 @@ from tests.callers.program import (
     Run,
     Source,
 )
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.observability import Event
 
 if TYPE_CHECKING:
@@ -119,11 +119,11 @@ def runs_of(themes: Collection[Theme]) -> SearchStrategy[Run]:
 def programs(draw: DrawFn) -> Program:
     """Draw a program whose options go together."""
     themes = draw(st.sets(st.sampled_from(Theme), min_size=1, max_size=2))
-    modes = st.sampled_from(WriteMode)
+    modes = st.sampled_from(DeliveryMode)
     if not themes.isdisjoint({Theme.REJECTS, Theme.ZEROS}):
-        modes = st.just(WriteMode.TRANSACTIONAL)
+        modes = st.just(DeliveryMode.TRANSACTIONAL)
     elif Theme.LAYOUT in themes:
-        modes = st.sampled_from([WriteMode.IDEMPOTENT, WriteMode.IDEMPOTENT, *WriteMode])
+        modes = st.sampled_from([DeliveryMode.IDEMPOTENT, DeliveryMode.IDEMPOTENT, *DeliveryMode])
     mode, functions = draw(modes), functions_of(themes)
     function = draw(functions)
     several = tuple(
@@ -163,7 +163,9 @@ def programs(draw: DrawFn) -> Program:
 @st.composite
 def programs_in_format(draw: DrawFn) -> Program:
     """Draw a program for the format: short runs, one call, modes that change."""
-    modes = st.sampled_from([WriteMode.TRANSACTIONAL, WriteMode.IDEMPOTENT] * 3 + [*WriteMode])
+    modes = st.sampled_from(
+        [DeliveryMode.TRANSACTIONAL, DeliveryMode.IDEMPOTENT] * 3 + [*DeliveryMode]
+    )
     parts = rarely(st.sampled_from([Part.EVEN, Part.ODD]), Part.ALL)
     refused = st.builds(Death, st.just(Request.COMMIT), st.integers(0, 1), st.just(How.REFUSED))
     runs = st.builds(
@@ -190,7 +192,7 @@ def programs_in_format(draw: DrawFn) -> Program:
 @st.composite
 def programs_on_spark(draw: DrawFn) -> Program:
     """Draw a program for Spark: few batches of a fixed width, and layouts that hide shuffles."""
-    mode = draw(st.sampled_from([WriteMode.IDEMPOTENT, *WriteMode]))
+    mode = draw(st.sampled_from([DeliveryMode.IDEMPOTENT, *DeliveryMode]))
     laid_out = st.builds(
         Call,
         part=rarely(st.sampled_from([Part.EVEN, Part.ODD]), Part.ALL),

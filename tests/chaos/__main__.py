@@ -18,7 +18,7 @@ from tests.chaos.campaign import RunOptions, run
 from tests.chaos.plan import Rates
 from tests.chaos.report import say, summary, to_json
 from tests.protections import PROTECTIONS
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
         wrong, numbers = crowd.run(options.crowd, 60 * options.minutes, seed)
         say("\n".join([*wrong, str(dict(numbers)), f"{len(wrong)} promises broken"]))
         return int(bool(wrong))
-    modes = tuple(WriteMode) if options.mode == ALL else (WriteMode(options.mode),)
+    modes = tuple(DeliveryMode) if options.mode == ALL else (DeliveryMode(options.mode),)
 
     def save(verdicts: Sequence[Verdict]) -> None:
         if options.json is not None:
@@ -83,7 +83,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     rates = Rates()
     parser.add_argument("--minutes", type=float, default=3.0, help="for all modes together")
     parser.add_argument("--seed", type=int, help="default: a new one, which is printed")
-    parser.add_argument("--mode", choices=[*WriteMode, ALL], default=ALL)
+    parser.add_argument("--mode", choices=[*DeliveryMode, ALL], default=ALL)
     parser.add_argument("--json", type=Path, help="file for the report, written after every round")
     parser.add_argument("--kills-per-minute", type=float, default=rates.kills)
     parser.add_argument("--stops-per-minute", type=float, default=rates.stops)

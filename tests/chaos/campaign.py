@@ -20,7 +20,7 @@ from yt_exactly_once.spark.java import require_java
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from yt_exactly_once.config import WriteMode
+    from yt_exactly_once.config import DeliveryMode
 
 PROXIES = 3
 
@@ -45,7 +45,7 @@ class RunOptions:
 
     minutes: float
     seed: int
-    modes: tuple[WriteMode, ...]
+    modes: tuple[DeliveryMode, ...]
     rates: Rates = field(default_factory=Rates)
     round_seconds: float = 180.0
     only_round: int | None = None
@@ -100,7 +100,7 @@ def _run_in(
             network.close()
 
 
-def _rounds(arena: Arena, mode: WriteMode, options: RunOptions) -> Iterator[Verdict]:
+def _rounds(arena: Arena, mode: DeliveryMode, options: RunOptions) -> Iterator[Verdict]:
     began, share = time.monotonic(), options.minutes * 60 / len(options.modes)
     number = options.only_round or 0
     while (left := began + share - time.monotonic()) > 0:

@@ -61,7 +61,7 @@ class RoundTask:
     """What a driver does in one round.
 
     Attributes:
-        mode: write mode of all sinks.
+        mode: delivery mode of all sinks.
         proxy: address of the cluster.
         rows_per_partition: rows of a batch from each queue partition.
         trouble: folder where tasks look for orders to fail.

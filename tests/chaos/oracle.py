@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tests.chaos.checkpoint import Ends, read_cuts
 from tests.chaos.messages import BATCH_COLUMN
 from tests.flows import Queue, Row, ledger_entries
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,10 +70,10 @@ class Findings:
     misordered: int = 0
     notes: list[str] = field(default_factory=list)
 
-    def violates(self, mode: WriteMode) -> bool:
+    def violates(self, mode: DeliveryMode) -> bool:
         """Tell whether the promise of a mode is broken."""
         broken = self.lost or self.wrong or self.notes
-        if mode is not WriteMode.AT_LEAST_ONCE:
+        if mode is not DeliveryMode.AT_LEAST_ONCE:
             broken = broken or self.duplicated or self.stale or self.misordered
         return bool(broken)
 
@@ -184,7 +184,7 @@ class Oracle:
 
     @property
     def _exactly_once(self) -> bool:
-        return self._stage.plan.mode is not WriteMode.AT_LEAST_ONCE
+        return self._stage.plan.mode is not DeliveryMode.AT_LEAST_ONCE
 
     def _ranges(self) -> Iterator[tuple[Ends, Ends]]:
         start: Ends = {}

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Self
 
 from tests.chaos.weather import Sky, Weather
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.observability import Event
 
 HORIZON_SECONDS = 1800.0
@@ -146,7 +146,7 @@ class RoundPlan:
     """Everything that is left to chance in a round.
 
     Attributes:
-        mode: write mode of all queries.
+        mode: delivery mode of all queries.
         number: of the round within its mode.
         seed: text that all choices come from.
         partitions: of the queue.
@@ -159,7 +159,7 @@ class RoundPlan:
         incidents: in the order of their moments.
     """
 
-    mode: WriteMode
+    mode: DeliveryMode
     number: int
     seed: str
     partitions: int
@@ -172,11 +172,13 @@ class RoundPlan:
     incidents: tuple[Incident, ...]
 
     @classmethod
-    def draw(cls, seed: int, mode: WriteMode, number: int, rates: Rates) -> Self:
+    def draw(cls, seed: int, mode: DeliveryMode, number: int, rates: Rates) -> Self:
         """Draw the plan of a round."""
         name = f"{seed}/{mode.value}/{number}"
         # Two drivers with checkpoints of their own cut batches unlike; only a transaction sorts that out.
-        kinds = [kind for kind in Kind if mode is WriteMode.TRANSACTIONAL or kind is not Kind.COPY]
+        kinds = [
+            kind for kind in Kind if mode is DeliveryMode.TRANSACTIONAL or kind is not Kind.COPY
+        ]
         chance = random.Random(f"{name}/set-up")
         queries = tuple(_queries(chance, mode))
         windowed = any(query.kind == "windowed" for query in queries)
@@ -211,22 +213,22 @@ class RoundPlan:
         return folder_path(self.mode, self.number)
 
 
-def folder_path(mode: WriteMode, number: int) -> str:
+def folder_path(mode: DeliveryMode, number: int) -> str:
     """Return the path of a round's tables."""
     return f"//chaos/{mode.value}-{number}"
 
 
-def target_path(mode: WriteMode, number: int, query: str) -> str:
+def target_path(mode: DeliveryMode, number: int, query: str) -> str:
     """Return the path of a query's target."""
     return f"{folder_path(mode, number)}/{query}"
 
 
-def _queries(chance: random.Random, mode: WriteMode) -> list[QueryPlan]:
-    if mode is WriteMode.IDEMPOTENT:
+def _queries(chance: random.Random, mode: DeliveryMode) -> list[QueryPlan]:
+    if mode is DeliveryMode.IDEMPOTENT:
         kinds = [("stateless", False), ("stateless", False), ("stateless", True)]
     else:
         kinds = [("stateless", chance.random() < 0.5), *chance.sample(_STATEFUL, 2)]
-    idempotent = mode is WriteMode.IDEMPOTENT
+    idempotent = mode is DeliveryMode.IDEMPOTENT
     return [
         QueryPlan(
             kind=kind,
@@ -239,7 +241,7 @@ def _queries(chance: random.Random, mode: WriteMode) -> list[QueryPlan]:
     ]
 
 
-def _weathers(name: str, mode: WriteMode, tables: tuple[str, ...]) -> list[Weather]:
+def _weathers(name: str, mode: DeliveryMode, tables: tuple[str, ...]) -> list[Weather]:
     sky = Sky(random.Random(f"{name}/weather"), mode, tables)
     weathers: list[Weather] = []
     while sum(weather.seconds for weather in weathers) < HORIZON_SECONDS:

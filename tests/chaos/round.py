@@ -27,7 +27,7 @@ from tests.chaos.stage import Stage
 from tests.chaos.tally import Tally
 from tests.chaos.watcher import Watcher
 from tests.chaos.weather import LONGEST_HOLD
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.observability import Event
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ class Round:
                 verdict.violations.append(f"{name}: {found}")
         for name, batches in self._watcher.partial.items():
             numbers["partial_batches_seen"] += len(batches)
-            if mode is WriteMode.TRANSACTIONAL:
+            if mode is DeliveryMode.TRANSACTIONAL:
                 verdict.violations.append(f"{name}: batches seen in part: {batches}")
         for violation in verdict.violations:
             self._arena.network.note("violation", text=violation)

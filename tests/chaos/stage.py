@@ -9,7 +9,7 @@ from tests.chaos.checkpoint import twin
 from tests.chaos.messages import BATCH_COLUMN, QueryTask, RoundTask
 from tests.chaos.plan import target_path
 from tests.flows import QUERIES, Query, Queue, columns, create_table
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +88,7 @@ class Stage:
     def movable(self) -> list[str]:
         """Tables that can be unmounted for a moment while drivers run."""
         tables = [path for one in self.subjects for path in (one.target, one.ledger, one.consumer)]
-        if self.plan.mode is WriteMode.IDEMPOTENT:
+        if self.plan.mode is DeliveryMode.IDEMPOTENT:
             tables += [f"{one.target}_producer" for one in self.subjects if not one.plan.is_sorted]
         return tables
 

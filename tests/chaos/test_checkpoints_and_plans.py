@@ -11,7 +11,7 @@ from tests.chaos.oracle import Findings, compare
 from tests.chaos.plan import DRIVER_KINDS, Kind, Rates, RoundPlan
 from tests.chaos.tally import error_name
 from tests.flows import Entry
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 
 FIRST, SECOND, THIRD = (1, 10), (2, 20), (3, 30)
 ROWS = [FIRST, SECOND, THIRD]
@@ -22,7 +22,7 @@ def amounts(found, every, key=None):
     return {name: rows.total() for name, rows in compare(found, every, key).items() if rows}
 
 
-@pytest.mark.parametrize("mode", WriteMode)
+@pytest.mark.parametrize("mode", DeliveryMode)
 @pytest.mark.parametrize("number", [0, 3])
 def test_same_seed_gives_the_same_plan(mode, number):
     """A failing seed can be replayed."""
@@ -31,15 +31,15 @@ def test_same_seed_gives_the_same_plan(mode, number):
 
 def test_other_round_gives_another_plan():
     """Rounds do not repeat each other."""
-    plans = [RoundPlan.draw(5, WriteMode.TRANSACTIONAL, number, Rates()) for number in (0, 1)]
+    plans = [RoundPlan.draw(5, DeliveryMode.TRANSACTIONAL, number, Rates()) for number in (0, 1)]
     assert plans[0].incidents != plans[1].incidents
     assert plans[0].weathers != plans[1].weathers
 
 
 def test_rate_of_one_kind_leaves_the_others_alone():
     """Turning kills off does not turn a failing seed into another one."""
-    usual = RoundPlan.draw(5, WriteMode.TRANSACTIONAL, 0, Rates())
-    gentle = RoundPlan.draw(5, WriteMode.TRANSACTIONAL, 0, Rates(kills=0))
+    usual = RoundPlan.draw(5, DeliveryMode.TRANSACTIONAL, 0, Rates())
+    gentle = RoundPlan.draw(5, DeliveryMode.TRANSACTIONAL, 0, Rates(kills=0))
     kills = DRIVER_KINDS - {Kind.DRIVER_STOP}
     assert {item.kind for item in gentle.incidents} == set(Kind) - kills
     assert [item for item in usual.incidents if item.kind not in kills] == list(gentle.incidents)
@@ -47,11 +47,11 @@ def test_rate_of_one_kind_leaves_the_others_alone():
 
 def test_plan_strikes_the_driver_in_every_way():
     """No kind of incident is forgotten by the rates."""
-    plan = RoundPlan.draw(5, WriteMode.TRANSACTIONAL, 0, Rates())
+    plan = RoundPlan.draw(5, DeliveryMode.TRANSACTIONAL, 0, Rates())
     assert {item.kind for item in plan.incidents} >= DRIVER_KINDS
 
 
-@pytest.mark.parametrize("mode", [WriteMode.AT_LEAST_ONCE, WriteMode.IDEMPOTENT])
+@pytest.mark.parametrize("mode", [DeliveryMode.AT_LEAST_ONCE, DeliveryMode.IDEMPOTENT])
 def test_checkpoints_are_copied_only_where_a_transaction_guards_them(mode):
     """Two checkpoints may cut batches unlike, which the other modes do not promise to sort out."""
     plan = RoundPlan.draw(5, mode, 0, Rates())
@@ -60,7 +60,7 @@ def test_checkpoints_are_copied_only_where_a_transaction_guards_them(mode):
 
 def test_idempotent_rounds_have_stateless_queries_only():
     """The mode refuses all others."""
-    plan = RoundPlan.draw(5, WriteMode.IDEMPOTENT, 0, Rates())
+    plan = RoundPlan.draw(5, DeliveryMode.IDEMPOTENT, 0, Rates())
     assert {query.kind for query in plan.queries} == {"stateless"}
 
 
@@ -109,14 +109,14 @@ def test_missing_key_is_lost():
 def test_repeats_break_every_promise_but_at_least_once(finding):
     """That mode allows them and no more."""
     findings = Findings(**{finding: 1})
-    broken = {mode for mode in WriteMode if findings.violates(mode)}
-    assert broken == {WriteMode.TRANSACTIONAL, WriteMode.IDEMPOTENT}
+    broken = {mode for mode in DeliveryMode if findings.violates(mode)}
+    assert broken == {DeliveryMode.TRANSACTIONAL, DeliveryMode.IDEMPOTENT}
 
 
 @pytest.mark.parametrize("finding", [{"lost": 1}, {"wrong": 1}, {"notes": ["the ledger lies"]}])
 def test_losses_break_every_promise(finding):
     """No mode allows them."""
-    assert all(Findings(**finding).violates(mode) for mode in WriteMode)
+    assert all(Findings(**finding).violates(mode) for mode in DeliveryMode)
 
 
 @pytest.mark.parametrize(

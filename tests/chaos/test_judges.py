@@ -13,7 +13,7 @@ from tests.chaos.stage import Stage
 from tests.chaos.watcher import Watcher
 from tests.flows import passed_on
 from yt_exactly_once.commit.entry import LEDGER_SCHEMA, LedgerEntry, PartitionOffset, Tally
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.local import LocalCluster
 
 pytestmark = pytest.mark.nightly  # so is the chaos runner
@@ -27,7 +27,9 @@ class Hand:
     """The tables of a round, and one query of it, which is written by hand as a good driver would."""
 
     def __init__(self, client, folder, *, is_sorted):
-        plans = (RoundPlan.draw(7, WriteMode.IDEMPOTENT, number, Rates()) for number in range(99))
+        plans = (
+            RoundPlan.draw(7, DeliveryMode.IDEMPOTENT, number, Rates()) for number in range(99)
+        )
         plan = next(
             plan for plan in plans if not client.exists(folder_path(plan.mode, plan.number))
         )
@@ -158,8 +160,8 @@ def test_oracle_finds_what_was_done_to_rows(hand, damage, found):
     assert findings.rows == len(rows)
     names = ("lost", "duplicated", "stale", "wrong", "misordered")
     assert {name: n for name in names if (n := getattr(findings, name))} == found
-    allowed = {WriteMode.AT_LEAST_ONCE} if repeats else set() if found else set(WriteMode)
-    assert {mode for mode in WriteMode if not findings.violates(mode)} == allowed
+    allowed = {DeliveryMode.AT_LEAST_ONCE} if repeats else set() if found else set(DeliveryMode)
+    assert {mode for mode in DeliveryMode if not findings.violates(mode)} == allowed
 
 
 @pytest.mark.parametrize("late", ["ledger", "consumer"])
@@ -171,7 +173,7 @@ def test_oracle_notices_a_ledger_or_a_consumer_that_is_behind(hand, late):
     else:
         hand.move(0, BATCHES * ROWS, ROWS)
     findings = Oracle(hand.stage, hand.subject, hand.client).judge()
-    assert all(findings.violates(mode) for mode in WriteMode)
+    assert all(findings.violates(mode) for mode in DeliveryMode)
 
 
 def test_reader_finds_nothing_wrong_with_whole_batches(hand):

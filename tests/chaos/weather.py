@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tests.chaos.messages import LEASE_SECONDS
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 
 if TYPE_CHECKING:
     import random
@@ -61,12 +61,12 @@ class Sky:
 
     Attributes:
         chance: source of all choices.
-        mode: write mode of the drivers.
+        mode: delivery mode of the drivers.
         tables: the tables that drivers insert into.
     """
 
     chance: random.Random
-    mode: WriteMode
+    mode: DeliveryMode
     tables: tuple[str, ...]
 
     def draw(self) -> Weather:
@@ -78,7 +78,7 @@ class Sky:
     @property
     def writes(self) -> tuple[str, ...]:
         """Commands that change something, but for inserts, in this mode."""
-        sessions = (PUSH, CREATE_SESSION) if self.mode is WriteMode.IDEMPOTENT else ()
+        sessions = (PUSH, CREATE_SESSION) if self.mode is DeliveryMode.IDEMPOTENT else ()
         return (START, COMMIT, *sessions)
 
     def rules(
@@ -136,9 +136,9 @@ def _late_landings(sky: Sky) -> Iterator[Rule]:
 def _conflicts(sky: Sky) -> Iterator[Rule]:
     conflict = {"code": CONFLICT, "message": "Row lock conflict"}
     yield from sky.rules("error", COMMIT, 0.85, **conflict)
-    if sky.mode is not WriteMode.TRANSACTIONAL:
+    if sky.mode is not DeliveryMode.TRANSACTIONAL:
         yield from sky.rules("error", INSERT, 0.4, **conflict)
-    if sky.mode is WriteMode.IDEMPOTENT:
+    if sky.mode is DeliveryMode.IDEMPOTENT:
         yield from sky.rules("error", PUSH, 0.4, **conflict)
 
 

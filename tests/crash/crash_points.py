@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.observability import Event
 
 
@@ -96,9 +96,9 @@ class Crash:
     transactional: Aftermath | None
     from_tasks: Aftermath | None
 
-    def aftermath(self, mode: WriteMode) -> Aftermath | None:
+    def aftermath(self, mode: DeliveryMode) -> Aftermath | None:
         """Return what a driver leaves behind in a mode; `None` when it never passes here."""
-        return self.transactional if mode is WriteMode.TRANSACTIONAL else self.from_tasks
+        return self.transactional if mode is DeliveryMode.TRANSACTIONAL else self.from_tasks
 
 
 class CrashPoint(Enum):

@@ -14,7 +14,7 @@ from tests.crash.crash_points import CrashPoint
 from tests.crash.harness.lives import Cell
 from tests.flows import QUERIES
 from tests.tiers import NIGHTLY
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ class Death(NamedTuple):
 
     def point(self, cell: Cell) -> CrashPoint | None:
         """Return where a query dies."""
-        return self.transactional if cell.mode == WriteMode.TRANSACTIONAL else self.from_tasks
+        return self.transactional if cell.mode == DeliveryMode.TRANSACTIONAL else self.from_tasks
 
 
 def everywhere(batch: int, point: CrashPoint) -> Death:
@@ -76,9 +76,9 @@ IN_TURN = {
 }
 EVERY = [
     Cell(kind, order, mode)
-    for mode in WriteMode
+    for mode in DeliveryMode
     # Idempotent mode refuses the others before it does anything.
-    for kind in (["stateless"] if mode is WriteMode.IDEMPOTENT else QUERIES)
+    for kind in (["stateless"] if mode is DeliveryMode.IDEMPOTENT else QUERIES)
     for order in (False, True)
 ]
 

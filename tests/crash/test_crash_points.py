@@ -19,7 +19,7 @@ from tests.crash.deaths import BATCHES, FATES, PASSED, Death, family_of
 from tests.crash.harness.account import Account
 from tests.tiers import NIGHTLY
 from yt_exactly_once import TransactionalSink
-from yt_exactly_once.config import ClusterConfig, WriteMode
+from yt_exactly_once.config import ClusterConfig, DeliveryMode
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.operations.audit.found import By
 from yt_exactly_once.operations.audit.run import audit
@@ -43,7 +43,7 @@ NEVER_PASSED = [
     pytest.param(cell, point, id=f"{point.name.lower()}-{cell}")
     for cell in FATES
     for point in CrashPoint
-    if point.value.aftermath(WriteMode(cell.mode)) is None
+    if point.value.aftermath(DeliveryMode(cell.mode)) is None
 ]
 
 
@@ -159,7 +159,7 @@ def test_query_killed_at_every_crash_point_ends_exactly_right(history_of, cell):
     """After all those deaths on one checkpoint; only at-least-once mode may have rows twice."""
     history = history_of(cell)
     assert history.wrong_at_the_end[cell] == ""
-    may_repeat = cell.mode == WriteMode.AT_LEAST_ONCE and not cell.is_sorted
+    may_repeat = cell.mode == DeliveryMode.AT_LEAST_ONCE and not cell.is_sorted
     assert bool(history.repeated[cell]) == may_repeat
 
 
@@ -170,7 +170,7 @@ def test_digest_covers_every_row_once_after_all_deaths(history_of, cell):
     history = history_of(cell)
     found = history.audits[cell]
     assert found.rows - found.expected_rows == history.repeated[cell]
-    assert found.exact == (cell.mode != WriteMode.AT_LEAST_ONCE)
+    assert found.exact == (cell.mode != DeliveryMode.AT_LEAST_ONCE)
 
 
 @pytest.mark.timeout(3600)
@@ -193,7 +193,7 @@ def test_mode_never_passes_crash_point(history_of, cell, point):
 
 def test_every_mode_dies_at_every_crash_point_that_it_passes():
     """A new crash point needs a batch to die in, here."""
-    modes = set(WriteMode) if NIGHTLY else {WriteMode.TRANSACTIONAL}
+    modes = set(DeliveryMode) if NIGHTLY else {DeliveryMode.TRANSACTIONAL}
     tried = {(cell.mode, point) for cell, point in PASSED.values() if cell.mode in modes}
     assert tried == {
         (mode, point) for mode in modes for point in CrashPoint if point.value.aftermath(mode)
@@ -202,6 +202,6 @@ def test_every_mode_dies_at_every_crash_point_that_it_passes():
 
 def test_idempotent_mode_dies_with_everything_that_a_death_may_leave():
     """Points that leave the same behind are for the night."""
-    mode = WriteMode.IDEMPOTENT
+    mode = DeliveryMode.IDEMPOTENT
     tried = {point.value.aftermath(mode) for cell, point in PASSED.values() if cell.mode == mode}
     assert tried | {None} == {point.value.aftermath(mode) for point in CrashPoint}

@@ -12,7 +12,7 @@ from tests.crash.crash_points import CrashPoint
 from tests.crash.harness.lives import Cell
 from tests.tiers import NIGHTLY
 from yt_exactly_once import Event
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 
 if TYPE_CHECKING:
     from tests.crash.harness.lives import Life, Lineage, Remains, Subject
@@ -37,7 +37,7 @@ if NIGHTLY:
         point
         for point in CrashPoint
         if point.value.event
-        and all(point.value.aftermath(mode) for mode in WriteMode)
+        and all(point.value.aftermath(mode) for mode in DeliveryMode)
         and point not in {CrashPoint.REPLAY_SKIPPED, CrashPoint.COMMIT_OUTCOME_UNKNOWN}
     ]
 
@@ -84,7 +84,7 @@ def assert_complete(subject: Subject, left: Remains) -> None:
     assert left.stored == left.entry.ends[subject.queue.path] == subject.queue.ends()
     found, expected = Counter(left.rows), Counter(subject.must_hold(BATCHES))
     assert expected - found == Counter()
-    if subject.cell.mode == WriteMode.AT_LEAST_ONCE:
+    if subject.cell.mode == DeliveryMode.AT_LEAST_ONCE:
         of_zombie = Counter(subject.told(BATCH)) - Counter(subject.told(BATCH - 1))
         assert found - expected in (Counter(), of_zombie)
     else:
@@ -106,5 +106,5 @@ def test_stopped_driver_that_wakes_after_another_took_over_changes_nothing(linea
         assert_undisturbed(survivor, subject)
         after = subject.remains()
         assert_complete(subject, after)
-        rewrites = subject.cell.mode == WriteMode.AT_LEAST_ONCE and after.rows != left.rows
+        rewrites = subject.cell.mode == DeliveryMode.AT_LEAST_ONCE and after.rows != left.rows
         assert after == (replace(left, rows=after.rows) if rewrites else left)

@@ -9,7 +9,7 @@ import pytest
 from tests.flows import STATELESS, Queue
 from tests.tiers import first_of
 from yt_exactly_once import Event
-from yt_exactly_once.config import ClusterConfig, WriteMode
+from yt_exactly_once.config import ClusterConfig, DeliveryMode
 from yt_exactly_once.errors import OffsetConflictError
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.further
 pytest.importorskip("yt_driver_rpc_bindings")
 
 COMMIT = "commit_transaction"
-EXACT = (WriteMode.TRANSACTIONAL, WriteMode.IDEMPOTENT)
+EXACT = (DeliveryMode.TRANSACTIONAL, DeliveryMode.IDEMPOTENT)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_lost_commits_and_a_replay_leave_every_row_once(stream, faults, mode, fa
     faults.inject(fault, COMMIT, after=1, count=2)
     told = flow.run()
     assert sum(rule["hits"] for rule in faults.faults()) == 2
-    if mode is WriteMode.TRANSACTIONAL:
+    if mode is DeliveryMode.TRANSACTIONAL:
         assert told.count(Event.COMMIT_OUTCOME_UNKNOWN) == 2
     flow.assert_exact()
     flow.forget_last_batch()

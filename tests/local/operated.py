@@ -77,7 +77,7 @@ class Operated:
         cluster: where.
         folder: holds everything on the cluster.
         checkpoint: the folder of the checkpoint; another one is a new query.
-        mode: write mode of the sink.
+        mode: delivery mode of the sink.
         loss: whether the source was told that rows may be lost.
         fed: every row that was ever in the queue.
         options: of the sink, in every run.

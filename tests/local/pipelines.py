@@ -55,7 +55,7 @@ class Pipeline:
         target_name: name of the target.
         target_schema: its columns.
         digest: whether the ledger keeps digests of rows.
-        mode: write mode, as the ledger tells it.
+        mode: delivery mode, as the ledger tells it.
         at: end of the last batch, per partition.
         batch: number of the next batch.
     """

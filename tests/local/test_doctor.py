@@ -18,7 +18,7 @@ import pytest
 from tests.tiers import first_of
 from yt_exactly_once import cli
 from yt_exactly_once.commit.entry import LEDGER_SCHEMA
-from yt_exactly_once.config import ClusterConfig, WriteMode
+from yt_exactly_once.config import ClusterConfig, DeliveryMode
 from yt_exactly_once.errors import AccessError
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.operations.doctor import access, bundles, clock, machine, proxies, spark_conf
@@ -204,7 +204,7 @@ def test_repair_is_a_command_that_repairs(client, healthy, fault):
         ({"conf": {"spark.executor.pyspark.memory": "1"}}, "spark.executor.pyspark.memory", WARN),
         ({"conf": {"spark.yt.write.dynBatchSize": "many"}}, "spark.yt.write.dynBatchSize", FAIL),
         (
-            {"conf": {"spark.speculation": "true"}, "mode": WriteMode.AT_LEAST_ONCE},
+            {"conf": {"spark.speculation": "true"}, "mode": DeliveryMode.AT_LEAST_ONCE},
             "spark.speculation",
             WARN,
         ),
@@ -295,7 +295,7 @@ def test_tables_of_a_sink_are_created_with_rights_of_their_own(client, healthy, 
     client.create("user", attributes={"name": "robot"}, ignore_existing=True)
     client.create("group", attributes={"name": "people"}, ignore_existing=True)
     command += ["--writer", "robot", "--reader", "people", "--proxy", healthy.cluster.proxy]
-    ready = replace(healthy, mode=WriteMode.IDEMPOTENT, dead_letter=f"{target}_bad")
+    ready = replace(healthy, mode=DeliveryMode.IDEMPOTENT, dead_letter=f"{target}_bad")
     for is_new in (True, False):
         assert cli.main([*command, "--json"]) == 0
         created = json.loads(capsys.readouterr().out)

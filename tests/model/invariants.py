@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tests.model.cluster import Append, Put, consumer_key, ledger_key, offset_in
 from tests.model.scenario import query_id, rows_of
 from tests.model.world import Applied
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -127,9 +127,9 @@ def check_written(scenario: Scenario, world: World, query: int, place: int, row:
         return
     there = [number for writer, number in world.written[place] if writer == query]
     calm = world.budget == scenario.budget and len(scenario.slots) == 1
-    if row in there and (scenario.mode is WriteMode.IDEMPOTENT or calm):
+    if row in there and (scenario.mode is DeliveryMode.IDEMPOTENT or calm):
         raise ViolationError(Kind.TWICE, f"row {row} of place {place}, after {there}")
-    if scenario.mode is WriteMode.IDEMPOTENT and Kind.ORDER not in scenario.unchecked:
+    if scenario.mode is DeliveryMode.IDEMPOTENT and Kind.ORDER not in scenario.unchecked:
         first = (scenario.begins or (0,) * len(scenario.places))[place]
         if row != first + len(there):
             raise ViolationError(Kind.ORDER, f"row {row} of place {place}, after {there}")

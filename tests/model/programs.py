@@ -43,7 +43,7 @@ from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.entry import LedgerEntry
 from yt_exactly_once.commit.parts import TargetRows
-from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, RetryPolicy, WriteMode
+from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, DeliveryMode, RetryPolicy
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
     ConfigError,
@@ -363,7 +363,7 @@ class ModelSink(TransactionalSink):
     def _compute(
         self, delivery: Delivery, transaction: OpenTransaction | None = None
     ) -> list[TargetRows]:
-        if self.options.mode != WriteMode.TRANSACTIONAL or transaction is not None:
+        if self.options.mode != DeliveryMode.TRANSACTIONAL or transaction is not None:
             return super()._compute(delivery, transaction)
         batch, frame = delivery.batch, cast("Any", delivery.rows)._frame
         payloads = [

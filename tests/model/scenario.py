@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from tests.model.cluster import Key, consumer_key, ledger_key, session_key
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 
 Ranges = tuple[tuple[int, int], ...]
 """First row and end of a batch, per place."""
@@ -126,7 +126,7 @@ class Scenario:
     misuse: frozenset[str] = frozenset()
     survivors: bool = False
     unchecked: frozenset[str] = frozenset()
-    mode: WriteMode = WriteMode.TRANSACTIONAL
+    mode: DeliveryMode = DeliveryMode.TRANSACTIONAL
     is_sorted: bool = False
     chunk: int = 1
     task_attempts: int = 2
@@ -140,7 +140,7 @@ class Scenario:
     @property
     def by_tasks(self) -> bool:
         """Whether tasks write the rows."""
-        return self.mode is not WriteMode.TRANSACTIONAL
+        return self.mode is not DeliveryMode.TRANSACTIONAL
 
     @cached_property
     def places(self) -> tuple[tuple[str, int], ...]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from tests.model.invariants import Kind
 from tests.model.scenario import Faults, Scenario, SinkSpec, Spread
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 
 DEEP_VARIABLE = "YT_EXACTLY_ONCE_MODEL"
 
@@ -38,7 +38,7 @@ ONE_KEY = frozenset({"DuplicateKeyError"})
 FENCING = ONE_TO_ONE | {"ProducerFencedError", "ProducerDivergedError"}
 """As well, where tasks that run side by side may fence each other before they find out why."""
 
-AT_LEAST_ONCE, IDEMPOTENT = WriteMode.AT_LEAST_ONCE, WriteMode.IDEMPOTENT
+AT_LEAST_ONCE, IDEMPOTENT = DeliveryMode.AT_LEAST_ONCE, DeliveryMode.IDEMPOTENT
 TWO_ROWS = (((2,),),)
 """One batch, which a task writes in two requests."""
 

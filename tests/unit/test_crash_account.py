@@ -6,7 +6,7 @@ from tests.crash.crash_points import CrashPoint, Visible
 from tests.crash.harness.account import Account
 from tests.crash.harness.lives import Cell, Remains, Subject
 from tests.flows import Entry, Queue, known_row
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 
 SIZE, BATCH = 6, 2
 PATH = "//tmp/queue"
@@ -27,7 +27,7 @@ def remains(rows, batch, *, part=1, part_count=1):
 
 
 PASSED = [
-    (point, mode) for point in CrashPoint for mode in WriteMode if point.value.aftermath(mode)
+    (point, mode) for point in CrashPoint for mode in DeliveryMode if point.value.aftermath(mode)
 ]
 
 
@@ -58,18 +58,18 @@ def test_point_that_a_mode_never_passes_has_no_account():
         account_of("idempotent").wrong_after(CrashPoint.ROWS_WRITTEN, BATCH, remains([], BATCH))
 
 
-@pytest.mark.parametrize("mode", list(WriteMode))
+@pytest.mark.parametrize("mode", list(DeliveryMode))
 def test_rows_that_come_twice_are_wrong_but_where_they_may(mode):
     """At-least-once mode writes a batch again whose rows were there and whose entry was not."""
     account = account_of(mode)
     before, after = account.subject.must_hold(BATCH - 1), account.subject.must_hold(BATCH)
     fresh = [row for row in after if row not in before]
-    if mode is not WriteMode.TRANSACTIONAL:
+    if mode is not DeliveryMode.TRANSACTIONAL:
         left = remains(after, BATCH - 1)
         assert account.wrong_after(CrashPoint.LEDGER_RECORDED, BATCH, left) == ""
     twice = account.wrong_after(CrashPoint.BATCH_COMMITTED, BATCH, remains(after + fresh, BATCH))
     once = account.wrong_after(CrashPoint.BATCH_COMMITTED, BATCH, remains(after, BATCH))
-    repeats = mode is WriteMode.AT_LEAST_ONCE
+    repeats = mode is DeliveryMode.AT_LEAST_ONCE
     assert (twice == "", once == "") == (repeats, not repeats)
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.demo import runner
 from yt_exactly_once.demo.child import ChildFailedError
 from yt_exactly_once.demo.layout import QUERIES
@@ -58,7 +58,7 @@ def supervised(monkeypatch):
 
         monkeypatch.setattr(runner, "Child", Child)
         console = Console(file=io.StringIO(), width=200)
-        options = SimpleNamespace(mode=WriteMode.TRANSACTIONAL, backend="http")
+        options = SimpleNamespace(mode=DeliveryMode.TRANSACTIONAL, backend="http")
         files = SimpleNamespace(path="data", log="log")
         with Display(console) as display:
             supervision = runner.Supervision(files, options, 10, 10, display=display)
@@ -118,7 +118,7 @@ def test_next_driver_hears_of_its_work_only_after_the_kill(monkeypatch):
             pass
 
     monkeypatch.setattr(runner, "Child", Child)
-    options = SimpleNamespace(mode=WriteMode.TRANSACTIONAL, backend="http")
+    options = SimpleNamespace(mode=DeliveryMode.TRANSACTIONAL, backend="http")
     files = SimpleNamespace(path="data", log="log")
     with (
         Display(Console(file=io.StringIO())) as display,

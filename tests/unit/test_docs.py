@@ -12,7 +12,7 @@ from tests import code_blocks
 from tests.crash.crash_points import CrashPoint
 from tests.crash.deaths import PASSED_BY_NIGHT
 from tests.versions.__main__ import VERSIONS
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.observability import Event
 from yt_exactly_once.ytsaurus.failures import CODED, FAILURES
 
@@ -68,11 +68,11 @@ def test_every_fact_of_the_contract_has_its_test():
 def test_failure_table_names_a_test_that_exists_for_every_crash_point_of_every_mode():
     """The points, their tests and the page must not drift apart."""
     text = (ROOT / "docs/explanation/failure-table.md").read_text(encoding="utf-8")
-    named = set(re.findall(rf"`([a-z_]+-(?:{'|'.join(WriteMode)}))`", text))
+    named = set(re.findall(rf"`([a-z_]+-(?:{'|'.join(DeliveryMode)}))`", text))
     assert named == {
         f"{point.name.lower()}-{mode}"
         for point in CrashPoint
-        for mode in WriteMode
+        for mode in DeliveryMode
         if point.value.aftermath(mode)
     }
     assert set(re.findall(r"^\| `([A-Z_]+)`", text, re.MULTILINE)) == set(CrashPoint.__members__)

@@ -1,4 +1,4 @@
-"""The contract of a write mode: one more is a class and a line, and works behind both doors of the sink."""
+"""The contract of a delivery mode: one more is a class and a line, and works behind both doors."""
 
 from __future__ import annotations
 

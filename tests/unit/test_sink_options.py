@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from yt_exactly_once import SinkOptions, Target, TransactionalSink, WriteMode
+from yt_exactly_once import DeliveryMode, SinkOptions, Target, TransactionalSink
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.sink.modes import MODES
 
@@ -70,7 +70,7 @@ def test_impossible_options_are_refused(options, message):
 def test_what_weakens_a_promise_must_be_asked_for():
     """A batch is one transaction, values stay private, and nothing that is missing is accepted."""
     options = sink().options
-    assert options.mode == WriteMode.TRANSACTIONAL.value
+    assert options.mode == DeliveryMode.TRANSACTIONAL.value
     assert not any([options.split_oversized, options.show_values, options.new_ledger])
     assert options.accept_incomplete is None
 
@@ -166,4 +166,4 @@ def test_token_does_not_show_and_survives_the_way_to_another_process(monkeypatch
 
 def test_every_mode_has_its_class():
     """The table of modes is whole."""
-    assert set(MODES) == set(WriteMode)
+    assert set(MODES) == set(DeliveryMode)

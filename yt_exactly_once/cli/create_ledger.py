@@ -8,15 +8,15 @@ import click
 
 from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
 from yt_exactly_once.cli.output import print_json
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 
 
 @click.command("create-ledger")
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
 @click.option(
     "--mode",
-    type=click.Choice([mode.value for mode in WriteMode]),
-    default=WriteMode.TRANSACTIONAL.value,
+    type=click.Choice([mode.value for mode in DeliveryMode]),
+    default=DeliveryMode.TRANSACTIONAL.value,
     show_default=True,
     help="Of the sink: idempotent mode keeps a producer table, too.",
 )
@@ -75,7 +75,7 @@ def command(
     subject = Subject(
         cluster=config,
         targets=targets,
-        mode=WriteMode(mode),
+        mode=DeliveryMode(mode),
         ledger=ledger,
         producer=producer,
         dead_letter=dead_letter,

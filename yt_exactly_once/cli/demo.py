@@ -12,7 +12,7 @@ from yt_exactly_once.cli.extras import require_extra
 from yt_exactly_once.cli.options import BACKENDS, json_option
 from yt_exactly_once.cli.output import print_json, require_folder
 from yt_exactly_once.cli.signals import ended_by_sigterm
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.operations.view import console
 
 _LARGEST_SEED = 2**31
@@ -32,10 +32,10 @@ _LARGEST_SEED = 2**31
 )
 @click.option(
     "--mode",
-    type=click.Choice([mode.value for mode in WriteMode]),
-    default=WriteMode.TRANSACTIONAL.value,
+    type=click.Choice([mode.value for mode in DeliveryMode]),
+    default=DeliveryMode.TRANSACTIONAL.value,
     show_default=True,
-    help="Write mode of the sinks.",
+    help="Delivery mode of the sinks.",
 )
 @click.option(
     "--backend",
@@ -86,7 +86,7 @@ def command(
         rows=rows,
         kills=kills,
         seed=seed,
-        mode=WriteMode(mode),
+        mode=DeliveryMode(mode),
         backend=backend,
         data_dir=data_dir,
     )

@@ -10,7 +10,7 @@ import click
 from yt_exactly_once.cli.exit_codes import ExitCode
 from yt_exactly_once.cli.options import ClusterOptions, cluster_options, json_option
 from yt_exactly_once.cli.output import print_json
-from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, WriteMode
+from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, DeliveryMode
 from yt_exactly_once.operations.view import console
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ _COLOURS = {
 @click.option("--target", "targets", multiple=True, metavar="PATH", help="Target; may be repeated.")
 @click.option(
     "--mode",
-    type=click.Choice([mode.value for mode in WriteMode]),
-    default=WriteMode.TRANSACTIONAL.value,
+    type=click.Choice([mode.value for mode in DeliveryMode]),
+    default=DeliveryMode.TRANSACTIONAL.value,
     show_default=True,
-    help="Write mode of the sink.",
+    help="Delivery mode of the sink.",
 )
 @click.option(
     "--ledger", metavar="PATH", help="ledger_path of the sink.  [default: beside the target]"
@@ -141,7 +141,7 @@ def command(
             for number, path in enumerate(queues)
         ),
         targets=targets,
-        mode=WriteMode(mode),
+        mode=DeliveryMode(mode),
         ledger=ledger,
         producer=producer,
         dead_letter=dead_letter,

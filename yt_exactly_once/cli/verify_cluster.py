@@ -50,7 +50,7 @@ def command(
 
     Creates tables below the directory, writes to them, lets transactions compete, and removes everything
     at the end, after Ctrl-C too. Prints what holds, what differs, and what that means for which
-    write mode. The exit code is 0 only if everything holds.
+    delivery mode. The exit code is 0 only if everything holds.
 
     You need the permission to create and mount dynamic tables there, and to register consumers. The tables
     need space for about 400 000 rows of one number.

@@ -269,7 +269,7 @@ class LedgerEntry:
         part_count: how many parts the batch has; 1 unless it was split.
         digests: of the committed parts of a split batch.
         others: `MicroBatch.others` of the batch.
-        mode: write mode of the batch.
+        mode: delivery mode of the batch.
         attempts: how many attempts the part took.
         started_at: when the sink began with the part, UTC by the driver's clock, ISO 8601; never compared.
         committed_at: when its commit was sent; as `started_at`.

@@ -96,7 +96,7 @@ class BatchCommit:
             an earlier call sent it, and an empty one otherwise. This call adds its own.
         logged: see `judge`.
         accepted: see `judge`.
-        mode: the write mode, for the ledger entry. Its times begin with this object.
+        mode: the delivery mode, for the ledger entry. Its times begin with this object.
         before: the ledger entry that this run has committed last; `None` before the first.
     """
 

@@ -57,7 +57,7 @@ class Work(_Message):
 
     Attributes:
         proxies: addresses of the cluster.
-        mode: write mode of both sinks.
+        mode: delivery mode of both sinks.
         backend: protocol of both queries.
         rows_per_partition: rows of a batch from one queue partition.
     """

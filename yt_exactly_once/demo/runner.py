@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from yt.wrapper import YtClient
 
-    from yt_exactly_once.config import WriteMode
+    from yt_exactly_once.config import DeliveryMode
     from yt_exactly_once.demo.report import Display
     from yt_exactly_once.demo.schedule import Moment
 
@@ -78,7 +78,7 @@ class DemoOptions:
         rows: flights to load; `None` loads all.
         kills: times to kill the queries.
         seed: of the moments to kill at.
-        mode: write mode of both queries.
+        mode: delivery mode of both queries.
         backend: protocol of both queries, `http` or `rpc`.
         data_dir: directory to keep; `None` takes a temporary one.
     """
@@ -86,7 +86,7 @@ class DemoOptions:
     rows: int | None
     kills: int
     seed: int
-    mode: WriteMode
+    mode: DeliveryMode
     backend: str
     data_dir: Path | None
 

@@ -29,7 +29,7 @@ from yt_exactly_once.codec.schema import (
 )
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.entry import LedgerEntry, Tally, Written
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError, LedgerError, TableError
 from yt_exactly_once.operations.audit.ranges import RangeReader, placed
 from yt_exactly_once.operations.ledgers import LedgerRow, entries_of
@@ -403,7 +403,7 @@ def _commit(
             transaction_id=transaction.id,
             offsets={},
             others=done.after(letters),
-            mode=WriteMode.TRANSACTIONAL,
+            mode=DeliveryMode.TRANSACTIONAL,
             started_at=began.isoformat(timespec="milliseconds"),
             committed_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
             tallies={

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.operations.ledgers import supersedes
 from yt_exactly_once.operations.positions import (
@@ -308,7 +308,7 @@ class _Found:
             # the ledger may be right: then the ledger is an old copy, and the rows between are written.
             self.repeated += (
                 queue.lag_rows
-                if mode != WriteMode.TRANSACTIONAL
+                if mode != DeliveryMode.TRANSACTIONAL
                 else sum(
                     max(min(part.consumer or 0, part.end) - part.delivered, 0)
                     for part in queue.partitions

@@ -185,7 +185,7 @@ class QueryStatus:
         run_id: the run that committed the last batch.
         batch: number of the last committed batch.
         parts: committed and all parts of it; (1, 1) unless it was split.
-        mode: write mode.
+        mode: delivery mode.
         attempts: attempts of the last batch.
         committed_at: when, by the driver's clock.
         seconds: how long the sink had worked on the batch by then.

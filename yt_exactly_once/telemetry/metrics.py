@@ -26,7 +26,7 @@ LABELS = {
     QUERY: "id of the query, as in the file `metadata` of its checkpoint",
     NAME: "name of the query, if it has one",
     TARGET: "path of the first target",
-    MODE: "write mode",
+    MODE: "delivery mode",
     OUTCOME: "`committed`, `replay` (skipped), `empty` (skipped) or `failed`",
     STEP: "`look_up`, `compute` or `commit`",
     QUEUE: "path of the queue",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.crash.crash_points import Visible
 from tests.flows import differences
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 
 if TYPE_CHECKING:
     from tests.crash.crash_points import Aftermath, CrashPoint
@@ -25,7 +25,7 @@ class Account:
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
-        self.mode = WriteMode(subject.cell.mode)
+        self.mode = DeliveryMode(subject.cell.mode)
         # Rows that at-least-once mode wrote before a death and will write again.
         self.repeated: Rows = []
 
@@ -59,7 +59,7 @@ class Account:
 
     def _wrong_ledger(self, aftermath: Aftermath, batch: int, left: Remains) -> str:
         last = batch if aftermath.committed else batch - 1
-        in_part = aftermath.visible is Visible.SOME and self.mode is WriteMode.TRANSACTIONAL
+        in_part = aftermath.visible is Visible.SOME and self.mode is DeliveryMode.TRANSACTIONAL
         expected = batch if in_part else last
         found = -1 if left.entry is None else left.entry.batch_id
         whole = left.entry is None or left.entry.part == left.entry.part_count
@@ -87,7 +87,7 @@ class Account:
         beyond = Counter(left.rows) - before - repeated
         if lost := (before + repeated) - Counter(left.rows):
             return f"{lost.total()} lost, e.g. {next(iter(lost))}"
-        if self.mode is WriteMode.AT_LEAST_ONCE and not aftermath.committed:
+        if self.mode is DeliveryMode.AT_LEAST_ONCE and not aftermath.committed:
             self.repeated += beyond.elements()
         if aftermath.visible is Visible.SOME:
             part = Counter() < beyond < fresh

@@ -116,7 +116,7 @@ class Cell(NamedTuple):
     Attributes:
         kind: name of a query of `tests.flows`.
         is_sorted: kind of its target.
-        mode: write mode of its sink.
+        mode: delivery mode of its sink.
     """
 
     kind: str

@@ -17,7 +17,7 @@ class QueryPlan:
         consumer: path of the consumer.
         target: path of the target.
         checkpoint: folder.
-        mode: write mode of the sink.
+        mode: delivery mode of the sink.
         point: name of the crash point; empty to live.
         batch: the batch to die in.
         options: further arguments of the sink.

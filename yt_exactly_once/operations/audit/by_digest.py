@@ -274,5 +274,5 @@ def overlaps_and_gaps(entries: Entries) -> Iterator[str]:
 
 
 def modes_of(entries: Entries) -> tuple[str, ...]:
-    """Return the write modes of entries."""
+    """Return the delivery modes of entries."""
     return tuple(sorted({row.entry.mode for row in entries}))

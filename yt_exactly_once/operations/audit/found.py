@@ -90,7 +90,7 @@ class Audit:
         target: path of the target.
         by: what it was compared with.
         queries: queries that have written, as ledger entries say.
-        modes: their write modes, as far as the entries know them.
+        modes: their delivery modes, as far as the entries know them.
         rows: rows of the target that were looked at.
         queues: paths of the queues; empty unless rows were compared with them.
         newer: rows beyond the last commit that was known at the start; a query was running.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from yt_exactly_once.config import (
     ROWS_PER_TABLET_LIMIT,
     ClusterConfig,
-    WriteMode,
+    DeliveryMode,
     check_path,
     check_positive,
 )
@@ -40,7 +40,7 @@ class Subject:
         cluster: how to reach the cluster.
         queues: what it reads.
         targets: paths of the tables it writes.
-        mode: write mode.
+        mode: delivery mode.
         ledger: path of the ledger; by default that of a sink with these targets.
         producer: path of the producer table; by default as above.
         dead_letter: path of the dead-letter table, if one is used.
@@ -58,7 +58,7 @@ class Subject:
     cluster: ClusterConfig
     queues: tuple[Queue, ...] = ()
     targets: tuple[str, ...] = ()
-    mode: WriteMode = WriteMode.TRANSACTIONAL
+    mode: DeliveryMode = DeliveryMode.TRANSACTIONAL
     ledger: str | None = None
     producer: str | None = None
     dead_letter: str | None = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 class Part(StrEnum):
     """What of the package depends on a fact."""
 
-    TRANSACTIONAL = WriteMode.TRANSACTIONAL.value
-    IDEMPOTENT = WriteMode.IDEMPOTENT.value
-    AT_LEAST_ONCE = WriteMode.AT_LEAST_ONCE.value
+    TRANSACTIONAL = DeliveryMode.TRANSACTIONAL.value
+    IDEMPOTENT = DeliveryMode.IDEMPOTENT.value
+    AT_LEAST_ONCE = DeliveryMode.AT_LEAST_ONCE.value
     SOURCE = "source"
 
 
-EVERY_MODE = tuple(Part(mode) for mode in WriteMode)
-"""All write modes: each records its batches in one transaction with the offsets."""
+EVERY_MODE = tuple(Part(mode) for mode in DeliveryMode)
+"""All delivery modes: each records its batches in one transaction with the offsets."""
 
 
 @dataclass(frozen=True)

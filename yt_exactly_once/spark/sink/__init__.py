@@ -1,1 +1,1 @@
-"""TransactionalSink and what it is made of: options, targets, write modes, replay of a batch."""
+"""TransactionalSink and what it is made of: options, targets, delivery modes, replay of a batch."""

@@ -17,9 +17,9 @@ from yt_exactly_once.config import (
     ROWS_PER_TABLET_LIMIT,
     TOKEN,
     ClusterConfig,
+    DeliveryMode,
     RetryPolicy,
     Secret,
-    WriteMode,
     check_path,
     check_positive,
 )
@@ -260,11 +260,11 @@ class SinkOptions:
     )
     _: KW_ONLY
     mode: str = field(
-        default=WriteMode.TRANSACTIONAL.value,
+        default=DeliveryMode.TRANSACTIONAL.value,
         metadata=option(
             Group.WHAT,
             "What the sink promises.",
-            values={mode.value: mode.traits.promise for mode in WriteMode},
+            values={mode.value: mode.traits.promise for mode in DeliveryMode},
             more="In idempotent mode a batch that was begun on an ordered target must be finished with the "
             "same rows. Where rows are numbered by their position in a task, that takes the same code and as "
             "many cores. Where they carry their source, the code alone counts. A replay that differs stops "

@@ -1,10 +1,10 @@
-"""The write modes. A new one is a module beside the others, a name in `WriteMode`, and a line here."""
+"""The delivery modes. A new one is a module beside the others, a name in `DeliveryMode`, and a line here."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.spark.sink.modes.at_least_once import AtLeastOnce
 from yt_exactly_once.spark.sink.modes.idempotent import Idempotent
 from yt_exactly_once.spark.sink.modes.transactional import Transactional
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.spark.sink.modes.mode import Mode
 
 MODES: dict[str, type[Mode]] = {
-    WriteMode.TRANSACTIONAL: Transactional,
-    WriteMode.AT_LEAST_ONCE: AtLeastOnce,
-    WriteMode.IDEMPOTENT: Idempotent,
+    DeliveryMode.TRANSACTIONAL: Transactional,
+    DeliveryMode.AT_LEAST_ONCE: AtLeastOnce,
+    DeliveryMode.IDEMPOTENT: Idempotent,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.sink.modes.mode import Plan
 from yt_exactly_once.spark.sink.modes.tasks import InsertTask, TaskMode
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class AtLeastOnce(TaskMode):
     """Loses nothing, and may repeat rows."""
 
-    traits = WriteMode.AT_LEAST_ONCE.traits
+    traits = DeliveryMode.AT_LEAST_ONCE.traits
 
     def check(self) -> None:
         """See `Mode.check`: nobody sees all keys of a batch."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.sink.modes.mode import Plan
 from yt_exactly_once.spark.sink.modes.push import PushTask, RehearsalTask
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class Idempotent(TaskMode):
     """Exactly once for stateless one-to-one flows, without a transaction over all tasks."""
 
-    traits = WriteMode.IDEMPOTENT.traits
+    traits = DeliveryMode.IDEMPOTENT.traits
 
     def prepare(self, batch: MicroBatch, targets: Sequence[PreparedTarget]) -> None:
         """See `Mode.prepare`.

@@ -1,4 +1,4 @@
-"""The contract of a write mode: how the rows of a batch get from Spark into a target.
+"""The contract of a delivery mode: how the rows of a batch get from Spark into a target.
 
 `plan` says on the driver what tasks do with their rows. A `RowTask` does it: one object, that runs inside
 `mapInArrow` and inside the `write` of the format alike. `finish` says what came of it for the commit.

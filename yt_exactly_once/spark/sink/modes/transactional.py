@@ -15,7 +15,7 @@ from yt_exactly_once.codec.rejects import Rejects
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.commit.entry import TASKS
 from yt_exactly_once.commit.parts import TargetRows, digest_of_rows
-from yt_exactly_once.config import WriteMode
+from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import AmbiguousOrderError, ConfigError, DuplicateKeyError
 from yt_exactly_once.spark.sink.encode import encode_batches
 from yt_exactly_once.spark.sink.modes.mode import Mode, Plan
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Transactional(Mode):
     """Exactly once for any query; a batch becomes visible all at once."""
 
-    traits = WriteMode.TRANSACTIONAL.traits
+    traits = DeliveryMode.TRANSACTIONAL.traits
 
     @property
     def obstacle(self) -> str:
