@@ -575,9 +575,9 @@ def test_wrong_token_is_refused_and_not_shown(spark):
     assert wrong not in text
 
 
-def test_token_is_shown_nowhere(queue, read, tmp_path, capfd):
+def test_token_is_shown_nowhere(client, queue, read, tmp_path, capfd):
     """Not in plans, nor in the checkpoint, nor in errors."""
-    token = "a-very-secret-token"
+    token = client.issue_token("root")
     frame = read(queue, token=token)
     frame.explain("extended")
     queue.append(3)

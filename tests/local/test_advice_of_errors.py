@@ -15,6 +15,7 @@ import pytest
 from tests.local.operated import QUEUE_SCHEMA, TARGET_SCHEMA, Operated, UndecidedError
 from tests.tiers import first_of
 from yt_exactly_once.commit import transactional
+from yt_exactly_once.ytsaurus import queues
 
 
 def _consumer_unregistered(query):
@@ -263,7 +264,8 @@ BREAKS = {
 
 
 @pytest.fixture
-def query(cluster, tmp, tmp_path):
+def query(cluster, tmp, tmp_path, monkeypatch):
+    monkeypatch.setattr(queues, "_PAUSE_SECONDS", 0.05)
     made = Operated(cluster, tmp, tmp_path / "checkpoint").create()
     made.feed(10)
     made.run(rows=6)

@@ -39,16 +39,17 @@ def _read(client, part):
     return [row for path in part["table_ranges"] for row in client.read_table(path)]
 
 
-@pytest.mark.parametrize(("share", "count"), [(3, 3), (1, 1), (60, 60)])
+@pytest.mark.parametrize(("share", "count"), [(3, 3), (1, 1), (12, 12)])
 def test_parts_hold_every_row_once(raw, client, table, share, count):
     """Cut where chunks end, and inside of chunks where a part may weigh less."""
     path, rows = table
     weight = client.get(f"{path}/@data_weight")
     parts = _parts(raw, [path], -(-weight // share))
-    assert [row for part in parts for row in _read(client, part)] == rows
+    held = [_read(client, part) for part in parts]
+    assert [row for part in held for row in part] == rows
     assert abs(len(parts) - count) <= share // 10
     counted = [part["aggregate_statistics"]["row_count"] for part in parts]
-    assert counted == [len(_read(client, part)) for part in parts]
+    assert counted == [len(part) for part in held]
 
 
 def test_parts_hold_what_the_paths_choose(raw, client, tmp):
