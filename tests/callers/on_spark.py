@@ -225,7 +225,7 @@ class OnSpark(Deployment):
             self._is_dead = True
             raise DeadError
 
-        def dying_commit(transaction: TabletTransaction) -> None:
+        def dying_commit(transaction: TabletTransaction, *written: Any) -> None:
             nonlocal sent
             sent += 1
             how = None
@@ -233,7 +233,7 @@ class OnSpark(Deployment):
                 how = death.how
             if how in {How.CRASH_BEFORE, How.TASK_DIES_BEFORE, How.LOST_REQUEST}:
                 die()
-            commit(transaction)
+            commit(transaction, *written)
             if how is not None:
                 die()
 

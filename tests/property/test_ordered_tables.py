@@ -37,7 +37,6 @@ COLUMNS = [
     {"name": "b", "type": "boolean"},
     {"name": "s", "type": "string"},
     {"name": "y", "type": "any"},
-    {"name": "v", "type": "void"},
 ]
 WEIGHT = {"name": "$cumulative_data_weight", "type": "int64"}
 INT64 = st.integers(min_value=-(2**63), max_value=2**63 - 1)

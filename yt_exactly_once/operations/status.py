@@ -6,6 +6,7 @@ so this works for a query that is stopped or broken too.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -51,6 +52,9 @@ _STAMP = pa.schema(
     ]
 )
 _ATTRIBUTES = (*ATTRIBUTES, "auto_trim_config")
+_LOOKS, _PAUSE_SECONDS = 10, 0.3
+"""How often and how far apart a target that lacks rows is asked for them."""
+
 _READABLE = frozenset({"mounted", "frozen"})
 
 STUCK_SECONDS = 300.0
@@ -390,7 +394,7 @@ class _Facts:
         counts = {queue: int((self._known(queue)).get("tablet_count", 0)) for queue in queues}
         infos = self._infos(connection, queues)
         self.bounds = {queue: _bounds(answer) for queue, answer in infos.items()}
-        self.written = self._written(connection, [entry.target for entry in entries])
+        self.written = self._written(connection, entries)
         readable = [
             (queue, consumer)
             for queue, consumer in pairs
@@ -422,19 +426,28 @@ class _Facts:
         ]
         return dict(zip(paths, answers(connection, asked), strict=True))
 
-    def _written(self, connection: Connection, targets: Sequence[str]) -> dict[str, int]:
-        """Return how many rows each ordered target has ever had, by path."""
-        ordered = {
-            path: None
-            for path in targets
-            if not self._known(path).get("sorted", True)
-            and self._known(path).get("tablet_state") in _READABLE
-        }
-        return {
-            path: sum(int(info["total_row_count"]) for info in answer["tablets"])
-            for path, answer in self._infos(connection, ordered).items()
-            if not isinstance(answer, ExactlyOnceError)
-        }
+    def _written(self, connection: Connection, entries: Sequence[LedgerEntry]) -> dict[str, int]:
+        """Return how many rows each ordered target has ever had, by path.
+
+        Committed rows appear in an ordered table a moment later, so one that lacks some is asked again.
+        """
+        needed: dict[str, int] = {}
+        for entry in entries:
+            known, rows = self._known(entry.target), entry.tally.total_rows
+            if not known.get("sorted", True) and known.get("tablet_state") in _READABLE:
+                needed[entry.target] = max(rows, needed.get(entry.target, 0))
+        counted: dict[str, int] = {}
+        for look in range(_LOOKS):
+            late = [path for path, rows in needed.items() if counted.get(path, -1) < rows]
+            if not late:
+                break
+            time.sleep(_PAUSE_SECONDS if look else 0)
+            for path, answer in self._infos(connection, late).items():
+                if isinstance(answer, ExactlyOnceError):
+                    del needed[path]
+                else:
+                    counted[path] = sum(int(info["total_row_count"]) for info in answer["tablets"])
+        return counted
 
     def _known(self, path: str) -> dict[str, Any]:
         found = self.tables[path]
