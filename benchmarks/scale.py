@@ -12,7 +12,6 @@ import resource
 import statistics
 import tempfile
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import SparkSession
@@ -20,6 +19,7 @@ from pyspark.sql import SparkSession
 from benchmarks.arguments import positive
 from benchmarks.modes.work import NARROW, WIDE
 from benchmarks.network.link import Conditions, Link
+from benchmarks.page import put
 from yt_exactly_once import Event, TransactionalSink
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.observability import LOGGER_NAME
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _LIMIT = 4_000_000
 _MEGABYTE = 1e6
-_BEGIN, _END = "<!-- benchmarks.scale -->\n", "<!-- end of benchmarks.scale -->"
 _SHAPES = {shape.name: shape for shape in (NARROW, WIDE)}
 
 
@@ -62,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--result-size", default="64m", help="spark.driver.maxResultSize; the driver needs more"
     )
-    parser.add_argument("--into", type=Path, help="page that takes the table, between its markers")
+    parser.add_argument("--page", action="store_true", help="write the table of the documentation")
     options = parser.parse_args(arguments)
     logging.getLogger(LOGGER_NAME).setLevel(logging.WARNING)
     link_of = f"{options.bandwidth:g} MB/s per connection" if options.bandwidth else "no limit"
@@ -85,11 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     batches = measured(spark, cluster, link, sender, tasks, options)
                     lines.append(row_of(sender, tasks, batches))
                     print(lines[-1], flush=True)
-    if options.into:
-        text = options.into.read_text()
-        before, _, rest = text.partition(_BEGIN)
-        _, end, after = rest.partition(_END)
-        options.into.write_text(before + _BEGIN + "\n".join(lines) + "\n" + end + after)
+    if options.page:
+        put("scale", lines)
     return 0
 
 
