@@ -11,7 +11,7 @@ import base64
 import json
 from collections import Counter
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ from yt_exactly_once.codec.schema import (
 )
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.entry import LedgerEntry, Tally, Written
-from yt_exactly_once.config import DeliveryMode
+from yt_exactly_once.config import LEASE, DeliveryMode
 from yt_exactly_once.errors import ConfigError, LedgerError, TableError
 from yt_exactly_once.operations.audit.ranges import RangeReader, placed
 from yt_exactly_once.operations.ledgers import LedgerRow, entries_of
@@ -49,7 +49,6 @@ PREFIX = "dead-letters:"
 ROWS_PER_COMMIT = 10_000
 """Letters that one transaction replays."""
 
-_LEASE = timedelta(minutes=1)
 _ROWS_PER_READ = 100_000
 _SOURCE = {SOURCE_QUEUE_COLUMN: 0, SOURCE_TABLET_COLUMN: 1, SOURCE_ROW_COLUMN: 2}
 
@@ -377,7 +376,7 @@ def _commit(
     began = datetime.now(UTC)
     # The digests that the queries of this target keep must cover these rows too.
     digests = any(row.entry.tally.digest for row in entries_of(connection, info.path, plan.ledger))
-    transaction = connection.begin(_LEASE)
+    transaction = connection.begin(LEASE)
     try:
         found = transaction.lookup(plan.ledger, [{"query_id": query_id, "target": info.path}])[0]
         before = LedgerEntry.from_row(found) if found else None
