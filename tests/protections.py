@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once import observability
-from yt_exactly_once.commit import transactional
+from yt_exactly_once.commit import contents, transactional
 from yt_exactly_once.commit.judgement import Verdict
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.spark.query import calls, running
@@ -31,7 +31,7 @@ def _ledger_look_up() -> list[Patch]:
     return [
         (look_up, "judge", lambda *_, **__: Verdict.NEW),
         (transactional.BatchCommit, "_is_done", lambda *_: False),
-        (transactional, "plan_moves", lambda *_: {}),
+        (contents, "plan_moves", lambda *_: {}),
     ]
 
 
@@ -63,7 +63,7 @@ def _compare_and_set() -> list[Patch]:
     def blindly(source: Any, _current: Any, _before: Any, _batch: Any, _ledger: str) -> Any:
         return {part.partition: part.end for part in source.partitions}
 
-    return [(transactional, "plan_moves", blindly)]
+    return [(contents, "plan_moves", blindly)]
 
 
 def _ledger_row() -> list[Patch]:

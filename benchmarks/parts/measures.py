@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -140,7 +139,6 @@ class Measures:
                 CommitLedger(ledger, f"query-{count}", ["//target"]),
                 policy=RetryPolicy(),
                 emit=emitter(),
-                transaction_timeout=timedelta(seconds=60),
                 lanes=4,
                 advance_consumer=True,
             )

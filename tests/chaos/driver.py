@@ -40,7 +40,7 @@ from tests.chaos.session import open_session
 from tests.chaos.trouble import Trouble
 from tests.flows import PARTITION_COLUMN, QUERIES, ROW_COLUMN, read_queue
 from tests.protections import switch_off
-from yt_exactly_once import RetryPolicy, TransactionalSink, register_source
+from yt_exactly_once import RetryPolicy, TransactionalSink, config, register_source
 from yt_exactly_once.demo.messages import Report
 from yt_exactly_once.demo.nursery import open_nursery
 from yt_exactly_once.spark.sink import transactional_sink
@@ -189,7 +189,7 @@ def main(arguments: list[str]) -> int:
         switch_off(options.off)
     if options.by_tasks:
         transactional_sink.LARGE = 0
-    transactional_sink.LEASE = timedelta(seconds=LEASE_SECONDS)
+    config.LEASE = timedelta(seconds=LEASE_SECONDS)
     scratch = Path(options.scratch)
     scratch.mkdir(parents=True, exist_ok=True)
     interpreter = str(open_nursery(scratch, options.report))

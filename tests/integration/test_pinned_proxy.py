@@ -75,7 +75,6 @@ class Sender:
             CommitLedger(self._ledger, "query", [self._path]),
             policy=self.policy,
             emit=emitter(self.heard),
-            transaction_timeout=timedelta(seconds=30),
             lanes=LANES,
             advance_consumer=False,
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.flows import AGGREGATION
-from yt_exactly_once import Event
+from yt_exactly_once import Event, config
 from yt_exactly_once.commit.entry import DRIVER, TASKS
 from yt_exactly_once.errors import ConfigError, TransactionLostError
 from yt_exactly_once.spark.sink import transactional_sink
@@ -75,7 +75,7 @@ def test_batch_that_does_not_fit_the_driver_is_sent_by_tasks(stream):
 @pytest.mark.further
 def test_lease_is_renewed_while_tasks_have_nothing_to_send(stream, monkeypatch):
     """They compute longer than a transaction lives that nobody names."""
-    monkeypatch.setattr(transactional_sink, "LEASE", timedelta(seconds=5))
+    monkeypatch.setattr(config, "LEASE", timedelta(seconds=5))
 
     def slowly(batches):
         time.sleep(7)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -154,7 +153,6 @@ class Pipeline:
             CommitLedger(self.ledger, self.query, sorted(paths)),
             policy=RetryPolicy(attempts=1),
             emit=lambda _event, **_fields: None,
-            transaction_timeout=timedelta(seconds=30),
             lanes=1,
             advance_consumer=True,
             mode=self.mode,

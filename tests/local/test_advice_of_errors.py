@@ -14,7 +14,7 @@ import pytest
 
 from tests.local.operated import QUEUE_SCHEMA, TARGET_SCHEMA, Operated, UndecidedError
 from tests.tiers import first_of
-from yt_exactly_once.commit import transactional
+from yt_exactly_once.commit import contents
 from yt_exactly_once.operations import status
 from yt_exactly_once.ytsaurus import queues
 
@@ -187,7 +187,7 @@ def _clock(**off):
 
     def act(query):
         clock = mock.Mock(wraps=datetime, now=lambda zone: datetime.now(zone) + timedelta(**off))
-        with mock.patch.object(transactional, "datetime", clock):
+        with mock.patch.object(contents, "datetime", clock):
             query.run(rows=2)
         query.feed(3)
         query.client.remove(query.consumer)

@@ -14,11 +14,12 @@ from tests.model import network
 from tests.model.cluster import LEDGER, ModelTransaction, conflicts
 from tests.model.invariants import Kind
 from tests.protections import switch_off
-from yt_exactly_once.commit import transactional
+from yt_exactly_once.commit import contents
 from yt_exactly_once.commit.judgement import Verdict, judge
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import Part
 from yt_exactly_once.commit.transactional import BatchCommit
+from yt_exactly_once.config import LEASE
 from yt_exactly_once.errors import CommitOutcomeUnknownError, FencedError
 from yt_exactly_once.spark.sink import look_up
 
@@ -91,7 +92,7 @@ def _compare_and_set(put: Put) -> None:
             part.partition: part.start if batch.stateful else part.end for part in source.partitions
         }
 
-    put(transactional, "plan_moves", blindly)
+    put(contents, "plan_moves", blindly)
 
 
 def _ledger_row(put: Put) -> None:
@@ -115,7 +116,7 @@ def _one_transaction(put: Put) -> None:
         ledger = [write for write in writes if "batch_id" in getattr(write, "value", "")]
         transaction._writes = [write for write in writes if write not in ledger]
         commit(self, transaction, *rest)
-        second = self._cluster.begin(self._timeout)
+        second = self._cluster.begin(LEASE)
         second._writes = ledger  # type: ignore[attr-defined]
         second.commit()
 

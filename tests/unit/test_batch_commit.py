@@ -19,7 +19,7 @@ from yt_exactly_once.commit.entry import LedgerEntry, RowDigest, Tally
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import TargetRows, digest_of, split, whole
 from yt_exactly_once.commit.transactional import BatchCommit, Committed
-from yt_exactly_once.config import RetryPolicy
+from yt_exactly_once.config import LEASE, RetryPolicy
 from yt_exactly_once.errors import (
     AccessError,
     ClusterUnavailableError,
@@ -36,7 +36,6 @@ from yt_exactly_once.errors import (
 from yt_exactly_once.observability import Event
 from yt_exactly_once.ytsaurus.transaction import TransactionAhead
 
-LEASE = timedelta(seconds=7)
 QUEUE = SourceRange(
     "local", "//q", "//c", (PartitionRange(0, 10, 15), PartitionRange(1, 4, 4)), "id"
 )
@@ -169,7 +168,6 @@ def committer(cluster, log=lambda *_, **__: None, *, attempts=3, advance=True, *
         CommitLedger("//ledger", "query", ["//t"]),
         policy=RetryPolicy(attempts=attempts, first_wait=timedelta(0), max_wait=timedelta(0)),
         emit=log,
-        transaction_timeout=LEASE,
         lanes=3,
         advance_consumer=advance,
         **options,
@@ -476,7 +474,7 @@ def test_rows_without_their_transaction_are_not_committed():
     assert cluster.begun == 0
 
 
-@pytest.mark.parametrize(("seconds", "used"), [(1.7, "tx1"), (1.8, "tx2")])
+@pytest.mark.parametrize(("seconds", "used"), [(14.9, "tx1"), (15.1, "tx2")])
 def test_a_transaction_that_has_waited_for_a_quarter_of_its_lease_is_given_up(
     monkeypatch, seconds, used
 ):

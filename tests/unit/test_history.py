@@ -289,7 +289,6 @@ def commit(cluster, sent, data, emit=lambda *_, **__: None):
         LEDGER,
         policy=RetryPolicy(attempts=1, first_wait=timedelta(0), max_wait=timedelta(0)),
         emit=emit,
-        transaction_timeout=timedelta(seconds=5),
         lanes=1,
         advance_consumer=True,
         sent=sent,

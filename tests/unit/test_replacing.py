@@ -121,7 +121,6 @@ def commit(cluster, rows):
         CommitLedger("//ledger", "q", ["//t"]),
         policy=RetryPolicy(attempts=3, first_wait=timedelta(0), max_wait=timedelta(0)),
         emit=lambda *_, **__: None,
-        transaction_timeout=timedelta(seconds=5),
         lanes=1,
         advance_consumer=True,
     ).commit(MicroBatch("q", 0, "r"), whole([rows]))

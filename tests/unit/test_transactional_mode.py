@@ -9,9 +9,8 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from yt_exactly_once import Target, TransactionalSink
+from yt_exactly_once import Target, TransactionalSink, config
 from yt_exactly_once.errors import ConfigError, DuplicateKeyError
-from yt_exactly_once.spark.sink import transactional_sink
 from yt_exactly_once.spark.sink.modes.transactional import _require_unique
 from yt_exactly_once.spark.sink.run import QueryRun
 
@@ -53,7 +52,7 @@ def test_transaction_is_opened_ahead_when_computing_is_known_to_be_short(
     monkeypatch, mode, seconds, opens
 ):
     """It may take a quarter of the lease."""
-    monkeypatch.setattr(transactional_sink, "LEASE", timedelta(seconds=4))
+    monkeypatch.setattr(config, "LEASE", timedelta(seconds=4))
     sink = TransactionalSink("//t", proxy="localhost:1", mode=mode)
     delivery = SimpleNamespace(run=QueryRun("run", computing=seconds), batch="batch")
     committer = SimpleNamespace(ahead=nullcontext)

@@ -8,22 +8,13 @@ resolved from the ledger.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from yt_exactly_once.commit.consumers import (
-    Moves,
-    consumer_offsets,
-    consumer_rows,
-    left_out,
-    offsets_of,
-    plan_moves,
-)
-from yt_exactly_once.commit.entry import DRIVER, TASKS, LedgerEntry
+from yt_exactly_once import config
+from yt_exactly_once.commit.contents import Contents
 from yt_exactly_once.commit.history import ONE_CALL, settle
 from yt_exactly_once.commit.judgement import Verdict, judge, nothing_logged, require_one_sink
 from yt_exactly_once.commit.parts import digest_of
@@ -42,20 +33,16 @@ from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from yt_exactly_once.commit.batch import MicroBatch, SourceRange
-    from yt_exactly_once.commit.cluster import Ahead, Cluster, Payload, Transaction
+    from yt_exactly_once.commit.cluster import Ahead, Cluster, Transaction
+    from yt_exactly_once.commit.contents import Plan, Read
+    from yt_exactly_once.commit.entry import LedgerEntry
     from yt_exactly_once.commit.ledger import CommitLedger
-    from yt_exactly_once.commit.parts import Part, TargetRows
+    from yt_exactly_once.commit.parts import Part
     from yt_exactly_once.config import RetryPolicy
     from yt_exactly_once.observability import Emitter
-
-Call = Callable[["Transaction"], Any]
-"""A request inside a transaction that does not depend on the others of its step."""
-
-Read = tuple["LedgerEntry | None", list[tuple["SourceRange", dict[int, int]]]]
-"""The ledger entry, and where the consumer of each source is."""
 
 UNSEEN = "rows that only tasks have seen"
 """In place of the digest of rows which the driver never had: no later call can show that it has the same."""
@@ -89,7 +76,6 @@ class BatchCommit:
         ledger: the query's ledger entries.
         policy: how often an attempt is repeated.
         emit: takes events.
-        transaction_timeout: lease of a transaction.
         lanes: requests sent side by side.
         advance_consumer: whether consumers are moved; off for all but the last of several sinks.
         sent: transactions whose commit this run has sent for the batch. Each has a digest of its rows when
@@ -107,7 +93,6 @@ class BatchCommit:
         *,
         policy: RetryPolicy,
         emit: Emitter,
-        transaction_timeout: timedelta,
         lanes: int,
         advance_consumer: bool,
         sent: dict[str, str] | None = None,
@@ -120,17 +105,16 @@ class BatchCommit:
         self._ledger = ledger
         self._policy = policy
         self._emit = emit
-        self._timeout = transaction_timeout
         self._lanes = lanes
-        self._advance_consumer = advance_consumer
+        self._contents = Contents(
+            ledger, emit=emit, advance_consumer=advance_consumer, accepted=accepted, mode=mode
+        )
         self._sent = {} if sent is None else sent
         self._logged = logged
         self._accepted = accepted
-        self._mode = mode
         self._before = before
         self._ahead: _Ahead | None = None
         self._own: dict[str, LedgerEntry] = {}
-        self._began = time.monotonic()
 
     @contextmanager
     def ahead(self, batch: MicroBatch) -> Iterator[Ahead[Read] | None]:
@@ -149,9 +133,9 @@ class BatchCommit:
         # The attempt meets a failure again, and handles it.
         with suppress(TransientError):
             opened = self._cluster.begin_ahead(
-                self._timeout, self._lanes, partial(self._read, batch=batch)
+                config.LEASE, self._lanes, partial(self._contents.read, batch=batch)
             )
-            self._ahead = _Ahead(opened, began + self._timeout.total_seconds() / SHARE_AHEAD)
+            self._ahead = _Ahead(opened, began + config.LEASE.total_seconds() / SHARE_AHEAD)
         try:
             yield self._ahead.opened if self._ahead else None
         finally:
@@ -235,8 +219,9 @@ class BatchCommit:
             if expected is not None:
                 # Beside the reads, which the commit waits for.
                 self._fill(transaction, expected, batch, part, number)
-            read = ahead.read() if ahead else self._read(transaction, batch)  # 5
-            self._require_expected(expected, read)
+            read = ahead.read() if ahead else self._contents.read(transaction, batch)  # 5
+            if expected is not None:
+                self._require_expected(expected.read, read)
             entry, _ = read
             if entry is not None and self._is_done(entry, batch, part):
                 # An earlier attempt, of this run or of one that died, was applied after all.
@@ -248,7 +233,8 @@ class BatchCommit:
                 transaction.abort()
                 return entry.transaction_id
             if expected is None:
-                self._fill(transaction, read, batch, part, number)
+                plan = self._contents.plan(read, batch)
+                self._fill(transaction, plan, batch, part, number)
         except BaseException:
             if ahead is not None:
                 # The transaction must not end while it is read in.
@@ -264,56 +250,31 @@ class BatchCommit:
         return transaction.id
 
     def _fill(
-        self, transaction: Transaction, read: Read, batch: MicroBatch, part: Part, number: int
+        self, transaction: Transaction, plan: Plan, batch: MicroBatch, part: Part, number: int
     ) -> None:
-        """Steps 6 to 8, as they follow from what step 5 finds."""
-        entry, moves = read[0], self._moves(read, batch)
-        self._tell_left_out(entry, batch)
-        replaced = [_replace(transaction, target) for target in part.targets]
-        calls = _writes(part.targets)  # 6
-        if part.is_last:
-            calls += _advances(moves)  # 7
-        calls.append(self._record(transaction, entry, batch, part, number))  # 8
-        transaction.side_by_side(calls)
-        self._report(transaction, part, replaced, moves)
+        entry = self._contents.fill(transaction, plan, batch, part, number)  # 6 to 8
+        self._own[transaction.id] = entry
 
-    def _moves(self, read: Read, batch: MicroBatch) -> list[tuple[SourceRange, Moves]]:
-        entry, offsets = read
-        return [
-            (source, plan_moves(source, current, entry, batch, self._ledger.path))
-            for source, current in offsets
-        ]
-
-    def _expected(self, batch: MicroBatch, part: Part) -> Read | None:
-        """Return what step 5 will find, if only this run writes the ledger entry and moves the consumers.
+    def _expected(self, batch: MicroBatch, part: Part) -> Plan | None:
+        """Plan with what step 5 will find, if only this run writes the ledger entry and moves the consumers.
 
         Nothing, where that cannot be known, or would not let the batch be written: then step 5 comes first.
         """
         entry = self._before
         if entry is None or part.inside or batch.needs_its_rows:
             return None
-        offsets: list[tuple[SourceRange, dict[int, int]]] = []
-        for source in self._moving(batch):
-            known = {
-                one.partition: entry.offset(source, one.partition) for one in source.partitions
-            }
-            if None in known.values():
-                return None
-            offsets.append((source, {one: at.left for one, at in known.items() if at}))
+        expected = self._contents.left_by(entry, batch)
         with suppress(ExactlyOnceError):
-            if not self._is_done(entry, batch, part):
-                self._moves((entry, offsets), batch)
-                return entry, offsets
+            if expected is not None and not self._is_done(entry, batch, part):
+                return self._contents.plan(expected, batch)
         return None
 
-    def _require_expected(self, expected: Read | None, read: Read) -> None:
+    def _require_expected(self, expected: Read, read: Read) -> None:
         """Check that what was written beside step 5 follows from what step 5 has found.
 
         Raises:
             ConflictError: somebody else has written; the next attempt begins with step 5.
         """
-        if expected is None:
-            return
         entry, before = read[0], expected[0]
         is_same = entry and before and entry.transaction_id == before.transaction_id
         if not is_same or read[1] != expected[1]:
@@ -337,7 +298,7 @@ class BatchCommit:
                 "The transaction with the rows of the tasks has ended", transaction=part.inside
             )
         self._leave_ahead()
-        return self._cluster.begin(self._timeout, self._lanes), None
+        return self._cluster.begin(config.LEASE, self._lanes), None
 
     def _is_done(self, entry: LedgerEntry, batch: MicroBatch, part: Part) -> bool:
         """Check whether the part is committed, with the same offsets and rows.
@@ -378,87 +339,6 @@ class BatchCommit:
                 target=entry.target,
                 ledger=self._ledger.path,
             )
-
-    def _read(self, transaction: Transaction, batch: MicroBatch) -> Read:
-        """Read the ledger entry and the consumers' offsets, as of the transaction's start."""
-        sources = self._moving(batch)
-        reads: list[Callable[[Transaction], Any]] = [
-            self._ledger.read,
-            *(partial(consumer_offsets, source=source) for source in sources),
-        ]
-        entry, *offsets = transaction.side_by_side(reads)
-        return entry, list(zip(sources, offsets, strict=True))
-
-    def _moving(self, batch: MicroBatch) -> list[SourceRange]:
-        return [
-            source
-            for source in batch.sources
-            if self._advance_consumer and source.consumer is not None and source.moves
-        ]
-
-    def _record(
-        self,
-        transaction: Transaction,
-        before: LedgerEntry | None,
-        batch: MicroBatch,
-        part: Part,
-        number: int,
-    ) -> Call:
-        seconds = time.monotonic() - self._began
-        entry = LedgerEntry(
-            query_id=batch.query_id,
-            target=self._ledger.targets[0],
-            batch_id=batch.batch_id,
-            run_id=batch.run_id,
-            transaction_id=transaction.id,
-            offsets=offsets_of(batch, before, moved=part.is_last and self._advance_consumer),
-            part=part.number,
-            part_count=part.count,
-            digests=part.digests,
-            others=batch.others,
-            mode=self._mode,
-            attempts=number,
-            started_at=_at(datetime.now(UTC) - timedelta(seconds=seconds)),
-            committed_at=_at(datetime.now(UTC)),
-            seconds=round(seconds, 3),
-            tallies=self._ledger.tallies(before, batch, part.written()),
-        )
-        self._own[transaction.id] = entry
-        return partial(self._ledger.record, entry=entry)
-
-    def _tell_left_out(self, entry: LedgerEntry | None, batch: MicroBatch) -> None:
-        """Warn of rows that Spark has given to batches which never came to the sink.
-
-        No error, because a function may leave out empty DataFrames. If it caught an error of its own, they
-        are lost.
-        """
-        if entry is None or entry.batch_id + 1 in self._accepted:
-            return
-        if rows := left_out(entry, batch):
-            first, last = entry.batch_id + 1, batch.batch_id - 1
-            self._emit(Event.BATCHES_LEFT_OUT, first=first, last=last, rows=rows)
-
-    def _report(
-        self,
-        transaction: Transaction,
-        part: Part,
-        replaced: Sequence[int],
-        moves: Sequence[tuple[SourceRange, Moves]],
-    ) -> None:
-        """Emit what the transaction contains now."""
-        for target, deleted in zip(part.targets, replaced, strict=True):
-            if target.lanes or target.inside or deleted:
-                self._emit(
-                    Event.ROWS_WRITTEN,
-                    path=target.path,
-                    rows=target.row_count,
-                    replaced=deleted,
-                    sent_by=TASKS if target.inside else DRIVER,
-                )
-        if part.is_last:
-            moved = sum(len(partitions) for _, partitions in moves)
-            self._emit(Event.OFFSETS_ADVANCED, partitions=moved)
-        self._emit(Event.LEDGER_RECORDED, transaction=transaction.id)
 
     def _commit(self, transaction: Transaction, number: int, written: Sequence[str]) -> None:
         try:
@@ -517,52 +397,6 @@ class _Ahead:
     def is_in_time(self) -> bool:
         """Whether the rest of the lease is enough for the attempt."""
         return time.monotonic() < self.until
-
-
-def _replace(transaction: Transaction, target: TargetRows) -> int:
-    """Delete the rows that a complete result does not have any more, and return how many.
-
-    Before the others are written: of what is done to one key in a transaction the last thing counts.
-    """
-    if target.complete is None:
-        return 0
-    surplus = target.complete.surplus(transaction)
-    transaction.write(target.path, surplus, target.wire)
-    return sum(payload.row_count for payload in surplus)
-
-
-def _writes(targets: Sequence[TargetRows]) -> list[Call]:
-    """Return one call per lane; none depends on another."""
-    return [
-        partial(_write, target=target, payloads=lane)
-        for target in targets
-        for lane in target.lanes
-        if lane
-    ]
-
-
-def _write(transaction: Transaction, target: TargetRows, payloads: Sequence[Payload]) -> None:
-    transaction.write(
-        target.path, payloads, target.wire, update=target.update, aggregate=target.aggregate
-    )
-
-
-def _advances(moves: Sequence[tuple[SourceRange, Moves]]) -> list[Call]:
-    """Return one call per consumer that moves."""
-
-    def advance(transaction: Transaction, source: SourceRange, partitions: Moves) -> None:
-        assert source.consumer is not None
-        transaction.insert(source.consumer, consumer_rows(source, partitions))
-
-    return [
-        partial(advance, source=source, partitions=partitions)
-        for source, partitions in moves
-        if partitions
-    ]
-
-
-def _at(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds")
 
 
 def _require_same_parts(

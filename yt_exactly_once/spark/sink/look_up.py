@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from yt_exactly_once.commit.cluster import Ahead
+    from yt_exactly_once.commit.contents import Read
     from yt_exactly_once.commit.ledger import CommitLedger
-    from yt_exactly_once.commit.transactional import Read
     from yt_exactly_once.errors import OffsetConflictError
     from yt_exactly_once.spark.query.offset_log import OffsetLog
     from yt_exactly_once.spark.sink.modes.mode import Mode

@@ -10,12 +10,12 @@ from contextlib import ExitStack, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once import config
 from yt_exactly_once.commit.cluster import OpenTransaction
 from yt_exactly_once.commit.entry import DRIVER, TASKS
 from yt_exactly_once.commit.ledger import CommitLedger
 from yt_exactly_once.commit.parts import split, whole
 from yt_exactly_once.commit.transactional import SHARE_AHEAD, BatchCommit
-from yt_exactly_once.config import LEASE
 from yt_exactly_once.errors import (
     ConfigError,
     ExactlyOnceError,
@@ -218,7 +218,9 @@ class TransactionalSink:
                 )
             return True
         # Tablet nodes look for conflicts of sorted rows about as far back as a lease is long.
-        is_young = (run.computing or 0) <= LEASE.total_seconds() or not run.targets[0].is_sorted
+        is_young = (run.computing or 0) <= config.LEASE.total_seconds() or not run.targets[
+            0
+        ].is_sorted
         return run.bytes >= LARGE and is_young and self._tasks_may_send(delivery)
 
     def _deliver_by_driver(
@@ -254,7 +256,7 @@ class TransactionalSink:
                 transaction = opened.transaction()
                 opened.read()
                 inside = OpenTransaction(transaction.id, transaction.proxy)
-                with transaction.kept_alive(LEASE.total_seconds() / SHARE_AHEAD):
+                with transaction.kept_alive(config.LEASE.total_seconds() / SHARE_AHEAD):
                     written = self._compute(delivery, inside)  # 3
             except Exception as error:
                 if isinstance(error, ConfigError):
@@ -273,7 +275,7 @@ class TransactionalSink:
 
     def _is_short(self, run: QueryRun) -> bool:
         """Return whether computing is known to leave the transaction enough of its lease."""
-        lease = LEASE.total_seconds()
+        lease = config.LEASE.total_seconds()
         return run.computing is not None and run.computing * SHARE_AHEAD <= lease
 
     def _ahead(self, delivery: Delivery, committer: BatchCommit) -> AbstractContextManager[Any]:
@@ -449,7 +451,6 @@ class TransactionalSink:
             delivery.ledger,
             policy=self.options.retry,
             emit=delivery.emit,
-            transaction_timeout=LEASE,
             lanes=self.options.connections,
             advance_consumer=self.options.advance_consumer,
             sent=delivery.call.sent,
