@@ -147,6 +147,10 @@ class RequestRefusedError(ExactlyOnceError):
     """The cluster refused a request, and a retry would not help."""
 
 
+class CheckpointError(ExactlyOnceError):
+    """The checkpoint of the query cannot be read or written."""
+
+
 class BatchTooLargeError(ExactlyOnceError):
     """The batch has more rows than one transaction may write to the target."""
 

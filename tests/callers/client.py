@@ -51,6 +51,7 @@ class Client:
                 "tablet_state": "mounted",
                 "schema": table.schema,
                 "treat_as_queue_consumer": table.kind == "queue_consumer",
+                **table.attributes,
             }
             if attributes is not None:
                 return SimpleNamespace(
@@ -58,10 +59,10 @@ class Client:
                 )
             return described[name] if name else described
 
-    def set(self, path: str, _value: Any) -> None:
-        """Set an attribute, which nothing reads."""
+    def set(self, path: str, value: Any) -> None:
+        node, _, name = path.partition("/@")
         with self._server.request():
-            self._server.find(path.partition("/@")[0])
+            self._server.find(node).attributes[name] = _copied(value)
 
     def create(self, kind: str, path: str, attributes: Any = None, **_options: Any) -> None:
         with self._server.request(Request.CREATE):

@@ -23,7 +23,12 @@ PUSHED_ONCE = Death(Request.PUSH, 1, How.CRASH_BEFORE)
 PUSHED_TWICE = Death(Request.PUSH, 2, How.CRASH_BEFORE)
 PUSHED_THREE_TIMES = Death(Request.PUSH, 3, How.CRASH_BEFORE)
 TASK_DIES = Death(Request.PUSH, 0, How.TASK_DIES_AFTER)
-
+_SWALLOWED_UNNOTED = Run(
+    function=Function((Call(on_error=OnError.SWALLOW),)),
+    death=Death(Request.COMMIT, 0, How.REFUSED),
+    batches=1,
+    read_only=True,
+)
 
 HOLES = {
     "1: one sink called twice with different rows": Program((Run(function=Function(HALVES)),)),
@@ -69,6 +74,10 @@ HOLES = {
     "7: an error is swallowed": Program(
         (Run(function=Function((Call(on_error=OnError.SWALLOW),))),), rows=((".x",), ("..",))
     ),
+    "7: an error is swallowed, its note refused, and the driver gone": Program(
+        (Run(batches=1), _SWALLOWED_UNNOTED, Run()), rows=((".",),) * 3
+    ),
+    "7: the same in the first batch": Program((_SWALLOWED_UNNOTED, Run()), rows=((".",),) * 2),
     "8: a listener that raises": Program((Run(listener="transaction.started"),)),
     "9: a column of type any on an older proxy": Program((Run(),), has_any=True, old_proxy=True),
     "10: -0.0 deletes 0.0": Program((Run(),), rows=(("0d",), ("..",)), is_sorted=True, marker=True),

@@ -30,6 +30,7 @@ from tests.callers.threads import Turns
 from tests.model.continuations import no_waiting
 from tests.notes import MemoryNotes
 from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.errors import CheckpointError
 from yt_exactly_once.spark.query.calls import Place
 from yt_exactly_once.spark.query.offset_log import (
     digest_of_others,
@@ -104,6 +105,7 @@ class InMemory(Deployment):
     def run(self, run: Run) -> None:
         """See `Deployment.run`."""
         self.server.start_process(run.death)
+        self.notes.read_only = run.read_only
         self._log = Log(self)
         self.is_done = False
         if run.ledger_removed:
@@ -252,15 +254,22 @@ class Notes(MemoryNotes):
 
     Args:
         server: knows who is dead.
+
+    Attributes:
+        read_only: whether the checkpoint refuses them.
     """
 
     def __init__(self, server: Server) -> None:
         super().__init__()
         self._server = server
+        self.read_only = False
 
     def add(self, note: Note, text: str) -> None:
         """See `Notes.add`."""
         self._server.require_alive()
+        if self.read_only:
+            message = "Read-only file system"
+            raise CheckpointError(message)
         super().add(note, text)
 
 
@@ -274,7 +283,7 @@ class Log:
     def __init__(self, deployment: InMemory) -> None:
         self._deployment = deployment
         self._run_id = f"run-{next(_numbers)}"
-        self._first = deployment.commits
+        self._first, self._logged = deployment.commits, len(deployment.offsets)
 
     def locate(self, frame: Any, batch_id: int) -> Place:  # noqa: ARG002 - the interface
         """See `OffsetLog.locate`."""
@@ -302,10 +311,10 @@ class Log:
         """See `OffsetLog.has_ended`: Spark waits for every thread here."""
         return False
 
-    def may_be_written(self, batch: MicroBatch, is_unused: bool) -> bool:  # noqa: ARG002 - the interface
-        """See `OffsetLog.may_be_written`."""
-        has_ended_one = self._first < batch.batch_id
-        return not has_ended_one and may_have_read(batch, self.ranges)
+    def may_be_written(self, batch: MicroBatch, is_unused: bool) -> bool:
+        """See `OffsetLog.may_be_written`: each run is an application of its own."""
+        is_new = self._first < batch.batch_id or (is_unused and self._logged <= batch.batch_id)
+        return not is_new and may_have_read(batch, self.ranges)
 
     def _texts(self, number: int) -> list[str]:
         offsets = self._deployment.offsets

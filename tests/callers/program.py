@@ -199,6 +199,7 @@ class Run(Told):
         listener: the event at which the metrics hook raises.
         ledger_removed: somebody has removed the ledger before.
         ledger_restored: somebody has put a copy in its place, made when Spark last logged a batch.
+        read_only: the checkpoint takes no note, though Spark's logs.
         accepts: the batch whose missing rows are given up, `accept_incomplete` of the sink.
     """
 
@@ -212,12 +213,14 @@ class Run(Told):
     listener: str = ""
     ledger_removed: bool = False
     ledger_restored: bool = False
+    read_only: bool = False
     accepts: int | None = None
 
     @property
     def is_calm(self) -> bool:
         """Whether nothing dies in it and nothing was taken away."""
-        return self.death is None and self.unlogged is None and not self.loses_entries
+        whole = self.death is None and self.unlogged is None and not self.read_only
+        return whole and not self.loses_entries
 
     @property
     def loses_entries(self) -> bool:

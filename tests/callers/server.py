@@ -56,6 +56,7 @@ class Table:
         tablet_count: of an ordered table.
         tablets: rows of an ordered table, per tablet.
         rows: version and row of a sorted table, by key.
+        attributes: set by clients.
     """
 
     kind: str
@@ -64,6 +65,7 @@ class Table:
     tablet_count: int = 1
     tablets: dict[int, list[Row]] = field(default_factory=dict)
     rows: dict[tuple[Any, ...], tuple[int, Row | None]] = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict)
 
     @property
     def keys(self) -> list[str]:

@@ -98,6 +98,7 @@ deaths = st.builds(
 def runs_of(themes: Collection[Theme]) -> SearchStrategy[Run]:
     """Return runs, without mode and function."""
     events = [event.value for event in Event]
+    errors = Theme.ERRORS in themes and Theme.LEDGER not in themes
     listener = rarely(st.sampled_from(events), "", one_in=2)
     return st.builds(
         Run,
@@ -111,6 +112,8 @@ def runs_of(themes: Collection[Theme]) -> SearchStrategy[Run]:
         listener=listener if Theme.LISTENER in themes else st.just(""),
         ledger_removed=st.booleans() if Theme.LEDGER in themes else st.just(value=False),
         ledger_restored=st.booleans() if Theme.LEDGER in themes else st.just(value=False),
+        # An error that is swallowed while nothing is noted, and the driver's end after it.
+        read_only=st.booleans() if errors else st.just(value=False),
         accepts=rarely(st.integers(0, MOST_BATCHES - 1), None),
     )
 

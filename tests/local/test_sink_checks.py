@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 from pyspark.sql.types import LongType, StringType, StructType
@@ -12,8 +13,10 @@ from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.consumers import offsets_of
 from yt_exactly_once.commit.entry import LEDGER_SCHEMA, LedgerEntry
 from yt_exactly_once.commit.ledger import CommitLedger
-from yt_exactly_once.config import ClusterConfig
+from yt_exactly_once.commit.notes import Note, NoteKind
+from yt_exactly_once.config import ClusterConfig, RetryPolicy
 from yt_exactly_once.errors import (
+    CheckpointError,
     ClusterUnavailableError,
     ConfigError,
     LedgerError,
@@ -22,7 +25,9 @@ from yt_exactly_once.errors import (
     TableNotFoundError,
     TableNotMountedError,
 )
+from yt_exactly_once.spark.query.notes import FolderNotes, HadoopNotes, LedgerNotes
 from yt_exactly_once.spark.sink.look_up import name_other_query
+from yt_exactly_once.spark.storage import Folder
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import ensure_table
 
@@ -109,3 +114,28 @@ def test_conflict_names_the_other_query(cluster, tmp):
     assert str(named()) == str(
         OffsetConflictError("The consumer is at row 9", query="mine", consumer="//c")
     )
+
+
+def test_ledger_keeps_the_notes_that_the_checkpoint_refuses(cluster, client, tmp, tmp_path):
+    """Each query and job has its own, whatever its id; the error of the checkpoint has a type."""
+    path = f"{tmp}/ledger"
+    connection = Connection(ClusterConfig(proxy=cluster.proxy_urls[0]))
+    ensure_table(connection, path, LEDGER_SCHEMA, {})
+    one, other = (
+        LedgerNotes(connection, path, name, RetryPolicy(), lambda *_, **__: None)
+        for name in ("query", "application:a/@&*[{b")
+    )
+    made = [Note.about(kind, "//t", path, 3) for kind in (NoteKind.FAILED, NoteKind.REFUSED)]
+    for note in made:
+        one.add(note, "why")
+    other.add(made[0], "why")
+    assert one.look() == (client.get(f"{path}/@id"), tuple(made))
+    assert other.all() == (made[0],)
+
+    (tmp_path / "checkpoint").write_text("a file, where a folder should be")
+    broken = FolderNotes(Folder(tmp_path / "checkpoint"))
+    hadoop = HadoopNotes(MagicMock(), MagicMock(), "checkpoint")
+    hadoop._files.create.side_effect = hadoop._files.exists.side_effect = OSError
+    for call in (lambda: broken.add(made[0], "why"), hadoop.all, lambda: hadoop.add(made[0], "")):
+        with pytest.raises(CheckpointError, match="note"):
+            call()

@@ -172,7 +172,8 @@ class Programs:
             mock.patch.object(frame_rows, "require_straight"),
             mock.patch.object(frame_rows, "require_one_stage", partial(stages, self._scenario)),
             mock.patch.object(look_up, "sessions_of", _sessions_of),
-            mock.patch.object(look_up, "table_identity", _identity),
+            mock.patch.object(look_up.LedgerNotes, "look", return_value=(_QUEUE_ID, ())),
+            mock.patch.object(look_up.LedgerNotes, "add", _refuse),
         ):
             sink = ModelSink(self._scenario, call, script)
             sink(cast("Any", frame), call.batch)
@@ -383,8 +384,8 @@ def stages(scenario: Scenario, _job: Any, _batch: MicroBatch) -> int:
     return 1
 
 
-def _identity(*_: Any) -> tuple[str, tuple[()], int]:
-    return _QUEUE_ID, (), 1
+def _refuse(*_: Any) -> None:
+    raise AssertionError("The checkpoint of the model takes every note")
 
 
 def _sessions_of(connection: ModelCluster, producer: str, prefix: str) -> dict[str, SessionState]:

@@ -28,12 +28,13 @@ class Run:
 
     def __init__(self, calls=None, notes=None, run="run", query="query"):
         self.calls, self.notes, self.run = calls or Calls(), notes or MemoryNotes(), run
+        self.spare = MemoryNotes()
         self.query = query
         self.told = []
 
     def __call__(self, number, *keys, body=None):
         place = Place(self.query, self.run, number, self.notes)
-        with self.calls.call(place, keys or (ONE,), self.emit) as call:
+        with self.calls.call(place, keys or (ONE,), self.emit, self.spare) as call:
             if body is not None:
                 body(call)
 
@@ -288,16 +289,30 @@ def test_interrupted_call_counts_as_failed(run):
     assert run.missing(1, None) == [0]
 
 
-def test_note_that_cannot_be_kept_does_not_hide_the_error(run):
-    """The run refuses later batches all the same."""
+@pytest.mark.parametrize(
+    ("refusals", "kept"), [("f", "ledger"), ("fs", "checkpoint"), ("fsf", "memory")]
+)
+def test_note_is_kept_where_it_can_be_and_hides_no_error(run, refusals, kept):
+    """In the ledger, or in a checkpoint that is well again. The run refuses later batches all the same."""
+    left, held = list(refusals), {"f": run.notes.add, "s": run.spare.add}
 
-    def fail(_note, _text):
-        raise OSError("full")
+    def add_to(place):
+        def add(note, text):
+            if left[:1] == [place]:
+                raise OSError("full" if left.pop(0) == "f" else "away")
+            held[place](note, text)
 
-    run.notes.add = fail
+        return add
+
+    run.notes.add, run.spare.add = add_to("f"), add_to("s")
     run.fails(0)
     ((event, fields),) = run.told
-    assert (event, fields["error"]) == (Event.NOTE_FAILED, "full")
+    assert (event, fields["kept"]) == (Event.NOTE_FAILED, kept)
+    assert fields["error"] == "; ".join({"f": "full", "s": "away"}[each] for each in refusals)
+    assert (bool(run.notes.all()), bool(run.spare.all())) == (
+        kept == "checkpoint",
+        kept == "ledger",
+    )
     with pytest.raises(IncompleteBatchError):
         run(1)
 

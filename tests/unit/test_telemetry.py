@@ -66,7 +66,7 @@ def everything():
         emit(Event.COMMIT_OUTCOME_UNKNOWN, attempt=2, transaction="b", error="no answer")
         emit(Event.COMMIT_OUTCOME_RESOLVED, transaction="b", own=True)
         emit(Event.TRANSACTION_COMMITTED, attempt=2, transaction="b")
-        emit(Event.NOTE_FAILED, note="n", error="no disk")
+        emit(Event.NOTE_FAILED, note="n", kept="ledger", error="no disk")
         emit(Event.BATCH_COMMITTED, **COMMITTED)
     source(Event.SOURCE_LOOKED, rows=10, rows_behind=25, seconds_behind=61.0, partitions=2)
     source(Event.SOURCE_ROWS_SKIPPED, partition=1, start=0, end=5, rows=5)

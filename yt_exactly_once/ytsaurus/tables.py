@@ -120,10 +120,32 @@ def table_identity(connection: Connection, path: str) -> tuple[str, list[dict[st
         TableNotFoundError: nothing is there.
         ClusterUnavailableError: the cluster does not answer.
     """
-    with translated("look at the table", path=path):
-        found = connection.reader.get(path, attributes=["id", "schema", "tablet_count"]).attributes
+    found = attributes_of(connection, path, ["id", "schema", "tablet_count"])
     # An object that is not a table has no tablets.
     return str(found["id"]), columns_of(found), int(found.get("tablet_count", 0))
+
+
+def attributes_of(connection: Connection, path: str, names: Sequence[str]) -> Mapping[str, Any]:
+    """Return those of the attributes of an object that it has.
+
+    Raises:
+        TableNotFoundError: nothing is there.
+        ClusterUnavailableError: the cluster does not answer.
+    """
+    with translated("look at the table", path=path):
+        found: Mapping[str, Any] = connection.reader.get(path, attributes=names).attributes
+    return found
+
+
+def set_attribute(connection: Connection, path: str, name: str, value: Any) -> None:
+    """Set an attribute of an object.
+
+    Raises:
+        AccessError: it needs the permission to write.
+        ClusterUnavailableError: the cluster does not answer.
+    """
+    with translated("set an attribute", path=path, attribute=name):
+        connection.reader.set(f"{path}/@{name}", value)
 
 
 def columns_of(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:

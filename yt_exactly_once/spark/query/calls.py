@@ -129,13 +129,16 @@ class Calls:
         self._runs: dict[tuple[str, str], dict[LedgerKey, _Row]] = {}
 
     @contextmanager
-    def call(self, place: Place, keys: Sequence[LedgerKey], emit: Emitter) -> Iterator[Call]:
+    def call(
+        self, place: Place, keys: Sequence[LedgerKey], emit: Emitter, spare: Notes
+    ) -> Iterator[Call]:
         """Let one call through, or refuse it.
 
         Args:
             place: where Spark is.
             keys: what the sink writes.
             emit: gets `note.failed` when the checkpoint does not take a note.
+            spare: takes the notes that the checkpoint refuses.
 
         Raises:
             RepeatedCallError: a sink was called for this batch already.
@@ -149,7 +152,7 @@ class Calls:
                 for row in rows:
                     row.newest = row.running = place.batch_id
         if refusal is not None:
-            _keep(place, notes, refusal, emit)
+            _keep(place, spare, notes, refusal, emit)
             raise refusal
         try:
             yield call
@@ -157,7 +160,8 @@ class Calls:
             # Before Spark logs the batch, which it does when the function swallows the error.
             refused = isinstance(error, RepeatedCallError)
             kind = NoteKind.REFUSED if refused else NoteKind.FAILED
-            _keep(place, [_note(kind, key, place.batch_id) for key in keys], error, emit)
+            notes = [_note(kind, key, place.batch_id) for key in keys]
+            _keep(place, spare, notes, error, emit)
             self._end(place, rows, call, kind)
             raise
         self._end(place, rows, call, None)
@@ -256,9 +260,20 @@ def _note(kind: NoteKind, key: LedgerKey, number: int) -> Note:
     return Note.about(kind, key.target, key.ledger, number)
 
 
-def _keep(place: Place, notes: Sequence[Note], error: BaseException, emit: Emitter) -> None:
+def _keep(
+    place: Place, spare: Notes, notes: Sequence[Note], error: BaseException, emit: Emitter
+) -> None:
+    """Keep notes where they outlive this process, before Spark can log the batch."""
+    text = f"{type(error).__name__}: {error}"
     for note in notes:
-        try:
-            place.notes.add(note, f"{type(error).__name__}: {error}")
-        except Exception as failure:  # noqa: BLE001 - the error that is noted matters more
-            emit(Event.NOTE_FAILED, note=note.name, error=str(failure))
+        failures = []
+        # The checkpoint may be writable again once the other place has used up its retries.
+        for keeper in (place.notes, spare, place.notes):
+            try:
+                keeper.add(note, text)
+                break
+            except Exception as failure:  # noqa: BLE001 - the error that is noted matters more
+                failures.append(str(failure))
+        if failures:
+            kept = ("checkpoint", "ledger", "checkpoint", "memory")[len(failures)]
+            emit(Event.NOTE_FAILED, note=note.name, kept=kept, error="; ".join(failures))

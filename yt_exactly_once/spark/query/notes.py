@@ -1,17 +1,27 @@
-"""Where notes are kept: a folder of small files in the query's checkpoint, next to Spark's own logs."""
+"""Where notes are kept: a folder of small files in the query's checkpoint, next to Spark's own logs.
+
+A note that the checkpoint refuses is kept beside the ledger, as an attribute of its table.
+"""
 
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.commit.notes import Note
+from yt_exactly_once.commit.notes import Note, digest_of_path
+from yt_exactly_once.errors import CheckpointError, ExactlyOnceError
+from yt_exactly_once.retrying import run_attempts
+from yt_exactly_once.ytsaurus.tables import attributes_of, set_attribute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from yt_exactly_once.config import RetryPolicy
+    from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.storage import Storage
+    from yt_exactly_once.ytsaurus.client import Connection
 
 FOLDER = "yt_exactly_once"
 """Name of the folder in the checkpoint; Spark ignores what it does not know there."""
@@ -29,11 +39,13 @@ class FolderNotes:
 
     def all(self) -> Sequence[Note]:
         """See `Notes.all`."""
-        return _notes(self._checkpoint.names(FOLDER))
+        with _typed("read the notes in the checkpoint"):
+            return _notes(self._checkpoint.names(FOLDER))
 
     def add(self, note: Note, text: str) -> None:
         """See `Notes.add`."""
-        self._checkpoint.write(f"{FOLDER}/{note.name}", _content(text))
+        with _typed("write a note into the checkpoint"):
+            self._checkpoint.write(f"{FOLDER}/{note.name}", _content(text))
 
 
 class HadoopNotes:
@@ -52,18 +64,87 @@ class HadoopNotes:
 
     def all(self) -> Sequence[Note]:
         """See `Notes.all`."""
-        if not self._files.exists(self._folder):
-            return ()
-        return _notes(found.getPath().getName() for found in self._files.listStatus(self._folder))
+        with _typed("read the notes in the checkpoint"):
+            if not self._files.exists(self._folder):
+                return ()
+            found = self._files.listStatus(self._folder)
+            return _notes(file.getPath().getName() for file in found)
 
     def add(self, note: Note, text: str) -> None:
         """See `Notes.add`."""
         path = self._jvm.org.apache.hadoop.fs.Path(self._folder, note.name)
-        stream = self._files.create(path, True)  # overwrites
-        try:
-            stream.write(bytearray(_content(text)))
-        finally:
-            stream.close()
+        with _typed("write a note into the checkpoint"):
+            stream = self._files.create(path, True)  # overwrites
+            try:
+                stream.write(bytearray(_content(text)))
+            finally:
+                stream.close()
+
+
+class LedgerNotes:
+    """Notes that the checkpoint has refused, as an attribute of the ledger's table.
+
+    A row of the ledger says what is committed, and there may be none yet. An attribute is in nobody's way.
+
+    Args:
+        connection: of the cluster.
+        path: of the ledger.
+        query_id: of the query.
+        retry: for requests that fail.
+        emit: takes events.
+    """
+
+    def __init__(
+        self, connection: Connection, path: str, query_id: str, retry: RetryPolicy, emit: Emitter
+    ) -> None:
+        self._connection = connection
+        self._path = path
+        self._retry = retry
+        self._emit = emit
+        # The id of a batch job may have characters that a path gives a meaning.
+        self._name = f"yt_exactly_once_notes_{digest_of_path(query_id)}"
+
+    def all(self) -> Sequence[Note]:
+        """See `Notes.all`."""
+        return self.look()[1]
+
+    def look(self) -> tuple[str, Sequence[Note]]:
+        """Return the object id of the ledger, and the notes."""
+        found = run_attempts(self._read, self._retry, self._emit)
+        return str(found["id"]), _notes(found.get(self._name, ()))
+
+    def add(self, note: Note, text: str) -> None:
+        """See `Notes.add`."""
+
+        def attempt(number: int) -> None:
+            kept = self._read(number).get(self._name, {})
+            set_attribute(self._connection, self._path, self._name, {**kept, note.name: text})
+
+        run_attempts(attempt, self._retry, self._emit)
+
+    def _read(self, _number: int) -> Any:
+        return attributes_of(self._connection, self._path, ["id", self._name])
+
+
+@contextmanager
+def _typed(action: str) -> Iterator[None]:
+    try:
+        yield
+    except ExactlyOnceError:
+        raise
+    except Exception as error:
+        raise CheckpointError(
+            f"Could not {action}: {_first_line(error)}",
+            remedy="Make the checkpoint writable for the driver, and start the query again. Nothing is lost: "
+            "Spark replays the batch",
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    """Return what an error says, without the stack of the JVM."""
+    cause = getattr(error, "java_exception", None)
+    lines = str(error if cause is None else cause.toString()).splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"
 
 
 def _notes(names: Iterable[str]) -> tuple[Note, ...]:

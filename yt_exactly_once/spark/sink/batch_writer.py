@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.commit.entry import APPLICATION_PREFIX
 from yt_exactly_once.errors import ConfigError, FencedError, LedgerDivergedError
-from yt_exactly_once.observability import Clock, reported
+from yt_exactly_once.observability import Clock
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.query.calls import Place
 from yt_exactly_once.spark.sink.arrived import TaskIdentity, TaskMessage, TaskRows, WriterTask
@@ -188,7 +188,7 @@ class JobSink(TransactionalSink):
         job = self._job
         place = Place(job.query_id, run_id, job.version, self._offset_log)
         emit = self._emitter(place)
-        with reported(emit), self._calls.call(place, self.options.ledger_keys, emit) as call:
+        with self._call(place, emit) as call:
             batch = MicroBatch(
                 job.query_id,
                 job.version,

@@ -19,13 +19,14 @@ from yt_exactly_once.commit.judgement import Verdict, judge, require_one_sink
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
+from yt_exactly_once.spark.query.notes import LedgerNotes
 from yt_exactly_once.spark.sink.modes.sessions import (
     is_numbered_by_source,
     session_kind,
     sessions_with_rows,
 )
 from yt_exactly_once.ytsaurus.rows import sessions_of
-from yt_exactly_once.ytsaurus.tables import rows_of, table_identity
+from yt_exactly_once.ytsaurus.tables import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -180,11 +181,14 @@ def compare_history(
         LedgerMissingError: the ledger may have had an entry of this batch.
     """
     batch, call, ledger, options = delivery.batch, delivery.call, delivery.ledger, mode.options
-    ledger_id, *_ = run_attempts(
-        lambda _: table_identity(mode.connection, ledger.path), options.retry, delivery.emit
-    )
+    spare = LedgerNotes(mode.connection, ledger.path, batch.query_id, options.retry, delivery.emit)
+    ledger_id, refused = spare.look()
     notes = call.place.notes
     known = notes.all()
+    for note in refused:
+        if note not in known:
+            notes.add(note, "The checkpoint had refused this note, and the ledger kept it")
+    known = [*known, *refused]
     require_whole(known, entry, batch, ledger, options.accepted)
     if entry is None:
         require_ledger(

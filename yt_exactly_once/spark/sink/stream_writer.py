@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from yt_exactly_once.errors import ConfigError, FencedError, LedgerDivergedError
-from yt_exactly_once.observability import Clock, reported
+from yt_exactly_once.observability import Clock
 from yt_exactly_once.spark.query.checkpoint import RunningBatch, WriterFiles
 from yt_exactly_once.spark.sink.arrived import TaskIdentity, TaskRows, WriterTask
 from yt_exactly_once.spark.sink.look_up import find
@@ -65,7 +65,7 @@ class WriterSink(TransactionalSink):
         running = RunningBatch("", f"plan-{uuid.uuid4()}", output_mode)
         place = self._files.place_of(running, number)
         emit = self._emitter(place)
-        with reported(emit), self._calls.call(place, self.options.ledger_keys, emit) as call:
+        with self._call(place, emit) as call:
             batch = self._files.batch_of(running, place)  # 1
             kind = batch.query_id, batch.output_mode, batch.stateful
             run = self._prepared.setdefault(kind, QueryRun(place.run_id))
@@ -111,7 +111,7 @@ class WriterSink(TransactionalSink):
         )
         place = self._files.place_of(running, number)
         emit = self._emitter(place)
-        with reported(emit), self._calls.call(place, self.options.ledger_keys, emit) as call:
+        with self._call(place, emit) as call:
             batch = self._files.batch_of(running, place)  # 1
             run = self._run(batch)
             delivery = Delivery(batch, rows, call, run, self._ledger(batch), emit)

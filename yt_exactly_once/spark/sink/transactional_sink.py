@@ -6,7 +6,7 @@ and prepared targets are created in the process that uses it.
 
 from __future__ import annotations
 
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from yt_exactly_once.spark.executors import unfit_python_named
 from yt_exactly_once.spark.java import require_startable
 from yt_exactly_once.spark.query.calls import PROCESS_CALLS
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
+from yt_exactly_once.spark.query.notes import LedgerNotes
 from yt_exactly_once.spark.query.raised import PROCESS_ERRORS, surfaced
 from yt_exactly_once.spark.query.running import RunningQuery
 from yt_exactly_once.spark.sink.frame_rows import FrameRows
@@ -43,6 +44,7 @@ from yt_exactly_once.spark.sink.targets import are_the_same, name_change
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
     from pyspark.sql import DataFrame
@@ -135,7 +137,7 @@ class TransactionalSink:
         try:
             place = self._offset_log.locate(frame, batch_id)
             emit = self._emitter(place)
-            with reported(emit), self._calls.call(place, self.options.ledger_keys, emit) as call:
+            with self._call(place, emit) as call:
                 self._deliver(call, frame, emit)
         except ExactlyOnceError as error:
             self.last_error = error
@@ -348,6 +350,14 @@ class TransactionalSink:
         listener = self.options.listener
         self._listener = None if listener is None else GuardedListener(listener)
         self.last_error = None
+
+    @contextmanager
+    def _call(self, place: Place, emit: Emitter) -> Iterator[Call]:
+        """Let one call for a batch through, or refuse it; see `Calls.call`."""
+        options = self.options
+        spare = LedgerNotes(self._connection, options.ledger, place.query_id, options.retry, emit)
+        with reported(emit), self._calls.call(place, options.ledger_keys, emit, spare) as call:
+            yield call
 
     def _run(self, batch: MicroBatch) -> QueryRun:
         run = self._runs.get(batch.query_id)
