@@ -14,7 +14,7 @@ from yt_exactly_once.operations.view import console, table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from yt_exactly_once.operations.positions import Plan
+    from yt_exactly_once.operations.moves import Plan
 
 
 class _Place(click.ParamType[int | str | datetime]):
@@ -63,13 +63,13 @@ def moving(direction: str, explanation: str) -> click.Command:
         yes: bool,
         as_json: bool,
     ) -> None:
-        from yt_exactly_once.operations import positions  # noqa: PLC0415 - the client is slow
+        from yt_exactly_once.operations import moves, positions  # noqa: PLC0415 - the client is slow
         from yt_exactly_once.operations.ledgers import find_ledgers  # noqa: PLC0415
 
         connection = cluster.connect()
         plan = positions.plan_move(
             connection,
-            positions.Direction(direction),
+            moves.Direction(direction),
             queue,
             consumer,
             to,
@@ -79,16 +79,14 @@ def moving(direction: str, explanation: str) -> click.Command:
         if not as_json:
             _print(plan)
         if not dry_run:
-            positions.require_accepted(
-                "repeated", accept_repeated, plan.repeated, positions.REPEATED
-            )
-            positions.require_accepted("lost", accept_lost, plan.lost, positions.LOST)
+            moves.require_accepted("repeated", accept_repeated, plan.repeated, moves.REPEATED)
+            moves.require_accepted("lost", accept_lost, plan.lost, moves.LOST)
             # A running query refuses any other place, and so cannot move a consumer that is elsewhere.
             if not force and to != positions.LEDGER:
-                positions.require_stopped(connection, plan, look_seconds=wait, quiet_seconds=quiet)
+                moves.require_stopped(connection, plan, look_seconds=wait, quiet_seconds=quiet)
             if not yes:
                 click.confirm("Move the consumer?", abort=True, err=True)
-            positions.make_move(connection, plan)
+            moves.make_move(connection, plan)
         if as_json:
             print_json({**plan.to_json(), "moved": not dry_run})
         elif not dry_run:

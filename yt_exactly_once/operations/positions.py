@@ -1,134 +1,42 @@
-"""Moving a consumer back or forward: to an offset, to the ends of the queue, or to a time.
+"""Planning a move of a consumer: to an offset, to the ends of the queue, to a time, or to its ledger.
 
 A consumer says where a *new* checkpoint begins. A query with a checkpoint reads on from its own log, and
 refuses a consumer that is elsewhere. So a move is always followed by a new checkpoint, and a plan says what
-that means for each query before anything is moved.
+that means for each query before anything is moved. `operations.moves` makes the move.
 """
 
 from __future__ import annotations
 
-import time
-from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN, pulled_field
-from yt_exactly_once.commit.batch import PartitionRange, SourceRange
-from yt_exactly_once.commit.consumers import consumer_offsets, consumer_rows
 from yt_exactly_once.config import check_path
-from yt_exactly_once.errors import ConfigError, ConflictError, TableError
-from yt_exactly_once.operations.ledgers import (
-    LedgerRow,
-    age_seconds,
-    read_ledger,
-    require_unchanged,
-    supersedes,
-)
+from yt_exactly_once.errors import ConfigError, TableError
+from yt_exactly_once.operations.ledgers import LedgerRow, read_ledger, supersedes
+from yt_exactly_once.operations.moves import Affected, Direction, Move, Plan
 from yt_exactly_once.ytsaurus.browsing import row_time
 from yt_exactly_once.ytsaurus.queues import RemoteQueue, require_registration
 from yt_exactly_once.ytsaurus.tables import describe_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from yt_exactly_once.ytsaurus.client import Connection
     from yt_exactly_once.ytsaurus.queues import PartitionBounds
 
-QUIET_SECONDS = 60.0
-"""A query whose ledger entry is younger is taken for running."""
-
-LOOK_SECONDS = 5.0
-"""Time between the two looks at the consumer and the ledgers."""
-
-_LEASE = timedelta(seconds=30)
 _STAMP = pa.schema([pulled_field("stamp", pa.uint64(), TIMESTAMP_COLUMN)])
-
-
-class Direction(StrEnum):
-    """Where a consumer is moved."""
-
-    REWIND = "rewind"
-    SKIP = "skip"
 
 
 EARLIEST = "earliest"
 LATEST = "latest"
 LEDGER = "ledger"
 
-REPEATED = "get into a target twice"
-LOST = "never get into a target"
-
 To = int | str | datetime
 """An offset, `earliest`, `latest`, `ledger`, or a time with a zone: the first row that is not older."""
-
-
-@dataclass(frozen=True)
-class Move:
-    """The move of a consumer in one partition.
-
-    Attributes:
-        partition: index of the partition.
-        old: where the consumer is.
-        new: where it will be.
-    """
-
-    partition: int
-    old: int
-    new: int
-
-
-@dataclass(frozen=True)
-class Affected:
-    """A query whose consumer moves.
-
-    Attributes:
-        query_id: id of the query.
-        ledger: path of its ledger.
-        target: what it writes.
-        batch: its last batch.
-        meaning: what the move does to its target and its checkpoint.
-    """
-
-    query_id: str
-    ledger: str
-    target: str
-    batch: int
-    meaning: str
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A move that was not made yet.
-
-    Attributes:
-        direction: back or forward.
-        cluster: name of the queue's cluster.
-        queue: the queue.
-        consumer: the consumer.
-        moves: the partitions that move.
-        stays: partitions that are already there or beyond.
-        affected: the queries that read with this consumer, as far as ledgers say.
-        repeated: rows that are in a target, and that a new checkpoint reads again.
-        lost: rows that are in no target, and that a new checkpoint never reads.
-    """
-
-    direction: Direction
-    cluster: str
-    queue: str
-    consumer: str
-    moves: tuple[Move, ...]
-    stays: tuple[int, ...]
-    affected: tuple[Affected, ...]
-    repeated: int
-    lost: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything, for programs."""
-        return {**asdict(self), "direction": self.direction.value}
 
 
 def plan_move(
@@ -226,135 +134,6 @@ def plan_move(
         repeated=0 if to == LEDGER else repeated,
         lost=0 if to == LEDGER else lost,
     )
-
-
-def require_stopped(
-    connection: Connection,
-    plan: Plan,
-    *,
-    look_seconds: float = LOOK_SECONDS,
-    quiet_seconds: float = QUIET_SECONDS,
-    sleep: Callable[[float], None] = time.sleep,
-) -> None:
-    """Check that no query moves the consumer or writes its ledger.
-
-    It looks twice. A running query without new rows, or with a trigger that is longer than both times,
-    cannot be told from a stopped one.
-
-    Args:
-        connection: the cluster.
-        plan: the move.
-        look_seconds: between the two looks.
-        quiet_seconds: how old the last batch of each query must be at least.
-        sleep: waits.
-
-    Raises:
-        ConflictError: a query is running, or was running a moment ago.
-    """
-    before = _seen(connection, plan)
-    young = [
-        row.entry
-        for row in before[1].values()
-        if (age := age_seconds(row.entry)) is not None and age < quiet_seconds
-    ]
-    if young:
-        raise ConflictError(
-            f"The query {young[0].query_id} has committed a batch less than {quiet_seconds:g} s ago",
-            remedy="Stop it, wait, and try again; or use --force if you know that it is stopped",
-            target=young[0].target,
-        )
-    sleep(look_seconds)
-    after = _seen(connection, plan)
-    if before != after:
-        raise ConflictError(
-            f"The consumer or a ledger has changed within {look_seconds:g} s: a query is running",
-            remedy="Stop it, and try again",
-            consumer=plan.consumer,
-        )
-
-
-def make_move(connection: Connection, plan: Plan) -> None:
-    """Move the consumer in all partitions at once, or in none; see `move_consumer`."""
-    move_consumer(connection, plan.cluster, plan.queue, plan.consumer, plan.moves)
-
-
-def move_consumer(
-    connection: Connection,
-    cluster: str,
-    queue: str,
-    consumer: str,
-    moves: Sequence[Move],
-    rows: Sequence[LedgerRow] = (),
-) -> None:
-    """Move a consumer in all partitions at once, or in none.
-
-    Args:
-        connection: the cluster.
-        cluster: name of the queue's cluster.
-        queue: the queue.
-        consumer: the consumer.
-        moves: by partition.
-        rows: entries that must not have changed.
-
-    Raises:
-        ConflictError: the consumer is no longer where the plan found it, or a query has committed.
-    """
-    ranges = tuple(PartitionRange(move.partition, move.old, move.new) for move in moves)
-    source = SourceRange(cluster, queue, consumer, ranges)
-    transaction = connection.begin(_LEASE)
-    try:
-        _require_still_there(consumer, moves, consumer_offsets(transaction, source))
-        for row in rows:
-            key = {"query_id": row.entry.query_id, "target": row.entry.target}
-            require_unchanged(row, transaction.lookup(row.ledger, [key])[0])
-        transaction.insert(
-            consumer, consumer_rows(source, {move.partition: move.new for move in moves})
-        )
-    except BaseException:
-        transaction.abort()
-        raise
-    transaction.commit()
-
-
-def _require_still_there(consumer: str, moves: Sequence[Move], at: Mapping[int, int]) -> None:
-    for move in moves:
-        if at[move.partition] != move.old:
-            raise ConflictError(
-                f"The consumer is at {at[move.partition]} of partition {move.partition} now, and was at "
-                f"{move.old}: a query is running",
-                remedy="Nothing was moved. Stop the query, and try again",
-                consumer=consumer,
-            )
-
-
-def require_accepted(name: str, accepted: int, count: int, what: str) -> None:
-    """Check that a number of rows at stake was accepted by that very number.
-
-    Raises:
-        ConfigError: another number was accepted, or none.
-    """
-    if count != accepted:
-        raise ConfigError(
-            f"{count} rows may {what}",
-            remedy=f"Nothing was changed. If that is right, repeat the command with --accept-{name} {count}"
-            if count
-            else f"Nothing was changed. Leave --accept-{name} out",
-        )
-
-
-def _seen(
-    connection: Connection, plan: Plan
-) -> tuple[Mapping[int, int], dict[tuple[str, str, str], LedgerRow]]:
-    remote = RemoteQueue(connection, plan.queue, plan.consumer)
-    at = remote.stored_offsets(plan.cluster, [move.partition for move in plan.moves])
-    wanted = {(one.ledger, one.query_id, one.target) for one in plan.affected}
-    rows = {
-        key: row
-        for ledger in sorted({one.ledger for one in plan.affected})
-        for row in read_ledger(connection, ledger)
-        if (key := (ledger, row.entry.query_id, row.entry.target)) in wanted
-    }
-    return at, rows
 
 
 def _entries(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.operations.ledgers import supersedes
-from yt_exactly_once.operations.positions import (
+from yt_exactly_once.operations.moves import (
     LOST,
     REPEATED,
     Move,
