@@ -5,7 +5,8 @@ from __future__ import annotations
 import secrets
 import socket
 import struct
-from typing import TYPE_CHECKING, Any, Self
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -81,16 +82,13 @@ class RpcError(Exception):
         return walk(self.error)
 
 
-class RawRpc:
+class RawRpc(AbstractContextManager["RawRpc"]):
     """One connection to a proxy."""
 
     def __init__(self, address: str, timeout: float = 30.0) -> None:
         host, _, port = address.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), timeout=timeout)
         self._file = self.socket.makefile("rb")
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._file.close()

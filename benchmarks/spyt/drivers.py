@@ -8,13 +8,12 @@ import subprocess
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.demo.child import kill_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from benchmarks.spyt.environments import Environment
 
@@ -26,7 +25,7 @@ _PATIENCE_SECONDS = 300
 _SHOWN = 3000
 
 
-class Driver:
+class Driver(contextlib.AbstractContextManager["Driver"]):
     """One life of a driver; leaving the block kills it.
 
     Args:
@@ -59,15 +58,7 @@ class Driver:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
 
     @property

@@ -6,16 +6,15 @@ import re
 import shutil
 import tempfile
 import uuid
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.spyt import environments, work
 from benchmarks.spyt.drivers import Driver
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from yt.wrapper import YtClient
 
     from benchmarks.spyt.environments import Environment
@@ -137,7 +136,7 @@ class Verdict:
     error: str = ""
 
 
-class Trial:
+class Trial(AbstractContextManager["Trial"]):
     """One query of one contender; leaving the block clears the faults of the cluster.
 
     Args:
@@ -192,15 +191,7 @@ class Trial:
         self._cores = cores
         self._spec = spec
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.stage.cluster.clear_faults()
         if kind is None:
             shutil.rmtree(self.folder)

@@ -10,9 +10,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pyspark
 import pytest
@@ -123,7 +124,7 @@ def _await_port(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
 
 
 @dataclass
-class Client:
+class Client(AbstractContextManager["Client"]):
     """A process that runs queries on the server; see `tests.integration.connect`."""
 
     process: subprocess.Popen[str]
@@ -143,9 +144,6 @@ class Client:
                 ),
                 log,
             )
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.process.send_signal(signal.SIGKILL)

@@ -8,8 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Self
 
 import pytest
 
@@ -21,7 +21,7 @@ INSTALLATION = 2
 """So many blocks install the package, which is there, and make the folder that the test runs in."""
 
 
-class Shell:
+class Shell(AbstractContextManager["Shell"]):
     """A bash that runs one block after the other, and whose output can be waited for."""
 
     def __init__(self, folder: Path) -> None:
@@ -38,9 +38,6 @@ class Shell:
             start_new_session=True,
         )
         self.output = ""
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         os.killpg(self._bash.pid, signal.SIGKILL)

@@ -17,14 +17,13 @@ import sys
 import time
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import yt_exactly_once
 from yt_exactly_once.errors import ExactlyOnceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import TracebackType
 
 _PROC = Path("/proc")
 _DEATH_SECONDS = 30.0
@@ -37,7 +36,7 @@ class ChildFailedError(ExactlyOnceError):
     """The child ended or fell silent by itself."""
 
 
-class Child:
+class Child(contextlib.AbstractContextManager["Child"]):
     """One life of a driver.
 
     Args:
@@ -68,15 +67,10 @@ class Child:
         finally:
             os.close(report)
 
-    def __enter__(self) -> Self:
-        return self
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         """Leave no process behind, however the block ended."""
         self.kill()
         assert self._process.stdin is not None

@@ -6,9 +6,9 @@ imported only when it is.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.observability import listen
@@ -28,7 +28,7 @@ DEFAULT_PORT = 9464
 """Port of the end point for Prometheus, as OpenTelemetry has it."""
 
 
-class Telemetry:
+class Telemetry(AbstractContextManager["Telemetry"]):
     """What was switched on; also a context manager.
 
     Attributes:
@@ -42,9 +42,6 @@ class Telemetry:
     def close(self) -> None:
         """Switch it off. Closing twice does nothing."""
         self._opened.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -14,7 +15,6 @@ from yt_exactly_once.demo.child import Child
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
     from yt.wrapper import YtClient
 
@@ -30,7 +30,7 @@ _MODULE = "tests.crash.harness.child"
 _ENDINGS = frozenset({"finished", "failed"})
 
 
-class Life:
+class Life(AbstractContextManager["Life"]):
     """One child, from its start to its end, with everything it told.
 
     Args:
@@ -42,16 +42,8 @@ class Life:
         self.events: list[dict[str, Any]] = []
         self._child = Child(_MODULE, lambda report: replace(plan, report=report).dump(), log)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._child.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._child.close()
 
     def listen(self, until: str = "", count: int = 1) -> str:
         """Take events until one of that name came so often, or the child ends; return the last one's name."""
