@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 from hypothesis import event, given, note, settings
@@ -11,11 +12,12 @@ from hypothesis import strategies as st
 
 from tests.callers.holes import HOLES, HOLES_OF_THE_FORMAT
 from tests.callers.in_format import InFormat
-from tests.callers.in_memory import deploy
+from tests.callers.in_memory import LEDGER, deploy
 from tests.callers.oracle import ViolationError
 from tests.callers.program import Program, Run
 from tests.callers.server import Server
 from tests.callers.strategies import programs, programs_in_format
+from yt_exactly_once.config import DeliveryMode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,6 +70,33 @@ def test_the_format_is_exact_whichever_process_spark_asks(
     with deployment.patches():
         deployment.deploy()
     event("all batches are done" if deployment.commits == len(program.rows) else "refused")
+
+
+@pytest.mark.parametrize(
+    ("disturbed", "told"),
+    [("ledger", "has it no more"), ("batch", "Spark runs batch 2"), ("query", "of another query")],
+)
+def test_commit_of_the_format_is_of_what_was_planned(
+    folder: Path, disturbed: str, told: str
+) -> None:
+    """An older entry is put back after a replay was planned, or the checkpoint is not that of the task."""
+    at_least_once = DeliveryMode.AT_LEAST_ONCE
+    runs = (Run(at_least_once, unlogged=1), Run(at_least_once))
+    deployment = InFormat(Program(runs, numbered=True), Random(0), folder)
+    run_task = deployment._run_task
+
+    def disturb(writer: bytes, rows: Any, place: int, batch: int) -> Any:
+        if deployment.started == 2:
+            if disturbed == "ledger":
+                deployment.server.tables[LEDGER].rows = dict(deployment._copy.rows)
+            query = "another" if disturbed == "query" else deployment.query_id
+            with mock.patch.object(deployment, "query_id", query):
+                return run_task(writer, rows, place, batch + (disturbed == "batch"))
+        return run_task(writer, rows, place, batch)
+
+    deployment._run_task = disturb
+    with deployment.patches(), pytest.raises(ViolationError, match=f"REFUSED.*{told}"):
+        deployment.deploy()
 
 
 @pytest.mark.parametrize(

@@ -97,3 +97,40 @@ def test_several_targets_are_written_together(stream, client, tmp):
     assert differences(AGGREGATION.found(client, totals), expected) == ""
     assert {entry.batch_id for entry in ledger_entries(client, flow.ledger)} == {5}
     assert STATELESS.found(client, flow.target) == sorted(passed_on(flow.queue))
+
+
+@pytest.mark.further
+@pytest.mark.parametrize("size", [50, 300], ids=["small requests", "large requests"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sent_by": "driver"},
+        {"sent_by": "tasks"},
+        {"mode": "at-least-once"},
+        {"mode": "idempotent"},
+    ],
+    ids=lambda options: "-".join(options.values()),
+)
+def test_limit_that_is_lowered_in_mid_run_loses_nothing(stream, client, options, size):
+    """The batch is refused with the remedy, or goes on in requests that are small enough."""
+    flow = stream(rows=900, rows_per_partition=300)
+
+    def lower(event, fields):
+        if (event, fields["batch"]) == (Event.BATCH_COMMITTED, 0):
+            client.set(f"{flow.target}/@max_rows_per_transaction", 100)
+            client.remount_table(flow.target)
+
+    given = options | {"dyn_batch_size": size}
+    if "mode" in options and size == 50:
+        flow.run(lower, **given)
+    else:
+        heard = Heard(act=lower)
+        with pytest.raises(StreamingQueryException):
+            finish(flow.start(flow.sink(heard, **given)))
+        (failed,) = heard.of(Event.BATCH_FAILED)
+        assert (failed["batch"], failed["reason"]) == (1, "BatchTooLargeError")
+        assert "split_oversized=True" in failed["error"]
+        mode = options.get("mode", "transactional")
+        split = {} if "mode" in options else {"split_oversized": True, "rows_per_tablet_limit": 100}
+        flow.run(mode=mode, dyn_batch_size=50, **split)
+    flow.assert_exact()
