@@ -1,4 +1,7 @@
-"""The contract of a delivery mode: one more is a class and a line, and works behind both doors."""
+"""The contract of a delivery mode: one more is a class and a line, and works behind both doors.
+
+And what tasks check that send rows into an open transaction.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,9 @@ from pyspark.sql.types import LongType, StructType
 from tests.model.tasks import COLUMNS, prepared_target, task_context
 from yt_exactly_once import TransactionalSink
 from yt_exactly_once.commit.batch import MicroBatch
+from yt_exactly_once.commit.cluster import OpenTransaction
 from yt_exactly_once.commit.parts import TargetRows
+from yt_exactly_once.errors import ConfigError, RepeatedTaskError
 from yt_exactly_once.spark.sink import frame_rows
 from yt_exactly_once.spark.sink.arrived import TaskIdentity, TaskRows, WriterTask
 from yt_exactly_once.spark.sink.frame_rows import FrameRows
@@ -79,3 +84,31 @@ def test_a_further_mode_is_a_class_and_a_line(monkeypatch, door):
         arrived = TaskRows(SCHEMA, [message]).compute(plan)
     (written,) = mode.finish(plan, arrived)
     assert (written.path, written.row_count) == ("//t", 3)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "attempt", "error", "told"),
+    [
+        (2, 0, ConfigError, "2 tasks cannot write into 1 tablets"),
+        (1, 1, RepeatedTaskError, "Attempt 1 of the task"),
+    ],
+)
+def test_tasks_send_nothing_that_could_mix_or_come_twice(monkeypatch, tasks, attempt, error, told):
+    """Before the first request: the cluster is nobody."""
+
+    class Late(Frame):
+        def mapInArrow(self, task, _schema):  # noqa: N802 - Spark's name
+            with task_context(0, attempt):
+                yield from task([ROWS])
+
+    monkeypatch.setattr(frame_rows, "arrow_batches", list)
+    monkeypatch.setattr(frame_rows, "require_one_stage", lambda *_: tasks)
+    mode, target = (
+        TransactionalSink("//t", proxy="localhost:1")._mode,
+        prepared_target("//t", is_sorted=False),
+    )
+    given = TargetBatch(
+        MicroBatch("query", 0, "run"), target, COLUMNS, {}, OpenTransaction("1-2", "localhost:1")
+    )
+    with pytest.raises(error, match=told):
+        FrameRows(Late(schema=SCHEMA)).compute(mode.plan(given))
