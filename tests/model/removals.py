@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.model import network
 from tests.model.cluster import LEDGER, ModelTransaction, conflicts
@@ -32,25 +32,52 @@ Put = Callable[[Any, str, Any], None]
 """`setattr`, or a monkeypatch that undoes it."""
 
 
-@dataclass(frozen=True)
-class Removal:
+class Removal(NamedTuple):
     """A protection taken away.
 
     Attributes:
         what: the protection.
         apply: takes it away.
-        found: in which scenarios a violation must be found, and of which kind.
+        found: in which scenarios a violation must be found, and of which kinds.
     """
 
     what: str
     apply: Callable[[Put], None]
-    found: dict[str, frozenset[Kind]]
+    found: list[tuple[str, set[Kind]]]
 
 
+REMOVALS: list[Removal] = []
+
+
+def removal(what: str, *found: Any) -> Callable[[Callable[[Put], None]], Callable[[Put], None]]:
+    """Register a function as a removal; `found` are tuples of the kinds and the scenarios."""
+
+    def register(apply: Callable[[Put], None]) -> Callable[[Put], None]:
+        listed = [(scenario, kinds) for kinds, *scenarios in found for scenario in scenarios]
+        REMOVALS.append(Removal(what, apply, listed))
+        return apply
+
+    return register
+
+
+@removal(
+    "the look-up before the batch is computed",
+    ({Kind.STUCK}, "at-least-once", "idempotent", "stateless"),
+)
 def _early_look_up(put: Put) -> None:
     switch_off("early_look_up", put)
 
 
+@removal(
+    "the ledger check inside the transaction",
+    (
+        {Kind.BOTH_COMMITTED},
+        "at-least-once, stateful",
+        "stateful",
+        "no queue",
+        "two drivers, stateful",
+    ),
+)
 def _check_inside(put: Put) -> None:
     read = CommitLedger.read
 
@@ -60,6 +87,10 @@ def _check_inside(put: Put) -> None:
     put(CommitLedger, "read", outside_only)
 
 
+@removal(
+    "the check for a batch that is there, inside the transaction",
+    ({Kind.BOTH_COMMITTED}, "stateful", "no queue", "two drivers, no queue"),
+)
 def _done(put: Put) -> None:
     """Write a batch that another attempt has committed already."""
     put(BatchCommit, "_is_done", lambda *_: False)
@@ -78,14 +109,26 @@ def _not_done(put: Put, by: Callable[[str, str], bool]) -> None:
     put(BatchCommit, "_is_done", suspicious)
 
 
+@removal(
+    "what an earlier attempt of this run committed counts as done",
+    ({Kind.SELF_FENCED}, "stateless", "stateful", "no queue"),
+)
 def _own_attempt(put: Put) -> None:
     _not_done(put, operator.eq)
 
 
+@removal(
+    "what an earlier run committed counts as done",
+    ({Kind.SURVIVOR}, "survivor, stateful", "survivor, no queue"),
+)
 def _dead_run(put: Put) -> None:
     _not_done(put, operator.ne)
 
 
+@removal(
+    "compare and set of the consumer",
+    ({Kind.TWICE}, "at-least-once, two checkpoints, one consumer", "two checkpoints, one consumer"),
+)
 def _compare_and_set(put: Put) -> None:
     def blindly(source: Any, _current: Any, _before: Any, batch: Any, _ledger: str) -> Any:
         return {
@@ -95,10 +138,26 @@ def _compare_and_set(put: Put) -> None:
     put(contents, "plan_moves", blindly)
 
 
+@removal(
+    "the ledger row",
+    ({Kind.LOST, Kind.STUCK}, "at-least-once", "idempotent"),
+    ({Kind.STUCK}, "stateless"),
+    ({Kind.BOTH_COMMITTED}, "stateful", "no queue"),
+)
 def _ledger_row(put: Put) -> None:
     switch_off("ledger_row", put)
 
 
+@removal(
+    "the conflict on the ledger row",
+    (
+        {Kind.BOTH_COMMITTED},
+        "at-least-once, stateful",
+        "stateful",
+        "no queue",
+        "two drivers, stateful",
+    ),
+)
 def _common_row(put: Put) -> None:
     def never_on_the_ledger(rows: Any, guards: Any) -> bool:
         consumers = [guard for guard in guards if not rows[guard[0]][1].count("batch_id")]
@@ -107,6 +166,11 @@ def _common_row(put: Put) -> None:
     put(network, "conflicts", never_on_the_ledger)
 
 
+@removal(
+    "one transaction for rows and ledger",
+    ({Kind.BOTH_COMMITTED}, "stateful", "no queue"),
+    ({Kind.STUCK}, "stateless"),
+)
 def _one_transaction(put: Put) -> None:
     """Record the batch in a transaction of its own, after its rows were committed."""
     commit = BatchCommit._commit
@@ -123,6 +187,10 @@ def _one_transaction(put: Put) -> None:
     put(BatchCommit, "_commit", record_later)
 
 
+@removal(
+    "an unknown outcome is not believed",
+    ({Kind.LOST}, "at-least-once", "idempotent", "stateless", "stateful"),
+)
 def _believed(put: Put) -> None:
     """Take a commit without an answer for a success."""
 
@@ -149,6 +217,17 @@ class _Elsewhere:
         return getattr(self._transaction, name)
 
 
+@removal(
+    "the transaction opened before its checks",
+    (
+        {Kind.BOTH_COMMITTED},
+        "stateless",
+        "stateful",
+        "no queue",
+        "two drivers",
+        "two drivers, stateful",
+    ),
+)
 def _late_open(put: Put) -> None:
     """Read ledger and consumers first, and open the transaction then."""
     attempt = BatchCommit._attempt
@@ -205,6 +284,10 @@ def _read_by(cluster: Any, ledger: CommitLedger, batch: Any) -> list[tuple[Any, 
     return [(cluster.numbers(*key), key) for key in keys]
 
 
+@removal(
+    "the consumer of a stateful query stays at the start",
+    ({Kind.STUCK}, "at-least-once, stateful", "stateful", "two partitions, stateful"),
+)
 def _trim_guard(put: Put) -> None:
     """Move the consumer of a stateful query to the end of the batch at once."""
     commit = BatchCommit.commit
@@ -215,10 +298,19 @@ def _trim_guard(put: Put) -> None:
     put(BatchCommit, "commit", as_if_stateless)
 
 
+@removal(
+    "the evaluation of a skipped stateful batch",
+    ({Kind.STUCK}, "at-least-once, stateful", "stateful", "no queue, stateful"),
+)
 def _state_evaluation(put: Put) -> None:
     switch_off("state_evaluation", put)
 
 
+@removal(
+    "the comparison of a replay's offsets",
+    ({Kind.LOST}, "checkpoint restored"),
+    ({Kind.LOST, Kind.OFFSETS}, "checkpoint restored, stateful"),
+)
 def _same_offsets(put: Put) -> None:
     def by_number(entry: Any, batch: Any, **options: Any) -> Verdict:
         if entry is not None and entry.batch_id == batch.batch_id:
@@ -228,6 +320,7 @@ def _same_offsets(put: Put) -> None:
     put(look_up, "judge", by_number)
 
 
+@removal("the refusal of a batch older than the ledger", ({Kind.LOST}, "checkpoint restored"))
 def _never_skip_silently(put: Put) -> None:
     def skip_older(entry: Any, batch: Any, **options: Any) -> Verdict:
         if entry is not None and entry.batch_id > batch.batch_id:
@@ -237,6 +330,7 @@ def _never_skip_silently(put: Put) -> None:
     put(look_up, "judge", skip_older)
 
 
+@removal("the number of the part", ({Kind.LOST}, "split", "two drivers, split"))
 def _part_number(put: Put) -> None:
     """Take a batch of which a part is there for complete."""
     is_done = BatchCommit._is_done
@@ -249,134 +343,7 @@ def _part_number(put: Put) -> None:
     put(BatchCommit, "_is_done", hasty)
 
 
+@removal("the consumer moves with the last part", ({Kind.OFFSETS, Kind.STUCK}, "split"))
 def _last_part(put: Put) -> None:
     """Move the consumers with the first part."""
     put(Part, "is_last", property(lambda part: part.number == 1))
-
-
-_STUCK, _BOTH = frozenset({Kind.STUCK}), frozenset({Kind.BOTH_COMMITTED})
-_SELF, _TWICE = frozenset({Kind.SELF_FENCED}), frozenset({Kind.TWICE})
-
-REMOVALS = (
-    Removal(
-        "the look-up before the batch is computed",
-        _early_look_up,
-        {"at-least-once": _STUCK, "idempotent": _STUCK, "stateless": _STUCK},
-    ),
-    Removal(
-        "the ledger check inside the transaction",
-        _check_inside,
-        {
-            "at-least-once, stateful": _BOTH,
-            "stateful": _BOTH,
-            "no queue": _BOTH,
-            "two drivers, stateful": _BOTH,
-        },
-    ),
-    Removal(
-        "the check for a batch that is there, inside the transaction",
-        _done,
-        {"stateful": _BOTH, "no queue": _BOTH, "two drivers, no queue": _BOTH},
-    ),
-    Removal(
-        "compare and set of the consumer",
-        _compare_and_set,
-        {
-            "at-least-once, two checkpoints, one consumer": frozenset({Kind.TWICE}),
-            "two checkpoints, one consumer": frozenset({Kind.TWICE}),
-        },
-    ),
-    Removal(
-        "the ledger row",
-        _ledger_row,
-        {
-            "at-least-once": frozenset({Kind.STUCK, Kind.LOST}),
-            "idempotent": frozenset({Kind.STUCK, Kind.LOST}),
-            "stateless": _STUCK,
-            "stateful": _BOTH,
-            "no queue": _BOTH,
-        },
-    ),
-    Removal(
-        "the conflict on the ledger row",
-        _common_row,
-        {
-            "at-least-once, stateful": _BOTH,
-            "stateful": _BOTH,
-            "no queue": _BOTH,
-            "two drivers, stateful": _BOTH,
-        },
-    ),
-    Removal(
-        "one transaction for rows and ledger",
-        _one_transaction,
-        {"stateful": _BOTH, "no queue": _BOTH, "stateless": _STUCK},
-    ),
-    Removal(
-        "what an earlier attempt of this run committed counts as done",
-        _own_attempt,
-        {"stateless": _SELF, "stateful": _SELF, "no queue": _SELF},
-    ),
-    Removal(
-        "what an earlier run committed counts as done",
-        _dead_run,
-        {
-            "survivor, stateful": frozenset({Kind.SURVIVOR}),
-            "survivor, no queue": frozenset({Kind.SURVIVOR}),
-        },
-    ),
-    Removal(
-        "an unknown outcome is not believed",
-        _believed,
-        {
-            "at-least-once": frozenset({Kind.LOST}),
-            "idempotent": frozenset({Kind.LOST}),
-            "stateless": frozenset({Kind.LOST}),
-            "stateful": frozenset({Kind.LOST}),
-        },
-    ),
-    Removal(
-        "the transaction opened before its checks",
-        _late_open,
-        {
-            "stateless": _BOTH,
-            "stateful": _BOTH,
-            "no queue": _BOTH,
-            "two drivers": _BOTH,
-            "two drivers, stateful": _BOTH,
-        },
-    ),
-    Removal(
-        "the consumer of a stateful query stays at the start",
-        _trim_guard,
-        {"at-least-once, stateful": _STUCK, "stateful": _STUCK, "two partitions, stateful": _STUCK},
-    ),
-    Removal(
-        "the evaluation of a skipped stateful batch",
-        _state_evaluation,
-        {"at-least-once, stateful": _STUCK, "stateful": _STUCK, "no queue, stateful": _STUCK},
-    ),
-    Removal(
-        "the number of the part",
-        _part_number,
-        {"split": frozenset({Kind.LOST}), "two drivers, split": frozenset({Kind.LOST})},
-    ),
-    Removal(
-        "the consumer moves with the last part",
-        _last_part,
-        {"split": frozenset({Kind.OFFSETS, Kind.STUCK})},
-    ),
-    Removal(
-        "the comparison of a replay's offsets",
-        _same_offsets,
-        {
-            "checkpoint restored": frozenset({Kind.LOST}),
-            "checkpoint restored, stateful": frozenset({Kind.LOST, Kind.OFFSETS}),
-        },
-    ),
-    Removal(
-        "the refusal of a batch older than the ledger",
-        _never_skip_silently,
-        {"checkpoint restored": frozenset({Kind.LOST})},
-    ),
-)

@@ -10,7 +10,7 @@ from yt.common import update
 from tests.model import network, programs
 from tests.model.invariants import Kind
 from tests.model.programs import JobFailedError
-from tests.model.removals import Put, Removal
+from tests.model.removals import Put, removal
 from tests.model.tasks import Client, Joined, rows_in
 from yt_exactly_once.commit.parts import Part, TargetRows, whole
 from yt_exactly_once.errors import ClusterUnavailableError, TransientError
@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+@removal("the epoch of a session", ({Kind.ORDER, Kind.TWICE}, "idempotent, chunks"))
 def _epoch(put: Put) -> None:
     """Let a session take what an older attempt of a task sends."""
     put(network, "admits", lambda given, current: given <= current)
 
 
+@removal("rows that the session has are not pushed again", ({Kind.STUCK, Kind.TWICE}, "idempotent"))
 def _drop_what_is_there(put: Put) -> None:
     """Push every row, also those that the session has."""
     create = ProducerSession.create
@@ -40,6 +42,10 @@ def _drop_what_is_there(put: Put) -> None:
     put(ProducerSession, "create", staticmethod(as_if_empty))
 
 
+@removal(
+    "the comparison of a push's answer with what was expected",
+    ({Kind.LOST, Kind.ORDER}, "idempotent, empty bodies"),
+)
 def _comparison(put: Put) -> None:
     """Believe every answer to a push that is not an error."""
     send = Client.push_queue_producer
@@ -53,6 +59,7 @@ def _comparison(put: Put) -> None:
     put(Client, "push_queue_producer", as_expected)
 
 
+@removal("every push is sent once", ({Kind.ORDER, Kind.STUCK, Kind.TWICE}, "idempotent, chunks"))
 def _single_sending(put: Put) -> None:
     """Let the client repeat requests by itself, with bodies that it can read only once."""
     configured = Connection._pinned_config
@@ -64,15 +71,18 @@ def _single_sending(put: Put) -> None:
     put(Connection, "_pinned_config", repeating)
 
 
+@removal("the digest in a task", ({Kind.LOST, Kind.TWICE}, "idempotent, by batch, then other code"))
 def _digest_in_a_task(put: Put) -> None:
     """Drop the rows up to the session's number, whatever they are."""
     put(push._NumberedSession, "_require_same_rows", lambda *_: None)
 
 
+@removal("the rehearsal of a replay", ({Kind.TWICE}, "idempotent, by batch, then fewer tasks"))
 def _rehearsal(put: Put) -> None:
     put(RehearsalTask, "require_same_rows", lambda *_: None)
 
 
+@removal("digests", ({Kind.LOST, Kind.TWICE}, "idempotent, by batch, then other code"))
 def _digests(put: Put) -> None:
     _digest_in_a_task(put)
     _rehearsal(put)
@@ -92,20 +102,24 @@ def _source_order(put: Put) -> None:
     put(push._NumberedSession, "push", forgetful)
 
 
+@removal("one task per source partition, and digests", ({Kind.LOST}, "idempotent, shuffled"))
 def _sole_writer_and_digests(put: Put) -> None:
     _sole_writer(put)
     _digests(put)
 
 
+@removal("rows in the order of their source, and digests", ({Kind.LOST}, "idempotent, reversed"))
 def _source_order_and_digests(put: Put) -> None:
     _source_order(put)
     _digests(put)
 
 
+@removal("the check of keys in a batch", ({Kind.LOST}, "idempotent, one key in a batch"))
 def _unique_in_a_batch(put: Put) -> None:
     put(idempotent, "require_unique", lambda *_: None)
 
 
+@removal("a request without an answer is repeated", ({Kind.LOST}, "at-least-once", "idempotent"))
 def _unanswered_request(put: Put) -> None:
     """Take a request without an answer for a success."""
 
@@ -119,6 +133,9 @@ def _unanswered_request(put: Put) -> None:
     put(push, "run_attempts", once)
 
 
+@removal(
+    "rows first, then the consumer and the ledger", ({Kind.LOST}, "at-least-once", "idempotent")
+)
 def _rows_first(put: Put) -> None:
     """Record the batch and move the consumer before the tasks have written."""
     compute = TransactionalSink._compute
@@ -130,16 +147,25 @@ def _rows_first(put: Put) -> None:
     put(TransactionalSink, "_compute", too_early)
 
 
+@removal(
+    "only the first attempt of a task writes into the transaction",
+    ({Kind.TWICE}, "one transaction", "one transaction, chunks"),
+)
 def _first_attempt(put: Put) -> None:
     """Let every attempt of a task write into the transaction."""
     put(tasks, "require_first_attempt", lambda *_: None)
 
 
+@removal(
+    "only tasks whose stage runs once write into the transaction",
+    ({Kind.TWICE}, "one transaction, shuffled"),
+)
 def _one_stage(put: Put) -> None:
     """Let tasks write whose stage may run again."""
     put(programs, "stages", lambda *_: 1)
 
 
+@removal("a request without an answer fails its attempt", ({Kind.TWICE}, "one transaction"))
 def _sent_once(put: Put) -> None:
     """Send a request again that had no answer."""
     write = Joined.write
@@ -153,6 +179,10 @@ def _sent_once(put: Put) -> None:
     put(Joined, "write", again)
 
 
+@removal(
+    "the transaction of a failed job is not committed",
+    ({Kind.WRONG}, "one transaction, chunks", "one transaction, two tasks"),
+)
 def _failed_job(put: Put) -> None:
     """Commit what the tasks of a failed job have written, as if it were all."""
     compute = TransactionalSink._compute
@@ -168,101 +198,7 @@ def _failed_job(put: Put) -> None:
     put(TransactionalSink, "_compute", whatever)
 
 
+@removal("rows that tasks have written have one attempt", ({Kind.WRONG}, "one transaction"))
 def _own_transaction(put: Put) -> None:
     """Repeat an attempt in another transaction, where the rows of the tasks are not."""
     put(Part, "inside", "")
-
-
-_LOST, _TWICE = frozenset({Kind.LOST}), frozenset({Kind.TWICE})
-
-_WRONG = frozenset({Kind.WRONG})
-
-REMOVALS_BY_TASKS = (
-    Removal(
-        "only the first attempt of a task writes into the transaction",
-        _first_attempt,
-        {"one transaction": _TWICE, "one transaction, chunks": _TWICE},
-    ),
-    Removal(
-        "only tasks whose stage runs once write into the transaction",
-        _one_stage,
-        {"one transaction, shuffled": _TWICE},
-    ),
-    Removal(
-        "a request without an answer fails its attempt",
-        _sent_once,
-        {"one transaction": _TWICE},
-    ),
-    Removal(
-        "the transaction of a failed job is not committed",
-        _failed_job,
-        {"one transaction, chunks": _WRONG, "one transaction, two tasks": _WRONG},
-    ),
-    Removal(
-        "rows that tasks have written have one attempt",
-        _own_transaction,
-        {"one transaction": _WRONG},
-    ),
-    Removal(
-        "the epoch of a session",
-        _epoch,
-        {"idempotent, chunks": frozenset({Kind.TWICE, Kind.ORDER})},
-    ),
-    Removal(
-        "rows that the session has are not pushed again",
-        _drop_what_is_there,
-        {"idempotent": frozenset({Kind.STUCK, Kind.TWICE})},
-    ),
-    Removal(
-        "the comparison of a push's answer with what was expected",
-        _comparison,
-        {"idempotent, empty bodies": frozenset({Kind.LOST, Kind.ORDER})},
-    ),
-    Removal(
-        "every push is sent once",
-        _single_sending,
-        # The session goes back to its beginning and keeps the digest, so that no replay fits it.
-        {"idempotent, chunks": frozenset({Kind.TWICE, Kind.ORDER, Kind.STUCK})},
-    ),
-    Removal(
-        "one task per source partition, and digests",
-        _sole_writer_and_digests,
-        {"idempotent, shuffled": _LOST},
-    ),
-    Removal(
-        "rows in the order of their source, and digests",
-        _source_order_and_digests,
-        {"idempotent, reversed": _LOST},
-    ),
-    Removal(
-        "the digest in a task",
-        _digest_in_a_task,
-        # A task of the first run pushes after the driver has compared.
-        {"idempotent, by batch, then other code": frozenset({Kind.LOST, Kind.TWICE})},
-    ),
-    Removal(
-        "the rehearsal of a replay",
-        _rehearsal,
-        {"idempotent, by batch, then fewer tasks": frozenset({Kind.TWICE})},
-    ),
-    Removal(
-        "digests",
-        _digests,
-        {"idempotent, by batch, then other code": frozenset({Kind.LOST, Kind.TWICE})},
-    ),
-    Removal(
-        "the check of keys in a batch",
-        _unique_in_a_batch,
-        {"idempotent, one key in a batch": _LOST},
-    ),
-    Removal(
-        "a request without an answer is repeated",
-        _unanswered_request,
-        {"at-least-once": _LOST, "idempotent": _LOST},
-    ),
-    Removal(
-        "rows first, then the consumer and the ledger",
-        _rows_first,
-        {"at-least-once": _LOST, "idempotent": _LOST},
-    ),
-)

@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.model import removals_by_tasks as _others  # noqa: F401 - registers its removals
 from tests.model.explore import Explorer
 from tests.model.removals import REMOVALS
-from tests.model.removals_by_tasks import REMOVALS_BY_TASKS
 from tests.model.scenarios import LONG, LONGEST, named
 
 if TYPE_CHECKING:
     from tests.model.invariants import Kind
     from tests.model.removals import Removal
-
-ALL = (*REMOVALS, *REMOVALS_BY_TASKS)
 
 
 def _waits(scenario: str, *, further_on: bool) -> list[pytest.MarkDecorator]:
@@ -33,14 +31,14 @@ FOUND = [
         id=f"{removal.what}-{scenario}",
         marks=_waits(scenario, further_on=number > 0),
     )
-    for removal in ALL
-    for number, (scenario, kinds) in enumerate(removal.found.items())
+    for removal in REMOVALS
+    for number, (scenario, kinds) in enumerate(removal.found)
 ]
 
 
 @pytest.mark.parametrize(("removal", "scenario", "kinds"), FOUND)
 def test_a_protection_taken_away_is_found(
-    removal: Removal, scenario: str, kinds: frozenset[Kind], monkeypatch: pytest.MonkeyPatch
+    removal: Removal, scenario: str, kinds: set[Kind], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The model can see the damage that each protection prevents."""
     removal.apply(monkeypatch.setattr)
