@@ -5,7 +5,7 @@ A scenario also knows the expected: which effects the rows of a batch have on a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
@@ -68,7 +68,7 @@ class Faults:
     orphans: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Scenario:
     """One bounded world.
 
@@ -108,6 +108,7 @@ class Scenario:
 
     name: str
     plans: tuple[tuple[tuple[int, ...], ...], ...]
+    _: KW_ONLY
     stateful: bool = False
     slots: tuple[int, ...] = (0,)
     budget: int = 2

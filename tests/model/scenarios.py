@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import partial
 
 from tests.model.invariants import Kind
 from tests.model.scenario import Faults, Scenario, SinkSpec, Spread
@@ -45,109 +46,83 @@ TWO_ROWS = (((2,),),)
 BOTH = (((1, 1),),)
 """One batch with a row from each of two partitions."""
 
+_into_one = partial(Scenario, into_one=True)
+_at_least_once = partial(Scenario, mode=AT_LEAST_ONCE)
+_idempotent = partial(Scenario, mode=IDEMPOTENT)
+
 TWO_SINKS = (SinkSpec(("//first",), advances=False), SinkSpec(("//last",)))
 TWO_TARGETS = (SinkSpec(("//first", "//second")),)
 
 SCENARIOS = (
     # One driver that crashes, and the network.
-    Scenario(name="stateless", plans=(ROW,) * 3),
-    Scenario(name="stateful", plans=(ROW,) * 3, stateful=True),
-    Scenario(name="no queue", plans=(NO_QUEUE,) * 3),
-    Scenario(name="no queue, stateful", brief=1, plans=(NO_QUEUE,) * 3, stateful=True),
-    Scenario(name="one attempt", brief=2, plans=(ROW,) * 2, budget=3, attempts=1),
-    Scenario(
-        name="one attempt, stateful", brief=1, plans=(ROW,) * 2, budget=3, attempts=1, stateful=True
-    ),
-    Scenario(name="filtered batch", brief=1, plans=(ROW,) * 3, silent=frozenset({1})),
-    Scenario(name="empty batch", brief=1, plans=(ROW, NO_ROW, ROW), stateful=True),
-    Scenario(name="two queues", brief=1, plans=(FIRST, SECOND, FIRST)),
+    Scenario("stateless", (ROW,) * 3),
+    Scenario("stateful", (ROW,) * 3, stateful=True),
+    Scenario("no queue", (NO_QUEUE,) * 3),
+    Scenario("no queue, stateful", (NO_QUEUE,) * 3, brief=1, stateful=True),
+    Scenario("one attempt", (ROW,) * 2, brief=2, budget=3, attempts=1),
+    Scenario("one attempt, stateful", (ROW,) * 2, brief=1, budget=3, attempts=1, stateful=True),
+    Scenario("filtered batch", (ROW,) * 3, brief=1, silent=frozenset({1})),
+    Scenario("empty batch", (ROW, NO_ROW, ROW), brief=1, stateful=True),
+    Scenario("two queues", (FIRST, SECOND, FIRST), brief=1),
     # A queue does not move in a batch, and its consumer is not yet where the batch begins.
-    Scenario(name="two queues, stateful", brief=1, plans=(FIRST, SECOND, FIRST), stateful=True),
+    Scenario("two queues, stateful", (FIRST, SECOND, FIRST), brief=1, stateful=True),
+    Scenario("two queues, explicit start", (FIRST, SECOND, FIRST), brief=1, begins=(5, 5)),
+    Scenario("timeout batch", (ROW, NO_ROW, ROW), brief=1, stateful=True, speaking=frozenset({1})),
     Scenario(
-        name="two queues, explicit start", brief=1, plans=(FIRST, SECOND, FIRST), begins=(5, 5)
-    ),
-    Scenario(
-        name="timeout batch",
+        "timeout batch first",
+        (NO_ROW, ROW, ROW),
         brief=1,
-        plans=(ROW, NO_ROW, ROW),
-        stateful=True,
-        speaking=frozenset({1}),
-    ),
-    Scenario(
-        name="timeout batch first",
-        brief=1,
-        plans=(NO_ROW, ROW, ROW),
         stateful=True,
         speaking=frozenset({0}),
         begins=(5,),
     ),
+    Scenario("two partitions", (FIRST, SECOND, FIRST), brief=1, partitioned=True, begins=(5, 5)),
     Scenario(
-        name="two partitions",
+        "two partitions, stateful",
+        (FIRST, SECOND, FIRST),
         brief=1,
-        plans=(FIRST, SECOND, FIRST),
-        partitioned=True,
-        begins=(5, 5),
-    ),
-    Scenario(
-        name="two partitions, stateful",
-        brief=1,
-        plans=(FIRST, SECOND, FIRST),
         partitioned=True,
         begins=(5, 5),
         stateful=True,
     ),
-    Scenario(name="two sinks", brief=1, plans=(ROW,) * 2, sinks=TWO_SINKS),
-    Scenario(name="two targets", brief=1, plans=(ROW,) * 2, sinks=TWO_TARGETS),
-    Scenario(name="split", brief=1, plans=(ROW,) * 2, split=True, attempts=2),
-    Scenario(
-        name="split, stateful", brief=1, plans=(ROW,) * 2, split=True, attempts=2, stateful=True
-    ),
-    Scenario(name="split, no queue", brief=1, plans=(NO_QUEUE,) * 2, split=True, attempts=2),
-    Scenario(name="AvailableNow", brief=1, plans=(ROW,) * 2, catches_up=True),
-    Scenario(
-        name="AvailableNow, stateful", brief=1, plans=(ROW,) * 2, catches_up=True, stateful=True
-    ),
+    Scenario("two sinks", (ROW,) * 2, brief=1, sinks=TWO_SINKS),
+    Scenario("two targets", (ROW,) * 2, brief=1, sinks=TWO_TARGETS),
+    Scenario("split", (ROW,) * 2, brief=1, split=True, attempts=2),
+    Scenario("split, stateful", (ROW,) * 2, brief=1, split=True, attempts=2, stateful=True),
+    Scenario("split, no queue", (NO_QUEUE,) * 2, brief=1, split=True, attempts=2),
+    Scenario("AvailableNow", (ROW,) * 2, brief=1, catches_up=True),
+    Scenario("AvailableNow, stateful", (ROW,) * 2, brief=1, catches_up=True, stateful=True),
     # A driver dies with a commit in flight, which lands while the next run works on the same batch.
-    Scenario(name="survivor, stateful", plans=(ROW,) * 2, survivors=True, stateful=True),
-    Scenario(name="survivor, no queue", brief=1, plans=(NO_QUEUE,) * 2, survivors=True),
+    Scenario("survivor, stateful", (ROW,) * 2, survivors=True, stateful=True),
+    Scenario("survivor, no queue", (NO_QUEUE,) * 2, brief=1, survivors=True),
     # Spark forgets.
-    Scenario(name="commit log lost", brief=1, plans=(ROW,) * 3, faults=Faults(commit_log=True)),
+    Scenario("commit log lost", (ROW,) * 3, brief=1, faults=Faults(commit_log=True)),
     Scenario(
-        name="commit log lost, stateful",
+        "commit log lost, stateful",
+        (ROW,) * 3,
         brief=1,
-        plans=(ROW,) * 3,
         faults=Faults(commit_log=True),
         stateful=True,
     ),
     Scenario(
-        name="checkpoint restored",
-        plans=(ONE_OR_TWO, ROW),
-        faults=Faults(restore=True),
-        tolerated=PERSON,
+        "checkpoint restored", (ONE_OR_TWO, ROW), faults=Faults(restore=True), tolerated=PERSON
     ),
     Scenario(
-        name="checkpoint restored, stateful",
+        "checkpoint restored, stateful",
+        (ONE_OR_TWO, ROW),
         brief=1,
-        plans=(ONE_OR_TWO, ROW),
         faults=Faults(restore=True),
         tolerated=PERSON,
         stateful=True,
     ),
     # Two drivers, each the zombie of the other.
-    Scenario(name="two drivers", plans=(ROW,) * 2, slots=(0, 0), budget=1),
+    Scenario("two drivers", (ROW,) * 2, slots=(0, 0), budget=1),
+    Scenario("two drivers, stateful", (ROW,) * 2, brief=0, slots=(0, 0), budget=1, stateful=True),
+    Scenario("two drivers, no queue", (NO_QUEUE,) * 2, brief=0, slots=(0, 0), budget=1),
+    Scenario("two drivers, split", (ROW,), brief=0, slots=(0, 0), budget=1, split=True),
     Scenario(
-        name="two drivers, stateful",
-        brief=0,
-        plans=(ROW,) * 2,
-        slots=(0, 0),
-        budget=1,
-        stateful=True,
-    ),
-    Scenario(name="two drivers, no queue", brief=0, plans=(NO_QUEUE,) * 2, slots=(0, 0), budget=1),
-    Scenario(name="two drivers, split", brief=0, plans=(ROW,), slots=(0, 0), budget=1, split=True),
-    Scenario(
-        name="two drivers, shared logs",
-        plans=(ROW, ONE_OR_TWO),
+        "two drivers, shared logs",
+        (ROW, ONE_OR_TWO),
         slots=(0, 0),
         budget=1,
         brief=0,
@@ -155,168 +130,89 @@ SCENARIOS = (
         tolerated=PERSON,
         unchecked=frozenset({Kind.OFFSETS}),
     ),
-    Scenario(
-        name="two checkpoints, one consumer",
-        plans=(ROW,) * 2,
-        slots=(0, 1),
-        budget=1,
-        tolerated=PERSON,
-    ),
+    Scenario("two checkpoints, one consumer", (ROW,) * 2, slots=(0, 1), budget=1, tolerated=PERSON),
 )
 """What must hold today."""
 
 
 INTO_ONE = (
     # Tasks write into the transaction of the driver: repeated, copied, outliving it, and their job failing.
-    Scenario(name="one transaction", plans=(ROW,) * 2, into_one=True, attempts=2, brief=1),
-    Scenario(name="one transaction, chunks", plans=TWO_ROWS, into_one=True, attempts=2),
-    Scenario(
-        name="one transaction, two tasks",
-        plans=BOTH,
-        into_one=True,
-        attempts=1,
-        budget=2,
-        brief=1,
-        partitioned=True,
-    ),
-    Scenario(
-        name="one transaction, two drivers",
-        plans=(ROW,),
-        into_one=True,
-        attempts=1,
-        budget=1,
-        brief=0,
-        slots=(0, 0),
-    ),
-    Scenario(
-        name="one transaction, shuffled",
-        plans=TWO_ROWS,
-        into_one=True,
-        attempts=2,
-        spread=Spread.SHUFFLED,
-    ),
+    _into_one("one transaction", (ROW,) * 2, attempts=2, brief=1),
+    _into_one("one transaction, chunks", TWO_ROWS, attempts=2),
+    _into_one("one transaction, two tasks", BOTH, attempts=1, budget=2, brief=1, partitioned=True),
+    _into_one("one transaction, two drivers", (ROW,), attempts=1, budget=1, brief=0, slots=(0, 0)),
+    _into_one("one transaction, shuffled", TWO_ROWS, attempts=2, spread=Spread.SHUFFLED),
 )
 """What must hold where tasks write into one transaction."""
 
 
 BY_TASKS = (
     # The rows of a batch are written by tasks, which are repeated, started twice, and outlive drivers.
-    Scenario(name="at-least-once", plans=(ROW,) * 2, mode=AT_LEAST_ONCE, attempts=2),
-    Scenario(name="at-least-once, chunks", plans=TWO_ROWS, mode=AT_LEAST_ONCE, attempts=1),
-    Scenario(
-        name="at-least-once, two tasks",
-        plans=BOTH,
-        mode=AT_LEAST_ONCE,
-        attempts=2,
-        budget=1,
-        partitioned=True,
+    _at_least_once("at-least-once", (ROW,) * 2, attempts=2),
+    _at_least_once("at-least-once, chunks", TWO_ROWS, attempts=1),
+    _at_least_once("at-least-once, two tasks", BOTH, attempts=2, budget=1, partitioned=True),
+    _at_least_once(
+        "at-least-once, stateful", (ROW,) * 2, budget=2, brief=1, attempts=2, stateful=True
     ),
-    Scenario(
-        name="at-least-once, stateful",
-        plans=(ROW,) * 2,
-        mode=AT_LEAST_ONCE,
-        budget=2,
-        brief=1,
-        attempts=2,
-        stateful=True,
-    ),
-    Scenario(
-        name="at-least-once, two drivers",
-        plans=(ROW,),
-        mode=AT_LEAST_ONCE,
-        attempts=1,
-        budget=1,
-        slots=(0, 0),
-    ),
-    Scenario(
-        name="at-least-once, two checkpoints, one consumer",
-        plans=(ROW,),
-        mode=AT_LEAST_ONCE,
+    _at_least_once("at-least-once, two drivers", (ROW,), attempts=1, budget=1, slots=(0, 0)),
+    _at_least_once(
+        "at-least-once, two checkpoints, one consumer",
+        (ROW,),
         attempts=1,
         budget=0,
         slots=(0, 1),
         tolerated=PERSON,
     ),
-    Scenario(name="idempotent", plans=(ROW,) * 2, mode=IDEMPOTENT, attempts=1, regress=True),
-    Scenario(name="idempotent, chunks", plans=TWO_ROWS, mode=IDEMPOTENT, attempts=2, regress=True),
-    Scenario(
-        name="idempotent, newer servers",
-        plans=TWO_ROWS,
-        mode=IDEMPOTENT,
-        budget=2,
-        brief=1,
-        attempts=2,
-    ),
-    Scenario(
-        name="idempotent, by batch",
-        plans=TWO_ROWS,
-        mode=IDEMPOTENT,
+    _idempotent("idempotent", (ROW,) * 2, attempts=1, regress=True),
+    _idempotent("idempotent, chunks", TWO_ROWS, attempts=2, regress=True),
+    _idempotent("idempotent, newer servers", TWO_ROWS, budget=2, brief=1, attempts=2),
+    _idempotent(
+        "idempotent, by batch",
+        TWO_ROWS,
         budget=2,
         brief=1,
         attempts=2,
         by_source=False,
         regress=True,
     ),
-    Scenario(
-        name="idempotent, two tasks",
-        plans=BOTH,
-        mode=IDEMPOTENT,
-        attempts=2,
-        budget=1,
-        partitioned=True,
-        regress=True,
+    _idempotent(
+        "idempotent, two tasks", BOTH, attempts=2, budget=1, partitioned=True, regress=True
     ),
-    Scenario(
-        name="idempotent, two drivers",
-        plans=(ROW,),
-        mode=IDEMPOTENT,
-        attempts=1,
-        budget=1,
-        brief=0,
-        slots=(0, 0),
-        regress=True,
+    _idempotent(
+        "idempotent, two drivers", (ROW,), attempts=1, budget=1, brief=0, slots=(0, 0), regress=True
     ),
-    Scenario(
-        name="idempotent, commit log lost",
-        plans=(ROW,) * 2,
-        mode=IDEMPOTENT,
+    _idempotent(
+        "idempotent, commit log lost",
+        (ROW,) * 2,
         attempts=1,
         faults=Faults(commit_log=True, tasks=False),
         regress=True,
     ),
-    Scenario(
-        name="idempotent, empty bodies",
-        plans=TWO_ROWS,
-        mode=IDEMPOTENT,
-        attempts=1,
-        budget=1,
-        faults=Faults(empty=True),
+    _idempotent(
+        "idempotent, empty bodies", TWO_ROWS, attempts=1, budget=1, faults=Faults(empty=True)
     ),
     # Flows that are not one-to-one: found out, not written wrongly in silence.
-    Scenario(
-        name="idempotent, shuffled",
-        plans=TWO_ROWS,
-        mode=IDEMPOTENT,
+    _idempotent(
+        "idempotent, shuffled",
+        TWO_ROWS,
         attempts=1,
         budget=1,
         spread=Spread.SHUFFLED,
         misuse=FENCING,
         unchecked=frozenset({Kind.ORDER}),
     ),
-    Scenario(
-        name="idempotent, reversed",
-        plans=TWO_ROWS,
-        mode=IDEMPOTENT,
+    _idempotent(
+        "idempotent, reversed",
+        TWO_ROWS,
         attempts=1,
         budget=1,
         spread=Spread.REVERSED,
         misuse=ONE_TO_ONE,
         unchecked=frozenset({Kind.ORDER}),
     ),
-    Scenario(
-        name="idempotent, by batch, then other code",
-        plans=TWO_ROWS,
-        mode=IDEMPOTENT,
+    _idempotent(
+        "idempotent, by batch, then other code",
+        TWO_ROWS,
         attempts=1,
         budget=1,
         by_source=False,
@@ -324,10 +220,9 @@ BY_TASKS = (
         misuse=ONE_TO_ONE,
         unchecked=frozenset({Kind.ORDER}),
     ),
-    Scenario(
-        name="idempotent, by batch, then fewer tasks",
-        plans=TWO_ROWS,
-        mode=IDEMPOTENT,
+    _idempotent(
+        "idempotent, by batch, then fewer tasks",
+        TWO_ROWS,
         attempts=1,
         budget=1,
         faults=Faults(requests=False, tasks=False, orphans=False),
@@ -338,20 +233,18 @@ BY_TASKS = (
         unchecked=frozenset({Kind.ORDER}),
     ),
     # Rows that carry their source may be in any task of the next run.
-    Scenario(
-        name="idempotent, then fewer tasks",
-        plans=BOTH,
-        mode=IDEMPOTENT,
+    _idempotent(
+        "idempotent, then fewer tasks",
+        BOTH,
         attempts=2,
         budget=1,
         partitioned=True,
         then=Spread.TOGETHER,
         regress=True,
     ),
-    Scenario(
-        name="idempotent, then more tasks",
-        plans=BOTH,
-        mode=IDEMPOTENT,
+    _idempotent(
+        "idempotent, then more tasks",
+        BOTH,
         attempts=2,
         budget=1,
         partitioned=True,
@@ -359,17 +252,10 @@ BY_TASKS = (
         then=Spread.AS_READ,
         regress=True,
     ),
-    Scenario(
-        name="idempotent, sorted",
-        plans=(ROW,) * 2,
-        mode=IDEMPOTENT,
-        attempts=1,
-        is_sorted=True,
-    ),
-    Scenario(
-        name="idempotent, one key in a chunk",
-        plans=TWO_ROWS,
-        mode=IDEMPOTENT,
+    _idempotent("idempotent, sorted", (ROW,) * 2, attempts=1, is_sorted=True),
+    _idempotent(
+        "idempotent, one key in a chunk",
+        TWO_ROWS,
         attempts=1,
         budget=1,
         is_sorted=True,
@@ -378,10 +264,9 @@ BY_TASKS = (
         misuse=ONE_KEY,
         unchecked=frozenset({Kind.WRONG}),
     ),
-    Scenario(
-        name="idempotent, one key in a batch",
-        plans=TWO_ROWS,
-        mode=IDEMPOTENT,
+    _idempotent(
+        "idempotent, one key in a batch",
+        TWO_ROWS,
         attempts=1,
         budget=1,
         is_sorted=True,
@@ -393,25 +278,20 @@ BY_TASKS = (
 """What must hold today in the modes that write from tasks."""
 
 
-TRIMMED_UNDER_A_REPLAY = Scenario(name="survivor", plans=(ROW,) * 2, survivors=True)
+TRIMMED_UNDER_A_REPLAY = Scenario("survivor", (ROW,) * 2, survivors=True)
 """A commit of a dead run lands, and its rows are trimmed, while the next run reads them again."""
 
 SHARED_CONSUMER = Scenario(
-    name="two checkpoints, one consumer, stateful",
-    plans=(ROW,) * 2,
+    "two checkpoints, one consumer, stateful",
+    (ROW,) * 2,
     slots=(0, 1),
     budget=0,
     stateful=True,
     tolerated=PERSON,
 )
 
-LATE_UPSERT = Scenario(
-    name="idempotent, one key in two batches",
-    plans=(ROW,) * 2,
-    mode=IDEMPOTENT,
-    attempts=1,
-    is_sorted=True,
-    one_key=True,
+LATE_UPSERT = _idempotent(
+    "idempotent, one key in two batches", (ROW,) * 2, attempts=1, is_sorted=True, one_key=True
 )
 """A row that an earlier batch wrote arrives late, over the newer row of the same key."""
 
