@@ -10,6 +10,10 @@ from pathlib import Path
 import yt_exactly_once
 
 ROOT = Path(yt_exactly_once.__file__).parent
+COMMAND = Path(sys.executable).with_name("yt-exactly-once")
+OF_EXTRAS = tuple(
+    f"yt_exactly_once.{name}" for name in ("local", "telemetry", "checkpoints.server")
+)
 FOUND_BY_SPARK = {"pyspark_yt_exactly_once.py", "pyspark_yt_exactly_once_too.py"}
 
 
@@ -25,14 +29,26 @@ def test_wheel_has_the_package_and_its_license_alone():
     assert any(file.name == "LICENSE" for file in files)
 
 
-def test_every_module_can_be_imported():
-    names = [
+def modules():
+    return [
         module.name
         for module in pkgutil.walk_packages([str(ROOT)], "yt_exactly_once.")
         if not module.name.endswith("__main__")
     ]
+
+
+def test_alone_everything_can_be_imported_but_what_an_extra_is_for():
+    names = [name for name in modules() if not name.startswith(OF_EXTRAS)]
     assert len(names) > 100
     for name in names:
+        importlib.import_module(name)
+    refused = subprocess.run([COMMAND, "demo"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "its extra 'demo'" in refused.stderr
+
+
+def test_every_module_can_be_imported():
+    for name in modules():
         importlib.import_module(name)
 
 
@@ -42,8 +58,7 @@ def test_modules_that_spark_looks_for_are_at_the_top():
 
 
 def test_command_is_there():
-    command = Path(sys.executable).with_name("yt-exactly-once")
-    told = subprocess.run([command, "--help"], capture_output=True, text=True, check=True)
+    told = subprocess.run([COMMAND, "--help"], capture_output=True, text=True, check=True)
     assert "local" in told.stdout
 
 

@@ -10,7 +10,7 @@ RESULTS = Path(__file__).parent / "measured" / "versions.json"
 _TEXT = """\
 # Versions
 
-The sink runs on PySpark 3.5 to 4.3. The source and the format `yt` need PySpark 4.0 or newer: older
+The sink runs on PySpark {oldest} to {newest}. The source and the format `yt` need PySpark 4.0 or newer: older
 versions have no data sources in Python. There Spark does not find the format. All of it needs
 Python 3.11 and Java 17, or newer.
 
@@ -25,7 +25,7 @@ is written from its results. A cell says how many tests passed.
 
 | PySpark | source | what differs |
 |---|---|---|
-| 4.2, 4.3 | yes | nothing |
+| 4.2 and newer | yes | nothing |
 | 4.0, 4.1 | yes | no admission control for Python sources, so the source limits its batches itself |
 | 3.5 | no | use another source, such as Kafka, with the sink |
 
@@ -37,7 +37,7 @@ To read all rows in limited batches, take another trigger and call `query.proces
 
 After a restart the source continues at the offset that Spark hands over. It does not ask the consumer.
 
-**pandas and NumPy.** PySpark imports pandas for Arrow functions. PySpark 4.2 and 4.3 warn about pandas 3.
+**pandas and NumPy.** PySpark imports pandas for Arrow functions. PySpark 4.2 and newer warn about pandas 3.
 The tests ran with the versions of the table, so the package sets no upper bound. PySpark 3.5 imports
 `distutils`, which Python 3.12 does not have: install `setuptools` there.
 """
@@ -57,7 +57,7 @@ def versions_page() -> str:
     for package in ("pandas", "numpy", "pyarrow"):
         cells = [told["packages"][package] for told in found.values()]
         lines.append(f"| {package} | {' | '.join(cells)} |")
-    return _TEXT.format(table="\n".join(lines))
+    return _TEXT.format(table="\n".join(lines), oldest=min(found), newest=max(found))
 
 
 def _cell(tests: dict[str, int] | None) -> str:
