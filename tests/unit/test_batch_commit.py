@@ -294,7 +294,7 @@ def test_an_unknown_commit_that_the_ledger_has_is_done():
     """It is looked up through another proxy, outside the transaction."""
     cluster, log = Cluster(("commit", CommitOutcomeUnknownError("told"))), Log()
     sent = {}
-    done = committer(cluster, log, sent=sent).commit(batch(), whole([ROWS]))
+    done = committer(cluster, log, commits_sent=sent).commit(batch(), whole([ROWS]))
     assert done == Committed("tx1", 1, 3)
     assert cluster.unpinned == 1
     assert log[-3:] == [
@@ -366,7 +366,7 @@ def test_the_rows_of_a_failed_call_are_remembered():
     sent = {"earlier": "digest"}
     cluster = Cluster(*[("commit", CommitOutcomeUnknownError("told"))] * 2, applied=False)
     with pytest.raises(RetriesExhaustedError):
-        committer(cluster, attempts=2, sent=sent).commit(batch(), whole([ROWS]))
+        committer(cluster, attempts=2, commits_sent=sent).commit(batch(), whole([ROWS]))
     assert sent["earlier"] == "digest"
     assert sent["tx1"] == sent["tx2"] == digest_of([ROWS])
 
@@ -420,7 +420,7 @@ def test_rows_that_tasks_have_written_are_committed_with_their_transaction():
 def test_rows_that_tasks_have_written_have_one_attempt(request_, error):
     """Another transaction would not have them. What failed is told, and the batch is computed again."""
     cluster, sent = Cluster((request_, error), applied=False), {}
-    commit = committer(cluster, sent=sent)
+    commit = committer(cluster, commits_sent=sent)
     with commit.ahead(batch()), pytest.raises(type(error)):
         commit.commit(batch(), whole([INSIDE]))
     assert cluster.begun == 1
@@ -457,13 +457,13 @@ def test_a_late_commit_of_the_tasks_rows_is_found_by_the_call_that_sent_it():
     """And only by that one: nobody can compare the rows of a later call with those."""
     lost, sent = ("commit", CommitOutcomeUnknownError("told")), {}
     cluster = Cluster(lost, applied=False)
-    commit = committer(cluster, sent=sent)
+    commit = committer(cluster, commits_sent=sent)
     with commit.ahead(batch()), pytest.raises(CommitOutcomeUnknownError):
         commit.commit(batch(), whole([INSIDE]))
     cluster.entry = entry_of(batch(), "tx1")
     assert commit.commit(batch(), whole([ROWS])) == Committed("tx1", 1, 3)
     with pytest.raises(RepeatedCallError):
-        committer(cluster, sent=sent).commit(batch(), whole([ROWS]))
+        committer(cluster, commits_sent=sent).commit(batch(), whole([ROWS]))
 
 
 def test_rows_without_their_transaction_are_not_committed():
@@ -602,7 +602,7 @@ def test_parts_are_committed_in_turn_and_the_consumer_moves_with_the_last():
     """Every part records the digests up to its own."""
     cluster, log = Cluster(), Log()
     sent = {}
-    done = committer(cluster, log, sent=sent).commit(batch(), PARTS)
+    done = committer(cluster, log, commits_sent=sent).commit(batch(), PARTS)
     assert done == Committed("tx2", 2, 3)
     assert [request for request in cluster.requests if request[0] == "insert"] == [
         ("insert", "//ledger", 1), ("insert", "//c", {0: 15}), ("insert", "//ledger", 2)

@@ -270,10 +270,10 @@ def test_call_knows_which_entry_its_run_has_written():
     place = Place("query", "run", 3, MemoryNotes())
     call = Call(place, ())
     assert (call.place, call.records) == (place, False)
-    call.sent["1-2"] = "digest"
-    assert call.has_sent(SimpleNamespace(transaction_id="1-2"))
-    assert not call.has_sent(SimpleNamespace(transaction_id="3-4"))
-    assert not call.has_sent(None)
+    call.commits_sent["1-2"] = "digest"
+    assert call.has_sent_commit(SimpleNamespace(transaction_id="1-2"))
+    assert not call.has_sent_commit(SimpleNamespace(transaction_id="3-4"))
+    assert not call.has_sent_commit(None)
 
 
 def test_interrupted_call_counts_as_failed(run):
@@ -321,7 +321,7 @@ def test_transactions_sent_by_a_failed_call_are_handed_to_the_next(run):
     """Only to one of the same batch."""
 
     def send(call):
-        call.sent["1-2"] = "digest"
+        call.commits_sent["1-2"] = "digest"
         raise ConflictError("no")
 
     with pytest.raises(ConflictError):
@@ -329,7 +329,7 @@ def test_transactions_sent_by_a_failed_call_are_handed_to_the_next(run):
     calls = []
     run(0, body=calls.append)
     run(1, body=calls.append)
-    assert [call.sent for call in calls] == [{"1-2": "digest"}, {}]
+    assert [call.commits_sent for call in calls] == [{"1-2": "digest"}, {}]
 
 
 @pytest.mark.parametrize("kind", list(NoteKind))

@@ -291,7 +291,7 @@ def commit(cluster, sent, data, emit=lambda *_, **__: None):
         emit=emit,
         lanes=1,
         advance_consumer=True,
-        sent=sent,
+        commits_sent=sent,
     ).commit(batch(0), whole([rows]))
 
 

@@ -27,7 +27,7 @@ def delivery(entry, *, agreed=None):
         agreed=agreed, sessions={"//t": "of an earlier batch"}, targets=(), bytes=0,
         continues_with=lambda _: False, agree=lambda _: None,
     )  # fmt: skip
-    call = SimpleNamespace(is_first=False, sent={}, has_sent=lambda _: False)
+    call = SimpleNamespace(is_first=False, commits_sent={}, has_sent_commit=lambda _: False)
     ledger = SimpleNamespace(path="//ledger", read=lambda _: entry)
     return SimpleNamespace(
         batch=BATCH, run=run, call=call, ledger=ledger, rows=None, emit=lambda *_, **__: None

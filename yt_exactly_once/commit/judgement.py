@@ -125,7 +125,7 @@ def judge(
 
 
 def require_one_sink(
-    entry: LedgerEntry, batch: MicroBatch, sent: Collection[str], *, ledger: str
+    entry: LedgerEntry, batch: MicroBatch, commits_sent: Collection[str], *, ledger: str
 ) -> None:
     """Check that an entry of this very run and batch was written by a call that is known to have been sent.
 
@@ -135,14 +135,14 @@ def require_one_sink(
     Args:
         entry: what the ledger holds.
         batch: the batch.
-        sent: transactions that this run has tried to commit for this batch.
+        commits_sent: transactions that this run has tried to commit for this batch.
         ledger: path of the ledger, for the message.
 
     Raises:
         RepeatedCallError: another sink wrote it; taken for a replay, the rows of this one would be lost.
     """
     of_this_run = entry.run_id == batch.run_id and entry.batch_id == batch.batch_id
-    if of_this_run and entry.transaction_id not in sent:
+    if of_this_run and entry.transaction_id not in commits_sent:
         raise RepeatedCallError(
             "Another sink of this query has written this batch into the same target, but the ledger "
             "holds one entry per query and target",

@@ -78,8 +78,8 @@ class BatchCommit:
         emit: takes events.
         lanes: requests sent side by side.
         advance_consumer: whether consumers are moved; off for all but the last of several sinks.
-        sent: transactions whose commit this run has sent for the batch. Each has a digest of its rows when
-            an earlier call sent it, and an empty one otherwise. This call adds its own.
+        commits_sent: transactions whose commit this run has sent for the batch. Each has a digest of its
+            rows when an earlier call sent it, and an empty one otherwise. This call adds its own.
         logged: see `judge`.
         accepted: see `judge`.
         mode: the delivery mode, for the ledger entry. Its times begin with this object.
@@ -95,7 +95,7 @@ class BatchCommit:
         emit: Emitter,
         lanes: int,
         advance_consumer: bool,
-        sent: dict[str, str] | None = None,
+        commits_sent: dict[str, str] | None = None,
         logged: Callable[[int], tuple[SourceRange, ...]] = nothing_logged,
         accepted: Collection[int] = (),
         mode: str = "",
@@ -109,12 +109,12 @@ class BatchCommit:
         self._contents = Contents(
             ledger, emit=emit, advance_consumer=advance_consumer, accepted=accepted, mode=mode
         )
-        self._sent = {} if sent is None else sent
+        self._commits_sent = {} if commits_sent is None else commits_sent
         self._logged = logged
         self._accepted = accepted
         self._before = before
         self._ahead: _Ahead | None = None
-        self._own: dict[str, LedgerEntry] = {}
+        self._entries: dict[str, LedgerEntry] = {}
 
     @contextmanager
     def ahead(self, batch: MicroBatch) -> Iterator[Ahead[Read] | None]:
@@ -189,7 +189,7 @@ class BatchCommit:
         for part in parts[done:]:
             transaction_id, needed = self._commit_part(batch, part)
             attempts += needed
-        entry = self._own.get(transaction_id)
+        entry = self._entries.get(transaction_id)
         return Committed(transaction_id, attempts, sum(part.row_count for part in parts), entry)
 
     def _commit_part(self, batch: MicroBatch, part: Part) -> tuple[str, int]:
@@ -207,8 +207,8 @@ class BatchCommit:
             return run_attempts(attempt, self._policy, self._emit)
         except BaseException:
             # A later call for this batch must not take other rows for these.
-            for transaction, digest in self._sent.items():
-                self._sent[transaction] = digest or digest_of(part.targets)
+            for transaction, digest in self._commits_sent.items():
+                self._commits_sent[transaction] = digest or digest_of(part.targets)
             raise
 
     def _attempt(self, batch: MicroBatch, part: Part, number: int) -> str:
@@ -228,7 +228,7 @@ class BatchCommit:
                 self._emit(
                     Event.COMMIT_OUTCOME_RESOLVED,
                     transaction=entry.transaction_id,
-                    own=entry.transaction_id in self._sent,
+                    own=entry.transaction_id in self._commits_sent,
                 )
                 transaction.abort()
                 return entry.transaction_id
@@ -243,7 +243,7 @@ class BatchCommit:
             transaction.abort()
             self._emit(Event.TRANSACTION_ABORTED, attempt=number, transaction=transaction.id)
             raise
-        self._sent[transaction.id] = UNSEEN if part.inside else ""
+        self._commits_sent[transaction.id] = UNSEEN if part.inside else ""
         consumers = [source.consumer for source, _ in read[1] if source.consumer]
         written = [*(target.path for target in part.targets), self._ledger.path, *consumers]
         self._commit(transaction, number, written)  # 9
@@ -253,7 +253,7 @@ class BatchCommit:
         self, transaction: Transaction, plan: Plan, batch: MicroBatch, part: Part, number: int
     ) -> None:
         entry = self._contents.fill(transaction, plan, batch, part, number)  # 6 to 8
-        self._own[transaction.id] = entry
+        self._entries[transaction.id] = entry
 
     def _expected(self, batch: MicroBatch, part: Part) -> Plan | None:
         """Plan with what step 5 will find, if only this run writes the ledger entry and moves the consumers.
@@ -319,15 +319,15 @@ class BatchCommit:
         )
         if verdict is Verdict.NEW or entry.part < part.number:
             return False
-        require_one_sink(entry, batch, self._sent, ledger=ledger)
+        require_one_sink(entry, batch, self._commits_sent, ledger=ledger)
         self._require_same_rows(entry, batch, part)
         _require_same_parts(batch, part.digests, part.count, entry)
         return True
 
     def _require_same_rows(self, entry: LedgerEntry, batch: MicroBatch, part: Part) -> None:
         """Check that a transaction which an earlier call sent carried the rows of this call."""
-        sent = self._sent.get(entry.transaction_id)
-        if entry.transaction_id in self._own:
+        sent = self._commits_sent.get(entry.transaction_id)
+        if entry.transaction_id in self._entries:
             return
         if sent and not part.digests and sent != digest_of(part.targets):
             raise RepeatedCallError(
@@ -372,7 +372,7 @@ class BatchCommit:
             if entry is None or entry.transaction_id != transaction.id:
                 raise unknown
 
-        if self._sent[transaction.id] != UNSEEN:
+        if self._commits_sent[transaction.id] != UNSEEN:
             look(1)
             return
         try:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from yt_exactly_once.local.tables import values, vectors
 from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
 from yt_exactly_once.local.tablets import blocks
+from yt_exactly_once.local.tablets.block_bodies import Rows
 from yt_exactly_once.local.tablets.catalog import find_layout
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def apply(
             given[column.name] if column.name in given else _column(members, column, count)
             for column in layout.columns
         ]
-        rows = blocks.Rows(total, pa.array(np.full(count, timestamp, np.int64)), arrays)
+        rows = Rows(total, pa.array(np.full(count, timestamp, np.int64)), arrays)
         if count:
             blocks.append(connection, layout, layout.tablets[index].tablet_id, rows, weights)
         connection.execute(

@@ -1,27 +1,28 @@
 """Rows of ordered tables on disk: blocks of consecutive rows, kept by columns.
 
 A commit appends one block per tablet, or several blocks if it is large. Small blocks at the end of a tablet
-are replaced by one. A block is an Arrow record batch, compressed where that pays, beside what reads need to
-know without opening it. Which rows a client may see is not known here: trimmed rows stay in the first block
-until the whole block goes. Chunks that clients see are another thing, see `flushed`.
+are replaced by one. `block_bodies` knows the bytes of a block. Here is what reads need to know without opening
+it. Which rows a client may see is not known here: trimmed rows stay in the first block until all of it goes.
+Chunks that clients see are another thing, see `flushed`.
 """
 
 from __future__ import annotations
 
-import json
 import secrets
-import threading
-from collections import OrderedDict
-from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from yt_exactly_once.local.tables import vectors
+from yt_exactly_once.local.tablets.block_bodies import (
+    Block,
+    Fields,
+    Rows,
+    joined,
+    open_block,
+    packed,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -51,53 +52,7 @@ _FAN_IN = 16
 """So many blocks of a size become one of the next size."""
 
 _FAN_IN_BITS = 4
-_COMPRESSED_FROM = 1024
-"""Bytes; smaller bodies are kept as they are."""
-
-_CODEC = "lz4_raw"
-_CACHED_BYTES = 8 << 20
 _NAMED = "key, first, past, weight, oldest, newest, columns, size"
-
-
-class Rows(NamedTuple):
-    """Consecutive rows of a tablet.
-
-    Attributes:
-        first: index of the first one.
-        timestamps: when each was written.
-        arrays: stored values by the columns of the table.
-    """
-
-    first: int
-    timestamps: Any
-    arrays: list[Any]
-
-    @property
-    def past(self) -> int:
-        """Index after the last row."""
-        return self.first + len(self.timestamps)
-
-    def between(self, first: int, past: int) -> Rows:
-        """Return the rows of a range of indexes."""
-        begin, end = max(first - self.first, 0), max(past - self.first, 0)
-        return Rows(
-            self.first + begin,
-            self.timestamps[begin:end],
-            [array[begin:end] for array in self.arrays],
-        )
-
-
-class Block(NamedTuple):
-    """What is known of a block that is not opened: row indexes, data weight, range of timestamps."""
-
-    key: int
-    first: int
-    past: int
-    weight: int
-    oldest: int
-    newest: int
-    columns: int
-    size: int
 
 
 def initialize(connection: sqlite3.Connection) -> None:
@@ -108,7 +63,7 @@ def initialize(connection: sqlite3.Connection) -> None:
 
 def remember_columns(connection: sqlite3.Connection, layout: TableLayout) -> None:
     """Note what blocks of a table consist of from now on; a new schema needs it before rows come."""
-    fields = _Fields.of(layout)
+    fields = Fields.of(layout)
     connection.execute(
         "INSERT OR IGNORE INTO block_columns VALUES (?, ?)", (fields.number, fields.described)
     )
@@ -137,7 +92,7 @@ def read(
 ) -> Iterator[Rows]:
     """Yield the rows of a range of indexes, a block at a time; gaps are passed over."""
     for block in _listed(connection, tablet_id, first, past):
-        yield _open(connection, layout, block).between(first, past)
+        yield open_block(connection, layout, block).between(first, past)
 
 
 def weight(
@@ -149,7 +104,7 @@ def weight(
         if first <= block.first and block.past <= past:
             total += block.weight
         else:
-            rows = _open(connection, layout, block).between(first, past)
+            rows = open_block(connection, layout, block).between(first, past)
             total += int(vectors.weigh(layout.columns, rows.arrays, len(rows.timestamps)).sum())
     return total
 
@@ -164,7 +119,7 @@ def first_since(
         (tablet_id, first, moment),
     )
     for block in map(Block._make, found.fetchall()):
-        rows = _open(connection, layout, block).between(first, block.past)
+        rows = open_block(connection, layout, block).between(first, block.past)
         later = np.flatnonzero(rows.timestamps.to_numpy() > moment)
         if len(later):
             return rows.first + int(later[0])
@@ -182,7 +137,7 @@ def past_until(
     ).fetchone()
     if found is None:
         return 0
-    rows = _open(connection, layout, Block(*found))
+    rows = open_block(connection, layout, Block(*found))
     return rows.first + int(np.flatnonzero(rows.timestamps.to_numpy() <= moment)[-1]) + 1
 
 
@@ -257,20 +212,17 @@ def _write(
     connection: sqlite3.Connection, layout: TableLayout, tablet_id: str, rows: Rows, weights: Any
 ) -> None:
     """Write rows as blocks of limited length and weight."""
-    fields = _Fields.of(layout)
+    fields = Fields.of(layout)
     for start, end in pairwise([0, *_cuts(weights)]):
         part = rows.between(rows.first + start, rows.first + end)
         _insert(connection, tablet_id, part, int(weights[start:end].sum()), fields)
 
 
 def _insert(
-    connection: sqlite3.Connection, tablet_id: str, rows: Rows, weight: int, fields: _Fields
+    connection: sqlite3.Connection, tablet_id: str, rows: Rows, weight: int, fields: Fields
 ) -> None:
     """Write one block."""
-    batch = pa.RecordBatch.from_arrays([rows.timestamps, *rows.arrays], schema=fields.schema)
-    body, size = batch.serialize(), 0
-    if body.size >= _COMPRESSED_FROM:
-        body, size = pa.compress(body, codec=_CODEC), body.size
+    body, size = packed(rows, fields)
     stamps = rows.timestamps.to_numpy()
     moments = int(stamps.min()), int(stamps.max())
     connection.execute(
@@ -304,10 +256,10 @@ def _merge(connection: sqlite3.Connection, layout: TableLayout, tablet_id: str) 
         blocks = list(map(Block._make, reversed(found)))
         if len(blocks) < _FAN_IN or not _are_worth_merging(blocks):
             return
-        opened = [_open(connection, layout, block) for block in blocks]
+        opened = [open_block(connection, layout, block) for block in blocks]
         cut_from(connection, layout, tablet_id, blocks[0].first)
         weight = sum(block.weight for block in blocks)
-        _insert(connection, tablet_id, _joined(opened), weight, _Fields.of(layout))
+        _insert(connection, tablet_id, joined(opened), weight, Fields.of(layout))
 
 
 def _are_worth_merging(blocks: Sequence[Block]) -> bool:
@@ -323,14 +275,6 @@ def _level(block: Block) -> int:
     return (block.past - block.first).bit_length() // _FAN_IN_BITS
 
 
-def _joined(parts: Sequence[Rows]) -> Rows:
-    return Rows(
-        parts[0].first,
-        pa.concat_arrays([part.timestamps for part in parts]),
-        [pa.concat_arrays(pieces) for pieces in zip(*(part.arrays for part in parts), strict=True)],
-    )
-
-
 def _replace(
     connection: sqlite3.Connection,
     layout: TableLayout,
@@ -339,7 +283,7 @@ def _replace(
     kept: tuple[int, int],
 ) -> None:
     """Keep some rows of a block."""
-    rows = _open(connection, layout, block).between(*kept)
+    rows = open_block(connection, layout, block).between(*kept)
     connection.execute("DELETE FROM blocks WHERE key = ?", (block.key,))
     weights = vectors.weigh(layout.columns, rows.arrays, len(rows.timestamps))
     _write(connection, layout, tablet_id, rows, weights)
@@ -348,113 +292,3 @@ def _replace(
 def _new_key() -> int:
     """Return a key never used before, not even by a commit that was rolled back: rows are cached by it."""
     return secrets.randbits(62)
-
-
-@dataclass(frozen=True)
-class _Fields:
-    """What the blocks of a table consist of.
-
-    Attributes:
-        number: stands for it in the store; the same columns of any table have the same one.
-        described: names and types.
-        schema: of a record batch.
-        positions: of the columns in a record batch by name.
-    """
-
-    number: int
-    described: str
-    schema: Any
-    positions: dict[str, int]
-
-    @classmethod
-    def of(cls, layout: TableLayout) -> _Fields:
-        """Return the fields of a table as it is now."""
-        known = _known_layouts.get(layout)
-        if known is None:
-            pairs = [(column.name, str(vectors.arrow_type(column))) for column in layout.columns]
-            described = json.dumps(pairs)
-            number = int.from_bytes(blake2b(described.encode(), digest_size=7).digest(), "big")
-            known = _known_layouts[layout] = cls.load(number, described)
-        return known
-
-    @classmethod
-    def load(cls, number: int, described: str) -> _Fields:
-        """Return the fields that the store describes."""
-        pairs = json.loads(described)
-        schema = pa.schema([("", pa.int64()), *((name, _TYPES[kind]) for name, kind in pairs)])
-        positions = {name: position for position, (name, _) in enumerate(pairs, 1)}
-        return cls(number, described, schema, positions)
-
-
-_TYPES = {
-    str(kind): kind
-    for kind in (pa.int64(), pa.uint64(), pa.float64(), pa.bool_(), pa.binary(), pa.null())
-}
-_known_layouts: WeakKeyDictionary[TableLayout, _Fields] = WeakKeyDictionary()
-_known_fields: dict[int, _Fields] = {}
-
-
-def _fields_of(connection: sqlite3.Connection, number: int) -> _Fields:
-    """Return the fields with a number, which never changes its meaning."""
-    known = _known_fields.get(number)
-    if known is None:
-        (described,) = connection.execute(
-            "SELECT described FROM block_columns WHERE id = ?", (number,)
-        ).fetchone()
-        known = _known_fields[number] = _Fields.load(number, described)
-    return known
-
-
-def _open(connection: sqlite3.Connection, layout: TableLayout, block: Block) -> Rows:
-    """Return the rows of a block; columns that the table got later are null."""
-    fields = _fields_of(connection, block.columns)
-    batch = _cache.get(block.key)
-    if batch is None:
-        batch = _load(connection, block, fields.schema)
-    places = fields.positions
-    arrays = [
-        batch.column(places[column.name])
-        if column.name in places
-        else pa.nulls(batch.num_rows, vectors.arrow_type(column))
-        for column in layout.columns
-    ]
-    return Rows(block.first, batch.column(0), arrays)
-
-
-def _load(connection: sqlite3.Connection, block: Block, schema: Any) -> Any:
-    (body,) = connection.execute("SELECT body FROM blocks WHERE key = ?", (block.key,)).fetchone()
-    if block.size:
-        body = pa.decompress(body, decompressed_size=block.size, codec=_CODEC)
-    batch = pa.ipc.read_record_batch(pa.py_buffer(body), schema)
-    _cache.put(block.key, batch, block.size or len(body))
-    return batch
-
-
-class _Cache:
-    """The blocks that were read last: short reads often come from the same one."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._opened: OrderedDict[int, tuple[Any, int]] = OrderedDict()
-        self._size = 0
-
-    def get(self, key: int) -> Any:
-        with self._lock:
-            found = self._opened.get(key)
-            if found is None:
-                return None
-            self._opened.move_to_end(key)
-            return found[0]
-
-    def put(self, key: int, opened: Any, size: int) -> None:
-        with self._lock:
-            if key in self._opened:
-                return
-            self._opened[key] = opened, size
-            self._size += size
-            while self._size > _CACHED_BYTES:
-                _, (_, dropped) = self._opened.popitem(last=False)
-                self._size -= dropped
-
-
-_cache = _Cache()

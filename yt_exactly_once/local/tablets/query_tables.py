@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.ql.ranges import KeyRange
     from yt_exactly_once.local.tables.layout import TableLayout
     from yt_exactly_once.local.tables.schema import Column
-    from yt_exactly_once.local.tablets.blocks import Rows
+    from yt_exactly_once.local.tablets.block_bodies import Rows
 
 _LAST = (1 << 63) - 1
 _ROWS_PER_STATEMENT = 25

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from yt_exactly_once.local.tables.layout import TableLayout
+    from yt_exactly_once.local.tablets.block_bodies import Rows
 
 Row = dict[str, Any]
 
@@ -225,7 +226,7 @@ def read_range(
     max_weight: int,
 ) -> StoredRows:
     """Return rows of an ordered table from an index on, up to the limits, at least one if any."""
-    found: list[blocks.Rows] = []
+    found: list[Rows] = []
     weight = 0
     for rows in ordered_rows(connection, layout, tablet_index, offset, offset + max(max_rows, 0)):
         if weight >= max_weight:
@@ -240,7 +241,7 @@ def read_range(
 
 def ordered_rows(
     connection: sqlite3.Connection, layout: TableLayout, tablet_index: int, first: int, past: int
-) -> Iterator[blocks.Rows]:
+) -> Iterator[Rows]:
     """Yield the rows of a tablet of an ordered table in a range of indexes, piece by piece."""
     trimmed, total = bounds(connection, layout, tablet_index)
     tablet_id = layout.tablets[tablet_index].tablet_id
@@ -259,7 +260,7 @@ def bounds(
     return int(trimmed), int(total)
 
 
-def stored_rows(layout: TableLayout, tablet_index: int, parts: Sequence[blocks.Rows]) -> StoredRows:
+def stored_rows(layout: TableLayout, tablet_index: int, parts: Sequence[Rows]) -> StoredRows:
     """Return consecutive rows of an ordered tablet with their position in front."""
     first, past = (parts[0].first, parts[-1].past) if parts else (0, 0)
     count = past - first

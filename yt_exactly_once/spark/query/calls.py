@@ -70,7 +70,7 @@ class _Row:
         running: batch of the call under way.
         failed: oldest batch whose last call failed.
         refused: batch whose second call was refused.
-        sent: see `Call.sent`; of the newest batch.
+        commits_sent: see `Call.commits_sent`; of the newest batch.
         compared: whether the notes were compared with the ledger.
     """
 
@@ -78,7 +78,7 @@ class _Row:
     running: int | None = None
     failed: int | None = None
     refused: int | None = None
-    sent: dict[str, str] = field(default_factory=dict)
+    commits_sent: dict[str, str] = field(default_factory=dict)
     compared: bool = False
 
 
@@ -87,8 +87,8 @@ class Call:
 
     Attributes:
         place: where Spark is.
-        sent: transactions whose commit was sent for this batch by this run, with a digest of what they
-            carried; the digest is empty for those of this very call.
+        commits_sent: transactions whose commit was sent for this batch by this run, with a digest of what
+            they carried; the digest is empty for those of this very call.
         is_first: whether the notes are still to be compared with the ledger.
         is_repeated: whether a call for this batch failed before, in this run.
         records: whether the batch is recorded in the ledger even if it is empty.
@@ -97,11 +97,11 @@ class Call:
     def __init__(self, place: Place, rows: Sequence[_Row]) -> None:
         self.place = place
         self._rows = rows
-        self.sent = {
+        self.commits_sent = {
             key: digest
             for row in rows
             if row.newest == place.batch_id
-            for key, digest in row.sent.items()
+            for key, digest in row.commits_sent.items()
         }
         self.is_repeated = any(row.failed == place.batch_id for row in rows)
         self.records = False
@@ -111,9 +111,9 @@ class Call:
         """Whether no call of this run has compared the notes with the ledger."""
         return not all(row.compared for row in self._rows)
 
-    def has_sent(self, entry: LedgerEntry | None) -> bool:
+    def has_sent_commit(self, entry: LedgerEntry | None) -> bool:
         """Return whether an earlier call of this run for this batch has written an entry."""
-        return entry is not None and entry.transaction_id in self.sent
+        return entry is not None and entry.transaction_id in self.commits_sent
 
     def compared(self) -> None:
         """Remember that the notes agree with the ledger."""
@@ -185,7 +185,7 @@ class Calls:
             for row in rows:
                 row.running = None
                 if row.newest == number:
-                    row.sent = call.sent
+                    row.commits_sent = call.commits_sent
                 if noted is NoteKind.REFUSED:
                     row.refused = number
                 elif noted is NoteKind.FAILED:

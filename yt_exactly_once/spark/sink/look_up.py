@@ -140,7 +140,7 @@ def look_up(
             )
     run.agree(batch)
     if entry is not None and verdict is not Verdict.NEW:
-        require_one_sink(entry, batch, call.sent, ledger=ledger.path)
+        require_one_sink(entry, batch, call.commits_sent, ledger=ledger.path)
     if verdict is Verdict.PARTIAL and not mode.options.split_oversized:
         raise ConfigError(
             "Some parts of this batch are written, and this sink would write them again",
@@ -151,7 +151,7 @@ def look_up(
         )
     delivery.emit(Event.LEDGER_READ, verdict=verdict.value)
     return Found(
-        is_replay=verdict is Verdict.REPLAY and not call.has_sent(entry),
+        is_replay=verdict is Verdict.REPLAY and not call.has_sent_commit(entry),
         rows=entry.batch_rows if entry else 0,
         resumed=entry if verdict is Verdict.PARTIAL else None,
     )

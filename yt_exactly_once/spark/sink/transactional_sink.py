@@ -463,7 +463,7 @@ class TransactionalSink:
             emit=delivery.emit,
             lanes=self.options.connections,
             advance_consumer=self.options.advance_consumer,
-            sent=delivery.call.sent,
+            commits_sent=delivery.call.commits_sent,
             logged=partial(self._offset_log.ranges, delivery.batch),
             accepted=self.options.accepted,
             mode=str(self.options.mode),
