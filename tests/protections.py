@@ -12,12 +12,11 @@ from yt_exactly_once import observability
 from yt_exactly_once.commit import contents, transactional
 from yt_exactly_once.commit.judgement import Verdict
 from yt_exactly_once.commit.ledger import CommitLedger
-from yt_exactly_once.spark.query import calls, running
+from yt_exactly_once.spark.query import calls
 from yt_exactly_once.spark.sink import look_up
 from yt_exactly_once.spark.sink import transactional_sink as sink
 from yt_exactly_once.spark.sink.modes.at_least_once import AtLeastOnce
 from yt_exactly_once.spark.sink.modes.idempotent import Idempotent
-from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,45 +51,9 @@ def _state_evaluation() -> list[Patch]:
     return [(sink.TransactionalSink, "_skip", without)]
 
 
-def _trim_guard() -> list[Patch]:
-    """The consumer of a stateful query is moved to the end of the batch at once."""
-    return [(running, "_is_stateful", lambda *_: False)]
-
-
-def _compare_and_set() -> list[Patch]:
-    """The consumer is moved wherever it stands."""
-
-    def blindly(source: Any, _current: Any, _before: Any, _batch: Any, _ledger: str) -> Any:
-        return {part.partition: part.end for part in source.partitions}
-
-    return [(contents, "plan_moves", blindly)]
-
-
 def _ledger_row() -> list[Patch]:
     """Commits leave no common row that they could conflict on, and nobody misses its entries."""
     return [(CommitLedger, "record", lambda *_, **__: None), *_history()]
-
-
-def _outcome_look_up() -> list[Patch]:
-    """A commit without an answer counts as failed."""
-    read = CommitLedger.read
-
-    def nothing(self: Any, reader: Any) -> Any:
-        return read(self, reader) if isinstance(reader, TabletTransaction) else None
-
-    return [(CommitLedger, "read", nothing)]
-
-
-def _committed_check() -> list[Patch]:
-    """An entry for this very batch, left by an earlier attempt, is not recognised."""
-    return [(transactional.BatchCommit, "_is_done", lambda *_: False)]
-
-
-def _room_check() -> list[Patch]:
-    """A batch of any size is sent."""
-    from yt_exactly_once.spark.sink.targets import PreparedTarget
-
-    return [(PreparedTarget, "require_room", lambda *_: None)]
 
 
 def _producer_sessions() -> list[Patch]:
@@ -135,12 +98,7 @@ PROTECTIONS: dict[str, Callable[[], list[Patch]]] = {
     "ledger_look_up": _ledger_look_up,
     "early_look_up": _early_look_up,
     "state_evaluation": _state_evaluation,
-    "trim_guard": _trim_guard,
-    "compare_and_set": _compare_and_set,
     "ledger_row": _ledger_row,
-    "outcome_look_up": _outcome_look_up,
-    "committed_check": _committed_check,
-    "room_check": _room_check,
     "producer_sessions": _producer_sessions,
     "push_look_up": _push_look_up,
     "one_call": _one_call,

@@ -67,25 +67,6 @@ def test_old_commit_landing_before_the_new_one_is_recognised(stream, faults):
 
 
 @pytest.mark.nightly
-def test_committed_check_off_is_noticed(stream, faults, monkeypatch):
-    """The query would stop, taking itself for somebody else."""
-    flow = stream(rows=1_000)
-    meet_in_the_middle(faults)
-    switch_off("committed_check", monkeypatch.setattr)
-    flow.fail("OffsetConflictError")
-
-
-@pytest.mark.nightly
-def test_outcome_look_up_off_is_noticed(stream, faults, monkeypatch):
-    """A lost answer taken for a failure costs a second attempt, which has to find out itself."""
-    flow = stream()
-    faults.inject("lose_answer", COMMIT)
-    switch_off("outcome_look_up", monkeypatch.setattr)
-    told = flow.run()
-    assert max(fields["attempts"] for fields in told.of(Event.BATCH_COMMITTED)) > 1
-
-
-@pytest.mark.nightly
 def test_ledger_row_off_is_noticed(stream, faults, monkeypatch):
     """Without a common row the late commit and the new one both take effect."""
     flow = stream(rows=1_000, consumer="")

@@ -9,7 +9,6 @@ from pyspark.errors import StreamingQueryException
 
 from tests.flows import STATELESS, differences, passed_on
 from tests.integration.streams import Heard, finish
-from tests.protections import switch_off
 from tests.tiers import first_of
 from yt_exactly_once import TransactionalSink
 from yt_exactly_once.local import LocalCluster
@@ -53,15 +52,6 @@ def test_batch_too_large_for_one_transaction_is_refused_with_numbers(stream, is_
     rows, takes = (6_000, "1 tablets") if is_sorted else (2_000, "tablet 0")
     assert f"{rows} rows for {takes}, and one transaction takes 1500 rows per tablet" in text
     assert "max_rows_per_partition" in text
-    flow.assert_untouched()
-
-
-@pytest.mark.nightly
-def test_room_check_off_is_noticed(stream, monkeypatch):
-    """The cluster refuses the commit only after it has taken all the rows."""
-    flow = stream(partitions=1, rows=100_001, rows_per_partition=200_000)
-    switch_off("room_check", monkeypatch.setattr)
-    assert "Could not commit" in flow.fail("BatchTooLargeError")
     flow.assert_untouched()
 
 

@@ -85,17 +85,6 @@ def test_rows_of_a_stateful_batch_are_kept_until_spark_has_logged_it(stream, que
     flow.assert_exact()
 
 
-@pytest.mark.nightly
-def test_trim_guard_off_is_noticed(stream, monkeypatch):
-    """With the consumer moved at once, a replay cannot build its state again."""
-    flow = stream(AGGREGATION, is_sorted=True)
-    with monkeypatch.context() as patch:
-        switch_off("trim_guard", patch.setattr)
-        killed_after_commit(flow)
-    trim_as_the_queue_agent(flow)
-    flow.fail("DataLossError")
-
-
 def killed_after_commit(flow, batch=1):
     """Break a run off when the cluster has a batch and Spark's commit log has not."""
 
@@ -111,18 +100,6 @@ def trim_as_the_queue_agent(flow):
     """Trim everything before the offset of the vital consumer."""
     for partition, offset in flow.queue.stored(flow.consumer).items():
         flow.client.trim_rows(flow.queue.path, partition, offset)
-
-
-@pytest.mark.nightly
-def test_early_look_up_off_is_covered_by_the_check_inside_the_transaction(stream, monkeypatch):
-    """A replay that the first look-up misses is recognised later, at the price of its computation."""
-    flow = stream()
-    flow.run()
-    flow.forget_last_batch()
-    switch_off("early_look_up", monkeypatch.setattr)
-    told = flow.run()
-    assert told.count(Event.COMMIT_OUTCOME_RESOLVED) == 1
-    flow.assert_exact()
 
 
 @pytest.mark.nightly

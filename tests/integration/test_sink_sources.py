@@ -15,7 +15,6 @@ from tests.flows import (
     passed_on,
 )
 from tests.integration.streams import QUICK, Broken, Heard, finish, forget_last_batch
-from tests.protections import switch_off
 from tests.tiers import first_of
 from yt_exactly_once import Event, TransactionalSink
 
@@ -196,19 +195,6 @@ def test_two_checkpoints_on_one_consumer_are_told_apart(stream):
     assert flow.entry().batch_id == 0
     rival_rows = [row for row in rival.found() if row[1] < half]
     assert rival_rows == []
-
-
-@pytest.mark.nightly
-def test_compare_and_set_off_is_noticed(stream, monkeypatch):
-    """Both queries take the second half of the queue."""
-    flow = stream(rows=2_000)
-    half = stopped_after(flow, 0)
-    rival = stream(queue=flow.queue, name="rival")
-    rival.run()
-    switch_off("compare_and_set", monkeypatch.setattr)
-    flow.run()
-    later = {row for row in rival.found() if row[1] >= half}
-    assert later & set(flow.found()) == later != set()
 
 
 def stopped_after(flow, batch):

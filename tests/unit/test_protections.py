@@ -13,7 +13,8 @@ TESTS = Path(__file__).parents[1]
 def uses():
     """Return the names that tests switch off, in one Spark session or in a run of chaos."""
     calls = re.compile(r'switch_off\(\s*"(\w+)"|off="(\w+)"')
-    texts = [path.read_text(encoding="utf-8") for path in TESTS.rglob("test_*.py")]
+    files = [*TESTS.rglob("test_*.py"), *TESTS.glob("model/removals*.py")]
+    texts = [path.read_text(encoding="utf-8") for path in files]
     return {name for text in texts for found in calls.findall(text) for name in found if name}
 
 
