@@ -1,9 +1,9 @@
 """Rows of ordered tables on disk: blocks of consecutive rows, kept by columns.
 
 A commit appends one block per tablet, or several blocks if it is large. Small blocks at the end of a tablet
-are replaced by one. `block_bodies` knows the bytes of a block. Here is what reads need to know without opening
-it. Which rows a client may see is not known here: trimmed rows stay in the first block until all of it goes.
-Chunks that clients see are another thing, see `flushed`.
+are replaced by one. `block_bodies` knows the bytes of a block. Here is what reads need to know before they
+open it. Which rows a client may see is not known here: trimmed rows stay in the first block until all of it
+goes. Chunks that clients see are another thing, see `flushed`.
 """
 
 from __future__ import annotations
