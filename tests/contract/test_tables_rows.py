@@ -8,15 +8,7 @@ import pytest
 from yt import yson
 from yt.wrapper import YsonFormat, YtResponseError
 
-KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
-VALUE = {"name": "v", "type": "string"}
-
-
-def create(client, path, schema=(KEY, VALUE), **attributes):
-    given = {"dynamic": True, "schema": list(schema), **attributes}
-    client.create("table", path, attributes=given)
-    client.mount_table(path, sync=True)
-    return path
+from tests.contract.tables import KEY, VALUE, create
 
 
 def value_table(client, path, **column):

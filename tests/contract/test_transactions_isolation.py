@@ -7,15 +7,7 @@ import concurrent.futures
 import pytest
 from yt.wrapper import YtResponseError
 
-KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
-VALUE = {"name": "v", "type": "string"}
-
-
-def create(client, path, schema=(KEY, VALUE), **attributes):
-    given = {"dynamic": True, "schema": list(schema), **attributes}
-    client.create("table", path, attributes=given)
-    client.mount_table(path, sync=True)
-    return path
+from tests.contract.tables import KEY, VALUE, create
 
 
 def begin(client):

@@ -5,15 +5,7 @@ from __future__ import annotations
 import pytest
 from yt.wrapper import YtResponseError
 
-KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
-VALUE = {"name": "v", "type": "string"}
-
-
-def create(client, path, schema=(KEY, VALUE), **attributes):
-    given = {"dynamic": True, "schema": list(schema), **attributes}
-    client.create("table", path, attributes=given)
-    client.mount_table(path, sync=True)
-    return path
+from tests.contract.tables import KEY, VALUE, create
 
 
 def start(client, **options):
@@ -219,57 +211,43 @@ def test_unmount_before_the_commit_refuses_it(client, sticky, tmp):
     assert f"Error submitting rows for table {table}" in str(caught.value)
 
 
-@pytest.mark.only_over(
-    "http", "the C++ client sends modifications in the background, maybe after the remount"
-)
-def test_remount_in_between_refuses_the_commit(client, sticky, tmp):
-    """Rows are meant for one mount of a tablet."""
-    table = create(client, f"{tmp}/t")
-    member = sticky()
-    transaction_id = start(member)
-    with inside(member, transaction_id):
-        member.insert_rows(table, [{"k": 1, "v": "x"}])
+def remount(client, table, _schema):
     client.unmount_table(table, sync=True)
     client.mount_table(table, sync=True)
-    with pytest.raises(YtResponseError, match="Invalid mount revision") as caught:
-        commit(member, transaction_id)
-    assert caught.value.contains_code(1704)
-    assert client.get(f"{table}/@row_count") == 0
 
 
-@pytest.mark.only_over(
-    "http", "the C++ client sends modifications in the background, maybe after the remount"
-)
-def test_remount_of_an_ordered_table_in_between_refuses_the_commit(client, sticky, tmp):
-    """Appends conflict with nothing, and are meant for one mount all the same."""
-    table = create(client, f"{tmp}/q", schema=[{"name": "v", "type": "string"}])
-    member = sticky()
-    transaction_id = start(member)
-    with inside(member, transaction_id):
-        member.insert_rows(table, [{"v": "x"}])
-    client.unmount_table(table, sync=True)
-    client.mount_table(table, sync=True)
-    with pytest.raises(YtResponseError, match="Invalid mount revision") as caught:
-        commit(member, transaction_id)
-    assert caught.value.contains_code(1704)
-    assert list(client.select_rows(f"* from [{table}]")) == []
-
-
-@pytest.mark.only_over(
-    "http", "the C++ client sends modifications in the background, maybe after the removal"
-)
-def test_removal_in_between_refuses_the_commit(client, sticky, tmp):
-    """A successor at the same path is another table."""
-    table = create(client, f"{tmp}/t")
-    member = sticky()
-    transaction_id = start(member)
-    with inside(member, transaction_id):
-        member.insert_rows(table, [{"k": 1, "v": "x"}])
+def remove_and_create(client, table, schema):
     client.remove(table)
-    create(client, table)
-    with pytest.raises(YtResponseError, match="no longer exists"):
+    create(client, table, schema)
+
+
+@pytest.mark.only_over(
+    "http", "the C++ client sends modifications in the background, maybe after the change"
+)
+@pytest.mark.parametrize(
+    ("change", "schema", "said", "code"),
+    [
+        (remount, (KEY, VALUE), "Invalid mount revision", 1704),
+        (remount, (VALUE,), "Invalid mount revision", 1704),
+        (remove_and_create, (KEY, VALUE), "no longer exists", 1),
+    ],
+    ids=["remount", "remount of an ordered table", "removal"],
+)
+def test_change_of_the_table_in_between_refuses_the_commit(
+    client, sticky, tmp, change, schema, said, code
+):
+    """Rows are meant for one mount of one table; a successor at the same path is another one."""
+    table = create(client, f"{tmp}/t", schema)
+    member = sticky()
+    transaction_id = start(member)
+    row = {column["name"]: {"k": 1, "v": "x"}[column["name"]] for column in schema}
+    with inside(member, transaction_id):
+        member.insert_rows(table, [row])
+    change(client, table, schema)
+    with pytest.raises(YtResponseError, match=said) as caught:
         commit(member, transaction_id)
-    assert client.get(f"{table}/@row_count") == 0
+    assert caught.value.contains_code(code)
+    assert list(client.select_rows(f"* from [{table}]")) == []
 
 
 @pytest.mark.parametrize("source", ["attribute", "mount_config"])
