@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from yt.wrapper import YtResponseError
 
+from tests.contract.tables import create
+
 VALUE = {"name": "v", "type": "string"}
 SYSTEM = [
     {"name": "$timestamp", "type": "uint64"},
@@ -16,9 +18,7 @@ SYSTEM = [
 def queue(client, tmp):
     """A queue with ten rows in the first of two partitions."""
     path = f"{tmp}/q"
-    attributes = {"dynamic": True, "schema": [VALUE, *SYSTEM], "tablet_count": 2}
-    client.create("table", path, attributes=attributes)
-    client.mount_table(path, sync=True)
+    create(client, path, [VALUE, *SYSTEM], tablet_count=2)
     client.insert_rows(path, [{"v": f"{index}", "$tablet_index": 0} for index in range(10)])
     return path
 
@@ -159,8 +159,7 @@ def test_advance_and_rows_commit_together(client, sticky, tmp, queue, consumer):
     """Exactly-once in one transaction: output and offset, both or none."""
     key = {"name": "k", "type": "string", "sort_order": "ascending"}
     schema = [key, {"name": "n", "type": "int64"}]
-    client.create("table", f"{tmp}/t", attributes={"dynamic": True, "schema": schema})
-    client.mount_table(f"{tmp}/t", sync=True)
+    create(client, f"{tmp}/t", schema)
     member = sticky()
     with member.Transaction(type="tablet"):
         member.insert_rows(f"{tmp}/t", [{"k": "done", "n": 10}])
@@ -213,9 +212,7 @@ def test_table_that_is_no_consumer_is_refused(client, tmp, queue):
 def test_consumer_has_exactly_its_schema(client, tmp, queue, change):
     """Nearly right is not enough."""
     first, *others = NAMED[1:]
-    attributes = {"dynamic": True, "schema": [{**first, **change}, *others]}
-    client.create("table", f"{tmp}/near", attributes=attributes)
-    client.mount_table(f"{tmp}/near", sync=True)
+    create(client, f"{tmp}/near", [{**first, **change}, *others])
     client.register_queue_consumer(queue, f"{tmp}/near", vital=False)
     with pytest.raises(YtResponseError, match="not recognized as a valid consumer schema"):
         client.advance_queue_consumer(f"{tmp}/near", queue, 0, None, 1)
@@ -236,8 +233,7 @@ def test_consumers_that_share_a_table_have_names(client, tmp, queue):
         {"name": "meta", "type": "any"},
     ]
     path = f"{tmp}/shared"
-    client.create("table", path, attributes={"dynamic": True, "schema": schema})
-    client.mount_table(path, sync=True)
+    create(client, path, schema)
     with pytest.raises(YtResponseError, match="Queue consumer name is required"):
         client.advance_queue_consumer(path, queue, 0, 0, 1)
     for name, offset in (("a", 1), ("b", 2)):
@@ -347,8 +343,7 @@ def test_consumers_of_one_table_are_registered_by_name(client, tmp, queue, clust
 def test_name_of_a_consumer_fits_its_table(client, tmp, queue, consumer):
     """A registration comes first: who has none hears of that."""
     shared = f"{tmp}/shared"
-    client.create("table", shared, attributes={"dynamic": True, "schema": NAMED})
-    client.mount_table(shared, sync=True)
+    create(client, shared, NAMED)
     for path, message in (
         (shared, "name is required for multi-consumer schema"),
         (f"<queue_consumer_name=a>{consumer}", "name is not supported for consumer schema"),
@@ -465,9 +460,7 @@ def test_consumer_pulls_what_a_reader_of_the_queue_pulls(client, queue, consumer
 def test_consumer_may_lack_the_meta_column(client, tmp, queue, with_meta):
     """It then keeps offsets only; a link to it does not matter."""
     schema = [column for column in NAMED[1:] if with_meta or column["name"] != "meta"]
-    attributes = {"dynamic": True, "schema": schema, "treat_as_queue_consumer": True}
-    client.create("table", f"{tmp}/plain", attributes=attributes)
-    client.mount_table(f"{tmp}/plain", sync=True)
+    create(client, f"{tmp}/plain", schema, treat_as_queue_consumer=True)
     client.link(f"{tmp}/plain", f"{tmp}/link")
     client.register_queue_consumer(queue, f"{tmp}/link", vital=False)
 
@@ -490,8 +483,7 @@ def test_one_transaction_moves_offsets_of_several_queues(client, sticky, tmp, co
     """All are seen at its commit, none before."""
     paths = [f"{tmp}/q{number}" for number in range(2)]
     for path in paths:
-        client.create("table", path, attributes={"dynamic": True, "schema": [VALUE]})
-        client.mount_table(path, sync=True)
+        create(client, path, [VALUE])
         client.register_queue_consumer(path, consumer, vital=False)
     member = sticky()
     with member.Transaction(type="tablet"):
@@ -513,8 +505,7 @@ def test_named_consumers_move_apart_from_each_other(client, tmp, queue, moves):
     """In every partition, in any order."""
     client.insert_rows(queue, [{"v": f"{index}", "$tablet_index": 1} for index in range(10)])
     table = f"{tmp}/shared"
-    client.create("table", table, attributes={"dynamic": True, "schema": NAMED})
-    client.mount_table(table, sync=True)
+    create(client, table, NAMED)
     at = {name: f"<queue_consumer_name={name}>{table}" for name in ("a", "b")}
     expected = {(name, partition): 0 for name in at for partition in range(2)}
     for path in at.values():

@@ -6,6 +6,8 @@ import pytest
 from yt import yson
 from yt.wrapper import YtResponseError
 
+from tests.contract.tables import create
+
 KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
 VALUE = {"name": "v", "type": "string"}
 
@@ -13,9 +15,7 @@ VALUE = {"name": "v", "type": "string"}
 @pytest.fixture
 def queue(client, tmp):
     """A queue of one partition with three rows."""
-    attributes = {"dynamic": True, "schema": [VALUE]}
-    client.create("table", f"{tmp}/queue", attributes=attributes)
-    client.mount_table(f"{tmp}/queue", sync=True)
+    create(client, f"{tmp}/queue", [VALUE])
     client.insert_rows(f"{tmp}/queue", [{"v": "a"}, {"v": "b"}, {"v": "c"}])
     return f"{tmp}/queue"
 
@@ -29,9 +29,7 @@ def consumer(client, tmp, queue):
 
 @pytest.fixture
 def table(client, tmp):
-    attributes = {"dynamic": True, "schema": [KEY, VALUE]}
-    client.create("table", f"{tmp}/table", attributes=attributes)
-    client.mount_table(f"{tmp}/table", sync=True)
+    create(client, f"{tmp}/table", [KEY, VALUE])
     return f"{tmp}/table"
 
 
