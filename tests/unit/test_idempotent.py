@@ -2,15 +2,21 @@
 
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
+from tests.model.tasks import COLUMNS, prepared_target
+from yt_exactly_once import RetryPolicy
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
+from yt_exactly_once.errors import DuplicateKeyError
 from yt_exactly_once.spark.sink import frame_rows
 from yt_exactly_once.spark.sink.frame_rows import FrameRows
+from yt_exactly_once.spark.sink.modes import tasks as tasks_module
 from yt_exactly_once.spark.sink.modes.idempotent import Idempotent
 from yt_exactly_once.spark.sink.modes.mode import TargetBatch
 from yt_exactly_once.spark.sink.modes.push import RehearsalTask
+from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.placement import Placement
 
@@ -48,3 +54,38 @@ def test_rows_are_inspected_as_far_as_their_numbers_need_it(monkeypatch, by_sour
     assert done == [*inspected, *rehearsed, "PushTask"]
     # Rows that carry their source go where their queue partition says, in all batches.
     assert bool(turned) is not by_source
+
+
+def hashed(*keys):
+    """Return rows with the columns that Spark adds for their keys."""
+    names = (*COLUMNS, *KEY_HASH_COLUMNS)
+    return pa.RecordBatch.from_pydict({name: list(keys) for name in names}).cast(
+        pa.schema(
+            [(name, pa.int32() if name == KEY_HASH_COLUMNS[1] else pa.int64()) for name in names]
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("tasks", "is_refused"), [([(1, 1)], True), ([(1,), (1,)], True), ([(1,), (2,)], False)]
+)
+def test_rows_with_one_key_are_refused_in_a_task_and_across_tasks(monkeypatch, tasks, is_refused):
+    """In a chunk before it is sent; the driver compares the tasks before the commit."""
+    sent = []
+    monkeypatch.setattr(tasks_module, "insert_payload", lambda *given, **_: sent.append(given))
+    mode = Idempotent(
+        SimpleNamespace(producer="//producer", retry=RetryPolicy(), connections=1), None
+    )
+    target = prepared_target("//t", is_sorted=True)
+    plan = mode.plan(TargetBatch(MicroBatch("query", 0, "run"), target, COLUMNS, {}))
+
+    def finish():
+        told = [report for keys in tasks for report in plan.task.run([hashed(*keys)], 0)]
+        return mode.finish(plan, told)
+
+    if is_refused:
+        with pytest.raises(DuplicateKeyError, match="1 rows of the batch have the key"):
+            finish()
+        assert len(sent) == len(tasks) - (len(tasks) == 1)
+    else:
+        assert finish()[0].row_count == len(tasks)

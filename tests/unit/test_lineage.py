@@ -7,7 +7,7 @@ import pytest
 
 from yt_exactly_once.commit.batch import MicroBatch
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.spark.query.lineage import Lineage, require_straight
+from yt_exactly_once.spark.query.lineage import Lineage, require_one_stage, require_straight
 
 BATCH = """(2) SQLExecutionRDD[23] at start at NativeMethodAccessorImpl.java:0 []
  |  MapPartitionsRDD[22] at start at NativeMethodAccessorImpl.java:0 []
@@ -83,8 +83,14 @@ def job(text, *, running=BATCH):
     return frame
 
 
-def execution(text):
-    return SimpleNamespace(toRdd=lambda: SimpleNamespace(toDebugString=lambda: text))
+def execution(text, plan=""):
+    return SimpleNamespace(
+        toRdd=lambda: SimpleNamespace(toDebugString=lambda: text), executedPlan=lambda: shown(plan)
+    )
+
+
+def shown(plan):
+    return SimpleNamespace(toString=lambda: plan)
 
 
 def test_job_over_the_rows_of_the_batch_is_straight():
@@ -105,3 +111,26 @@ def test_job_whose_rows_may_come_in_another_order_is_refused(text, running, why)
     """Whether the function or the query moves them."""
     with pytest.raises(ConfigError, match=why):
         require_straight(job(text, running=running), MicroBatch("query", 0, "run"))
+
+
+@pytest.mark.parametrize(
+    ("text", "plan", "why"),
+    [
+        (BATCH, "", ""),
+        (SHUFFLED, "", "has a shuffle"),
+        (SHUFFLED_IN_A_UNION, "", "has a shuffle"),
+        ("no lineage", "", "has a shuffle"),
+        (BATCH, "AdaptiveSparkPlan\n+- Exchange hashpartitioning(key, 2)", "has a shuffle"),
+        (BATCH, "LocalTableScan [id]", "in one order"),
+    ],
+)
+def test_tasks_write_into_one_transaction_if_none_can_start_twice(text, plan, why):
+    """Attempts begin at 0 again in a stage that runs again. A plan that may shuffle is not even run."""
+    frame = job(text)
+    frame._jdf.queryExecution.return_value = execution(text, plan)
+    batch = MicroBatch("query", 0, "run")
+    if not why:
+        assert require_one_stage(frame, batch) == 2
+        return
+    with pytest.raises(ConfigError, match=why):
+        require_one_stage(frame, batch)

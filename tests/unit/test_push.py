@@ -13,7 +13,8 @@ from tests.model.tasks import prepared_target, task_context
 from yt_exactly_once import RetryPolicy, Target
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
-from yt_exactly_once.errors import FencedError, NotOneToOneError
+from yt_exactly_once.errors import EncodingError, FencedError, NotOneToOneError
+from yt_exactly_once.spark.sink.modes import sessions
 from yt_exactly_once.spark.sink.modes.mode import TaskSettings
 from yt_exactly_once.spark.sink.modes.push import PushTask
 from yt_exactly_once.spark.sink.modes.sessions import POSITION_BITS, Numbering
@@ -142,6 +143,19 @@ def test_attempt_without_the_rows_of_the_one_before_is_refused(cluster):
         push(cluster, [], attempt=1)
 
 
+def test_rows_that_were_pushed_are_checked_before_they_are_compared(cluster, monkeypatch):
+    """A digest is of rows that can be written; the others are checked when they are encoded."""
+    push(cluster, [1, 2])
+
+    def misfit(*_):
+        raise EncodingError("A value does not fit")
+
+    monkeypatch.setattr(sessions, "row_fragments", misfit)
+    assert push(Cluster(), [1, 2]) == [2]
+    with pytest.raises(EncodingError):
+        push(cluster, [1, 2, 3], attempt=1)
+
+
 def test_attempt_without_rows_of_the_source_opens_no_session(cluster):
     """It does not know which one; other tasks may have it."""
     push(cluster, [], by_source=True, attempt=1)
@@ -219,3 +233,24 @@ def test_no_push_is_under_way_when_a_task_has_failed(cluster):
     with pytest.raises(FencedError):
         push(cluster, [1, 2], by_source=True, tablets=[0, 1], connections=2)
     assert cluster.rows == [2]
+
+
+@pytest.mark.nightly
+def test_ten_thousand_batches_are_pushed_once(cluster):
+    """Tasks that die in the middle of a batch, runs that replay one, and drivers that are late."""
+    for batch in range(10_000):
+        rows = [3 * batch, 3 * batch + 1, 3 * batch + 2]
+        run = f"run {batch // 1_000}"
+        if batch % 7 == 0:
+            push(cluster, rows[:2], batch=batch, run=run)
+        push(cluster, rows, batch=batch, run=run, attempt=int(batch % 7 == 0))
+        if batch % 1_000 == 0:
+            push(cluster, rows, batch=batch, run=f"run {batch // 1_000 + 1}")
+            with pytest.raises(NotOneToOneError):
+                push(cluster, rows[1:], batch=batch, run="other code")
+        if batch % 1_000 == 999:
+            with pytest.raises(FencedError):
+                push(cluster, rows, batch=batch - 1, run="an old driver")
+    assert cluster.rows == list(range(30_000))
+    ((_, last, _),) = cluster.sessions.values()
+    assert last < 2**63
