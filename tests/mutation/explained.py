@@ -22,6 +22,12 @@ EXPLAINED: dict[tuple[str, str, str, str], str] = {
     ("commit/contents.py", "Contents.read", "True", "False"): _LENGTHS,
     ("commit/contents.py", "Contents._report", "True", "False"): _LENGTHS,
     ("commit/consumers.py", "consumer_offsets", "True", "False"): _LENGTHS,
+    (
+        "spark/sink/modes/transactional.py",
+        "Transactional.finish",
+        "True",
+        "False",
+    ): "Rejected rows have one lane: its rows are all rows, however parts are cut.",
     ("spark/source/range.py", "", "5", "6"): _WAIT,
     ("spark/source/range.py", "", "40", "41"): _WAIT,
     ("spark/source/range.py", "", "50", "51"): _WAIT,

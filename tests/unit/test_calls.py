@@ -339,6 +339,8 @@ def test_name_of_a_note_tells_all(kind):
     if kind is NoteKind.LEDGER:
         note = replace(note, ledger_id="1-2-3-4")
     assert Note.from_name(note.name) == note
+    # Checkpoints have such names.
+    assert note.name.startswith(f"v1-{kind}-")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ And what tasks check that send rows into an open transaction.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -19,6 +20,8 @@ from yt_exactly_once.commit.parts import TargetRows
 from yt_exactly_once.errors import ConfigError, RepeatedTaskError
 from yt_exactly_once.spark.sink import frame_rows
 from yt_exactly_once.spark.sink.arrived import TaskIdentity, TaskRows, WriterTask
+from yt_exactly_once.spark.sink.batch_writer import Job, JobSink
+from yt_exactly_once.spark.sink.encode import PARTITION_COLUMN
 from yt_exactly_once.spark.sink.frame_rows import FrameRows
 from yt_exactly_once.spark.sink.modes import MODES
 from yt_exactly_once.spark.sink.modes.mode import Mode, Plan, RowTask, TargetBatch
@@ -112,3 +115,31 @@ def test_tasks_send_nothing_that_could_mix_or_come_twice(monkeypatch, tasks, att
     )
     with pytest.raises(error, match=told):
         FrameRows(Late(schema=SCHEMA)).compute(mode.plan(given))
+
+
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_lanes_of_the_driver_are_tablets_where_rows_are_placed(is_sorted):
+    """Keys choose the tablets of a sorted target, so its parts are cut by all rows."""
+    mode = TransactionalSink("//t", proxy="localhost:1")._mode
+    target = prepared_target("//t", is_sorted=is_sorted)
+    plan = mode.plan(TargetBatch(MicroBatch("query", 0, "run"), target, COLUMNS, {}))
+    placed = ROWS.append_column(PARTITION_COLUMN, pa.array([0] * 3, pa.int32()))
+    (written,) = mode.finish(plan, [placed if plan.needs_partitions else ROWS])
+    assert (written.row_count, written.lane_is_tablet) == (3, not is_sorted)
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_sorted", "is_refused"),
+    [("idempotent", False, True), ("idempotent", True, False), ("at-least-once", False, False)],
+)
+def test_rows_of_a_job_have_no_numbers(monkeypatch, mode, is_sorted, is_refused):
+    """So idempotent mode could not know them again in an ordered table."""
+    options = (("path", "//t"), ("proxy", "localhost:1"), ("mode", mode))
+    job = Job("job", 1, options, overwrites=False)
+    run = SimpleNamespace(targets=(prepared_target("//t", is_sorted=is_sorted),), sessions={})
+    batch, rows = MicroBatch("query", 1, "run"), TaskRows(SCHEMA)
+    delivery = SimpleNamespace(run=run, batch=batch, rows=rows)
+    found = (delivery, SimpleNamespace(is_replay=False))
+    monkeypatch.setattr(JobSink, "_delivered", lambda *_: nullcontext(found))
+    with pytest.raises(ConfigError, match="no numbers") if is_refused else nullcontext():
+        assert JobSink(job).plan(SCHEMA).task.plan.task is not None

@@ -127,8 +127,9 @@ class RowEncoder:
 
     def _payload(self, rows: pa.RecordBatch, tablet: Any) -> Payload:
         data = encode(rows, self.plan, self.wire, tablet_index=tablet)
-        digest = added(0, row_hashes(rows, self.plan.columns)) if self.digests else 0
-        return Payload(rows.num_rows, data, digest=digest)
+        if not self.digests:
+            return Payload(rows.num_rows, data)
+        return Payload(rows.num_rows, data, digest=added(0, row_hashes(rows, self.plan.columns)))
 
     def _keep(self, partition: int, tablet: Any, payload: Payload) -> None:
         if isinstance(tablet, pa.Array):

@@ -113,7 +113,6 @@ class _NumberedSession:
         self._session: ProducerSession | None = None
         self._last_seen = -1
         self._digest = 0
-        self._sent_bytes = 0
 
     def open(self) -> None:
         """Take the session over."""
