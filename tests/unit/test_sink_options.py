@@ -167,3 +167,13 @@ def test_token_does_not_show_and_survives_the_way_to_another_process(monkeypatch
 def test_every_mode_has_its_class():
     """The table of modes is whole."""
     assert set(MODES) == set(DeliveryMode)
+
+
+@pytest.mark.parametrize(
+    ("given", "batches"), [(None, []), (4, [4]), ((4, 4), [4]), ((4, 6), [4, 5, 6])]
+)
+def test_batches_that_are_given_up_are_those_that_are_named(given, batches):
+    """The first and the last one included."""
+    assert (
+        list(SinkOptions("//t", proxy="localhost:1", accept_incomplete=given).accepted) == batches
+    )

@@ -287,7 +287,7 @@ def test_payloads_are_written_and_deleted_in_their_order(wire, asked):
         Payload(2, b"new"),
         Payload(1, b"key", deletes=True),
     ]
-    began.write("//t", payloads, wire, update=asked, aggregate=asked)
+    began.write("//t", payloads, wire, **({"update": True, "aggregate": True} if asked else {}))
     options = {"update": asked or None, "aggregate": asked or None}
     assert [command[:4] for command in client.commands] == [
         ("delete_rows", "//t", b"old", {"format": YSON, "raw": True}),

@@ -9,8 +9,10 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from yt_exactly_once import Target, TransactionalSink, config
-from yt_exactly_once.errors import ConfigError, DuplicateKeyError
+from yt_exactly_once import Event, Target, TransactionalSink, config
+from yt_exactly_once.commit.entry import LedgerEntry
+from yt_exactly_once.errors import ConfigError, ConflictError, DuplicateKeyError
+from yt_exactly_once.spark.sink import past_batches
 from yt_exactly_once.spark.sink.modes.transactional import _require_unique
 from yt_exactly_once.spark.sink.run import QueryRun
 
@@ -58,3 +60,36 @@ def test_transaction_is_opened_ahead_when_computing_is_known_to_be_short(
     committer = SimpleNamespace(ahead=nullcontext)
     with sink._ahead(delivery, committer) as opened:
         assert opened == ("batch" if opens else None)
+
+
+@pytest.mark.parametrize("error", [ConfigError("a shuffle"), ConflictError("a task failed")])
+def test_rows_that_tasks_could_not_send_go_through_the_driver(monkeypatch, error):
+    """In the next batches too, if the reason lies in the query. The retry is an event."""
+    sink = TransactionalSink("//t", proxy="localhost:1")
+    told = []
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(sink, "_compute", fail)
+    transaction = SimpleNamespace(id="1-2", proxy="proxy", kept_alive=nullcontext)
+    opened = SimpleNamespace(transaction=lambda: transaction, read=lambda: None)
+    run = QueryRun("run")
+    delivery = SimpleNamespace(
+        run=run, batch="batch", emit=lambda event, **fields: told.append((event, fields["reason"]))
+    )
+    committer = SimpleNamespace(ahead=lambda _: nullcontext(opened))
+    assert not sink._deliver_by_tasks(delivery, committer, None)
+    assert told == [(Event.RETRY_SCHEDULED, type(error).__name__)]
+    assert bool(run.by_driver) == isinstance(error, ConfigError)
+
+
+def test_table_of_earlier_batches_is_made_once(monkeypatch):
+    """With the first batch, on the thread that writes it."""
+    done = []
+    monkeypatch.setattr(past_batches, "ensure_table", lambda *_: done.append("made"))
+    monkeypatch.setattr(past_batches, "store_rows", lambda *_: done.append("stored"))
+    past = past_batches.PastBatches(None, "//history")
+    for number in range(2):
+        past._write(LedgerEntry("query", "//t", number, "run", "1-2", {}), ["//t"], None)
+    assert done == ["made", "stored", "stored"]
