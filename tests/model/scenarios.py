@@ -49,6 +49,13 @@ BOTH = (((1, 1),),)
 _into_one = partial(Scenario, into_one=True)
 _at_least_once = partial(Scenario, mode=AT_LEAST_ONCE)
 _idempotent = partial(Scenario, mode=IDEMPOTENT)
+_two_tasks = partial(_idempotent, plans=BOTH, attempts=2, budget=1, partitioned=True, regress=True)
+_misused = partial(
+    _idempotent, plans=TWO_ROWS, attempts=1, budget=1, unchecked=frozenset({Kind.ORDER})
+)
+_one_key = partial(
+    _misused, is_sorted=True, one_key=True, misuse=ONE_KEY, unchecked=frozenset({Kind.WRONG})
+)
 
 TWO_SINKS = (SinkSpec(("//first",), advances=False), SinkSpec(("//last",)))
 TWO_TARGETS = (SinkSpec(("//first", "//second")),)
@@ -175,9 +182,7 @@ BY_TASKS = (
         by_source=False,
         regress=True,
     ),
-    _idempotent(
-        "idempotent, two tasks", BOTH, attempts=2, budget=1, partitioned=True, regress=True
-    ),
+    _two_tasks("idempotent, two tasks"),
     _idempotent(
         "idempotent, two drivers", (ROW,), attempts=1, budget=1, brief=0, slots=(0, 0), regress=True
     ),
@@ -192,88 +197,28 @@ BY_TASKS = (
         "idempotent, empty bodies", TWO_ROWS, attempts=1, budget=1, faults=Faults(empty=True)
     ),
     # Flows that are not one-to-one: found out, not written wrongly in silence.
-    _idempotent(
-        "idempotent, shuffled",
-        TWO_ROWS,
-        attempts=1,
-        budget=1,
-        spread=Spread.SHUFFLED,
-        misuse=FENCING,
-        unchecked=frozenset({Kind.ORDER}),
-    ),
-    _idempotent(
-        "idempotent, reversed",
-        TWO_ROWS,
-        attempts=1,
-        budget=1,
-        spread=Spread.REVERSED,
-        misuse=ONE_TO_ONE,
-        unchecked=frozenset({Kind.ORDER}),
-    ),
-    _idempotent(
+    _misused("idempotent, shuffled", spread=Spread.SHUFFLED, misuse=FENCING),
+    _misused("idempotent, reversed", spread=Spread.REVERSED, misuse=ONE_TO_ONE),
+    _misused(
         "idempotent, by batch, then other code",
-        TWO_ROWS,
-        attempts=1,
-        budget=1,
         by_source=False,
         then=Spread.REVERSED,
         misuse=ONE_TO_ONE,
-        unchecked=frozenset({Kind.ORDER}),
     ),
-    _idempotent(
+    _misused(
         "idempotent, by batch, then fewer tasks",
-        TWO_ROWS,
-        attempts=1,
-        budget=1,
         faults=Faults(requests=False, tasks=False, orphans=False),
         by_source=False,
         spread=Spread.SHUFFLED,
         then=Spread.AS_READ,
         misuse=ONE_TO_ONE,
-        unchecked=frozenset({Kind.ORDER}),
     ),
     # Rows that carry their source may be in any task of the next run.
-    _idempotent(
-        "idempotent, then fewer tasks",
-        BOTH,
-        attempts=2,
-        budget=1,
-        partitioned=True,
-        then=Spread.TOGETHER,
-        regress=True,
-    ),
-    _idempotent(
-        "idempotent, then more tasks",
-        BOTH,
-        attempts=2,
-        budget=1,
-        partitioned=True,
-        spread=Spread.TOGETHER,
-        then=Spread.AS_READ,
-        regress=True,
-    ),
+    _two_tasks("idempotent, then fewer tasks", then=Spread.TOGETHER),
+    _two_tasks("idempotent, then more tasks", spread=Spread.TOGETHER, then=Spread.AS_READ),
     _idempotent("idempotent, sorted", (ROW,) * 2, attempts=1, is_sorted=True),
-    _idempotent(
-        "idempotent, one key in a chunk",
-        TWO_ROWS,
-        attempts=1,
-        budget=1,
-        is_sorted=True,
-        chunk=2,
-        one_key=True,
-        misuse=ONE_KEY,
-        unchecked=frozenset({Kind.WRONG}),
-    ),
-    _idempotent(
-        "idempotent, one key in a batch",
-        TWO_ROWS,
-        attempts=1,
-        budget=1,
-        is_sorted=True,
-        one_key=True,
-        misuse=ONE_KEY,
-        unchecked=frozenset({Kind.WRONG}),
-    ),
+    _one_key("idempotent, one key in a chunk", chunk=2),
+    _one_key("idempotent, one key in a batch"),
 )
 """What must hold today in the modes that write from tasks."""
 
