@@ -11,8 +11,13 @@ import pytest
 
 from yt_exactly_once import Event, Target, TransactionalSink, config
 from yt_exactly_once.commit.entry import LedgerEntry
-from yt_exactly_once.errors import ConfigError, ConflictError, DuplicateKeyError
-from yt_exactly_once.spark.sink import past_batches
+from yt_exactly_once.errors import (
+    ConfigError,
+    ConflictError,
+    DuplicateKeyError,
+    RequestRefusedError,
+)
+from yt_exactly_once.spark.sink import past_batches, targets
 from yt_exactly_once.spark.sink.modes.transactional import _require_unique
 from yt_exactly_once.spark.sink.run import QueryRun
 
@@ -93,3 +98,21 @@ def test_table_of_earlier_batches_is_made_once(monkeypatch):
     for number in range(2):
         past._write(LedgerEntry("query", "//t", number, "run", "1-2", {}), ["//t"], None)
     assert done == ["made", "stored", "stored"]
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_commit_that_is_refused_names_a_target_that_has_changed(monkeypatch, is_same):
+    """Fewer tablets than the rows were placed in: the remedy is to look at the target again."""
+    sink = TransactionalSink("//t", proxy="localhost:1")
+    monkeypatch.setattr(targets, "are_the_same", lambda *_: is_same)
+
+    def refuse(*_):
+        raise RequestRefusedError("Invalid tablet index")
+
+    batch = SimpleNamespace(moves=True)
+    call = SimpleNamespace(is_repeated=False, records=False)
+    delivery = SimpleNamespace(batch=batch, call=call, emit=None, run=QueryRun("run"))
+    with pytest.raises(RequestRefusedError) as caught:
+        sink._write(delivery, SimpleNamespace(commit=refuse), [], None, None)
+    assert ("has changed its columns or tablets" in caught.value.what) is not is_same
+    assert ("Start the query again" in (caught.value.remedy or "")) is not is_same
