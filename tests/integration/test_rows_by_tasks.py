@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +17,7 @@ from tests.flows import AGGREGATION
 from yt_exactly_once import Event, config
 from yt_exactly_once.commit.entry import DRIVER, TASKS
 from yt_exactly_once.errors import ConfigError, TransactionLostError
+from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.sink import transactional_sink
 from yt_exactly_once.spark.sink.modes import transactional
 from yt_exactly_once.spark.sink.modes.tasks import JoinedInsertTask
@@ -245,3 +249,53 @@ def test_options_that_bring_all_rows_to_the_driver_exclude_the_tasks(stream, opt
     """The error names the option, before the query starts."""
     with pytest.raises(ConfigError, match=named):
         stream(rows=1).sink(**{"sent_by": "tasks", **options})
+
+
+LARGE_BATCH = """
+import json, resource, sys
+from pyspark.sql import SparkSession
+from yt_exactly_once import TransactionalSink
+proxy, target, checkpoint, count = sys.argv[1:]
+narrow = {"spark.driver.memory": "1g", "spark.driver.maxResultSize": "64m", "spark.ui.enabled": "false"}
+spark = SparkSession.builder.master("local[2]").config(map=narrow).getOrCreate()
+rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", count).option("numPartitions", 20)
+wide = rows.load().selectExpr("value as id", "rpad(cast(value as string), 1000, 'x') as text")
+heard = []
+listen = lambda event, fields: heard.append(fields) if event == "batch.committed" else None
+sink = TransactionalSink(target, proxy=proxy, rows_per_tablet_limit=4_000_000, listener=listen)
+query = wide.writeStream.foreachBatch(lambda frame, number: number or sink(frame, number))
+query = query.option("checkpointLocation", checkpoint).start()
+while not heard:
+    query.awaitTermination(1)
+query.stop()
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+print(json.dumps({"sent_by": heard[0]["sent_by"], "rows": heard[0]["rows"], "peak": peak}))
+"""
+"""A driver with a heap of 1 GB, which writes one batch of rows of 1 KB. A task of it has 50 MB.
+
+Its executor is in the same heap, which holds what a task reports to the driver.
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1_200)
+def test_million_wide_rows_pass_a_narrow_driver(tmp_path):
+    """A gigabyte in one transaction; the driver's Python process stays small."""
+    target, count = "//wide", 1_000_000
+    schema = [{"name": "id", "type": "int64"}, {"name": "text", "type": "string"}]
+    limit = {"max_rows_per_transaction": 4_000_000}
+    attributes = {"dynamic": True, "schema": schema, "tablet_count": 20, "mount_config": limit}
+    with LocalCluster() as cluster:
+        client = cluster.client()
+        client.create("table", target, attributes=attributes)
+        client.mount_table(target, sync=True)
+        command = [sys.executable, "-c", LARGE_BATCH, cluster.proxy_urls[0], target, str(tmp_path)]
+        done = subprocess.run([*command, str(count)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, [
+            line[:500] for line in done.stderr.splitlines() if "yt_" in line
+        ]
+        told = json.loads(done.stdout.splitlines()[-1])
+        assert (told["sent_by"], told["rows"]) == (TASKS, count)
+        assert told["peak"] <= 250, "MB"
+        tablets = client.get_tablet_infos(target, tablet_indexes=list(range(20)))["tablets"]
+        assert sum(tablet["total_row_count"] for tablet in tablets) == count
