@@ -246,14 +246,18 @@ def test_a_consumer_that_does_not_move_is_not_asked(sources, advance):
     ],
 )  # fmt: skip
 def test_rows_of_batches_that_never_came_are_told(at, accepted, told):
-    """Unless the user has settled them; the function may have left out empty DataFrames."""
+    """Once, however many attempts the batch takes, unless the user has settled them.
+
+    It is no error: the function may have left out empty DataFrames.
+    """
     read = replace(QUEUE, partitions=tuple(PartitionRange(one, 0, end) for one, end in at))
     entry = entry_of(batch(read, number=2))
     log = Log()
-    cluster = Cluster(entry=entry, at=[end for _, end in at] + [4] * (2 - len(at)))
+    conflict = ("write", ConflictError("told"))
+    cluster = Cluster(conflict, entry=entry, at=[end for _, end in at] + [4] * (2 - len(at)))
     sources = QUEUE if at[0][1] <= 10 else replace(QUEUE, partitions=(PartitionRange(0, 12, 15),))
     done = committer(cluster, log, accepted=accepted, logged=lambda _: (read,))
-    done.commit(batch(sources), whole([ROWS]))
+    assert done.commit(batch(sources), whole([ROWS])).attempts == 2
     assert log.of(Event.BATCHES_LEFT_OUT) == told
 
 

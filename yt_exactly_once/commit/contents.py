@@ -76,6 +76,7 @@ class Contents:
         self._accepted = accepted
         self._mode = mode
         self._began = time.monotonic()
+        self._has_told = False
 
     def read(self, transaction: Transaction, batch: MicroBatch) -> Read:
         """Read the ledger entry and the consumers' offsets, as of the transaction's start."""
@@ -119,7 +120,6 @@ class Contents:
     ) -> LedgerEntry:
         """Write the rows, move the consumers and record the part; return its ledger entry."""
         before, moves = plan.read[0], plan.moves
-        self._tell_left_out(before, batch)
         replaced = [_replace(transaction, target) for target in part.targets]
         calls = _writes(part.targets)  # 6
         if part.is_last:
@@ -165,14 +165,16 @@ class Contents:
             tallies=self._ledger.tallies(before, batch, part.written()),
         )
 
-    def _tell_left_out(self, entry: LedgerEntry | None, batch: MicroBatch) -> None:
-        """Warn of rows that Spark has given to batches which never came to the sink.
+    def tell_left_out(self, read: Read, batch: MicroBatch) -> None:
+        """Warn once of rows that Spark has given to batches which never came to the sink.
 
         No error, because a function may leave out empty DataFrames. If it caught an error of its own, they
         are lost.
         """
-        if entry is None or entry.batch_id + 1 in self._accepted:
+        entry, _ = read
+        if self._has_told or entry is None or entry.batch_id + 1 in self._accepted:
             return
+        self._has_told = True
         if rows := left_out(entry, batch):
             first, last = entry.batch_id + 1, batch.batch_id - 1
             self._emit(Event.BATCHES_LEFT_OUT, first=first, last=last, rows=rows)

@@ -232,6 +232,7 @@ class BatchCommit:
                 )
                 transaction.abort()
                 return entry.transaction_id
+            self._contents.tell_left_out(read, batch)
             if expected is None:
                 plan = self._contents.plan(read, batch)
                 self._fill(transaction, plan, batch, part, number)
