@@ -295,7 +295,7 @@ def test_answer_that_is_not_compared_would_be_noticed(cluster, writing, monkeypa
     send = YtClient.push_queue_producer
 
     def believed(self, *given, **options):
-        rows = yson.loads(given[4].getvalue(), yson_type="list_fragment")
+        rows = yson.loads(given[4].data, yson_type="list_fragment")
         send(self, *given, **options)
         return {
             "last_sequence_number": max(row["$sequence_number"] for row in rows),

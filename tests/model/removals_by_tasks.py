@@ -52,7 +52,7 @@ def _comparison(put: Put) -> None:
 
     def as_expected(self: Any, *arguments: Any, **options: Any) -> dict[str, Any]:
         body = arguments[4]
-        numbers = [row["$sequence_number"] for row in rows_in(body.getvalue())]
+        numbers = [row["$sequence_number"] for row in rows_in(body.data)]
         send(self, *arguments, **options)
         return {"last_sequence_number": numbers[-1], "skipped_row_count": 0}
 

@@ -35,10 +35,11 @@ def connection():
     return found
 
 
+@pytest.mark.parametrize("kind", [bytes, memoryview])
 @pytest.mark.parametrize(("size", "count"), [(0, 1), (10, 1), (1 << 16, 1), (1 << 17, 2)])
-def test_small_request_is_one_write(connection, size, count):
+def test_small_request_is_one_write(connection, size, count, kind):
     """A long body follows its head, because joining would copy it."""
-    body = b"x" * size
+    body = kind(b"x" * size)
     for _ in range(2):
         connection.sock.writes.clear()
         connection.request("PUT", "/api/v4/insert_rows", body or None, {"User-Agent": "u"})

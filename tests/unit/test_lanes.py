@@ -17,7 +17,7 @@ from yt.wrapper.format import ArrowFormat
 
 from yt_exactly_once.config import ClusterConfig
 from yt_exactly_once.ytsaurus.client import Connection
-from yt_exactly_once.ytsaurus.lanes import Lane, lane_of
+from yt_exactly_once.ytsaurus.lanes import Lane, Unread, lane_of
 from yt_exactly_once.ytsaurus.transaction import input_format
 
 PROXY = "http://proxy.example:80"
@@ -242,3 +242,11 @@ def test_cookies_of_a_balancer_are_sent_back(proxy):
     CALLS["commit"](lane)
     assert told(proxy) == expected
     assert expected[2]["Cookie"] == "proxy=7"
+
+
+def test_rows_are_read_in_pieces_or_whole():
+    """The client reads a file to its end; a lane takes the data as it is."""
+    data = memoryview(b"abcdefg")
+    rows = Unread(data)
+    assert (rows.read(3), rows.read(), rows.read()) == (b"abc", b"defg", b"")
+    assert rows.data is data

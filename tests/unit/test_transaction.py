@@ -213,7 +213,7 @@ class Recorder:
             if "format" in options:
                 kind = options["format"]
                 options["format"] = (kind.name(), kind.attributes.get(CONVERSION))
-            arguments = [one.read() if isinstance(one, BytesIO) else one for one in arguments]
+            arguments = [one.read() if hasattr(one, "read") else one for one in arguments]
             self.commands.append((name, *arguments, options, list(self.joined)))
             if name in self.fails:
                 raise self.fails[name]

@@ -62,7 +62,7 @@ def check_encoded(encoded: pa.Array, array: pa.Array, column: ColumnSchema) -> N
         _require_short(pc.binary_length(stored), long)
 
 
-def may_be_heavy(payload: bytes, plan: WritePlan) -> bool:
+def may_be_heavy(payload: bytes | memoryview, plan: WritePlan) -> bool:
     """Check whether an encoded payload is large enough to contain a row that is too heavy."""
     return len(payload) + _NUMBER * len(plan.columns) + 1 >= HEAVIEST_ROW
 

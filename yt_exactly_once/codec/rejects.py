@@ -88,7 +88,7 @@ class Rejects:
     query_id: str
     batch_id: int
 
-    def encode(self, batch: pa.RecordBatch, faults: list[Fault], target: str) -> bytes:
+    def encode(self, batch: pa.RecordBatch, faults: list[Fault], target: str) -> bytes | memoryview:
         """Describe the rows with a fault, as the body of one request."""
         named: dict[str, list[Any]] = {name: [] for name in _ARROW.names}
         rows = batch.take(pa.array([fault.row for fault in faults]))

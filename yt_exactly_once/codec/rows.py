@@ -94,7 +94,7 @@ def encode(
     *,
     tablet_index: int | pa.IntegerArray | None = None,
     sequence_numbers: pa.Int64Array | None = None,
-) -> bytes:
+) -> bytes | memoryview:
     """Encode all rows of a batch, in order, as the body of one request.
 
     Args:
@@ -109,7 +109,7 @@ def encode(
         ConfigError: the format cannot carry one of the columns.
     """
     if wire is WireFormat.ARROW:
-        payload = _as_arrow(batch, plan, tablet_index, sequence_numbers)
+        payload: bytes | memoryview = _as_arrow(batch, plan, tablet_index, sequence_numbers)
     else:
         payload = whole(_as_yson(batch, plan, tablet_index, sequence_numbers))
     if may_be_heavy(payload, plan):
@@ -144,7 +144,7 @@ def joined(fragments: Fragments) -> bytes:
     return whole(fragments)
 
 
-def encode_empty(plan: WritePlan, wire: WireFormat) -> bytes:
+def encode_empty(plan: WritePlan, wire: WireFormat) -> bytes | memoryview:
     """Encode no rows: a payload to find out whether the cluster takes the format and the types.
 
     Raises:
@@ -161,7 +161,7 @@ def _as_arrow(
     plan: WritePlan,
     tablet_index: int | pa.IntegerArray | None,
     sequence_numbers: pa.Int64Array | None,
-) -> bytes:
+) -> memoryview:
     fields, arrays = _arrow_fields(plan), []
     arrays += [_converted(batch, plan, column, WireFormat.ARROW) for column in plan.columns]
     if sequence_numbers is not None:
@@ -193,12 +193,26 @@ def _arrow_field(column: ColumnSchema) -> pa.Field:
     return pa.field(column.name, pa.binary(), metadata=_HOLDS_YSON)
 
 
-def _stream(fields: list[pa.Field], arrays: list[pa.Array]) -> bytes:
+def _stream(fields: list[pa.Field], arrays: list[pa.Array]) -> memoryview:
     schema = pa.schema(fields)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as stream:
-        stream.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
-    return bytes(sink.getvalue())
+    rows = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    # Fresh memory costs more than copying: take it once, and not in steps while the stream grows.
+    size = _size_of_stream(rows)
+    memory = pa.allocate_buffer(size)
+    _write_stream(rows, pa.FixedSizeBufferWriter(memory))
+    return memoryview(memory).cast("B")
+
+
+def _size_of_stream(rows: pa.RecordBatch) -> int:
+    counter = pa.MockOutputStream()
+    _write_stream(rows, counter)
+    size: int = counter.size()
+    return size
+
+
+def _write_stream(rows: pa.RecordBatch, sink: pa.NativeFile) -> None:
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_batch(rows)
 
 
 def _as_yson(

@@ -29,7 +29,7 @@ class Payload(NamedTuple):
     """
 
     row_count: int
-    data: bytes
+    data: bytes | memoryview
     deletes: bool = False
     digest: int = 0
 

@@ -17,7 +17,7 @@ _MOST_BYTES = 1 << 16
 class _Connection(HTTPConnection):  # type: ignore[misc]
     """A connection that keeps the pieces of a request until all are there."""
 
-    _kept: list[bytes] | None = None
+    _kept: list[bytes | memoryview] | None = None
 
     def endheaders(self, message_body: Any = None, **options: Any) -> None:
         """Send the head and the body."""
@@ -30,7 +30,8 @@ class _Connection(HTTPConnection):  # type: ignore[misc]
 
     def send(self, data: Any) -> None:
         """Send a piece, or keep it for the end of the request."""
-        if self._kept is not None and isinstance(data, bytes) and len(data) <= _MOST_BYTES:
+        is_short = isinstance(data, bytes | memoryview) and len(data) <= _MOST_BYTES
+        if self._kept is not None and is_short:
             self._kept.append(data)
             return
         self._send_kept()

@@ -102,6 +102,23 @@ def _is_usual(config: Mapping[str, Any]) -> bool:
     )
 
 
+class Unread:
+    """Encoded rows as the file that the client wants, of which a lane takes the data without a copy.
+
+    Args:
+        data: the rows.
+    """
+
+    def __init__(self, data: bytes | memoryview) -> None:
+        self.data, self._left = data, memoryview(data)
+
+    def read(self, size: int = -1) -> bytes:
+        """Return what is left, or so many bytes of it."""
+        end = len(self._left) if size < 0 else size
+        taken, self._left = self._left[:end], self._left[end:]
+        return bytes(taken)
+
+
 class Lane:
     """A client that sends the commands that write rows itself; other commands it passes on.
 
@@ -295,13 +312,24 @@ class Lane:
         return self._send("POST", command, headers, body, self._light, stream=False)
 
     def _rows(
-        self, command: str, path: str, params: dict[str, Any], body: bytes, *, stream: bool = False
+        self,
+        command: str,
+        path: str,
+        params: dict[str, Any],
+        body: bytes | memoryview,
+        *,
+        stream: bool = False,
     ) -> bytes:
         """Send a command whose body are rows of a table."""
         return self._put(command, {"path": self._path(path), **params}, body, stream=stream)
 
     def _put(
-        self, command: str, params: Mapping[str, Any], body: bytes, *, stream: bool = False
+        self,
+        command: str,
+        params: Mapping[str, Any],
+        body: bytes | memoryview,
+        *,
+        stream: bool = False,
     ) -> bytes:
         """Send a command whose body are rows."""
         whole = {**self._common(), **params}
@@ -334,7 +362,7 @@ class Lane:
         method: str,
         command: str,
         more: Mapping[str, Any],
-        body: bytes,
+        body: bytes | memoryview,
         timeout: float | tuple[float, float],
         *,
         stream: bool,
@@ -383,7 +411,9 @@ class Lane:
         return content
 
 
-def _body(rows: Any, kind: Format, *, raw: bool | None) -> bytes:
+def _body(rows: Any, kind: Format, *, raw: bool | None) -> bytes | memoryview:
+    if isinstance(rows, Unread):
+        return rows.data
     return bytes(rows.read() if raw else kind.dumps_rows(rows))
 
 

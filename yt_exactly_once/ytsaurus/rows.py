@@ -7,7 +7,6 @@ retried push does not, since the session remembers the last number.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from yt.wrapper import YsonFormat
@@ -18,6 +17,7 @@ from yt_exactly_once.errors import (
     TableNotFoundError,
 )
 from yt_exactly_once.ytsaurus.failures import translated
+from yt_exactly_once.ytsaurus.lanes import Unread
 from yt_exactly_once.ytsaurus.tables import describe_table
 from yt_exactly_once.ytsaurus.transaction import input_format
 
@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 
 
 def insert_payload(
-    connection: Connection, path: str, payload: bytes, wire: str, *, update: bool = False
+    connection: Connection,
+    path: str,
+    payload: bytes | memoryview,
+    wire: str,
+    *,
+    update: bool = False,
 ) -> None:
     """Write one payload in its own transaction, which the proxy begins and commits.
 
@@ -37,7 +42,7 @@ def insert_payload(
     """
     with connection.sending() as lane, translated("write rows", path=path):
         lane.insert_rows(
-            path, BytesIO(payload), format=input_format(wire), raw=True, update=update or None
+            path, Unread(payload), format=input_format(wire), raw=True, update=update or None
         )
 
 
@@ -155,7 +160,7 @@ class ProducerSession:
     def push(
         self,
         connection: Connection,
-        payload: bytes,
+        payload: bytes | memoryview,
         wire: str,
         last_number: int,
         user_meta: dict[str, Any],
@@ -193,7 +198,7 @@ class ProducerSession:
                 self.queue,
                 self.session_id,
                 self.epoch,
-                BytesIO(payload),
+                Unread(payload),
                 user_meta=user_meta,
                 input_format=input_format(wire),
                 raw=True,

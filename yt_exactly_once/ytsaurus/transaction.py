@@ -9,7 +9,6 @@ from __future__ import annotations
 from concurrent.futures import wait
 from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
-from io import BytesIO
 from threading import Event
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
@@ -21,6 +20,7 @@ from yt_exactly_once.errors import (
     ExactlyOnceError,
 )
 from yt_exactly_once.ytsaurus.failures import leaves_outcome_unknown, translated
+from yt_exactly_once.ytsaurus.lanes import Unread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -55,7 +55,7 @@ class Body(Protocol):
     """The body of one request."""
 
     @property
-    def data(self) -> bytes:
+    def data(self) -> bytes | memoryview:
         """Encoded rows, or keys as YSON."""
 
     @property
@@ -165,7 +165,7 @@ class TabletTransaction:
         """
         client = self._clients[0]
         for body in bodies:
-            stream = BytesIO(body.data)
+            stream = Unread(body.data)
             if body.deletes:
                 with self._translated("delete rows", path=path):
                     client.delete_rows(path, stream, format=YsonFormat(), raw=True)

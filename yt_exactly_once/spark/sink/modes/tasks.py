@@ -188,7 +188,7 @@ class InsertTask(RowTask):
             tablets = target.placement.tablets(chunk, partition)
             payload = encode(chunk, target.plan, target.wire, tablet_index=tablets)
 
-            def insert(_: int, payload: bytes = payload) -> None:
+            def insert(_: int, payload: bytes | memoryview = payload) -> None:
                 insert_payload(
                     settings.connection,
                     target.path,
