@@ -223,6 +223,32 @@ def test_what_creating_needs(client, tmp, user, as_user):
         as_user.create("user", attributes={"name": f"{user}-other"})
 
 
+def test_tablets_need_the_bundle_too(client, tmp, user, as_user):
+    """A table may be put into any bundle; who mounts it uses the bundle, and who forces it administers it."""
+    bundle, table = f"{user}-bundle", f"{tmp}/t"
+    client.create("tablet_cell_bundle", attributes={"name": bundle})
+    client.create("tablet_cell", attributes={"tablet_cell_bundle": bundle})
+    grant(client, tmp, ace(user, *EVERYTHING))
+    schema = [
+        {"name": "k", "type": "int64", "sort_order": "ascending"},
+        {"name": "v", "type": "any"},
+    ]
+    given = {"dynamic": True, "schema": schema, "tablet_cell_bundle": bundle}
+    as_user.create("table", table, attributes=given)
+    with pytest.raises(yt.YtError, match=f'"use" permission for tablet cell bundle "{bundle}"'):
+        as_user.mount_table(table)
+    rights = f"//sys/tablet_cell_bundles/{bundle}"
+    client.set(f"{rights}/@acl", [ace(user, "use")])
+    as_user.mount_table(table, sync=True)
+    with pytest.raises(yt.YtError, match='"administer" permission'):
+        as_user.unmount_table(table, force=True)
+    with pytest.raises(yt.YtError, match='"manage" permission'):
+        as_user.set(f"{rights}/@bundle_controller_target_config", {})
+    client.set(f"{rights}/@acl", [ace(user, "use", "administer", "manage")])
+    as_user.unmount_table(table, force=True)
+    as_user.set(f"{rights}/@bundle_controller_target_config", {})
+
+
 def test_unreadable_children_are_not_shown(client, tmp, as_user):
     """As entities in a tree, and without attributes in a list."""
     client.create("map_node", f"{tmp}/open", attributes={"mine": 1})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import yt.wrapper as yt
 
@@ -41,7 +43,31 @@ def test_locked_node_waits_for_its_transaction(client, tmp):
     assert not client.exists(f"{tmp}/m")
 
 
+def test_timeout_begins_with_the_commit_and_after_the_lock(client, tmp):
+    """Neither a late commit nor a long lock makes a node go at once."""
+    client.create("map_node", f"{tmp}/m")
+    with client.Transaction():
+        client.set(f"{tmp}/m/@expiration_timeout", 1000)
+        time.sleep(1.1)
+    with client.Transaction():
+        client.lock(f"{tmp}/m", mode="snapshot")
+        time.sleep(1.1)
+    assert client.exists(f"{tmp}/m")
+
+
+def test_effective_end_is_the_earliest_above(client, tmp):
+    """A folder takes what is in it along."""
+    client.create("map_node", f"{tmp}/m", attributes={"expiration_timeout": 3_600_000})
+    client.create("map_node", f"{tmp}/m/n", attributes={"expiration_time": "2044-01-01"})
+    assert client.get(f"{tmp}/m/n/@effective_expiration") == {
+        "time": {"value": "2044-01-01T00:00:00.000000Z", "path": f"{tmp}/m/n"},
+        "timeout": {"value": 3_600_000, "path": f"{tmp}/m"},
+    }
+
+
 def test_wrong_end_is_refused(client, tmp):
     """It would be none."""
+    with pytest.raises(yt.YtError, match="for the root"):
+        client.set("//@expiration_time", LONG_AGO)
     with pytest.raises(yt.YtError, match="expected a time"):
         client.set(f"{tmp}/@expiration_time", "soon")

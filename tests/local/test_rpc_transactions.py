@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+from dataclasses import replace
 
 import pytest
 
@@ -17,6 +18,7 @@ COLUMNS = [
     Column(name, kind, type_v3_from_v1(kind, required=False), required=False)
     for name, kind in (("k", "int64"), ("v", "int64"), ("w", "int64"))
 ]
+UNSIGNED = [replace(column, wire_type="uint64") for column in COLUMNS[:2]]
 WRITE, DELETE, LOCK = 0, 1, 3
 
 
@@ -40,8 +42,10 @@ def start(rpc):
     return (answer.id.first, answer.id.second), answer
 
 
-def modification(transaction, table, row, number=None, source=0, kind=WRITE, **fields):
-    columns = [column for column in COLUMNS if column.name in row]
+def modification(
+    transaction, table, row, number=None, source=0, kind=WRITE, columns=COLUMNS, **fields
+):
+    columns = [column for column in columns if column.name in row]
     request = message(
         "TReqModifyRows",
         transaction_id=transaction,
@@ -117,6 +121,22 @@ def test_impossible_sequence_number_is_refused(rpc, table, number, text):
     modify(rpc, transaction, table, {"k": 1, "v": 1}, 0)
     with pytest.raises(RpcError, match=text):
         modify(rpc, transaction, table, {"k": 1, "v": 2}, number)
+
+
+@pytest.mark.parametrize(
+    ("kind", "row"), [(WRITE, {"k": 1, "v": 1}), (DELETE, {"k": 1})], ids=["write", "delete"]
+)
+def test_number_of_another_type_is_refused(rpc, client, table, kind, row):
+    """Values come with their types, and a server converts none of them."""
+    transaction, _ = start(rpc)
+
+    def delete_or_write():
+        modify(rpc, transaction, table, row, 0, kind=kind, columns=UNSIGNED)
+        commit(rpc, transaction)
+
+    with pytest.raises(RpcError, match=r"int64.*actual.*uint64"):
+        delete_or_write()
+    assert rows(client, table) == []
 
 
 def test_unmentioned_column_stays_as_it_is(rpc, client, table):

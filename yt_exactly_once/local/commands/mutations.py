@@ -52,6 +52,8 @@ def run_once(context: Context, change: Callable[[sqlite3.Connection], Any]) -> A
         master_transactions.expire(connection)
         expiry.expire(connection)
         answer = change(connection)
+        if expiry.is_used(connection):
+            _renew(context, connection)
         if mutation_id is not None:
             _keep(connection, mutation_id, dump_yson(answer))
     return answer
@@ -66,9 +68,14 @@ def settled(context: Context) -> Iterator[sqlite3.Connection]:
         with context.proxy.store.write() as connection:
             master_transactions.expire(connection)
             expiry.expire(connection)
-            expiry.touch(View(connection), context.parameters.get("path"))
+            _renew(context, connection)
     with context.proxy.store.read() as connection:
         yield connection
+
+
+def _renew(context: Context, connection: sqlite3.Connection) -> None:
+    if not arguments.flag(context.parameters, "suppress_expiration_timeout_renewal"):
+        expiry.touch(View(connection), context.parameters.get("path"))
 
 
 def _kept(connection: sqlite3.Connection, mutation_id: str) -> bytes | None:

@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 
 _ADD = ("write", "modify_children")
 _ADMINISTERED = ("acl", "inherit_acl")
+_OF_BUNDLES = {
+    "abc": "administer",
+    "bundle_controller_target_config": "manage",
+    "cell_balancer_config": "use",
+    "folder_id": "administer",
+    "tablet_balancer_config": "use",
+}
+"""Permissions that changes of a bundle's attributes need, where it is not `write`."""
+
 _EXPIRATION = ("expiration_time", "expiration_timeout")
 _VIRTUAL = ("transactions", "topmost_transactions", "locks", "http_proxies", "proxies")
 
@@ -96,6 +105,21 @@ def _on(permission: str, parameter: str = "path", *, by_proxy: bool = False) -> 
     return rule
 
 
+def _mount(view: View, context: Context) -> None:
+    """Ask for what changes of tablets need, of the table and of its bundle."""
+    found = _find(view, context, "path")
+    if found is None or found.rest:
+        return
+    user = context.user
+    permissions.require(view, found.id, user, "mount")
+    bundle = view.attribute(found.id, "tablet_cell_bundle") or "default"
+    bundle_id = permissions.find_object(view, "tablet_cell_bundles", str(bundle))
+    if bundle_id is not None:
+        is_forced = arguments.flag(context.parameters, "force")
+        for permission in ("use", "administer") if is_forced else ("use",):
+            permissions.require(view, bundle_id, user, permission)
+
+
 def _every_path(view: View, context: Context) -> None:
     for path in context.parameters.get("paths") or ():
         found = tree.walk(view, ypath.parse(path, "paths"))
@@ -133,24 +157,24 @@ def _change_attributes(
     view: View, context: Context, found: Position, given: dict[str, Any]
 ) -> None:
     user = context.user
-    names = given.keys()
-    if names - {*_ADMINISTERED} or not names:
-        permissions.require(view, found.id, user, "write")
-    if names & {*_ADMINISTERED}:
-        permissions.require(view, found.id, user, "administer")
-    if names & {*_EXPIRATION}:
+    special = _OF_BUNDLES if view.node_type(found.id) == "tablet_cell_bundle" else {}
+    needed = {
+        special.get(name, "administer" if name in _ADMINISTERED else "write") for name in given
+    }
+    for permission in sorted(needed or {"write"}):
+        permissions.require(view, found.id, user, permission)
+    if given.keys() & {*_EXPIRATION} and context.command != "remove":
         _subtree(view, found.id, user, "remove")
-    _use(view, user, given)
+    _use_account(view, user, given)
     if given.get("owner", user) != user and not permissions.is_superuser(view.connection, user):
         raise YtError("Access denied: can only set owner to self", Code.AUTHORIZATION)
 
 
-def _use(view: View, user: str, given: dict[str, Any]) -> None:
-    """Ask for the right to use the account and the bundle that attributes name."""
-    for name, folder in (("account", "accounts"), ("tablet_cell_bundle", "tablet_cell_bundles")):
-        object_id = permissions.find_object(view, folder, str(given.get(name)))
-        if object_id is not None:
-            permissions.require(view, object_id, user, "use")
+def _use_account(view: View, user: str, given: dict[str, Any]) -> None:
+    """Ask for the right to use the account that attributes name; a bundle is used by mounting."""
+    object_id = permissions.find_object(view, "accounts", str(given.get("account")))
+    if object_id is not None:
+        permissions.require(view, object_id, user, "use")
 
 
 def _remove(view: View, context: Context) -> None:
@@ -220,7 +244,7 @@ def _add(view: View, context: Context, parameter: str, given: dict[str, Any]) ->
         permissions.require(view, parent_id, user, *_ADD)
     if given.keys() & {*_ADMINISTERED}:
         permissions.require(view, parent_id, user, "administer")
-    _use(view, user, {"account": attributes.account(view, parent_id), **given})
+    _use_account(view, user, {"account": attributes.account(view, parent_id), **given})
 
 
 def _copy(view: View, context: Context) -> None:
@@ -286,7 +310,7 @@ _RULES: dict[str, Rule] = {
     "concatenate": _concatenate,
     "copy": _copy,
     "create": _create,
-    "freeze_table": _on("mount"),
+    "freeze_table": _mount,
     "get": _on("read"),
     "get_table_pivot_keys": _on("read"),
     "get_tablet_errors": _on("read"),
@@ -294,7 +318,7 @@ _RULES: dict[str, Rule] = {
     "list": _on("read"),
     "lock": _lock,
     "lookup_rows": _on("read", by_proxy=True),
-    "mount_table": _on("mount"),
+    "mount_table": _mount,
     "move": _copy,
     "multiset_attributes": _multiset,
     "pull_consumer": _read_consumer,
@@ -304,14 +328,14 @@ _RULES: dict[str, Rule] = {
     "partition_tables": _every_path,
     "read_table": _on("read"),
     "register_queue_consumer": _register,
-    "remount_table": _on("mount"),
+    "remount_table": _mount,
     "remove": _remove,
     "remove_member": _change_members,
-    "reshard_table": _on("mount"),
+    "reshard_table": _mount,
     "set": _set,
     "trim_rows": _on("write", by_proxy=True),
-    "unfreeze_table": _on("mount"),
-    "unmount_table": _on("mount"),
+    "unfreeze_table": _mount,
+    "unmount_table": _mount,
     "unregister_queue_consumer": _unregister,
     "write_file": _on("write"),
     "write_table": _on("write"),

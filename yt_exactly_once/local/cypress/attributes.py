@@ -23,7 +23,7 @@ from yt_exactly_once.local.cypress import (
     ypath,
 )
 from yt_exactly_once.local.cypress.ids import CELL_TAG
-from yt_exactly_once.local.cypress.layout import TRUNK
+from yt_exactly_once.local.cypress.layout import ROOT_ID, TRUNK
 from yt_exactly_once.local.cypress.mount_options import MOUNT_CONFIG
 from yt_exactly_once.local.cypress.ypath import Mark
 from yt_exactly_once.local.errors import Code, YtError
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from yt_exactly_once.local.cypress.ypath import Step
 
     Computed = dict[str, Callable[[], Any]]
+
+EXPIRATION = ("expiration_time", "expiration_timeout")
 
 SETTABLE_SYSTEM = frozenset(
     (
@@ -88,7 +90,11 @@ _OPAQUE = frozenset(
 
 def computed(view: View, node: Node) -> Computed:
     """Return the attributes that are worked out on demand, by name."""
-    options = _constants(node.attributes.get(MOUNT_CONFIG) or {}) if node.type == "table" else {}
+    options: Computed = {}
+    if node.type == "table":
+        config = node.attributes.get(MOUNT_CONFIG) or {}
+        options = _constants(config)
+        options["effective_mount_config"] = lambda: mount_options.effective(config)
     return {**options, **_common(view, node), **_by_type(view, node)}
 
 
@@ -123,6 +129,7 @@ def _common(view: View, node: Node) -> Computed:
         "opaque": False,
     }
     found |= _constants({k: v for k, v in defaults.items() if k not in stored})
+    found["effective_expiration"] = lambda: _effective_expiration(view, node.id)
     found["effective_acl"] = lambda: permissions.effective(view, node.id)
     found["account"] = lambda: account(view, node.id)
     if node.type == "document":
@@ -131,6 +138,22 @@ def _common(view: View, node: Node) -> Computed:
         found["key"] = lambda: node_names.to_wire(node.name)
     found["resource_usage"] = lambda: _resource_usage(view, node)
     found["recursive_resource_usage"] = lambda: _resource_usage(view, node)
+    return found
+
+
+def _effective_expiration(view: View, node_id: str) -> dict[str, Any]:
+    """Return the earliest ends of a node and of the folders above it, each with its place."""
+    found: dict[str, Any] = {"time": None, "timeout": None}
+    above: str | None = node_id
+    while above is not None:
+        at, timeout = (view.attribute(above, name) for name in EXPIRATION)
+        moment = arguments.moment({"time": at}, "time")
+        ends = {"time": None if moment is None else clock.spell(moment), "timeout": timeout}
+        for name, end in ends.items():
+            if end is not None and (found[name] is None or end < found[name]["value"]):
+                found[name] = {"value": end, "path": view.path(above)}
+        place = view.place(above)
+        above = None if place is None else place[0]
     return found
 
 
@@ -302,6 +325,8 @@ def write(view: View, node: Node, steps: Sequence[Step], value: Any) -> None:
     check_value(view, node.type, name, value)
     if name in _NOT_IN_TRANSACTIONS and view.tx != TRUNK and node.type != "map_node":
         raise _not_in_transaction(name)
+    if name in EXPIRATION and node.id == ROOT_ID:
+        raise YtError(f'Cannot set "{name}" for the root')
     locks.acquire(view, node.id, locks.SHARED, attribute_key=name)
     clock.touch(view, node.id, "attribute")
     if name == "account":

@@ -67,7 +67,13 @@ def touch(view: View, node_id: str, *kinds: str) -> None:
 
 
 def restamp(connection: sqlite3.Connection, tx: str) -> None:
-    """Give what a transaction changed the revision of its commit."""
+    """Give what a transaction changed the revision of its commit, where new timeouts begin too."""
+    connection.execute(
+        "UPDATE cypress_attributes SET value = ? WHERE name = 'access_time' AND tx = ''"
+        " AND node_id IN (SELECT node_id FROM cypress_attributes"
+        " WHERE tx = ? AND name = 'expiration_timeout')",
+        (dump_yson(now()), tx),
+    )
     connection.execute(
         "UPDATE cypress_attributes SET value = ? WHERE tx = ?"
         " AND name IN ('revision', 'attribute_revision', 'content_revision')",

@@ -1,7 +1,7 @@
 """Nodes that remove themselves: at `@expiration_time`, or `@expiration_timeout` after the last access.
 
 Looked at before each command on the tree, so rows of an expired dynamic table are there until one comes. A
-node that somebody has locked stays until it can be removed.
+node that somebody has locked stays until it can be removed, and its timeout begins when the lock is gone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local import arguments
-from yt_exactly_once.local.cypress import clock, nodes, tree, ypath
+from yt_exactly_once.local.cypress import attributes, clock, nodes, tree, ypath
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats.structured import load_yson
@@ -21,10 +21,15 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
-AT, AFTER = "expiration_time", "expiration_timeout"
+AT, AFTER = attributes.EXPIRATION
 _STORED = (
     "SELECT node_id, name, value FROM cypress_attributes"
     " WHERE tx = '' AND name IN ('expiration_time', 'expiration_timeout')"
+)
+
+_LOCKED = (
+    "SELECT node_id FROM cypress_attributes WHERE tx = '' AND name = 'expiration_timeout'"
+    " AND node_id IN (SELECT node_id FROM cypress_locks)"
 )
 
 
@@ -37,6 +42,8 @@ def overdue(connection: sqlite3.Connection) -> list[str]:
 def expire(connection: sqlite3.Connection) -> None:
     """Remove the nodes that should be gone, with everything below them."""
     view = View(connection)
+    for (node_id,) in connection.execute(_LOCKED).fetchall():
+        view.put_attribute(node_id, "access_time", clock.now())
     for node_id in overdue(connection):
         if view.node_type(node_id) is None:
             # It went with another one.

@@ -62,7 +62,8 @@ TRowsetDescriptor.TNameTableEntry: name=1 string, type=2 int32, logical_type=3 i
 TRowsetStatistics: total_row_count=1 int64!, data_statistics=2 TDataStatistics!
 TLegacyAttributeKeys: all=1 bool, keys=2 string*
 TSuppressableAccessTrackingOptions: suppress_access_tracking=1 bool=false, \
-    suppress_modification_tracking=2 bool=false
+    suppress_modification_tracking=2 bool=false, \
+    suppress_expiration_timeout_renewal=3 bool=false
 TTransactionalOptions: transaction_id=1 TGuid, ping=2 bool=false, ping_ancestors=3 bool=false
 TPrerequisiteOptions: transactions=1 TPrerequisiteOptions.TTransactionPrerequisite*, \
     revisions=2 TPrerequisiteOptions.TRevisionPrerequisite*

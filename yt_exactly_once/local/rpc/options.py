@@ -33,7 +33,11 @@ def common(request: Any) -> dict[str, Any]:
         if mutation_id is not None:
             found |= {"mutation_id": mutation_id, "retry": request.mutating_options.retry}
     if _TRACKING in present:
-        names = ("suppress_access_tracking", "suppress_modification_tracking")
+        names = (
+            "suppress_access_tracking",
+            "suppress_modification_tracking",
+            "suppress_expiration_timeout_renewal",
+        )
         found |= scalars(getattr(request, _TRACKING), names)
     return found
 

@@ -13,7 +13,7 @@ from yt import yson
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.cypress import locks
-from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.static import rows as static_rows
 from yt_exactly_once.local.tables.schema import TableSchema, parse_schema
 
@@ -95,7 +95,9 @@ def _sort_column(item: Any) -> str:
         return str(item)
     order = item.get("sort_order", "ascending")
     if order == "descending":
-        raise YtError("Descending sort order is not available in this context yet", code=314)
+        raise YtError(
+            "Descending sort order is not available in this context yet", Code.INVALID_SCHEMA_VALUE
+        )
     if order != "ascending" or not isinstance(item.get("name"), str):
         raise YtError(
             'Error parsing path attribute "sorted_by": expected names or maps of "name" and'

@@ -12,7 +12,7 @@ from typing import Any
 
 from yt.yson import YsonBoolean, YsonList
 
-from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables import types
 from yt_exactly_once.local.tables.types import text
 
@@ -270,7 +270,7 @@ def _validate(schema: TableSchema) -> None:
             f"limit {MAX_LOCK_GROUPS - 1}"
         )
     if any(column.is_key for column in schema.columns[len(schema.key_columns) :]):
-        raise YtError("Key columns must form a prefix of schema")
+        raise YtError("Key columns must form a prefix of schema", Code.INVALID_SCHEMA_VALUE)
     if schema.unique_keys and not schema.is_sorted:
         raise YtError('"unique_keys" can only be true if key columns are present')
 
@@ -302,7 +302,9 @@ def _validate_roles(column: Column) -> None:
     if column.sort_order not in (None, "ascending", "descending"):
         raise YtError(f'Invalid sort order "{column.sort_order}"')
     if column.sort_order == "descending":
-        raise YtError("Descending sort order is not available in this context yet", code=314)
+        raise YtError(
+            "Descending sort order is not available in this context yet", Code.INVALID_SCHEMA_VALUE
+        )
     if column.is_key and not (types.is_comparable(column.type_v3) or _is_plain_any(column)):
         raise YtError(f'Key column cannot be of "{types.describe(column.type_v3)}" type')
     if column.extra.get("stable_name") == "":

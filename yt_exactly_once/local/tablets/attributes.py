@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt.yson import YsonUint64
 
-from yt_exactly_once.local.cypress import clock, mount_options
+from yt_exactly_once.local.cypress import clock
 from yt_exactly_once.local.cypress.ids import CELL_ID
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, last_timestamp
 from yt_exactly_once.local.tablets import flushed, retention
@@ -73,9 +73,6 @@ def table_attributes(connection: sqlite3.Connection, node: Node, layout: TableLa
         "tablet_count_by_expected_state": lambda: _count_by_state(layout),
         "preload_state": lambda: "complete",
         "upstream_replica_id": lambda: "0-0-0-0",
-        "effective_mount_config": lambda: mount_options.effective(
-            node.attributes.get("mount_config") or {}
-        ),
         "modification_time": lambda: _modified(connection, node),
     }
     for name, default in _DEFAULTS.items():

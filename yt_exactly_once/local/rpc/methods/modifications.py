@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.commands.sessions import table_of
+from yt_exactly_once.local.commands.sessions import conversions_of, table_of
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.rpc import identifiers, message_types, options, paths
 from yt_exactly_once.local.rpc.calls import Call, method
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from yt_exactly_once.local.rpc.rows.rowsets import Rowset
+    from yt_exactly_once.local.tables.encoding import Conversions
     from yt_exactly_once.local.tables.layout import TableLayout
     from yt_exactly_once.local.tablets.modifications import Batch
     from yt_exactly_once.local.tablets.transactions import TabletTransaction
@@ -68,7 +69,8 @@ def _modify(call: Call, transaction: TabletTransaction) -> None:
     batches: list[Batch] = []
     for start, end in _runs(kinds, locks):
         part = rowset if end - start == len(kinds) else rowset[start:end]
-        batches += _batches(layout, kinds[start], part, locks[start] if locks else {})
+        taken = locks[start] if locks else {}
+        batches += _batches(layout, kinds[start], part, taken, conversions_of(call.context))
     request = call.request
     if request.HasField("sequence_number"):
         source, number = request.sequence_number_source_id, request.sequence_number
@@ -91,11 +93,17 @@ def _runs(kinds: list[int], locks: list[dict[str, str]]) -> Iterator[tuple[int, 
         start = end
 
 
-def _batches(layout: TableLayout, kind: int, part: Rowset, locks: dict[str, str]) -> list[Batch]:
+def _batches(
+    layout: TableLayout,
+    kind: int,
+    part: Rowset,
+    locks: dict[str, str],
+    conversions: Conversions,
+) -> list[Batch]:
     if kind == _DELETE:
-        return [modifications.delete_batch(layout, part.rows)]
+        return [modifications.delete_batch(layout, part.rows, conversions=conversions)]
     if kind == _WRITE:
-        return _writes(layout, part, "exclusive")
+        return _writes(layout, part, "exclusive", conversions)
     if kind != _WRITE_AND_LOCK:
         raise YtError(f"Unknown row modification type {kind}")
     taken = sorted(set(locks.values()) - {"none"})
@@ -103,7 +111,11 @@ def _batches(layout: TableLayout, kind: int, part: Rowset, locks: dict[str, str]
     if all(row.keys() <= keys for row in part.rows):
         return [
             modifications.lock_batch(
-                layout, part.rows, [name for name, lock in locks.items() if lock == each], each
+                layout,
+                part.rows,
+                [name for name, lock in locks.items() if lock == each],
+                each,
+                conversions=conversions,
             )
             for each in taken
         ]
@@ -112,14 +124,21 @@ def _batches(layout: TableLayout, kind: int, part: Rowset, locks: dict[str, str]
             "Rows that are written with locks of several types are not supported by the embedded"
             " cluster; write them one lock type at a time"
         )
-    return _writes(layout, part, taken[0] if taken else "exclusive")
+    return _writes(layout, part, taken[0] if taken else "exclusive", conversions)
 
 
-def _writes(layout: TableLayout, part: Rowset, lock_type: str) -> list[Batch]:
+def _writes(
+    layout: TableLayout, part: Rowset, lock_type: str, conversions: Conversions
+) -> list[Batch]:
     """Encode written rows: a column that a row does not mention stays as it is."""
     update = layout.sorted and not _mentions_all(layout, part)
     return modifications.write_batches(
-        layout, part.rows, update=update, aggregate=part.aggregated, lock_type=lock_type
+        layout,
+        part.rows,
+        update=update,
+        aggregate=part.aggregated,
+        lock_type=lock_type,
+        conversions=conversions,
     )
 
 
