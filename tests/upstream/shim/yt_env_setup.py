@@ -396,8 +396,16 @@ class YTEnvSetup:
             if str(name) not in _ROOTS:
                 cls._ask("remove", path=f"//{name}", force=True)
         cls._ask("remove", path="//tmp", force=True)
+        users = {
+            "action": "allow",
+            "permissions": ["read", "write", "remove"],
+            "subjects": ["users"],
+        }
         cls._ask(
-            "create", type="map_node", path="//tmp", attributes={"account": "tmp", "opaque": True}
+            "create",
+            type="map_node",
+            path="//tmp",
+            attributes={"account": "tmp", "acl": [users], "opaque": True},
         )
         for folder, kept in _KEPT.items():
             for name in cls._ask("list", path=folder):
