@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from yt_exactly_once.local import store as store_module
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.store import Store, next_timestamp
 from yt_exactly_once.local.tablets import commit
@@ -86,3 +87,34 @@ def test_log_of_sqlite_stays_short(tmp_path, monkeypatch):
         pool.commit(transaction.id)
     assert (tmp_path / "store-wal").stat().st_size < 30 * 16_384
     pool.close()
+
+
+def test_commit_does_not_copy_the_log(tmp_path, monkeypatch):
+    """That waits for the disk. One thread at a time does it, and other commits go on meanwhile."""
+    monkeypatch.setattr(store_module, "_LOG_PAGES", 10)
+    go_on, done, copied = threading.Event(), threading.Event(), []
+
+    class Watched(Store):
+        def _copy_log(self):
+            go_on.wait()
+            super()._copy_log()
+            copied.append(self._log_pages())
+            done.set()
+
+    store = Watched(tmp_path / "store")
+    with store.write() as connection:
+        connection.execute("CREATE TABLE large (body BLOB)")
+    waiting = []
+    for _ in range(5):
+        with store.write() as connection:
+            connection.execute("INSERT INTO large VALUES (?)", (bytes(20 * 16_384),))
+        waiting.append(store._log_pages())
+    assert waiting == sorted(set(waiting))
+    assert waiting[-1] > 5 * 20
+    assert not copied
+    go_on.set()
+    assert done.wait(60)
+    assert copied == [0]
+    with store.write() as connection:
+        connection.execute("INSERT INTO large VALUES ('')")
+    assert store._log_pages() < 10

@@ -8,10 +8,12 @@ read transaction; everything committed up to its timestamp is visible in it and 
 from __future__ import annotations
 
 import fcntl
+import os
 import sqlite3
+import struct
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -41,6 +43,13 @@ _PAGE_BYTES = 16_384
 """Rows of a kilobyte then lie within a page; with SQLite's default they take four times as long."""
 
 
+_LOG_PAGES = 1_000
+"""So many pages of the log are copied into the database at a time, beside the commits that follow."""
+
+_MOST_LOG_PAGES = 8 * _LOG_PAGES
+"""A commit that finds so many copies them itself, so that the log cannot grow without end."""
+
+
 class StoreFormatError(Exception):
     """The data were written by another version of the embedded cluster; the text names the remedy."""
 
@@ -63,6 +72,9 @@ class Store:
         self._writing = threading.Lock()
         self._turn = path.with_name(f"{path.name}-turn").open("w")
         self._writer = self.connect(_WRITER_CACHE)
+        self._writer.execute(f"PRAGMA wal_autocheckpoint = {_MOST_LOG_PAGES}")
+        self._copying = threading.Lock()
+        self._log_index: int | None = None
         with self.write() as connection:
             self._check_format(connection)
             connection.execute(
@@ -135,6 +147,28 @@ class Store:
                 connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
+        if self._log_pages() >= _LOG_PAGES and self._copying.acquire(blocking=False):
+            threading.Thread(target=self._copy_log, daemon=True).start()
+
+    def _copy_log(self) -> None:
+        """Copy the log into the database, which waits for the disk; other connections read and write on."""
+        try:
+            with closing(self.connect()) as connection:
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        finally:
+            self._copying.release()
+
+    def _log_pages(self) -> int:
+        """Return how many pages of the log are not in the database yet, as its index says.
+
+        SQLite tells it only while it copies. The format is fixed: https://www.sqlite.org/walformat.html, 2.1.
+        """
+        if self._log_index is None:
+            # It stays open as long as the process: closing it would drop the locks of all connections.
+            self._log_index = os.open(f"{self.path}-shm", os.O_RDONLY)
+        (written,) = struct.unpack("=I", os.pread(self._log_index, 4, 16))
+        (copied,) = struct.unpack("=I", os.pread(self._log_index, 4, 96))
+        return int(written - copied)
 
     @contextmanager
     def _alone(self) -> Iterator[sqlite3.Connection]:
