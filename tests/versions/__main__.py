@@ -120,14 +120,19 @@ def run(version: str, python: Path, doors: list[str]) -> dict[str, Any]:
     pytest = [str(python), "-m", "pytest", "-n", "0", "-m", "", *_OLD]
     files = sorted({each.partition("::")[0] for each in beginnings})
     variables = {**os.environ, "PYTHONPATH": str(ROOT)}
-    listed = subprocess.run(
-        [*pytest, "--collect-only", "-q", *files],
-        cwd=ROOT,
-        env=variables,
-        check=False,
-        capture_output=True,
-        text=True,
-    ).stdout.splitlines()
+    # A file that cannot be collected must not look like tests that a version does not have.
+    listed = (
+        subprocess.run(
+            [*pytest, "--collect-only", "-q", *files],
+            cwd=ROOT,
+            env=variables,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        ).stdout.splitlines()
+        if files
+        else []
+    )
     chosen = [line for line in listed if line.startswith(beginnings)]
     if chosen:
         command = [*pytest, "-q", f"--junitxml={report}", *chosen]
