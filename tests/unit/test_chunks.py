@@ -26,6 +26,7 @@ from yt_exactly_once.spark.sink.encode import (
 from yt_exactly_once.spark.sink.frame_rows import collected
 from yt_exactly_once.spark.sink.options import BY_PARTITION, ROUND_ROBIN
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN, Placement
+from yt_exactly_once.spark.versions import arrow_batches
 
 
 def batches_of(sizes, partition=0, first=0):
@@ -139,6 +140,27 @@ class Column:
     def alias(self, name):
         """See `Column.alias`."""
         return Column(*self.told[:2], name)
+
+
+class ConnectFrame:
+    """A DataFrame of Spark Connect, which takes every other name for a column."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def __getattr__(self, name):
+        return Column(name)
+
+    def toArrow(self):  # noqa: N802 - Spark's name
+        """Return the rows."""
+        return self.table
+
+
+def test_rows_of_connect_come_by_its_public_method():
+    """Its DataFrame has no private one, and does not say so."""
+    batches = batches_of([2, 1], partition=0)
+    frame = ConnectFrame(pa.Table.from_batches(batches))
+    assert arrow_batches(frame) == batches
 
 
 TWO_PARTITIONS = [*batches_of([2, 1], partition=4), *batches_of([2], partition=6, first=3)]

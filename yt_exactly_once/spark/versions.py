@@ -105,11 +105,11 @@ def arrow_batches(frame: DataFrame) -> list[pa.RecordBatch]:
 
     Columns of timestamps may have any time zone.
     """
-    collect: Any = getattr(frame, "_collect_as_arrow", None)
+    # Of the class: a DataFrame of Spark Connect takes any name for a column.
+    collect: Any = getattr(type(frame), "_collect_as_arrow", None)
     if collect is None:
-        # Spark Connect.
         return list(frame.toArrow().to_batches())
     # What `toArrow` and `toPandas` call, in all versions. Around it, `toArrow` reads settings and casts
     # the columns to the schema that they have: eleven calls to the JVM more.
-    collected: list[pa.RecordBatch] = collect()
+    collected: list[pa.RecordBatch] = collect(frame)
     return collected
