@@ -21,7 +21,7 @@ from yt.logger import LOGGER
 from benchmarks.arguments import positive
 from benchmarks.modes import comparison, tables
 from benchmarks.modes.comparison import NothingToCompareError, compare
-from benchmarks.modes.design import BESIDE_SPYT, BY_NAME, GROWTH, POINTS, QUICK
+from benchmarks.modes.design import BY_NAME, GROWTH, POINTS, QUICK
 from benchmarks.modes.points import ALL, DESCRIPTIONS
 from benchmarks.modes.report import write_report
 from benchmarks.modes.results import load_all
@@ -108,7 +108,7 @@ def _run(points: Sequence[Point], folder: Path, console: Console) -> None:
 
 
 def _chosen(options: argparse.Namespace) -> list[Point]:
-    points = list(QUICK if options.quick else GROWTH if options.growth else POINTS + BESIDE_SPYT)
+    points = list(QUICK if options.quick else GROWTH if options.growth else POINTS)
     if options.points:
         points = [BY_NAME[name] for name in options.points]
     if options.contenders:

@@ -15,11 +15,7 @@ from benchmarks.modes.points import (
     OURS,
     POSTGRES,
     SNIPPET,
-    SPYT,
-    Point,
 )
-from benchmarks.modes.work import COPIED
-from benchmarks.spyt.speed import PARTITIONS, SIZES
 
 DOUBLING = tuple(15_625 << step for step in range(7))
 
@@ -86,22 +82,8 @@ POINTS = (
         for partitions in (1, 4, 16)
     ),
 )
-BESIDE_SPYT = tuple(
-    Point(
-        f"spyt-{rows}",
-        shape_name=COPIED.name,
-        rows=rows,
-        partitions=PARTITIONS,
-        source="queue",
-        repetitions=3,
-        contenders=SPYT,
-        own_drivers=True,
-        family="spyt",
-    )
-    for rows in SIZES
-)
 GROWTH = tuple(point for dimension in DIMENSIONS for point in dimension.points.values())
-BY_NAME = {point.name: point for point in (*POINTS, *BESIDE_SPYT, *GROWTH)}
+BY_NAME = {point.name: point for point in (*POINTS, *GROWTH)}
 
 QUICK = (
     replace(BASE, repetitions=5, contenders=(*OURS, LIMIT, DELTA, POSTGRES)),

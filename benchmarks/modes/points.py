@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.modes.work import Shape, shape
-from benchmarks.spyt.trials import SAME_SPARK
 from yt_exactly_once import Event
 from yt_exactly_once.config import DeliveryMode
 
@@ -16,8 +15,6 @@ LIMIT = "bare client"
 SNIPPET = "row snippet"
 DELTA = "delta"
 POSTGRES = "postgres"
-SPYT = tuple(contender.name for contender in SAME_SPARK)
-"""Who takes part where SPYT does: its modes, and our default mode, each in a driver of its own."""
 
 MODES = tuple(mode.value for mode in (DeliveryMode.AT_LEAST_ONCE, DeliveryMode.TRANSACTIONAL))
 IDEMPOTENT = DeliveryMode.IDEMPOTENT.value
@@ -28,8 +25,7 @@ OURS = (FLOOR, *SINKS)
 LEAST = (COLLECT, TASKS)
 """What Spark costs any sink that writes from the driver, and any that writes from Python tasks."""
 
-IN_ONE_SESSION = (FLOOR, *LEAST, *MODES, IDEMPOTENT, LIMIT, SNIPPET, DELTA, POSTGRES)
-ALL = (*IN_ONE_SESSION, *SPYT)
+ALL = (FLOOR, *LEAST, *MODES, IDEMPOTENT, LIMIT, SNIPPET, DELTA, POSTGRES)
 
 STEPS: dict[str, str] = {
     Event.LEDGER_READ: "2 look up",
@@ -59,12 +55,6 @@ DESCRIPTIONS = {
     "defaults, which compress; may lose or repeat rows",
     DELTA: "foreachBatch into Delta Lake (deltalake), application transaction = number of the batch",
     POSTGRES: "foreachBatch into PostgreSQL: COPY of the rows and the batch id in one transaction",
-    **{
-        contender.name: "TransactionalSink(), the default mode, in a driver of its own"
-        if contender.is_ours
-        else f"SPYT {contender.spyt} on PySpark {contender.pyspark}, unmodified, in a driver of its own"
-        for contender in SAME_SPARK
-    },
 }
 
 
@@ -84,8 +74,6 @@ class Point:
         query: `stateless`, `shuffle` or `stateful`.
         repetitions: measured turns of every contender.
         contenders: who does it.
-        own_drivers: whether every contender has a driver and a PySpark of its own, which begins anew in every
-            round. Their batches are timed by Spark, and a turn is the median of several.
         family: points of one family are measured together, round by round; empty for one by itself.
     """
 
@@ -99,8 +87,7 @@ class Point:
     target: str = "ordered"
     query: str = "stateless"
     repetitions: int = 7
-    contenders: tuple[str, ...] = IN_ONE_SESSION
-    own_drivers: bool = False
+    contenders: tuple[str, ...] = ALL
     family: str = ""
 
     @property
@@ -110,8 +97,8 @@ class Point:
 
     @property
     def references(self) -> tuple[str, str]:
-        """Whom everybody is compared with in a run: the noop sink and at-least-once, or the modes of SPYT."""
-        return (SPYT[0], SPYT[1]) if self.own_drivers else (FLOOR, MODES[0])
+        """Whom everybody is compared with in a run: the noop sink and at-least-once."""
+        return (FLOOR, MODES[0])
 
     @property
     def reference(self) -> str:

@@ -138,8 +138,7 @@ class PointResult:
 
     def save(self, folder: Path) -> None:
         """Write the result, in place of an earlier one of the same point."""
-        text = json.dumps(asdict(self), indent=1)
-        (folder / f"{self.point}.json").write_text(text + "\n")
+        (folder / f"{self.point}.json").write_text(json.dumps(asdict(self)) + "\n")
 
     @property
     def contenders(self) -> list[str]:

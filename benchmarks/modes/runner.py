@@ -11,7 +11,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.modes import beside_spyt
 from benchmarks.modes.machine import stamp
 from benchmarks.modes.memory import give_back
 from benchmarks.modes.peers import AbsentError
@@ -60,13 +59,7 @@ def run(
             register_source(spark)
             measure = _Measure(spark, cluster, advance, stamp())
             for _, family in groupby(points, lambda point: point.family or point.name):
-                points_of_it = list(family)
-                measured = (
-                    beside_spyt.family(points_of_it, cluster, Path(work), measure.run, advance)
-                    if points_of_it[0].own_drivers
-                    else measure.family(points_of_it, Path(work))
-                )
-                for result in measured:
+                for result in measure.family(list(family), Path(work)):
                     for name, reason in result.absent.items():
                         say(f"{result.point}: {name} is left out: {reason}")
                     if result.samples:
@@ -75,7 +68,7 @@ def run(
 
 def turns_of(point: Point) -> int:
     """Return how many turns every contender has, those that are not counted too."""
-    return point.repetitions + (0 if point.own_drivers else WARM_UP)
+    return point.repetitions + WARM_UP
 
 
 class _Measure:

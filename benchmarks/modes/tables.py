@@ -112,9 +112,7 @@ def _points(results: Results) -> Iterator[str]:
     yield f"| point | {' | '.join(_KINDS)} |"
     yield "|---" * (len(_KINDS) + 1) + "|"
     for name, result in results.items():
-        if name.startswith(("rows-", "doubled-", "memory", "spyt-")) or FLOOR not in (
-            result.contenders
-        ):
+        if name.startswith(("rows-", "doubled-", "memory")) or FLOOR not in (result.contenders):
             continue
         yield f"| {name} | {' | '.join(_ms(_median(result, who)) for who in _KINDS)} |"
 

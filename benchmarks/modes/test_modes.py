@@ -8,15 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.modes import beside_spyt
 from benchmarks.modes.__main__ import main
 from benchmarks.modes.bars import BARS, judged
-from benchmarks.modes.design import BESIDE_SPYT, BY_NAME, POINTS, QUICK
+from benchmarks.modes.design import BY_NAME, POINTS, QUICK
 from benchmarks.modes.growth import DIMENSIONS
-from benchmarks.modes.points import ALL, BASE, DESCRIPTIONS, SPYT
+from benchmarks.modes.points import ALL, BASE, DESCRIPTIONS
 from benchmarks.modes.report import markdown, to_json
 from benchmarks.modes.results import PointResult, Sample, load_all
-from benchmarks.modes.runner import turns_of
 from benchmarks.modes.stage import Steps
 from benchmarks.modes.turns import DirectContender, Gate
 from benchmarks.modes.work import SHAPES, shape
@@ -262,51 +260,6 @@ def test_every_point_of_a_dimension_has_its_work():
             assert len(point.shape.types) == len(point.shape.expressions)
     assert {len(shape(f"columns-{count}").types) for count in (10, 300)} == {10, 300}
     assert shape("bytes-1024").row_bytes == 1024
-
-
-def test_spyt_takes_part_only_where_every_contender_has_a_driver_of_its_own():
-    """It needs a PySpark of its own, and the others of a point share a session."""
-    for point in BY_NAME.values():
-        assert point.own_drivers == any(name.startswith("SPYT") for name in point.contenders), point
-
-
-def test_without_spyt_nobody_beside_it_takes_part(tmp_path):
-    """Our drivers are left out too: there is nothing to compare them with."""
-    advanced = []
-    found = beside_spyt.family(BESIDE_SPYT, None, tmp_path, {}, advanced.append, cache=tmp_path)
-    assert [one.point for one in found] == [point.name for point in BESIDE_SPYT]
-    for one in found:
-        assert set(one.absent) == set(one.design.contenders)
-        assert "python -m benchmarks.spyt speed" in one.absent[SPYT[1]]
-        assert not one.samples
-    assert len(advanced) == sum(len(point.contenders) * turns_of(point) for point in BESIDE_SPYT)
-
-
-def test_a_turn_beside_spyt_is_the_median_of_its_batches():
-    """Nobody counts its requests, and the report leaves that cell empty."""
-    cpu = {"cluster": 1.0, "driver": 2.0, "jvm": 3.0, "workers": 4.0}
-    turn = {
-        "contender": SPYT[2],
-        "round": 2,
-        "batches": [9.0, 1.0, 3.0],
-        "cpu": cpu,
-        "jvm_bytes": 7,
-        "worker_bytes": 0,
-    }
-    made = beside_spyt.sample(turn)
-    assert (made.seconds, made.repetition, made.worker_bytes) == (3.0, 2, None)
-    assert made.round_trips is None
-    found = PointResult("spyt-1000", 1000, 35_000, {}, [made])
-    text = "\n".join(markdown({"spyt-1000": found}))
-    assert f"| {SPYT[2]} | 1 | 333 | 0.0 | 3,000 (3,000 to 3,000) | 3,000 |  |  | 0 |  |" in text
-    assert f"| {SPYT[2]} | 1,000 | 2,000 | 3,000 | 4,000 |" in text
-
-
-def test_contenders_beside_spyt_are_compared_with_spyt():
-    found = result("spyt-1000", **{SPYT[0]: [2.0, 2.0], SPYT[2]: [1.0, 1.0]})
-    text = "\n".join(markdown({"spyt-1000": found}))
-    assert f"time to {SPYT[0]}" in text
-    assert f"| {SPYT[2]} | 0.50 (0.50 to 0.50) |" in text
 
 
 def test_design_varies_one_dimension_at_a_time():

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyspark.sql.functions as sf
 
-from benchmarks.spyt.work import QUEUE_TYPES
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -108,15 +106,12 @@ COMPOSITE = Shape(
 )
 SHAPES = {shape.name: shape for shape in (NARROW, WIDE, COMPOSITE)}
 
-COPIED = Shape("copied", 3 * 8 + 11, QUEUE_TYPES, {})
-"""What is copied beside SPYT; those queues are filled by `benchmarks.spyt`."""
-
 _COLUMNS, _BYTES = "columns-", "bytes-"
 """Beginnings of the names of kinds that differ in one number only."""
 
 
 def shape(name: str) -> Shape:
-    """Return a kind of row: of `SHAPES`, `copied`, `columns-N` of N whole numbers, or `bytes-N` of that size.
+    """Return a kind of row: of `SHAPES`, `columns-N` of N whole numbers, or `bytes-N` of that size.
 
     Raises:
         KeyError: there is none of that name.
@@ -125,7 +120,7 @@ def shape(name: str) -> Shape:
         return _of_columns(name, int(name.removeprefix(_COLUMNS)))
     if name.startswith(_BYTES):
         return _of_bytes(name, int(name.removeprefix(_BYTES)))
-    return COPIED if name == COPIED.name else SHAPES[name]
+    return SHAPES[name]
 
 
 def _of_columns(name: str, count: int) -> Shape:

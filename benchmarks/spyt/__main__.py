@@ -1,7 +1,7 @@
 """Compare with SPYT: the same work and the same faults on SPYT's unmodified jars and on our sink.
 
 The first run installs SPYT and the PySpark that it runs on into the cache folder. Results go to one JSON
-file per command; `report` makes the page out of them.
+file per command. `docs/explanation/compared-with-spyt.md` says what the runs of 2026-11-22 and 23 found.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import shutil
 import signal
 import statistics
 import sys
@@ -25,7 +24,6 @@ from benchmarks.arguments import positive
 from benchmarks.modes.machine import stamp
 from benchmarks.spyt import environments
 from benchmarks.spyt.holes import SCENARIOS
-from benchmarks.spyt.report import MEASURED, PAGE, SPEED, load_holes, page, save_holes
 from benchmarks.spyt.speed import SIZES, measure
 from benchmarks.spyt.trials import ALL_CONTENDERS, CONTENDERS, SAME_SPARK, Stage
 from yt_exactly_once.local import LocalCluster
@@ -41,9 +39,6 @@ _FOLDER = Path("benchmark-results") / "spyt"
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     LOGGER.setLevel(logging.CRITICAL)
-    if options.command == "report":
-        _report(options.folder)
-        return 0
     # Drivers have sessions of their own; they are killed where blocks are left.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -57,14 +52,10 @@ def main(arguments: list[str] | None = None) -> int:
     if not environments.has_rpc_driver():
         print(f"Ours over RPC is left out: {environments.DRIVER} is not installed")
         contenders = [who for who in contenders if not (who.is_ours and who.backend == "rpc")]
-    if options.command == "speed":
-        _speed(options, contenders)
-        code = 0
-    else:
-        code = _holes(options, contenders)
-    if options.report:
-        _report(options.folder)
-    return code
+    if options.command == "holes":
+        return _holes(options, contenders)
+    _speed(options, contenders)
+    return 0
 
 
 def _speed(options: argparse.Namespace, contenders: Sequence[Contender]) -> None:
@@ -78,7 +69,7 @@ def _speed(options: argparse.Namespace, contenders: Sequence[Contender]) -> None
 
         def keep(turn: dict[str, Any]) -> None:
             turns.append(turn)
-            (options.folder / SPEED).write_text(json.dumps(result, indent=1) + "\n")
+            (options.folder / "speed.json").write_text(json.dumps(result, indent=1) + "\n")
             median = statistics.median(turn["batches"])
             print(
                 f"{len(turns):>3} of {expected}: {turn['contender']:<19} {turn['rows']:>7} rows, round"
@@ -92,7 +83,7 @@ def _speed(options: argparse.Namespace, contenders: Sequence[Contender]) -> None
 
 def _holes(options: argparse.Namespace, contenders: Sequence[Contender]) -> int:
     """Run the scenarios; return 1 when ours broke its promise."""
-    kept = load_holes(options.folder)
+    kept: list[dict[str, Any]] = []
     broken = 0
     with tempfile.TemporaryDirectory(prefix="spyt-") as work, LocalCluster() as cluster:
         stage = Stage(cluster, options.cache, Path(work), hurried=True)
@@ -101,15 +92,17 @@ def _holes(options: argparse.Namespace, contenders: Sequence[Contender]) -> int:
                 scenario, began = SCENARIOS[name], time.monotonic()
                 verdict = scenario.run(stage, contender)
                 seconds = time.monotonic() - began
-                kept[name, contender.name] = {
-                    "scenario": name,
-                    "contender": contender.name,
-                    "seconds": round(seconds, 1),
-                    "versions": stage.environment(contender).versions,
-                    "run": stamp(),
-                    **asdict(verdict),
-                }
-                save_holes(kept, options.folder)
+                kept.append(
+                    {
+                        "scenario": name,
+                        "contender": contender.name,
+                        "seconds": round(seconds, 1),
+                        "versions": stage.environment(contender).versions,
+                        "run": stamp(),
+                        **asdict(verdict),
+                    }
+                )
+                (options.folder / "holes.json").write_text(json.dumps(kept, indent=1) + "\n")
                 broken += contender.is_ours and verdict.word != scenario.must_be
                 found = verdict.difference
                 print(
@@ -119,17 +112,6 @@ def _holes(options: argparse.Namespace, contenders: Sequence[Contender]) -> int:
                     flush=True,
                 )
     return int(broken > 0)
-
-
-def _report(folder: Path) -> None:
-    """Keep the results of the folder, and write the page about all that are kept."""
-    fresh = load_holes(folder)
-    if fresh:
-        save_holes({**load_holes(MEASURED), **fresh}, MEASURED)
-    if (folder / SPEED).exists():
-        shutil.copy(folder / SPEED, MEASURED / SPEED)
-    PAGE.write_text(page(MEASURED), encoding="utf-8")
-    print(f"Written: {PAGE}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -148,13 +130,9 @@ def _parser() -> argparse.ArgumentParser:
         "--folder", type=Path, default=_FOLDER, help="for results, default: %(default)s"
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("report", help="write the page in docs/ about the results")
     texts = {"holes": "break both, and count rows", "speed": "measure both, in turns"}
     for name, text in texts.items():
         command = commands.add_parser(name, help=text)
-        command.add_argument(
-            "--report", action="store_true", help="write the page in docs/ afterwards"
-        )
         command.add_argument("--side", choices=["ours", "spyt"], help="only this side")
         command.add_argument(
             "--contenders",

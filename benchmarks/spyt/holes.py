@@ -154,137 +154,53 @@ class Scenario:
         run: breaks it.
         covered_by: the test that shows the same of our sink; empty where this scenario is the test.
         must_be: the verdict that keeps the promise of exactly-once.
-        why: what goes wrong in SPYT, and where, if something does.
-        server: which source of the server shows that the cluster is not the cause.
-        at_random: whether chance decides if the hole is met, so that one exact run proves nothing.
     """
 
     run: Callable[[Stage, Contender], Verdict]
     covered_by: str = ""
     must_be: str = "exact"
-    why: str = ""
-    server: str = ""
-    at_random: bool = False
 
     @property
     def name(self) -> str:
         """What it is called by."""
         return self.run.__name__
 
-    @property
-    def text(self) -> str:
-        """What happens in it."""
-        return (self.run.__doc__ or "").strip()
-
 
 _KILLED = "crash/test_crash_points.py::test_query_killed_at_every_crash_point_ends_exactly_right"
-_LEASE = (
-    "`yt/yt/client/api/sticky_transaction_pool.cpp`: a transaction that nobody pings is aborted when its"
-    " lease ends. Its rows and its offset were never there, and nothing else tells Spark."
-)
-_ATOMIC = (
-    "`yt/yt/ytlib/api/native/transaction.cpp`: rows and offset are committed together, and stay. That an"
-    " answer is lost after it, or a file of Spark, no server can rule out."
-)
 
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
-        Scenario(
-            kill_copy,
-            _KILLED,
-            why="The batch that was not committed is read again, as part of the next one. Until new rows"
-            " come, it stays unread.",
-        ),
-        Scenario(
-            receiver,
-            "integration/test_writing_tasks.py::test_upserts_may_be_repeated",
-            why="A row that is written again replaces itself. The receiver is meant for SPYT's default"
-            " mode; in transactional mode it meets `random_kills` all the same.",
-            at_random=True,
-        ),
-        Scenario(
-            random_kills,
-            _KILLED,
-            why="`MicroBatchExecutionDecorators.runBatch` lets Spark write `commits/N` first and commits"
-            " the transaction after it. A driver killed in between restarts with the consumer at the"
-            " start of N. `YtStreamingSource.latestOffset` then offers consumer + limit, which is the"
-            " end of N, where Spark already is. So there is never anything new. The window is a part of a"
-            " second per batch, so a run may miss it with all its kills.",
-            server=_LEASE,
-            at_random=True,
-        ),
-        Scenario(
-            kill_dedup,
-            _KILLED,
-            why="The same window. The rows of N are read again as a part of N+1. The state of N already has"
-            " their keys, so they are dropped as duplicates.",
-            server=_LEASE,
-        ),
-        Scenario(
-            kill_two,
-            why="The same window. `YtStreamingSource.getBatch` returns no rows for a queue whose start and"
-            " end are equal in Spark's log. So the queue without new rows does not go back to its consumer.",
-            server=_LEASE,
-        ),
+        Scenario(kill_copy, _KILLED),
+        Scenario(receiver, "integration/test_writing_tasks.py::test_upserts_may_be_repeated"),
+        Scenario(random_kills, _KILLED),
+        Scenario(kill_dedup, _KILLED),
+        Scenario(kill_two),
         Scenario(
             replay_agg,
             "integration/test_sink_replay.py"
             "::test_batch_without_its_commit_log_entry_is_replayed_without_effect",
-            why="`YtStreamingSink` remembers the last batch in memory only. A replayed batch without rows"
-            " of its own gives out its windows from the state again.",
-            server=_ATOMIC,
         ),
         Scenario(
             lost_agg,
             "integration/test_sink_commit_faults.py::test_lossy_network_changes_nothing",
-            why="`runBatch` takes the missing answer for a failed commit and removes `commits/N`. The replay"
-            " begins at the consumer, behind the rows of N, so their state is built without them.",
-            server=_ATOMIC,
         ),
         Scenario(
             fail_once,
             "integration/test_sink_tasks.py"
             "::test_task_broken_down_in_the_middle_leaves_an_ordered_target_right",
-            why="`YtStreamingSink.addBatch` closes its writer in a `finally`, which sends what the failed"
-            " attempt has into the transaction. The next attempt sends the same rows again.",
-            server="`yt/yt/ytlib/api/native/transaction.cpp`: `ModifyRows` adds to what is buffered, and only"
-            " an abort of the whole transaction takes it back.",
         ),
-        Scenario(
-            foreach,
-            _KILLED,
-            why="SPYT's documentation promises nothing for foreachBatch. Batch writes take no part in the"
-            " transaction; each request is one of its own. For our sink foreachBatch is the normal way.",
-        ),
+        Scenario(foreach, _KILLED),
         Scenario(
             oversized,
             "integration/test_sink_oversized.py::test_oversized_batch_is_written_in_parts_on_request",
-            why="Documented by SPYT: more tablets or `max_rows_per_partition` are the remedy, and the limit"
-            " brings in `random_kills`. The batch of a query that has begun cannot be made smaller, since"
-            " its end is in Spark's log. Ours ran with `split_oversized=True`; without it the batch is"
-            " refused with that advice, before a row is written.",
-            server="`yt/yt/ytlib/api/native/tablet_request_batcher.cpp`, `IncrementAndCheckRowCount`: so many"
-            " rows for a tablet in one transaction and no more. `max_rows_per_transaction` in `config.cpp`"
-            " beside it is 100 000.",
         ),
         # Rows that are gone cannot be written; what counts is that the query says so.
         Scenario(
             trimmed,
             "integration/test_source.py::test_trimmed_rows_stop_the_query",
             must_be="stopped",
-            why="`YtQueueUtils.pullConsumerStrict` counts the rows that come and does not look at their"
-            " indexes. A pull from a trimmed offset begins at the first row that is left, so the rest of"
-            " the range is read twice.",
-            server="`yt/yt/server/node/query_agent/query_service.cpp`, `FetchTableRows`: it begins at the"
-            " trimmed row count, without an error.",
         ),
-        Scenario(
-            order,
-            why="`YtQueueUtils.pullConsumerStrict` puts each piece in front of the ones before it, and"
-            " `YtQueueRDD.compute` reads them in that order.",
-            server="`yt/yt/server/node/query_agent/query_service.cpp`, `FetchTableRows`: a pull reads one"
-            " store, and at most `max_pull_queue_response_data_weight` (16 MiB).",
-        ),
+        Scenario(order),
     )
 }
