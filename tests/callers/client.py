@@ -119,7 +119,8 @@ class Client:
             assert path is not None, query
             rows = self._server.find(path[1]).all_rows()
             if prefix is not None:
-                rows = [row for row in rows if row[prefix[2]].startswith(prefix[1])]
+                begins = prefix[1].encode().decode("unicode_escape")
+                rows = [row for row in rows if row[prefix[2]].startswith(begins)]
         return iter([dict(row) for row in rows])
 
     def insert_rows(

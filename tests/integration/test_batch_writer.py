@@ -76,7 +76,7 @@ def test_job_is_written_once_per_version(save, client, target):
 
 
 @pytest.mark.further
-def test_tasks_write_a_job_into_a_sorted_table(save, client, tmp, ordered, faults):
+def test_tasks_write_a_job_into_a_sorted_table(save, client, tmp, faults):
     """By key, so a repetition changes nothing; only hashes of the keys come to the driver."""
     path = create_table(client, f"{tmp}/sorted", columns(TYPES, ["id"]))
     faults.inject("error", "commit_transaction", code=307, message="no", count=None)
@@ -87,9 +87,40 @@ def test_tasks_write_a_job_into_a_sorted_table(save, client, tmp, ordered, fault
     for rows in (100, 50, 200):
         save(path, mode="idempotent", rows=rows)
     assert found(client, path) == expected(100)
-    with pytest.raises(AnalysisException, match="writes a job into a sorted table only"):
-        save(ordered, mode="idempotent")
-    assert found(client, ordered) == []
+
+
+PUSHED = {"mode": "idempotent", "dyn_batch_size": 20, "retry_attempts": 1, "partitions": 1}
+
+
+@pytest.mark.further
+def test_one_task_writes_a_job_into_an_ordered_table(save, client, ordered, faults):
+    """A job that broke off continues with the same rows only; nothing else is pushed or recorded."""
+    with pytest.raises(Exception, match=r"Write df.coalesce\(1\)"):
+        save(ordered, **{**PUSHED, "partitions": 3})
+    faults.inject("error", "push_queue_producer", code=307, message="no", after=2, count=None)
+    with pytest.raises(Exception, match="no"):
+        save(ordered, **PUSHED)
+    faults.clear_faults()
+    begun = found(client, ordered)
+    assert begun == expected(len(begun))
+    assert 0 < len(begun) < 100
+    for message, other in (
+        ("write the job as another application", {"start": 1}),
+        ("gives other rows", {"rows": 0}),
+        ("gives other rows|several Spark partitions", {"partitions": 3}),
+        ("Rows of version 1 are in the target", {"version": 2}),
+        ("written in idempotent mode", {"mode": "transactional"}),
+        ("too large", {"version": 2**31, "application": "another"}),
+    ):
+        with pytest.raises(Exception, match=message):
+            save(ordered, **{**PUSHED, **other})
+        assert found(client, ordered) == begun
+    faults.inject("lose_answer", "push_queue_producer", count=1)
+    save(ordered, **{**PUSHED, "dyn_batch_size": 7, "retry_attempts": 3})
+    save(ordered, **{**PUSHED, "start": 1})
+    assert found(client, ordered) == expected(100)
+    save(ordered, **PUSHED, version=2, start=100)
+    assert len(found(client, ordered)) == 200
 
 
 @pytest.mark.further

@@ -18,6 +18,7 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.lanes import Unread
+from yt_exactly_once.ytsaurus.reading import literal
 from yt_exactly_once.ytsaurus.tables import describe_table
 from yt_exactly_once.ytsaurus.transaction import input_format
 
@@ -89,7 +90,7 @@ def sessions_of(connection: Connection, producer: str, prefix: str) -> dict[str,
     Args:
         connection: the cluster.
         producer: path of the producer table; any other object has no sessions.
-        prefix: how the ids begin; without quotes and backslashes.
+        prefix: how the ids begin.
 
     Raises:
         TableNotMountedError: the sessions cannot be read.
@@ -105,7 +106,7 @@ def sessions_of(connection: Connection, producer: str, prefix: str) -> dict[str,
     with translated("read the producer sessions", producer=producer):
         rows = connection.reader.select_rows(
             f"session_id, sequence_number, user_meta from [{producer}] "
-            f'where is_prefix("{prefix}", session_id)',
+            f"where is_prefix({literal(prefix)}, session_id)",
             format=YsonFormat(),
         )
         return {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
@@ -22,10 +22,12 @@ from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.query.calls import Place
 from yt_exactly_once.spark.sink.arrived import TaskIdentity, TaskMessage, TaskRows, WriterTask
 from yt_exactly_once.spark.sink.look_up import Found, find
+from yt_exactly_once.spark.sink.modes.sessions import POSITION_BITS, session_prefix
 from yt_exactly_once.spark.sink.run import Delivery
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 from yt_exactly_once.spark.sink.writer_options import CHECKPOINT_OPTION, parse_writer_options
 from yt_exactly_once.spark.worker import spare_modules
+from yt_exactly_once.ytsaurus.rows import sessions_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -40,6 +42,7 @@ APPLICATION, VERSION = "application", "version"
 JOB_OPTIONS = (APPLICATION, VERSION)
 
 _LARGEST = 2**62
+_VERSION_BITS = 63 - POSITION_BITS
 
 
 @dataclass(frozen=True)
@@ -149,15 +152,16 @@ class JobSink(TransactionalSink):
         """
         with self._delivered(TaskRows(schema), f"plan-{uuid.uuid4()}") as (delivery, found):
             (target,) = delivery.run.targets
-            if self._mode.traits.has_sessions and not target.is_sorted:
+            plan = self._plan(delivery, target)
+            if plan.is_by_position and self._job.version >> _VERSION_BITS:
                 raise ConfigError(
-                    "mode='idempotent' writes a job into a sorted table only: the rows of a job have no "
-                    "numbers, by which an ordered one could know them again",
-                    remedy="Remove the option mode. If the driver cannot hold the rows, read them as a "
-                    "stream of files with trigger(availableNow=True)",
-                    target=target.path,
+                    f"version={self._job.version} is too large for mode='idempotent' and an ordered table: "
+                    "it is a part of the numbers of the rows",
+                    remedy=f"Use a number below {1 << _VERSION_BITS}, such as the date: 20261122",
+                    option=VERSION,
                 )
-            return JobTask(WriterTask(self._plan(delivery, target), is_replay=found.is_replay))
+            # The only task that pushes compares the rows itself, before it sends any.
+            return JobTask(WriterTask(replace(plan, rehearsal=None), is_replay=found.is_replay))
 
     def finish(self, schema: StructType, messages: Sequence[TaskMessage]) -> None:
         """Steps 1 to 9, when Spark knows which task of each partition counts.
@@ -202,7 +206,7 @@ class JobSink(TransactionalSink):
             yield delivery, find(delivery, self._mode, self._offset_log)
 
     def _require_next(self, delivery: Delivery) -> None:
-        """Check that the ledger knows no later version, and no earlier one that is unfinished.
+        """Check that no later version is written, and no other one is unfinished.
 
         Raises:
             FencedError: it does.
@@ -211,7 +215,23 @@ class JobSink(TransactionalSink):
         entry = run_attempts(
             lambda _: ledger.read(self._connection), self.options.retry, delivery.emit
         )
-        where = {APPLICATION: job.application, "target": ledger.targets[0], "ledger": ledger.path}
+        (target,) = ledger.targets
+        where = {APPLICATION: job.application, "target": target, "ledger": ledger.path}
+        sessions = run_attempts(
+            lambda _: sessions_of(
+                self._connection, self.options.producer, session_prefix(job.query_id, target)
+            ),
+            self.options.retry,
+            delivery.emit,
+        )
+        versions = (state.batch for state in sessions.values() if state.batch is not None)
+        begun, written = max(versions, default=-1), -1 if entry is None else entry.batch_id
+        if begun > written and begun != job.version:
+            raise FencedError(
+                f"Rows of version {begun} are in the target, and it is not complete",
+                remedy=f"Run the job of version {begun} again first: it writes the other rows",
+                **where,
+            )
         if entry is not None and entry.batch_id > job.version:
             raise FencedError(
                 f"Version {entry.batch_id} of the application is written, and this job has version "
@@ -239,13 +259,26 @@ class JobTask:
     task: WriterTask
 
     def run(self, rows: Iterator[pa.RecordBatch]) -> TaskMessage:
-        """Send the rows of the task; compute none for a job that is written."""
+        """Send the rows of the task; compute none for a job that is written.
+
+        Raises:
+            ExactlyOnceError: a row cannot be written, or other rows of the job are.
+        """
         context = TaskContext.get()
         assert context is not None, "runs inside a Spark task"
-        batch = self.task.plan.given.batch
+        plan = self.task.plan
+        batch = plan.given.batch
         identity = TaskIdentity(batch.query_id, batch.run_id, batch.batch_id, context.partitionId())
         if self.task.is_replay:
             return TaskMessage(identity, 0, skipped=True)
+        if plan.is_by_position and identity.partition:
+            raise ConfigError(
+                "mode='idempotent' writes a job into an ordered table from one task, which can compare all "
+                "its rows with those of an earlier run. This DataFrame has several Spark partitions",
+                remedy="Write df.coalesce(1): it begins with the rows of the first partition, which may be "
+                "in the target already",
+                target=plan.given.target.path,
+            )
         return self.task.run(rows, identity)
 
 
@@ -275,7 +308,7 @@ class JobWriter(DataSourceArrowWriter):
         JobSink(self._job).finish(self._schema, messages)
 
     def abort(self, messages: Sequence[Any]) -> None:
-        """Leave a failed job to its repetition: its tasks have written nothing."""
+        """Leave a failed job to its repetition, which finds what its tasks have written."""
 
 
 def job_writer(options: Mapping[str, str], schema: StructType, *, overwrites: bool) -> JobWriter:

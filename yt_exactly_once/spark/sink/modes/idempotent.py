@@ -69,7 +69,7 @@ class Idempotent(TaskMode):
         numbering = Numbering(batch, by_source, target.plan, seed_of(target.plan.names))
         settings = self.settings(given, target if by_source else target.of_batch(batch))
         rehearsal = RehearsalTask(settings, numbering, given.sessions) if given.sessions else None
-        task = PushTask(settings, numbering, self.options.producer)
+        task = PushTask(settings, numbering, self.options.producer, bool(given.sessions))
         return Plan(given, settings.names, task, rehearsal, is_by_position=not by_source)
 
     def finish(self, plan: Plan, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:

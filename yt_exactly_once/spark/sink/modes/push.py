@@ -69,10 +69,12 @@ class PushTask(RowTask):
     Attributes:
         numbering: how rows are numbered.
         producer: path of the producer table.
+        is_begun: whether sessions had rows of the batch when it was planned.
     """
 
     numbering: Numbering
     producer: str
+    is_begun: bool = False
 
     reports = REPORT_SCHEMA
 
@@ -90,8 +92,8 @@ class PushTask(RowTask):
             sent = side_by_side(pushes, self.settings.connections)
             for part, byte_count in zip(parts, sent, strict=True):
                 yield ChunkReport.of_chunk(self.settings, part.rows, byte_count).to_arrow()
-        if not (sessions or self.numbering.by_source) and _is_repeated():
-            # The attempt before this one may have had rows.
+        if not (sessions or self.numbering.by_source) and (self.is_begun or _is_repeated()):
+            # An attempt before this one may have had rows.
             name = position_session(partition)
             sessions[name] = _NumberedSession(self, name, partition, partition)
             sessions[name].open()

@@ -21,6 +21,7 @@ from yt_exactly_once.codec.schema import (
     SOURCE_ROW_COLUMN,
     SOURCE_TABLET_COLUMN,
 )
+from yt_exactly_once.commit.entry import APPLICATION_PREFIX
 from yt_exactly_once.commit.formats import require_known_format
 from yt_exactly_once.errors import ConfigError, NotOneToOneError
 from yt_exactly_once.spark.sink.modes.row_digest import mixed
@@ -47,7 +48,10 @@ REPEAT = (
     "run once with mode='at-least-once' and trigger(availableNow=True), which repeats the rows that are "
     "there"
 )
-"""The way out that always exists; it repeats rows."""
+"""The way out that a query always has; it repeats rows."""
+
+_REPEAT_JOB = "write the job as another application, which repeats the rows that are there"
+"""The way out that a job has."""
 
 
 def session_prefix(query_id: str, target: str) -> str:
@@ -194,7 +198,7 @@ def sessions_with_rows(
                     "Rows of this batch are in the target already, written in idempotent mode and numbered "
                     f"by {_NUMBERS[kind]}; this sink would write them again",
                     remedy="Finish the batch as it was begun (mode, and whether rows carry their source), "
-                    f"and change the sink afterwards. If it cannot be finished, {REPEAT}",
+                    f"and change the sink afterwards. If it cannot be finished, {_way_out(batch)}",
                     query=batch.query_id,
                     batch=batch.batch_id,
                     target=target.path,
@@ -211,12 +215,16 @@ def other_rows(why: str, numbering: Numbering, target: str, session: str) -> Not
     return NotOneToOneError(
         f"Rows of this batch were pushed before, and {why}",
         remedy="Finish the batch with the code and the options it was begun with, on the same "
-        f"DataFrame{layout}, and change them afterwards. If that is impossible, {REPEAT}",
+        f"DataFrame{layout}, and change them afterwards. If that is impossible, {_way_out(numbering.batch)}",
         query=numbering.batch.query_id,
         batch=numbering.batch.batch_id,
         target=target,
         session=session,
     )
+
+
+def _way_out(batch: MicroBatch) -> str:
+    return _REPEAT_JOB if batch.query_id.startswith(APPLICATION_PREFIX) else REPEAT
 
 
 _NUMBERS = {_BY_SOURCE: "their place in the queue", _BY_POSITION: "their position in a task"}
