@@ -358,6 +358,9 @@ class ModelSink(TransactionalSink):
     def _prepare(self, delivery: Delivery) -> None:
         """Leave out what is checked once per run."""
 
+    def _look_between(self, run: QueryRun) -> None:
+        """Leave out what is checked now and then."""
+
     def _emitter(self, batch: MicroBatch | Place) -> Emitter:  # noqa: ARG002 - overrides
         return silent
 

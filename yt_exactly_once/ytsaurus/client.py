@@ -35,6 +35,7 @@ from yt_exactly_once.ytsaurus.transaction import TabletTransaction, TransactionA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Future
     from datetime import timedelta
 
     from yt_exactly_once.config import ClusterConfig
@@ -227,6 +228,14 @@ class Connection:
         senders = pinned.senders(lanes + _READERS)
         start = partial(TabletTransaction.start, senders, pinned.pool, timeout, proxy=pinned.url)
         return TransactionAhead(pinned.ahead, start, reads, lanes)
+
+    def meanwhile(self, call: Callable[[], T]) -> Future[T]:
+        """Make a call on the thread that opens transactions ahead, before the next one.
+
+        Raises:
+            ClusterUnavailableError: the list of proxies is unavailable.
+        """
+        return self.pinned().ahead.submit(call)
 
     @property
     def shares_transactions(self) -> bool:

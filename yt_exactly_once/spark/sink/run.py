@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+    from concurrent.futures import Future
     from contextlib import AbstractContextManager
 
     import pyarrow as pa
@@ -70,6 +71,7 @@ class QueryRun:
         targets: as they were prepared; empty before.
         schema: of the DataFrame they were prepared for.
         looked_at: when the targets were last checked.
+        look: a check that was begun between two batches, and when.
         entry: the ledger entry that this run has committed last; `None` before the first.
         agreed: the newest batch about which sink and ledger agree; `None` before the first.
         computing: seconds that computing the newest batch took; `None` before the first.
@@ -82,6 +84,7 @@ class QueryRun:
     targets: tuple[PreparedTarget, ...] = ()
     schema: StructType | None = None
     looked_at: float = 0.0
+    look: tuple[float, Future[bool]] | None = None
     entry: LedgerEntry | None = None
     agreed: int | None = None
     computing: float | None = None
@@ -101,8 +104,18 @@ class QueryRun:
         """Keep targets that are prepared for DataFrames of a schema."""
         self.schema, self.targets, self.looked_at = schema, targets, time.monotonic()
 
+    def look_between(self, begin: Callable[[], Future[bool]]) -> None:
+        """Begin a check of the targets that the next batch need not wait for, if one is due soon."""
+        now = time.monotonic()
+        if self.look is None and now - self.looked_at > LOOK_INTERVAL / 2:
+            self.look = now, begin()
+
     def must_look(self) -> bool:
-        """Return whether it is time to look at the targets again."""
+        """Return whether the targets must be looked at before the next row is encoded."""
+        if self.look is not None and self.look[1].done():
+            (began, look), self.look = self.look, None
+            is_same = look.exception() is None and look.result()
+            self.looked_at = began if is_same else 0.0
         return time.monotonic() - self.looked_at > LOOK_INTERVAL
 
 

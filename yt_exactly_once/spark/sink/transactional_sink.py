@@ -6,7 +6,7 @@ and prepared targets are created in the process that uses it.
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -323,6 +323,7 @@ class TransactionalSink:
         if self._past is not None and committed.entry is not None:
             self._past.add(committed.entry, delivery.ledger.targets, emit)
         self._require_waiting(delivery)
+        self._look_between(delivery.run)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what belongs to this process."""
@@ -402,6 +403,12 @@ class TransactionalSink:
                 raise
 
         run.prepared(schema, run_attempts(attempt, self.options.retry, emit))
+
+    def _look_between(self, run: QueryRun) -> None:
+        """Check the targets again, if that is due soon, while Spark plans the next batch."""
+        look = partial(are_the_same, self._connection, run.targets)
+        with suppress(TransientError):
+            run.look_between(partial(self._connection.meanwhile, look))
 
     def _skip(self, delivery: Delivery, found: Found) -> None:
         """Let a replay pass without writing.
