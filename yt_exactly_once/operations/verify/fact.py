@@ -51,3 +51,38 @@ class Fact:
     meaning: str
     source: str
     check: Check
+
+
+class Facts(list[Fact]):
+    """The facts of one area, in the order of their checks: calling it declares the function below as one.
+
+    Args:
+        area: see `Fact`, as for the others.
+        parts: of a fact that names no others.
+        source: of a fact that names no other.
+    """
+
+    def __init__(self, area: str, *, parts: tuple[Part, ...], source: str) -> None:
+        super().__init__()
+        self._area = area
+        self._parts = parts
+        self._source = source
+
+    def __call__(
+        self,
+        name: str,
+        checked: str,
+        meaning: str,
+        *,
+        parts: tuple[Part, ...] | None = None,
+        source: str = "",
+    ) -> Callable[[Check], Check]:
+        """Declare a check; see `Fact` for the arguments."""
+
+        def declare(check: Check) -> Check:
+            needed = self._parts if parts is None else parts
+            told = source or self._source
+            self.append(Fact(name, self._area, checked, needed, meaning, told, check))
+            return check
+
+        return declare

@@ -6,7 +6,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.errors import ConflictError, ProducerFencedError
-from yt_exactly_once.operations.verify.fact import Fact, Part
+from yt_exactly_once.operations.verify.fact import Facts, Part
 from yt_exactly_once.operations.verify.observed import expect
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.rows import ProducerSession, sessions_of
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from yt_exactly_once.operations.verify.stage import Stage
 
 _INVALID_EPOCH, _ZOMBIE, _BAD_NUMBER, _CONFLICT = 3101, 3102, 3103, 1700
+
+_QUEUES = "yt/yt/client/driver/queue_commands.cpp"
+_STOP = "Do not use mode='idempotent' with ordered targets on this cluster."
+
+fact = Facts("Queue producers", parts=(Part.IDEMPOTENT,), source=_QUEUES)
 
 
 def _session(stage: Stage, name: str) -> ProducerSession:
@@ -43,6 +48,12 @@ def _answer(stage: Stage, session: ProducerSession, *numbers: int) -> dict[str, 
     return answer
 
 
+@fact(
+    "producer.session",
+    "A session begins at -1. It keeps the last number and the notes of the last push, and each "
+    "creation raises its epoch.",
+    f"A retried task would not know which rows it has pushed. {_STOP}",
+)
 def _sessions(stage: Stage) -> None:
     offset = stage.end("log")
     first = _session(stage, "session")
@@ -60,6 +71,11 @@ def _sessions(stage: Stage) -> None:
     )
 
 
+@fact(
+    "producer.skips",
+    "Rows that a session already has are skipped, and the answer says how many.",
+    f"A push that arrives late could repeat rows. {_STOP}",
+)
 def _skips(stage: Stage) -> None:
     offset = stage.end("log")
     session = _session(stage, "skips")
@@ -70,6 +86,11 @@ def _skips(stage: Stage) -> None:
     stage.appears("log", "1", "2", "3", offset=offset)
 
 
+@fact(
+    "producer.epochs",
+    "A push with an old epoch is refused with code 3102, one with a future epoch with 3101.",
+    f"Two attempts of a task could both write. {_STOP}",
+)
 def _epochs(stage: Stage) -> None:
     old = _session(stage, "epochs")
     new = _session(stage, "epochs")
@@ -82,6 +103,11 @@ def _epochs(stage: Stage) -> None:
     ).require(_INVALID_EPOCH, ProducerFencedError)
 
 
+@fact(
+    "producer.take-over",
+    "A push that is under way while another task takes the session over is refused at its commit.",
+    f"A slow attempt of a task could write after the next one. {_STOP}",
+)
 def _take_over(stage: Stage) -> None:
     """A push whose commit comes after another task took the session over."""
     offset = stage.end("log")
@@ -103,6 +129,12 @@ def _take_over(stage: Stage) -> None:
     stage.appears("log", "after the zombie", offset=offset)
 
 
+@fact(
+    "producer.numbers",
+    "Numbers that do not grow are refused with code 3103, and the session stays where it was.",
+    "The package checks its numbers itself. Without the second check, an error in a query's numbers "
+    "is found later, at the replay.",
+)
 def _numbers(stage: Stage) -> None:
     session = _session(stage, "numbers")
     for numbers in ((2, 2), (2, 1)):
@@ -118,6 +150,12 @@ def _numbers(stage: Stage) -> None:
     expect(found == -1, f"a refused push left the session at {found}")
 
 
+@fact(
+    "producer.listing",
+    "Sessions are rows that a query finds by the prefix of their id, with the notes of the last push.",
+    "A changed replay would not be found before it is written.",
+    source="user guide: queues, producers",
+)
 def _listed(stage: Stage) -> None:
     prefix = f"listed-{uuid.uuid4().hex}/"
     _push(stage, _session(stage, f"{prefix}1"), 5)
@@ -132,6 +170,12 @@ def _listed(stage: Stage) -> None:
     )
 
 
+@fact(
+    "producer.null-of-any",
+    "A push stores a null of an any column as a null.",
+    "is_null does not find such nulls. In queries, compare with a YSON entity too.",
+    source="TInsertRowsFormatConfig in yt/yt/client/driver",
+)
 def _null_of_any(stage: Stage) -> None:
     session = _session(stage, "null")
     body = b'{"v"="null of any";"x"=#;"$sequence_number"=1;};'
@@ -144,92 +188,15 @@ def _null_of_any(stage: Stage) -> None:
     )
 
 
+@fact(
+    "producer.all-skipped",
+    "Where a session is after a push of rows that it already has, and no others.",
+    "The package leaves known rows out before it pushes, so it never sends such a push.",
+    parts=(),
+)
 def _all_skipped(stage: Stage) -> str:
     session = _session(stage, "all-skipped")
     _answer(stage, session, 1, 2, 3)
     _answer(stage, session, 1, 2)
     found = _session(stage, "all-skipped").state.sequence_number
     return "it stays" if found == 3 else f"it goes back, here from 3 to {found}"  # noqa: PLR2004
-
-
-_AREA = "Queue producers"
-_IDEMPOTENT = (Part.IDEMPOTENT,)
-_QUEUES = "yt/yt/client/driver/queue_commands.cpp"
-_STOP = "Do not use mode='idempotent' with ordered targets on this cluster."
-
-FACTS = (
-    Fact(
-        "producer.session",
-        _AREA,
-        "A session begins at -1. It keeps the last number and the notes of the last push, and each "
-        "creation raises its epoch.",
-        _IDEMPOTENT,
-        f"A retried task would not know which rows it has pushed. {_STOP}",
-        _QUEUES,
-        _sessions,
-    ),
-    Fact(
-        "producer.skips",
-        _AREA,
-        "Rows that a session already has are skipped, and the answer says how many.",
-        _IDEMPOTENT,
-        f"A push that arrives late could repeat rows. {_STOP}",
-        _QUEUES,
-        _skips,
-    ),
-    Fact(
-        "producer.epochs",
-        _AREA,
-        "A push with an old epoch is refused with code 3102, one with a future epoch with 3101.",
-        _IDEMPOTENT,
-        f"Two attempts of a task could both write. {_STOP}",
-        _QUEUES,
-        _epochs,
-    ),
-    Fact(
-        "producer.take-over",
-        _AREA,
-        "A push that is under way while another task takes the session over is refused at its commit.",
-        _IDEMPOTENT,
-        f"A slow attempt of a task could write after the next one. {_STOP}",
-        _QUEUES,
-        _take_over,
-    ),
-    Fact(
-        "producer.numbers",
-        _AREA,
-        "Numbers that do not grow are refused with code 3103, and the session stays where it was.",
-        _IDEMPOTENT,
-        "The package checks its numbers itself. Without the second check, an error in a query's numbers "
-        "is found later, at the replay.",
-        _QUEUES,
-        _numbers,
-    ),
-    Fact(
-        "producer.listing",
-        _AREA,
-        "Sessions are rows that a query finds by the prefix of their id, with the notes of the last push.",
-        _IDEMPOTENT,
-        "A changed replay would not be found before it is written.",
-        "user guide: queues, producers",
-        _listed,
-    ),
-    Fact(
-        "producer.null-of-any",
-        _AREA,
-        "A push stores a null of an any column as a null.",
-        _IDEMPOTENT,
-        "is_null does not find such nulls. In queries, compare with a YSON entity too.",
-        "TInsertRowsFormatConfig in yt/yt/client/driver",
-        _null_of_any,
-    ),
-    Fact(
-        "producer.all-skipped",
-        _AREA,
-        "Where a session is after a push of rows that it already has, and no others.",
-        (),
-        "The package leaves known rows out before it pushes, so it never sends such a push.",
-        _QUEUES,
-        _all_skipped,
-    ),
-)

@@ -12,7 +12,7 @@ from yt_exactly_once.errors import (
     ExactlyOnceError,
     OffsetConflictError,
 )
-from yt_exactly_once.operations.verify.fact import EVERY_MODE, Fact, Part
+from yt_exactly_once.operations.verify.fact import EVERY_MODE, Facts, Part
 from yt_exactly_once.operations.verify.observed import expect
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 _OFFSET_CONFLICT = 3100
 _AUTHORIZATION = 901
 _CONFLICT = 1700
+
+_GUIDE = "user guide: queues"
+_READS_AND_MODES = (*EVERY_MODE, Part.SOURCE)
+
+fact = Facts("Queues and consumers", parts=(Part.SOURCE,), source=_GUIDE)
 
 
 def _queue(stage: Stage, consumer: str | None = "consumer") -> RemoteQueue:
@@ -59,6 +64,14 @@ def _append(stage: Stage, count: int, partition: int = 1) -> int:
     return offset
 
 
+@fact(
+    "queue.pull",
+    "A pull begins at the offset, keeps to the limit, and returns consecutive rows with partition and "
+    "index. Appended rows are in the tablet that they name, in their order.",
+    "The source would skip or repeat rows. Do not read queues of this cluster with it.",
+    parts=(Part.SOURCE, *EVERY_MODE),
+    source="yt/yt/server/node/tablet_node/fetch_rows.cpp",
+)
 def _pulls(stage: Stage) -> None:
     first = _append(stage, 5)
     with translated("pull rows"):
@@ -72,6 +85,12 @@ def _pulls(stage: Stage) -> None:
     )
 
 
+@fact(
+    "queue.visibility",
+    "Rows of an ordered table appear within 20 s of their commit.",
+    "Queries read rows late. Nothing is lost, because offsets follow what is visible.",
+    source="user guide: ordered dynamic tables, commit_ordering",
+)
 def _visible_after(stage: Stage) -> str:
     offset = stage.end("queue", 0)
     stage.insert("queue", {"v": "late", "$tablet_index": 0})
@@ -79,6 +98,11 @@ def _visible_after(stage: Stage) -> str:
     return f"after {seconds:.1f} s"
 
 
+@fact(
+    "queue.trim",
+    "Trimmed rows are gone and the indexes of the others stay. The bounds tell what was trimmed.",
+    "The source could not detect trimmed rows, and would not report them as lost.",
+)
 def _trimmed(stage: Stage) -> None:
     stage.insert("trimmed", *({"v": f"{index}"} for index in range(6)))
     stage.appears("trimmed", *(f"{index}" for index in range(6)))
@@ -97,6 +121,14 @@ def _trimmed(stage: Stage) -> None:
     expect(found == [(4, "4"), (5, "5")], f"a pull from 0 after the trim returns {found}")
 
 
+@fact(
+    "consumer.unregistered",
+    'A pull by an unregistered consumer is refused with code 901 and the text "is not registered for '
+    'queue".',
+    "The source tells a missing registration from a missing permission by this text. With another text "
+    "it stops with AccessError, also while a proxy does not know a new registration yet.",
+    source="yt/yt/ytlib/queue_client/registration_manager_base.cpp",
+)
 def _unregistered(stage: Stage) -> None:
     stranger = stage.path("stranger")
     stage.refusal(
@@ -105,6 +137,13 @@ def _unregistered(stage: Stage) -> None:
     ).require(_AUTHORIZATION, ConsumerNotRegisteredError)
 
 
+@fact(
+    "consumer.registration-lag",
+    "A proxy knows a new registration within 12 s.",
+    "A query that starts right after the registration stops with ConsumerNotRegisteredError. Start it "
+    "again later.",
+    source="cache_refresh_period of the queue consumer registration manager",
+)
 def _registration_lag(stage: Stage) -> str:
     queue, seconds = _registered(stage)
     with translated("list the registrations"):
@@ -122,6 +161,15 @@ def _source(queue: RemoteQueue, cluster: str) -> SourceRange:
     )
 
 
+@fact(
+    "consumer.rows",
+    "An offset that a transaction writes as a row counts for the server. The row of the server's own "
+    "advance has the same key, with the name of the cluster in //sys/@cluster_name.",
+    "Offsets of the sink and of the server would be different rows. Queues would not be trimmed, and "
+    "other readers of the consumer would see old offsets. Set advance_consumer=False.",
+    parts=_READS_AND_MODES,
+    source="yt/yt/client/queue_client/consumer_client.cpp",
+)
 def _consumer_rows(stage: Stage) -> None:
     queue, _ = _registered(stage)
     assert queue.consumer is not None
@@ -148,6 +196,14 @@ def _consumer_rows(stage: Stage) -> None:
     expect(queue.stored_offsets(cluster, [0]) == {0: 3}, "an advance by the server is not stored")
 
 
+@fact(
+    "consumer.old-offset",
+    "An advance with a wrong old offset is refused with code 3100. The answer to a repeated advance "
+    "contains the current offset.",
+    "A consumer that somebody moved would be overwritten, or the source would stop after a lost answer.",
+    parts=_READS_AND_MODES,
+    source="yt/yt/client/api/queue_transaction_mixin.cpp",
+)
 def _old_offset(stage: Stage) -> None:
     queue, _ = _registered(stage)
     assert queue.consumer is not None
@@ -168,6 +224,14 @@ def _old_offset(stage: Stage) -> None:
         )
 
 
+@fact(
+    "consumer.conflict",
+    "If a consumer moves after the start of a transaction that moves it too, the commit is refused with "
+    "code 1700.",
+    "Two queries with one consumer would not notice each other.",
+    parts=EVERY_MODE,
+    source="yt/yt/server/node/tablet_node/sorted_dynamic_store.cpp",
+)
 def _moves_conflict(stage: Stage) -> None:
     queue, _ = _registered(stage)
     assert queue.consumer is not None
@@ -185,91 +249,3 @@ def _moves_conflict(stage: Stage) -> None:
         ).require(_CONFLICT, ConflictError)
     expect(stage.rows("rows", "moved") == [None], "rows of a refused move are there")
     expect(queue.stored_offsets(cluster, [0]) == {0: 2}, "a refused move was stored")
-
-
-_AREA = "Queues and consumers"
-_GUIDE = "user guide: queues"
-_READS_AND_MODES = (*EVERY_MODE, Part.SOURCE)
-
-FACTS = (
-    Fact(
-        "queue.pull",
-        _AREA,
-        "A pull begins at the offset, keeps to the limit, and returns consecutive rows with partition and "
-        "index. Appended rows are in the tablet that they name, in their order.",
-        (Part.SOURCE, *EVERY_MODE),
-        "The source would skip or repeat rows. Do not read queues of this cluster with it.",
-        "yt/yt/server/node/tablet_node/fetch_rows.cpp",
-        _pulls,
-    ),
-    Fact(
-        "queue.visibility",
-        _AREA,
-        "Rows of an ordered table appear within 20 s of their commit.",
-        (Part.SOURCE,),
-        "Queries read rows late. Nothing is lost, because offsets follow what is visible.",
-        "user guide: ordered dynamic tables, commit_ordering",
-        _visible_after,
-    ),
-    Fact(
-        "queue.trim",
-        _AREA,
-        "Trimmed rows are gone and the indexes of the others stay. The bounds tell what was trimmed.",
-        (Part.SOURCE,),
-        "The source could not detect trimmed rows, and would not report them as lost.",
-        _GUIDE,
-        _trimmed,
-    ),
-    Fact(
-        "consumer.unregistered",
-        _AREA,
-        'A pull by an unregistered consumer is refused with code 901 and the text "is not registered for '
-        'queue".',
-        (Part.SOURCE,),
-        "The source tells a missing registration from a missing permission by this text. With another text "
-        "it stops with AccessError, also while a proxy does not know a new registration yet.",
-        "yt/yt/ytlib/queue_client/registration_manager_base.cpp",
-        _unregistered,
-    ),
-    Fact(
-        "consumer.registration-lag",
-        _AREA,
-        "A proxy knows a new registration within 12 s.",
-        (Part.SOURCE,),
-        "A query that starts right after the registration stops with ConsumerNotRegisteredError. Start it "
-        "again later.",
-        "cache_refresh_period of the queue consumer registration manager",
-        _registration_lag,
-    ),
-    Fact(
-        "consumer.rows",
-        _AREA,
-        "An offset that a transaction writes as a row counts for the server. The row of the server's own "
-        "advance has the same key, with the name of the cluster in //sys/@cluster_name.",
-        _READS_AND_MODES,
-        "Offsets of the sink and of the server would be different rows. Queues would not be trimmed, and "
-        "other readers of the consumer would see old offsets. Set advance_consumer=False.",
-        "yt/yt/client/queue_client/consumer_client.cpp",
-        _consumer_rows,
-    ),
-    Fact(
-        "consumer.old-offset",
-        _AREA,
-        "An advance with a wrong old offset is refused with code 3100. The answer to a repeated advance "
-        "contains the current offset.",
-        _READS_AND_MODES,
-        "A consumer that somebody moved would be overwritten, or the source would stop after a lost answer.",
-        "yt/yt/client/api/queue_transaction_mixin.cpp",
-        _old_offset,
-    ),
-    Fact(
-        "consumer.conflict",
-        _AREA,
-        "If a consumer moves after the start of a transaction that moves it too, the commit is refused with "
-        "code 1700.",
-        EVERY_MODE,
-        "Two queries with one consumer would not notice each other.",
-        "yt/yt/server/node/tablet_node/sorted_dynamic_store.cpp",
-        _moves_conflict,
-    ),
-)

@@ -12,7 +12,7 @@ from yt_exactly_once.codec.rows import WireFormat, decode, encode, encode_empty
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, check_frame
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.errors import RequestRefusedError, SchemaMismatchError
-from yt_exactly_once.operations.verify.fact import EVERY_MODE, Fact, Part
+from yt_exactly_once.operations.verify.fact import EVERY_MODE, Facts, Part
 from yt_exactly_once.operations.verify.observed import Differs, expect
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.tables import describe_table
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
     from yt_exactly_once.codec.schema import WritePlan
     from yt_exactly_once.operations.verify.stage import Stage
+
+_ARROW = "yt/yt/library/formats/arrow_parser.cpp"
+
+fact = Facts("Rows", parts=EVERY_MODE, source=_ARROW)
 
 
 def _instant(*moment: int) -> dt.datetime:
@@ -57,9 +61,14 @@ _VALUES: dict[str, tuple[Any, Any]] = {
     ),
     "dict": ({"type_name": "dict", "key": "utf8", "value": "int64"}, [("k", 1)]),
 }
+
+
 """A column's type, and a value as a source yields it."""
 
+
 _SIXTEEN_DIGITS = "8234567890123456"
+
+
 """As text it has the length of a stored decimal, and its bytes are one in range: no check refuses it."""
 
 
@@ -117,14 +126,6 @@ def _takes(stage: Stage, path: str, name: str, wire: WireFormat) -> bool:
     return True
 
 
-def _arrow(stage: Stage) -> str:
-    return _round_trip(stage, WireFormat.ARROW)
-
-
-def _yson(stage: Stage) -> str:
-    return _round_trip(stage, WireFormat.YSON)
-
-
 def _stream(schema: pa.Schema, row: dict[str, Any]) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
@@ -138,42 +139,37 @@ def _write_arrow(stage: Stage, path: str, schema: pa.Schema, row: dict[str, Any]
         transaction.commit()
 
 
-def _arrow_unknown_column(stage: Stage) -> str:
-    schema = pa.schema([("k", pa.string()), ("v", pa.string()), ("unknown", pa.int64())])
-    try:
-        _write_arrow(stage, stage.path("rows"), schema, {"k": "unknown", "v": "x", "unknown": 1})
-    except (RequestRefusedError, SchemaMismatchError):
-        return "refused"
-    return "dropped without a word"
+def _shown(row: dict[str, Any] | None) -> str:
+    return "no row" if row is None else "other values"
 
 
-def _arrow_any(stage: Stage) -> str:
-    schema = pa.schema(
-        [("k", pa.string()), pa.field("x", pa.binary(), metadata={b"YtType": b"yson"})]
-    )
-    try:
-        _write_arrow(stage, stage.path("rows"), schema, {"k": "any", "x": b"[\x02\x02;]"})
-    except (RequestRefusedError, SchemaMismatchError):
-        return "refused"
-    (row,) = stage.rows("rows", "any")
-    return "as values" if row is not None and row["x"] == [1] else "as strings of YSON"
+@fact(
+    "rows.arrow",
+    "Rows that are written as Arrow come back exactly, in every type that the proxy takes as Arrow. The "
+    "sink asks with a stream without rows, and sends YSON for the others.",
+    "Start the sink with wire_format='yson'. If values differ without an error, rows that were written "
+    "as Arrow before are wrong: compare them with their source.",
+)
+def _arrow(stage: Stage) -> str:
+    return _round_trip(stage, WireFormat.ARROW)
 
 
-def _arrow_wide_decimal(stage: Stage) -> str:
-    column = {"name": "d", "type_v3": _decimal(38, 0)}
-    path = stage.add_table("wide", [column])
-    schema = pa.schema([("d", pa.decimal128(38, 0))])
-    try:
-        _write_arrow(stage, path, schema, {"d": Decimal(_SIXTEEN_DIGITS)})
-    except (RequestRefusedError, SchemaMismatchError):
-        return "refused"
-    stage.wait(
-        lambda: stage.end("wide") == 1, stage.patience.visible, lambda: "the row does not appear"
-    )
-    pulled = RemoteQueue(stage.connection, path).pull(0, 0, 1)
-    return "as text" if _SIXTEEN_DIGITS.encode() in pulled else "as decimals"
+@fact(
+    "rows.yson",
+    "Rows that are written as YSON come back exactly, in every type.",
+    "Columns of the types that differ cannot be used. Cast them to string in the query.",
+    source="yt/yt/library/formats/yson_map_to_unversioned_value.cpp",
+)
+def _yson(stage: Stage) -> str:
+    return _round_trip(stage, WireFormat.YSON)
 
 
+@fact(
+    "rows.null-of-any",
+    "A null of an any column is a null to a query, with the format attribute that the sink sends.",
+    "is_null does not find such nulls. In queries, compare with a YSON entity too.",
+    source="TInsertRowsFormatConfig in yt/yt/client/driver",
+)
 def _null_of_any(stage: Stage) -> None:
     with stage.transaction() as transaction:
         body = b'{"k"="null-of-any";"v"="x";"x"=#;};'
@@ -186,6 +182,12 @@ def _null_of_any(stage: Stage) -> None:
     )
 
 
+@fact(
+    "rows.update",
+    "An update keeps the columns that it does not mention. An insert makes them null.",
+    "write='update' or write='upsert' would leave other values than the sink promises.",
+    source="user guide: dynamic tables, writing",
+)
 def _replace_and_update(stage: Stage) -> None:
     stage.insert("rows", {"k": "update", "v": "x", "n": 1})
     with stage.transaction() as transaction:
@@ -200,6 +202,13 @@ def _replace_and_update(stage: Stage) -> None:
     expect(row and (row["v"], row["n"]) == (None, 3), f"an insert left {_shown(row)}")
 
 
+@fact(
+    "rows.order-of-changes",
+    "Of a delete and a later write of one key in one transaction, the last counts.",
+    "write='replace' and delete_marker would lose rows. Do not use them.",
+    parts=(Part.TRANSACTIONAL,),
+    source="yt/yt/server/node/tablet_node/sorted_dynamic_store.cpp",
+)
 def _last_change_counts(stage: Stage) -> None:
     stage.insert("rows", {"k": "order-1", "v": "old"}, {"k": "order-2", "v": "old"})
     path, wire = stage.path("rows"), WireFormat.YSON.value
@@ -215,6 +224,13 @@ def _last_change_counts(stage: Stage) -> None:
     )
 
 
+@fact(
+    "rows.aggregate",
+    "A sum column adds up over transactions.",
+    "Do not use aggregate=True.",
+    parts=(Part.TRANSACTIONAL,),
+    source="user guide: dynamic tables, aggregation",
+)
 def _aggregate(stage: Stage) -> None:
     path = stage.path("rows")
     for _ in range(2):
@@ -226,6 +242,13 @@ def _aggregate(stage: Stage) -> None:
     expect(row and row["total"] == 4, f"2 and 2 make {_shown(row)}")  # noqa: PLR2004 - their sum
 
 
+@fact(
+    "rows.lookup",
+    "A lookup answers in the order of the keys, with null for a missing row.",
+    "The sink would take one ledger entry or offset for another. Do not use the package on this "
+    "cluster.",
+    source="yt/yt/client/driver/table_commands.cpp",
+)
 def _order_of_keys(stage: Stage) -> None:
     stage.insert("rows", {"k": "key-1", "v": "1"}, {"k": "key-2", "v": "2"})
     found = stage.rows("rows", "key-2", "key-none", "key-1")
@@ -235,6 +258,13 @@ def _order_of_keys(stage: Stage) -> None:
     )
 
 
+@fact(
+    "rows.zero-keys",
+    "0.0 and -0.0 are one key.",
+    "The sink refuses such rows as duplicates although the table could hold both. Nothing is lost.",
+    parts=(Part.IDEMPOTENT,),
+    source="yt/yt/client/table_client/unversioned_row.cpp",
+)
 def _zeros_are_one_key(stage: Stage) -> None:
     stage.insert("doubles", {"d": 0.0, "v": "positive"})
     stage.insert("doubles", {"d": -0.0, "v": "negative"})
@@ -243,114 +273,55 @@ def _zeros_are_one_key(stage: Stage) -> None:
         raise Differs("0.0 and -0.0 are two keys")
 
 
-def _shown(row: dict[str, Any] | None) -> str:
-    return "no row" if row is None else "other values"
-
-
-_AREA = "Rows"
-_ARROW = "yt/yt/library/formats/arrow_parser.cpp"
-
-FACTS = (
-    Fact(
-        "rows.arrow",
-        _AREA,
-        "Rows that are written as Arrow come back exactly, in every type that the proxy takes as Arrow. The "
-        "sink asks with a stream without rows, and sends YSON for the others.",
-        EVERY_MODE,
-        "Start the sink with wire_format='yson'. If values differ without an error, rows that were written "
-        "as Arrow before are wrong: compare them with their source.",
-        _ARROW,
-        _arrow,
-    ),
-    Fact(
-        "rows.yson",
-        _AREA,
-        "Rows that are written as YSON come back exactly, in every type.",
-        EVERY_MODE,
-        "Columns of the types that differ cannot be used. Cast them to string in the query.",
-        "yt/yt/library/formats/yson_map_to_unversioned_value.cpp",
-        _yson,
-    ),
-    Fact(
-        "rows.null-of-any",
-        _AREA,
-        "A null of an any column is a null to a query, with the format attribute that the sink sends.",
-        EVERY_MODE,
-        "is_null does not find such nulls. In queries, compare with a YSON entity too.",
-        "TInsertRowsFormatConfig in yt/yt/client/driver",
-        _null_of_any,
-    ),
-    Fact(
-        "rows.update",
-        _AREA,
-        "An update keeps the columns that it does not mention. An insert makes them null.",
-        EVERY_MODE,
-        "write='update' or write='upsert' would leave other values than the sink promises.",
-        "user guide: dynamic tables, writing",
-        _replace_and_update,
-    ),
-    Fact(
-        "rows.order-of-changes",
-        _AREA,
-        "Of a delete and a later write of one key in one transaction, the last counts.",
-        (Part.TRANSACTIONAL,),
-        "write='replace' and delete_marker would lose rows. Do not use them.",
-        "yt/yt/server/node/tablet_node/sorted_dynamic_store.cpp",
-        _last_change_counts,
-    ),
-    Fact(
-        "rows.aggregate",
-        _AREA,
-        "A sum column adds up over transactions.",
-        (Part.TRANSACTIONAL,),
-        "Do not use aggregate=True.",
-        "user guide: dynamic tables, aggregation",
-        _aggregate,
-    ),
-    Fact(
-        "rows.lookup",
-        _AREA,
-        "A lookup answers in the order of the keys, with null for a missing row.",
-        EVERY_MODE,
-        "The sink would take one ledger entry or offset for another. Do not use the package on this "
-        "cluster.",
-        "yt/yt/client/driver/table_commands.cpp",
-        _order_of_keys,
-    ),
-    Fact(
-        "rows.zero-keys",
-        _AREA,
-        "0.0 and -0.0 are one key.",
-        (Part.IDEMPOTENT,),
-        "The sink refuses such rows as duplicates although the table could hold both. Nothing is lost.",
-        "yt/yt/client/table_client/unversioned_row.cpp",
-        _zeros_are_one_key,
-    ),
-    Fact(
-        "rows.arrow-unknown-column",
-        _AREA,
-        "What happens to an Arrow column that the table does not have.",
-        (),
-        "The sink compares the columns itself, before the first row.",
-        _ARROW,
-        _arrow_unknown_column,
-    ),
-    Fact(
-        "rows.arrow-any",
-        _AREA,
-        "How Arrow bytes for an any column are stored.",
-        (),
-        "The sink sends rows with any columns as YSON.",
-        _ARROW,
-        _arrow_any,
-    ),
-    Fact(
-        "rows.arrow-wide-decimal",
-        _AREA,
-        "How an Arrow decimal of more than 35 digits is stored.",
-        (),
-        "The sink sends rows with such columns as YSON.",
-        _ARROW,
-        _arrow_wide_decimal,
-    ),
+@fact(
+    "rows.arrow-unknown-column",
+    "What happens to an Arrow column that the table does not have.",
+    "The sink compares the columns itself, before the first row.",
+    parts=(),
 )
+def _arrow_unknown_column(stage: Stage) -> str:
+    schema = pa.schema([("k", pa.string()), ("v", pa.string()), ("unknown", pa.int64())])
+    try:
+        _write_arrow(stage, stage.path("rows"), schema, {"k": "unknown", "v": "x", "unknown": 1})
+    except (RequestRefusedError, SchemaMismatchError):
+        return "refused"
+    return "dropped without a word"
+
+
+@fact(
+    "rows.arrow-any",
+    "How Arrow bytes for an any column are stored.",
+    "The sink sends rows with any columns as YSON.",
+    parts=(),
+)
+def _arrow_any(stage: Stage) -> str:
+    schema = pa.schema(
+        [("k", pa.string()), pa.field("x", pa.binary(), metadata={b"YtType": b"yson"})]
+    )
+    try:
+        _write_arrow(stage, stage.path("rows"), schema, {"k": "any", "x": b"[\x02\x02;]"})
+    except (RequestRefusedError, SchemaMismatchError):
+        return "refused"
+    (row,) = stage.rows("rows", "any")
+    return "as values" if row is not None and row["x"] == [1] else "as strings of YSON"
+
+
+@fact(
+    "rows.arrow-wide-decimal",
+    "How an Arrow decimal of more than 35 digits is stored.",
+    "The sink sends rows with such columns as YSON.",
+    parts=(),
+)
+def _arrow_wide_decimal(stage: Stage) -> str:
+    column = {"name": "d", "type_v3": _decimal(38, 0)}
+    path = stage.add_table("wide", [column])
+    schema = pa.schema([("d", pa.decimal128(38, 0))])
+    try:
+        _write_arrow(stage, path, schema, {"d": Decimal(_SIXTEEN_DIGITS)})
+    except (RequestRefusedError, SchemaMismatchError):
+        return "refused"
+    stage.wait(
+        lambda: stage.end("wide") == 1, stage.patience.visible, lambda: "the row does not appear"
+    )
+    pulled = RemoteQueue(stage.connection, path).pull(0, 0, 1)
+    return "as text" if _SIXTEEN_DIGITS.encode() in pulled else "as decimals"

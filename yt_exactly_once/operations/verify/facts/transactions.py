@@ -20,7 +20,7 @@ from yt_exactly_once.errors import (
     SchemaMismatchError,
     TransientError,
 )
-from yt_exactly_once.operations.verify.fact import EVERY_MODE, Fact, Part
+from yt_exactly_once.operations.verify.fact import EVERY_MODE, Facts, Part
 from yt_exactly_once.operations.verify.observed import Differs, NotShown, expect
 from yt_exactly_once.operations.verify.stage import LEASE
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
@@ -34,7 +34,21 @@ _TOO_MANY_ROWS = 1717
 _SCHEMA_VIOLATION = 307
 _SHORT_LEASE = timedelta(seconds=1)
 
+_NATIVE = "yt/yt/ytlib/api/native/transaction.cpp"
+_STORE = "yt/yt/server/node/tablet_node/sorted_dynamic_store.cpp"
+_POOL = "yt/yt/client/api/sticky_transaction_pool.cpp"
+_GUIDE = "user guide: dynamic tables, transactions"
 
+fact = Facts("Tablet transactions", parts=EVERY_MODE, source=_GUIDE)
+
+
+@fact(
+    "transaction.atomic",
+    "Rows of a sorted and of an ordered table are invisible until the commit, to the transaction "
+    "itself too. Then both are there.",
+    "A batch would not appear as a whole. Rows, offsets and the ledger could contradict each other "
+    "after a crash. Do not use the package on this cluster.",
+)
 def _appear_together(stage: Stage) -> None:
     offset = stage.end("log")
     with stage.transaction() as transaction:
@@ -49,6 +63,11 @@ def _appear_together(stage: Stage) -> None:
     stage.appears("log", "together", offset=offset)
 
 
+@fact(
+    "transaction.abort",
+    "An aborted transaction leaves neither rows nor appends.",
+    "A failed attempt would leave rows behind, and its retry would duplicate them.",
+)
 def _abort_leaves_nothing(stage: Stage) -> None:
     offset = stage.end("log")
     with stage.transaction() as transaction:
@@ -59,6 +78,12 @@ def _abort_leaves_nothing(stage: Stage) -> None:
     expect(stage.rows("rows", "aborted") == [None], "a row of an aborted transaction is there")
 
 
+@fact(
+    "transaction.snapshot",
+    "Lookups and queries inside a transaction see the rows as of its start.",
+    "The sink checks the ledger and the offsets inside the transaction. With newer reads, a conflict "
+    "could pass unnoticed between the check and the commit.",
+)
 def _reads_stay_at_the_start(stage: Stage) -> None:
     stage.insert("rows", {"k": "snapshot", "v": "old"})
     path = stage.path("rows")
@@ -76,6 +101,14 @@ def _reads_stay_at_the_start(stage: Stage) -> None:
         )
 
 
+@fact(
+    "transaction.first-committer",
+    "Of two overlapping transactions that write one sorted row, the second commit is refused with "
+    "code 1700, and none of its rows is there.",
+    "The ledger row would not fence a second driver or a late commit. Batches could be written twice. "
+    "Do not use the package on this cluster.",
+    source=_STORE,
+)
 def _first_committer_wins(stage: Stage) -> str:
     offset = stage.end("log")
     rows, log = stage.path("rows"), stage.path("log")
@@ -94,6 +127,12 @@ def _first_committer_wins(stage: Stage) -> str:
     return f"1700 is at depth {refusal.codes.index(_CONFLICT)} of the error"
 
 
+@fact(
+    "transaction.plain-writes",
+    "A plain insert into a row refuses a transaction that began before it and writes the same row.",
+    "An offset that somebody moves by hand during a batch would be overwritten silently.",
+    source=_STORE,
+)
 def _plain_writes_conflict(stage: Stage) -> None:
     with stage.transaction() as transaction:
         transaction.insert(stage.path("rows"), [{"k": "plain", "v": "x"}])
@@ -104,6 +143,12 @@ def _plain_writes_conflict(stage: Stage) -> None:
         ).require(_CONFLICT, ConflictError)
 
 
+@fact(
+    "transaction.appends",
+    "Appends of overlapping transactions both commit. The rows of each stay together and in order.",
+    "Two queries could not write to one ordered table, or the rows of a batch would lose their order.",
+    source="user guide: ordered dynamic tables",
+)
 def _appends_never_conflict(stage: Stage) -> None:
     offset = stage.end("log")
     log = stage.path("log")
@@ -122,6 +167,13 @@ def _appends_never_conflict(stage: Stage) -> None:
     expect(found in {"abdc", "cabd"}, f"the rows of two transactions are mixed: {found}")
 
 
+@fact(
+    "transaction.connections",
+    "Rows sent over several connections to one proxy belong to one transaction.",
+    "Start the sink with connections=1.",
+    parts=(Part.TRANSACTIONAL,),
+    source=_POOL,
+)
 def _several_connections(stage: Stage) -> None:
     pinned = stage.connection.pinned()
     clients = [pinned.client(0), pinned.client(1)]
@@ -142,6 +194,13 @@ def _several_connections(stage: Stage) -> None:
     )
 
 
+@fact(
+    "transaction.ended",
+    "A commit that is sent again is refused with a code that leaves its outcome open.",
+    "After a lost answer the sink asks the ledger only if the error leaves the outcome open. With "
+    "another code it would stop, or repeat a batch that is already written.",
+    source=_POOL,
+)
 def _ended_is_not_found(stage: Stage) -> str:
     pinned = stage.connection.pinned()
     with stage.transaction() as transaction:
@@ -161,6 +220,13 @@ def _ended_is_not_found(stage: Stage) -> str:
     return f"codes {', '.join(map(str, refusal.codes))}"
 
 
+@fact(
+    "transaction.sticky",
+    "Which proxies know a transaction: the one that started it, or all.",
+    "The package keeps each transaction on one proxy, so both are fine.",
+    parts=(),
+    source=_POOL,
+)
 def _sticky(stage: Stage) -> str:
     first = stage.connection.pinned()
     transaction = TabletTransaction.start([first.client(0)], first.pool, LEASE, proxy=first.url)
@@ -181,6 +247,15 @@ def _sticky(stage: Stage) -> str:
         transaction.abort()
 
 
+@fact(
+    "transaction.lease",
+    "A transaction with a lease of 30 s survives 5 s without a request and then commits. One with a "
+    "lease of 1 s does not survive them.",
+    "If the first is lost: big batches fail with TransactionLostError. Lower dyn_batch_size, or raise "
+    "max_transaction_timeout of the tablet nodes. If the second survives: leases are not what the "
+    "client asks for, and abandoned transactions stay longer. That costs nothing else.",
+    source="yt/yt/server/node/tablet_node/config.cpp",
+)
 def _lease(stage: Stage) -> None:
     rows = stage.path("rows")
     with (
@@ -203,6 +278,13 @@ def _lease(stage: Stage) -> None:
     expect(stage.rows("rows", "impatient") == [None], "the row of an expired transaction is there")
 
 
+@fact(
+    "transaction.row-limit",
+    "One transaction may write 100 000 rows to a tablet, and one more is refused with code 1717.",
+    "If 100 000 rows are refused, set rows_per_tablet_limit of the sink to the cluster's "
+    "max_rows_per_transaction. Until then, big batches fail with BatchTooLargeError at the commit.",
+    source="yt/yt/server/node/tablet_node/config.cpp",
+)
 def _row_limit(stage: Stage) -> str:
     path = stage.path("narrow")
     frame = pa.schema([("n", pa.int64())])
@@ -228,6 +310,13 @@ def _row_limit(stage: Stage) -> str:
     return f"{ROWS_PER_TABLET_LIMIT} rows fit, one more is refused with 1717"
 
 
+@fact(
+    "transaction.wrong-value",
+    "A value of a wrong type is refused with code 307, and nothing is written.",
+    "The sink compares schemas before the first row. Without this second check, a schema that changes "
+    "during a query could let wrong values in.",
+    source=_NATIVE,
+)
 def _wrong_value(stage: Stage) -> None:
     def write() -> None:
         with stage.transaction() as transaction:
@@ -240,6 +329,34 @@ def _wrong_value(stage: Stage) -> None:
     expect(stage.rows("rows", "wrong") == [None], "the refused row is there")
 
 
+@fact(
+    "transaction.unmounted",
+    "A commit into a table that was unmounted is refused with an error that the package retries.",
+    "The query would stop when a table is unmounted for maintenance. It loses nothing: start it again.",
+    source="yt/yt/ytlib/api/native/tablet_helpers.cpp",
+)
+def _unmounted(stage: Stage) -> str:
+    with stage.transaction() as transaction:
+        transaction.insert(stage.path("remounted"), [{"k": "unmounted", "v": "x"}])
+        stage.unmount("remounted")
+        refusal = stage.refusal(transaction.commit, "rows were committed into an unmounted table")
+    stage.mount("remounted")
+    expect(
+        isinstance(refusal.error, TransientError),
+        f"refused as {type(refusal.error).__name__}, which the package does not retry: "
+        f"{refusal.error.what}",
+    )
+    return f"codes {', '.join(map(str, refusal.codes))}"
+
+
+@fact(
+    "transaction.remount",
+    "A remount between write and commit refuses the commit. So does a row whose history was flushed "
+    "after the start of the transaction. Both errors are retried.",
+    "If one was committed: after a remount, of two overlapping writers both could win. Stop queries "
+    "before you unmount the ledger. If one was refused in another way: the query stops. Start it again.",
+    source="yt/yt/server/node/tablet_node/sorted_chunk_store.cpp",
+)
 def _remount(stage: Stage) -> str:
     """An unmount in between, a remount in between, and conflicts that a remount has flushed."""
     names = ("remounted", "remounted-log")
@@ -265,166 +382,3 @@ def _remount(stage: Stage) -> str:
             f"{', '.join(map(str, refusal.codes))}, which the package does not retry",
         )
     return f"codes {remounted.codes[-1]} and {forgotten.codes[-1]}"
-
-
-def _unmounted(stage: Stage) -> str:
-    with stage.transaction() as transaction:
-        transaction.insert(stage.path("remounted"), [{"k": "unmounted", "v": "x"}])
-        stage.unmount("remounted")
-        refusal = stage.refusal(transaction.commit, "rows were committed into an unmounted table")
-    stage.mount("remounted")
-    expect(
-        isinstance(refusal.error, TransientError),
-        f"refused as {type(refusal.error).__name__}, which the package does not retry: "
-        f"{refusal.error.what}",
-    )
-    return f"codes {', '.join(map(str, refusal.codes))}"
-
-
-_AREA = "Tablet transactions"
-_NATIVE = "yt/yt/ytlib/api/native/transaction.cpp"
-_STORE = "yt/yt/server/node/tablet_node/sorted_dynamic_store.cpp"
-_POOL = "yt/yt/client/api/sticky_transaction_pool.cpp"
-_GUIDE = "user guide: dynamic tables, transactions"
-
-FACTS = (
-    Fact(
-        "transaction.atomic",
-        _AREA,
-        "Rows of a sorted and of an ordered table are invisible until the commit, to the transaction "
-        "itself too. Then both are there.",
-        EVERY_MODE,
-        "A batch would not appear as a whole. Rows, offsets and the ledger could contradict each other "
-        "after a crash. Do not use the package on this cluster.",
-        _GUIDE,
-        _appear_together,
-    ),
-    Fact(
-        "transaction.abort",
-        _AREA,
-        "An aborted transaction leaves neither rows nor appends.",
-        EVERY_MODE,
-        "A failed attempt would leave rows behind, and its retry would duplicate them.",
-        _GUIDE,
-        _abort_leaves_nothing,
-    ),
-    Fact(
-        "transaction.snapshot",
-        _AREA,
-        "Lookups and queries inside a transaction see the rows as of its start.",
-        EVERY_MODE,
-        "The sink checks the ledger and the offsets inside the transaction. With newer reads, a conflict "
-        "could pass unnoticed between the check and the commit.",
-        _GUIDE,
-        _reads_stay_at_the_start,
-    ),
-    Fact(
-        "transaction.first-committer",
-        _AREA,
-        "Of two overlapping transactions that write one sorted row, the second commit is refused with "
-        "code 1700, and none of its rows is there.",
-        EVERY_MODE,
-        "The ledger row would not fence a second driver or a late commit. Batches could be written twice. "
-        "Do not use the package on this cluster.",
-        _STORE,
-        _first_committer_wins,
-    ),
-    Fact(
-        "transaction.plain-writes",
-        _AREA,
-        "A plain insert into a row refuses a transaction that began before it and writes the same row.",
-        EVERY_MODE,
-        "An offset that somebody moves by hand during a batch would be overwritten silently.",
-        _STORE,
-        _plain_writes_conflict,
-    ),
-    Fact(
-        "transaction.appends",
-        _AREA,
-        "Appends of overlapping transactions both commit. The rows of each stay together and in order.",
-        EVERY_MODE,
-        "Two queries could not write to one ordered table, or the rows of a batch would lose their order.",
-        "user guide: ordered dynamic tables",
-        _appends_never_conflict,
-    ),
-    Fact(
-        "transaction.connections",
-        _AREA,
-        "Rows sent over several connections to one proxy belong to one transaction.",
-        (Part.TRANSACTIONAL,),
-        "Start the sink with connections=1.",
-        _POOL,
-        _several_connections,
-    ),
-    Fact(
-        "transaction.ended",
-        _AREA,
-        "A commit that is sent again is refused with a code that leaves its outcome open.",
-        EVERY_MODE,
-        "After a lost answer the sink asks the ledger only if the error leaves the outcome open. With "
-        "another code it would stop, or repeat a batch that is already written.",
-        _POOL,
-        _ended_is_not_found,
-    ),
-    Fact(
-        "transaction.sticky",
-        _AREA,
-        "Which proxies know a transaction: the one that started it, or all.",
-        (),
-        "The package keeps each transaction on one proxy, so both are fine.",
-        _POOL,
-        _sticky,
-    ),
-    Fact(
-        "transaction.lease",
-        _AREA,
-        "A transaction with a lease of 30 s survives 5 s without a request and then commits. One with a "
-        "lease of 1 s does not survive them.",
-        EVERY_MODE,
-        "If the first is lost: big batches fail with TransactionLostError. Lower dyn_batch_size, or raise "
-        "max_transaction_timeout of the tablet nodes. If the second survives: leases are not what the "
-        "client asks for, and abandoned transactions stay longer. That costs nothing else.",
-        "yt/yt/server/node/tablet_node/config.cpp",
-        _lease,
-    ),
-    Fact(
-        "transaction.row-limit",
-        _AREA,
-        "One transaction may write 100 000 rows to a tablet, and one more is refused with code 1717.",
-        EVERY_MODE,
-        "If 100 000 rows are refused, set rows_per_tablet_limit of the sink to the cluster's "
-        "max_rows_per_transaction. Until then, big batches fail with BatchTooLargeError at the commit.",
-        "yt/yt/server/node/tablet_node/config.cpp",
-        _row_limit,
-    ),
-    Fact(
-        "transaction.wrong-value",
-        _AREA,
-        "A value of a wrong type is refused with code 307, and nothing is written.",
-        EVERY_MODE,
-        "The sink compares schemas before the first row. Without this second check, a schema that changes "
-        "during a query could let wrong values in.",
-        _NATIVE,
-        _wrong_value,
-    ),
-    Fact(
-        "transaction.unmounted",
-        _AREA,
-        "A commit into a table that was unmounted is refused with an error that the package retries.",
-        EVERY_MODE,
-        "The query would stop when a table is unmounted for maintenance. It loses nothing: start it again.",
-        "yt/yt/ytlib/api/native/tablet_helpers.cpp",
-        _unmounted,
-    ),
-    Fact(
-        "transaction.remount",
-        _AREA,
-        "A remount between write and commit refuses the commit. So does a row whose history was flushed "
-        "after the start of the transaction. Both errors are retried.",
-        EVERY_MODE,
-        "If one was committed: after a remount, of two overlapping writers both could win. Stop queries "
-        "before you unmount the ledger. If one was refused in another way: the query stops. Start it again.",
-        "yt/yt/server/node/tablet_node/sorted_chunk_store.cpp",
-        _remount,
-    ),
-)
