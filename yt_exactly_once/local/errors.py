@@ -79,7 +79,7 @@ class YtError(Exception):
     Attributes:
         code: numeric code, see `Code`.
         message: text shown to the user.
-        attributes: values that clients or people may look at.
+        attributes: values that clients or people may look at, given as a map or by their names.
         inner: the errors that caused this one.
         http_status: status of the HTTP answer; 400 for every command error.
     """
@@ -92,11 +92,12 @@ class YtError(Exception):
         inner: Sequence[YtError] = (),
         *,
         http_status: int = 400,
+        **named: Any,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.code = int(code)
-        self.attributes = dict(attributes or {})
+        self.attributes = {**(attributes or {}), **named}
         self.inner = list(inner)
         self.http_status = http_status
 

@@ -30,9 +30,7 @@ def as_error(raised: Exception, context: Context | None = None) -> YtError:
     else:
         name = context.command if context else "request"
         _LOGGER.error("Internal error in %s", name, exc_info=raised)
-        error = YtError(
-            "Internal error", attributes={"exception": f"{type(raised).__name__}: {raised}"}
-        )
+        error = YtError("Internal error", exception=f"{type(raised).__name__}: {raised}")
     path = context.parameters.get("path") if context else None
     if isinstance(path, str):
         error.attributes.setdefault("path", str(path))

@@ -45,10 +45,7 @@ def run_once(context: Context, change: Callable[[sqlite3.Connection], Any]) -> A
             if kept is not None:
                 if is_retry:
                     return load_yson(kept, "kept answer")
-                raise YtError(
-                    'Duplicate request is not marked as "retry"',
-                    attributes={"mutation_id": mutation_id},
-                )
+                raise YtError('Duplicate request is not marked as "retry"', mutation_id=mutation_id)
         master_transactions.expire(connection)
         expiry.expire(connection)
         answer = change(connection)

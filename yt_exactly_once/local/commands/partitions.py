@@ -57,7 +57,7 @@ def partition_tables(context: Context) -> dict[str, Any]:
             count = min(count, most)
         parts = list(_parts(slices, total, count))
         if most is not None and len(parts) > most:
-            raise YtError("Maximum partition count exceeded", attributes={"limit": most})
+            raise YtError("Maximum partition count exceeded", limit=most)
         return {"partitions": [_shown(part, paths, sources) for part in parts]}
 
 

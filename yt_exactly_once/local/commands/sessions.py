@@ -113,7 +113,8 @@ def check_moments(at: int | None, since: int | None) -> None:
     if at is not None and since is not None and since > at:
         raise YtError(
             "Retention timestamp cannot be greater than read timestamp",
-            attributes={"timestamp": at, "retention_timestamp": since},
+            timestamp=at,
+            retention_timestamp=since,
         )
 
 

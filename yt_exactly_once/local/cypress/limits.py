@@ -25,9 +25,7 @@ def check_string(view: View, value: Any) -> None:
     """Refuse a string that no string node holds."""
     length, limit = len(_bytes(value)), _limit(view, "max_string_node_length")
     if length > limit:
-        raise YtError(
-            f"String node length limit exceeded: {length} > {limit}", attributes={"limit": limit}
-        )
+        raise YtError(f"String node length limit exceeded: {length} > {limit}", limit=limit)
 
 
 def check_key(view: View, key: bytes) -> None:
@@ -50,8 +48,7 @@ def check_attribute(view: View, name: str, value: Any) -> None:
     limit = _limit(view, "max_attribute_size")
     if isinstance(value, str | bytes | list | dict) and len(dump_yson(value)) > limit:
         raise YtError(
-            f'Attribute "{name}" cannot be set: it takes more than {limit} bytes',
-            attributes={"limit": limit},
+            f'Attribute "{name}" cannot be set: it takes more than {limit} bytes', limit=limit
         )
 
 

@@ -87,7 +87,7 @@ def start(
     """
     depth = 1 if parent_id is None else len(chain(connection, parent_id))
     if depth > MAX_DEPTH:
-        raise YtError("Transaction depth limit reached", attributes={"limit": MAX_DEPTH})
+        raise YtError("Transaction depth limit reached", limit=MAX_DEPTH)
     lease = timeout_ms or DEFAULT_TIMEOUT_MS
     if not 0 < lease <= MAX_TIMEOUT_MS:
         raise YtError(

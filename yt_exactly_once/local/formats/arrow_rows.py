@@ -469,7 +469,8 @@ def _structs(logical: Any, array: Any) -> Values:
         raise YtError(
             'The number of fields in the Arrow "struct" type does not match the number of fields'
             ' in the YT "struct" type',
-            attributes={"arrow_field_count": len(array.type), "yt_field_count": len(members)},
+            arrow_field_count=len(array.type),
+            yt_field_count=len(members),
         )
     fields = {field.name: place for place, field in enumerate(array.type)}
     for member in members:

@@ -61,7 +61,7 @@ def prepare(proxy: Proxy, command: Command, request: Request, user: str) -> Call
     if not encodings.is_supported(content_encoding):
         raise YtError(
             "Unsupported Content-Encoding",
-            attributes={"content_encoding": content_encoding},
+            content_encoding=content_encoding,
             http_status=_UNSUPPORTED_MEDIA_TYPE,
         )
     if request.method == "POST" and content_encoding != encodings.IDENTITY and request.body:

@@ -70,7 +70,7 @@ def choose(accept: str | None) -> str:
             return name
     raise YtError(
         "Could not determine feasible Content-Encoding given Accept-Encoding constraints",
-        attributes={"client_accept_encoding": accept},
+        client_accept_encoding=accept,
         http_status=_UNSUPPORTED_MEDIA_TYPE,
     )
 

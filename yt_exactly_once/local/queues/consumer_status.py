@@ -106,7 +106,7 @@ def partitions(
 
 def not_mounted(tablet: Tablet) -> YtError:
     """Return what is said of a partition that cannot be read."""
-    return YtError(f"Tablet {tablet.tablet_id} is not mounted", attributes={"state": tablet.state})
+    return YtError(f"Tablet {tablet.tablet_id} is not mounted", state=tablet.state)
 
 
 def _error(layout: TableLayout) -> YtError | None:

@@ -158,11 +158,9 @@ def push(
     if known is None:
         raise YtError(
             "Unknown queue producer session",
-            attributes={
-                "producer": session.producer.path,
-                "queue": session.queue.path,
-                "session_id": session.session_id,
-            },
+            producer=session.producer.path,
+            queue=session.queue.path,
+            session_id=session.session_id,
         )
     _check_epoch(session, request.epoch, known["epoch"])
     numbers = _sequence_numbers(request)

@@ -148,7 +148,7 @@ def fit(
         _check_unknown(schema, rows)
     if not schema.columns:
         if any(len(row) > MAX_COLUMNS for row in rows):
-            raise YtError("Too many columns in row", attributes={"limit": MAX_COLUMNS})
+            raise YtError("Too many columns in row", limit=MAX_COLUMNS)
         return list(rows)
     ordered = stored(schema, rows, compute, conversions)
     fitted = values.decode_rows(schema.columns, list(zip(*ordered, strict=True)))

@@ -69,14 +69,16 @@ def plan(path: YPath, attributes: Mapping[str, Any], row_count: int) -> Upload:
             raise YtError(
                 'YPath attribute "sorted_by" must be compatible with table schema for a "strong"'
                 " schema mode",
-                attributes={"key_columns": names, "table_schema": stored.to_yson()},
+                key_columns=names,
+                table_schema=stored.to_yson(),
             )
         shared = append and not stored.is_sorted
         return Upload(stored, STRONG, append, locks.SHARED if shared else locks.EXCLUSIVE)
     if append and names and row_count and stored_names[: len(names)] != names:
         raise YtError(
             "Key columns mismatch while trying to append sorted data into a non-empty table",
-            attributes={"append_key_columns": names, "current_key_columns": stored_names},
+            append_key_columns=names,
+            current_key_columns=stored_names,
         )
     shared = append and not names
     return Upload(_keyed(names), WEAK, append, locks.SHARED if shared else locks.EXCLUSIVE)

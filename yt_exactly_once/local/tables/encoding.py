@@ -224,7 +224,7 @@ def _convert(
             "Error while performing type conversion",
             Code.SCHEMA_VIOLATION,
             {"column": column.name, "value_type": kind, "column_type": expected},
-            [YtError(problem, attributes={"value": value})],
+            [YtError(problem, value=value)],
         )
     return converted
 

@@ -195,16 +195,15 @@ def _build_column(name: str, fields: dict[str, Any]) -> Column:
         if v1 is not None and _v1_name(v1) != wire_type:
             raise YtError(
                 '"type_v3" does not match "type"',
-                attributes={
-                    "type_v3": types.describe(logical),
-                    "type": text(v1),
-                    "expected_type": wire_type,
-                },
+                type_v3=types.describe(logical),
+                type=text(v1),
+                expected_type=wire_type,
             )
         if required is not None and bool(required) != actual_required:
             raise YtError(
                 '"type_v3" does not match "required"',
-                attributes={"type_v3": types.describe(logical), "required": bool(required)},
+                type_v3=types.describe(logical),
+                required=bool(required),
             )
     elif v1 is not None:
         logical = types.type_v3_from_v1(_v1_name(v1), required=bool(required or False))

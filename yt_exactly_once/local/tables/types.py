@@ -134,10 +134,7 @@ def check_depth(logical: LogicalType, depth: int = 1) -> int:
     """Refuse a type that is nested too deep; return how many simple types it is made of."""
     logical = untagged(logical)
     if depth > MAX_DEPTH:
-        raise YtError(
-            f"Type is too deep: depth limit of {MAX_DEPTH} exceeded",
-            attributes={"limit": MAX_DEPTH},
-        )
+        raise YtError(f"Type is too deep: depth limit of {MAX_DEPTH} exceeded", limit=MAX_DEPTH)
     if isinstance(logical, str):
         return 1
     parts = logical.get("members") or logical.get("elements") or ()

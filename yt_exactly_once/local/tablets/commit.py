@@ -244,11 +244,9 @@ def _send(
     except YtError as error:
         sent = YtError(
             "Error sending transaction rows",
-            attributes={
-                "table_id": target.layout.node_id,
-                "tablet_id": error.attributes.get("tablet_id"),
-                "batch_index": 0,
-            },
+            table_id=target.layout.node_id,
+            tablet_id=error.attributes.get("tablet_id"),
+            batch_index=0,
             inner=[error],
         )
         raise YtError("Failed to commit tablet sessions", inner=[sent]) from error

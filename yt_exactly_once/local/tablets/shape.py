@@ -80,7 +80,8 @@ def reshard(
         if tablet.state != "unmounted":
             raise YtError(
                 f"Cannot reshard table since tablet {tablet.tablet_id} is not unmounted",
-                attributes={"tablet_id": tablet.tablet_id, "state": tablet.state},
+                tablet_id=tablet.tablet_id,
+                state=tablet.state,
             )
     if layout.sorted:
         for name in TRIMMED:

@@ -50,7 +50,8 @@ def check_transition(
             verb = action.removesuffix("_frozen")
             raise YtError(
                 f'Cannot {verb} tablet {tablet.tablet_id} in "{tablet.state}" state',
-                attributes={"tablet_id": tablet.tablet_id, "state": tablet.state},
+                tablet_id=tablet.tablet_id,
+                state=tablet.state,
             )
 
 

@@ -116,7 +116,7 @@ class Binder:
             raise YtError(
                 f'Type mismatch in expression: expected "{describe(types)}", '
                 f'got "{describe(untyped.types)}"',
-                attributes={"source": expression_text(expression)},
+                source=expression_text(expression),
             )
         return untyped.generate(min(common))
 
@@ -127,11 +127,9 @@ class Binder:
         if bound.type is not Type.BOOLEAN:
             raise YtError(
                 f"{clause} is not a boolean expression",
-                attributes={
-                    "source": expression_text(expression),
-                    "actual_type": bound.type.title,
-                    "expected_type": "boolean",
-                },
+                source=expression_text(expression),
+                actual_type=bound.type.title,
+                expected_type="boolean",
             )
         return bound
 
@@ -139,8 +137,7 @@ class Binder:
         self._depth += 1
         if self._depth > MAX_EXPRESSION_DEPTH:
             raise YtError(
-                "Maximum expression depth exceeded",
-                attributes={"max_expression_depth": MAX_EXPRESSION_DEPTH},
+                "Maximum expression depth exceeded", max_expression_depth=MAX_EXPRESSION_DEPTH
             )
         try:
             return self._node(expression)
@@ -259,7 +256,7 @@ class Binder:
             raise YtError(
                 f"Tuples of same size are expected but got {len(binary.left)} "
                 f"vs {len(binary.right)}",
-                attributes={"source": expression_text(binary)},
+                source=expression_text(binary),
             )
         return operators.compare_tuples(
             binary.operator,
@@ -285,7 +282,7 @@ class Binder:
             if names.count(name) > 1:
                 raise YtError(
                     f"{operator} operator has multiple references to column {name}",
-                    attributes={"source": expressions_text(expressions)},
+                    source=expressions_text(expressions),
                 )
         return tuple(bound)
 
@@ -297,7 +294,7 @@ class Binder:
             if operand.type is Type.ANY:
                 raise YtError(
                     f'Cannot use expression of type "{operand.type.title}" with IN operator',
-                    attributes={"source": source},
+                    source=source,
                 )
         rows = constant_rows(node.values, operands, source, exact_width=True)
         return Untyped.fixed(InSet(Type.BOOLEAN, operands, rows))
@@ -313,8 +310,7 @@ class Binder:
         operands = self._operands(node.operand, "TRANSFORM")
         if len(node.keys) != len(node.values):
             raise YtError(
-                "Size mismatch for source and result arrays in TRANSFORM operator",
-                attributes={"source": source},
+                "Size mismatch for source and result arrays in TRANSFORM operator", source=source
             )
         results = [self._bind(scalar(value)) for value in node.values]
         if node.default is not None:
@@ -361,10 +357,7 @@ class Binder:
     def _like(self, node: syntax.Like) -> Untyped:
         source = expression_text(node)
         if node.operator == "REGEX" and node.escape is not None:
-            raise YtError(
-                "ESCAPE should not be used together with REGEXP (RLIKE)",
-                attributes={"source": source},
-            )
+            raise YtError("ESCAPE should not be used together with REGEXP (RLIKE)", source=source)
         text = self._string(node.text, "LIKE matched value", source)
         pattern = self._string(node.pattern, "LIKE pattern", source)
         escape = None
@@ -375,16 +368,14 @@ class Binder:
 
     def _string(self, expressions: Expressions, role: str, source: str) -> Bound:
         if len(expressions) != 1:
-            raise YtError(f'Expecting scalar "{role}" expression', attributes={"source": source})
+            raise YtError(f'Expecting scalar "{role}" expression', source=source)
         untyped = self._bind(expressions[0])
         if Type.STRING not in untyped.types:
             raise YtError(
                 f"Types mismatch in {role}",
-                attributes={
-                    "source": source,
-                    "actual_type": describe(untyped.types),
-                    "expected_type": "string",
-                },
+                source=source,
+                actual_type=describe(untyped.types),
+                expected_type="string",
             )
         return untyped.generate(Type.STRING)
 
@@ -401,11 +392,9 @@ def _common_type(
         if not narrowed:
             raise YtError(
                 message,
-                attributes={
-                    "source": source,
-                    "actual_type": describe(candidate.types),
-                    "expected_type": describe(common),
-                },
+                source=source,
+                actual_type=describe(candidate.types),
+                expected_type=describe(common),
             )
         common = narrowed
     return min(common)

@@ -58,7 +58,7 @@ def cast_function(source: Type, target: Expression) -> Function | None:
     name = expression_text(target).strip('"').lower()
     wanted = _TARGETS.get(name)
     if wanted is None:
-        raise YtError(f'Unknown type "{name}" in CAST', attributes={"known": sorted(_TARGETS)})
+        raise YtError(f'Unknown type "{name}" in CAST', known=sorted(_TARGETS))
     if source is wanted:
         return None
     function_name = _FUNCTIONS.get((source, wanted))

@@ -56,8 +56,7 @@ def _unified(left: Constant, right: Constant) -> tuple[Constant, Constant]:
         return left, right
     if left.type not in NUMERIC or right.type not in NUMERIC:
         raise YtError(
-            "Type mismatch in expression",
-            attributes={"lhs_type": left.type.title, "rhs_type": right.type.title},
+            "Type mismatch in expression", lhs_type=left.type.title, rhs_type=right.type.title
         )
     target = max(left.type, right.type)
     return _converted(left, target), _converted(right, target)

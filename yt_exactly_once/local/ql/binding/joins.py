@@ -82,10 +82,8 @@ def bind_join(
     if len(join.left) != len(join.right):
         raise YtError(
             f"Tuples of same size are expected but got {len(join.left)} vs {len(join.right)}",
-            attributes={
-                "lhs_source": expressions_text(join.left),
-                "rhs_source": expressions_text(join.right),
-            },
+            lhs_source=expressions_text(join.left),
+            rhs_source=expressions_text(join.right),
         )
     for left, right in zip(join.left, join.right, strict=True):
         own = own_binder.bind(left, COMPARABLE)
@@ -94,7 +92,8 @@ def bind_join(
             raise YtError(
                 f'Types mismatch in join equation "{expressions_text((left,))} = '
                 f'{expressions_text((right,))}"',
-                attributes={"self_type": own.type.title, "foreign_type": foreign.type.title},
+                self_type=own.type.title,
+                foreign_type=foreign.type.title,
             )
         equations.append((own, foreign))
     _check_columns_once(equations)
@@ -117,7 +116,7 @@ def check_index_used(joins: Sequence[BoundJoin | BoundArrayJoin]) -> None:
             raise YtError(
                 "Foreign table key is not used in the join clause; "
                 "the query is inefficient, consider rewriting it",
-                attributes={"source": join.text},
+                source=join.text,
             )
 
 

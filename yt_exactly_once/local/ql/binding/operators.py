@@ -181,12 +181,10 @@ def _mixed_relation(
     if Type.ANY not in left.types | right.types:
         raise YtError(
             "Type mismatch in expression",
-            attributes={
-                "lhs_source": sources[0],
-                "rhs_source": sources[1],
-                "lhs_type": describe(left.types),
-                "rhs_type": describe(right.types),
-            },
+            lhs_source=sources[0],
+            rhs_source=sources[1],
+            lhs_type=describe(left.types),
+            rhs_type=describe(right.types),
         )
     left_type = Type.ANY if Type.ANY in left.types else min(left.types)
     right_type = Type.ANY if Type.ANY in right.types else min(right.types)

@@ -201,9 +201,7 @@ def _check_clauses(query: syntax.Query, order_by: tuple[Order, ...], main: Sourc
     having = None if query.group_by is None else query.group_by.having
     if query.limit is not None:
         if query.limit > MAX_LIMIT:
-            raise YtError(
-                "Maximum LIMIT exceeded", attributes={"limit": query.limit, "max_limit": MAX_LIMIT}
-            )
+            raise YtError("Maximum LIMIT exceeded", limit=query.limit, max_limit=MAX_LIMIT)
         if having is not None and _is_table_order(order_by, main):
             raise YtError("HAVING with LIMIT is not allowed")
     elif query.order_by:

@@ -35,7 +35,7 @@ def constant_rows(
     rows = []
     for constants in tuples:
         if len(constants) > len(operands) or (exact_width and len(constants) != len(operands)):
-            raise YtError("Arguments size mismatch in tuple", attributes={"source": source})
+            raise YtError("Arguments size mismatch in tuple", source=source)
         rows.append(
             tuple(
                 _converted(constant.type, constant.value, operand.type, source)
@@ -54,13 +54,10 @@ def between(
     pairs = sorted(zip(lowers, uppers, strict=True), key=cmp_to_key(_compare_pairs))
     for lower, upper in pairs:
         if _compare_prefix(lower, upper) > 0:
-            raise YtError(
-                "Lower bound is greater than upper",
-                attributes={"lower": str(lower), "upper": str(upper)},
-            )
+            raise YtError("Lower bound is greater than upper", lower=str(lower), upper=str(upper))
     for (_, previous), (following, _) in pairwise(pairs):
         if _compare_prefix(previous, following) >= 0:
-            raise YtError("Ranges are not disjoint", attributes={"source": source})
+            raise YtError("Ranges are not disjoint", source=source)
     alternatives = [
         _logical("AND", _bound(">=", operands, lower), _bound("<=", operands, upper))
         for lower, upper in pairs
@@ -84,11 +81,9 @@ def _converted(kind: Type, value: Any, target: Type, source: str) -> Any:
     if kind not in NUMERIC or target not in NUMERIC:
         raise YtError(
             "Types mismatch in tuple",
-            attributes={
-                "source": source,
-                "actual_type": kind.title,
-                "expected_type": target.title,
-            },
+            source=source,
+            actual_type=kind.title,
+            expected_type=target.title,
         )
     return convert_constant(kind, value, target)
 

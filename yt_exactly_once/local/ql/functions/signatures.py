@@ -112,11 +112,9 @@ def infer(function: Any, arguments: Sequence[TypeSet], source: str) -> Inference
     if extra < 0 or (extra and function.repeated is None):
         raise YtError(
             f'No matching function "{function.name}"',
-            attributes={
-                "expected_arguments": len(function.parameters),
-                "actual_arguments": len(arguments),
-                "expression": source,
-            },
+            expected_arguments=len(function.parameters),
+            actual_arguments=len(arguments),
+            expression=source,
         )
     if isinstance(function.repeated, frozenset):
         argument_slots += [slots.add(function.repeated) for _ in range(extra)]
@@ -127,12 +125,10 @@ def infer(function: Any, arguments: Sequence[TypeSet], source: str) -> Inference
         if not common:
             raise YtError(
                 f'No matching function "{function.name}"',
-                attributes={
-                    "argument_index": index + 1,
-                    "expected_type": describe(slots.types[slot]),
-                    "actual_type": describe(actual),
-                    "expression": source,
-                },
+                argument_index=index + 1,
+                expected_type=describe(slots.types[slot]),
+                actual_type=describe(actual),
+                expression=source,
             )
         slots.types[slot] = common
     result_slot = slots.add(function.result)

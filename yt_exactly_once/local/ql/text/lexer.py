@@ -214,7 +214,7 @@ def _unescape_one(match: re.Match[bytes]) -> bytes:
 
 def _placeholder_tokens(name: str, placeholders: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     if name not in placeholders:
-        raise YtError("Placeholder was not found", attributes={"name": name})
+        raise YtError("Placeholder was not found", name=name)
     yield from _value_tokens(placeholders[name])
 
 
@@ -254,7 +254,4 @@ def _scalar_tokens(value: Any) -> Iterator[tuple[str, Any]]:
         else:
             yield "INT64", _signed(abs(int(value)))
     else:
-        raise YtError(
-            "Incorrect placeholder map: values should be plain types or lists",
-            attributes={"type": kind},
-        )
+        raise YtError("Incorrect placeholder map: values should be plain types or lists", type=kind)

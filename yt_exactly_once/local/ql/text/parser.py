@@ -51,9 +51,7 @@ def parse(
 def scalar(expressions: Expressions) -> Expression:
     """Return the only expression of a tuple."""
     if len(expressions) != 1:
-        raise YtError(
-            "Expecting scalar expression", attributes={"source": expressions_text(expressions)}
-        )
+        raise YtError("Expecting scalar expression", source=expressions_text(expressions))
     return expressions[0]
 
 

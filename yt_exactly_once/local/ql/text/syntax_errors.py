@@ -68,7 +68,7 @@ def syntax_error(text: str, error: UnexpectedToken) -> YtError:
         name = _UNSUPPORTED.get(token.type, "Subquery")
         return YtError(
             f"{name} is not supported by the embedded cluster; rewrite the query without it",
-            attributes={"position": f"{start}-{end}"},
+            position=f"{start}-{end}",
         )
     message = f"syntax error, unexpected {_token_name(token.type)}"
     expected = sorted(map(_token_name, error.accepts or ()))
@@ -78,10 +78,8 @@ def syntax_error(text: str, error: UnexpectedToken) -> YtError:
     after = text[end : end + _CONTEXT]
     return YtError(
         f"Error while parsing query: {message}",
-        attributes={
-            "position": f"{start}-{end}",
-            "query": f"{before} >>>>> {text[start:end]} <<<<< {after}",
-        },
+        position=f"{start}-{end}",
+        query=f"{before} >>>>> {text[start:end]} <<<<< {after}",
     )
 
 
