@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from functools import partial
 
 QUERY = "yt.query"
 NAME = "yt.query.name"
@@ -48,172 +49,114 @@ _PROMETHEUS_UNITS = {"s": "_seconds", "By": "_bytes"}
 
 @dataclass(frozen=True)
 class _Metric:
-    name: str
     kind: Kind
+    short_name: str
     unit: str
     meaning: str
     labels: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Name for OpenTelemetry."""
+        return f"yt_exactly_once.{self.short_name}"
+
+
+_counter, _gauge, _histogram = (partial(_Metric, kind) for kind in Kind)
 
 
 class Metric(Enum):
     """Every metric of the package."""
 
-    BATCHES = _Metric(
-        "yt_exactly_once.batches", Kind.COUNTER, "{batch}", "Batches that ended", (*_SINK, OUTCOME)
+    BATCHES = _counter("batches", "{batch}", "Batches that ended", (*_SINK, OUTCOME))
+    ROWS_WRITTEN = _counter(
+        "rows.written", "{row}", "Rows of committed batches, rejected ones included", _SINK
     )
-    ROWS_WRITTEN = _Metric(
-        "yt_exactly_once.rows.written",
-        Kind.COUNTER,
-        "{row}",
-        "Rows of committed batches, rejected ones included",
-        _SINK,
+    ROWS_REJECTED = _counter(
+        "rows.rejected", "{row}", "Rows that the target cannot take, before the commit", _SINK
     )
-    ROWS_REJECTED = _Metric(
-        "yt_exactly_once.rows.rejected",
-        Kind.COUNTER,
-        "{row}",
-        "Rows that the target cannot take, before the commit",
-        _SINK,
+    ROWS_LEFT_OUT = _counter(
+        "rows.left_out", "{row}", "Rows of the queues in batches that never came to the sink", _SINK
     )
-    ROWS_LEFT_OUT = _Metric(
-        "yt_exactly_once.rows.left_out",
-        Kind.COUNTER,
-        "{row}",
-        "Rows of the queues in batches that never came to the sink",
-        _SINK,
+    BYTES_WRITTEN = _counter(
+        "io.written", "By", "Encoded rows of committed batches, without what was sent again", _SINK
     )
-    BYTES_WRITTEN = _Metric(
-        "yt_exactly_once.io.written",
-        Kind.COUNTER,
-        "By",
-        "Encoded rows of committed batches, without what was sent again",
-        _SINK,
+    ATTEMPTS = _counter("attempts", "{attempt}", "Transactions that began", _SINK)
+    RETRIES = _counter(
+        "retries", "{retry}", "Attempts that failed and are repeated", (*_SINK, ERROR)
     )
-    ATTEMPTS = _Metric(
-        "yt_exactly_once.attempts", Kind.COUNTER, "{attempt}", "Transactions that began", _SINK
+    OUTCOMES_UNKNOWN = _counter(
+        "commits.unknown", "{commit}", "Commits whose answer was lost", _SINK
     )
-    RETRIES = _Metric(
-        "yt_exactly_once.retries",
-        Kind.COUNTER,
-        "{retry}",
-        "Attempts that failed and are repeated",
-        (*_SINK, ERROR),
+    OUTCOMES_RESOLVED = _counter(
+        "commits.resolved", "{commit}", "Commits that the ledger shows as applied", _SINK
     )
-    OUTCOMES_UNKNOWN = _Metric(
-        "yt_exactly_once.commits.unknown",
-        Kind.COUNTER,
-        "{commit}",
-        "Commits whose answer was lost",
-        _SINK,
+    NOTES_FAILED = _counter(
+        "notes.failed", "{note}", "Notes that could not be written to the checkpoint", _SINK
     )
-    OUTCOMES_RESOLVED = _Metric(
-        "yt_exactly_once.commits.resolved",
-        Kind.COUNTER,
-        "{commit}",
-        "Commits that the ledger shows as applied",
-        _SINK,
+    BATCH_DURATION = _histogram("batch.duration", "s", "Time in the sink", (*_SINK, OUTCOME))
+    STEP_DURATION = _histogram(
+        "batch.step.duration", "s", "Time in a step of a committed batch", (*_SINK, STEP)
     )
-    NOTES_FAILED = _Metric(
-        "yt_exactly_once.notes.failed",
-        Kind.COUNTER,
-        "{note}",
-        "Notes that could not be written to the checkpoint",
-        _SINK,
-    )
-    BATCH_DURATION = _Metric(
-        "yt_exactly_once.batch.duration",
-        Kind.HISTOGRAM,
-        "s",
-        "Time in the sink",
-        (*_SINK, OUTCOME),
-    )
-    STEP_DURATION = _Metric(
-        "yt_exactly_once.batch.step.duration",
-        Kind.HISTOGRAM,
-        "s",
-        "Time in a step of a committed batch",
-        (*_SINK, STEP),
-    )
-    COMMITTED_TIME = _Metric(
-        "yt_exactly_once.batch.committed.time",
-        Kind.GAUGE,
+    COMMITTED_TIME = _gauge(
+        "batch.committed.time",
         "s",
         "When the last batch was committed, in seconds since 1970",
         _SINK,
     )
-    SOURCE_ROWS = _Metric(
-        "yt_exactly_once.source.rows.read",
-        Kind.COUNTER,
-        "{row}",
-        "Rows of the batches that the source has planned",
-        _SOURCE,
+    SOURCE_ROWS = _counter(
+        "source.rows.read", "{row}", "Rows of the batches that the source has planned", _SOURCE
     )
-    SOURCE_LAG = _Metric(
-        "yt_exactly_once.source.lag",
-        Kind.GAUGE,
+    SOURCE_LAG = _gauge(
+        "source.lag",
         "{row}",
         "Rows of the queue after the newest batch, in all partitions",
         _SOURCE,
     )
-    SOURCE_LAG_TIME = _Metric(
-        "yt_exactly_once.source.lag.time",
-        Kind.GAUGE,
+    SOURCE_LAG_TIME = _gauge(
+        "source.lag.time",
         "s",
         "Age of the first row after the newest batch, in the partition that is most behind",
         _SOURCE,
     )
-    SOURCE_TRIMMED = _Metric(
-        "yt_exactly_once.source.rows.trimmed",
-        Kind.COUNTER,
+    SOURCE_TRIMMED = _counter(
+        "source.rows.trimmed",
         "{row}",
         "Rows that were trimmed before they were read, and passed over",
         _SOURCE,
     )
-    SOURCE_REPLACED = _Metric(
-        "yt_exactly_once.source.replacements",
-        Kind.COUNTER,
+    SOURCE_REPLACED = _counter(
+        "source.replacements",
         "{queue}",
         "Queues that were recreated and are read from their first row",
         _SOURCE,
     )
-    SOURCE_RETRIES = _Metric(
-        "yt_exactly_once.source.retries",
-        Kind.COUNTER,
+    SOURCE_RETRIES = _counter(
+        "source.retries",
         "{retry}",
         "Requests of the source that failed and are repeated",
         (*_SOURCE, ERROR),
     )
-    TASK_RETRIES = _Metric(
-        "yt_exactly_once.task.retries",
-        Kind.COUNTER,
+    TASK_RETRIES = _counter(
+        "task.retries",
         "{retry}",
         "Requests of writing tasks that failed and are repeated",
         (TARGET, ERROR),
     )
-    QUERY_ACTIVE = _Metric(
-        "yt_exactly_once.query.active",
-        Kind.GAUGE,
-        "{query}",
-        "1 while the query runs",
-        (QUERY, NAME),
-    )
-    QUERY_FAILED = _Metric(
-        "yt_exactly_once.query.failed",
-        Kind.GAUGE,
+    QUERY_ACTIVE = _gauge("query.active", "{query}", "1 while the query runs", (QUERY, NAME))
+    QUERY_FAILED = _gauge(
+        "query.failed",
         "{query}",
         "1 after a run that ended with an error, until the next one begins",
         (QUERY, NAME),
     )
-    QUERY_STOPS = _Metric(
-        "yt_exactly_once.query.stops",
-        Kind.COUNTER,
+    QUERY_STOPS = _counter(
+        "query.stops",
         "{run}",
         "Runs that ended; with an error they have its class",
         (QUERY, NAME, ERROR),
     )
-    QUERY_PROGRESS_TIME = _Metric(
-        "yt_exactly_once.query.progress.time",
-        Kind.GAUGE,
+    QUERY_PROGRESS_TIME = _gauge(
+        "query.progress.time",
         "s",
         "When the query last ended a batch or had nothing to do, in seconds since 1970",
         (QUERY, NAME),
