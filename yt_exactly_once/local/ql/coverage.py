@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.ql.binding.array_joins import BoundArrayJoin
-from yt_exactly_once.local.ql.binding.bound import Binary, Column, sources_of
+from yt_exactly_once.local.ql.binding.bound import Binary, Column
 from yt_exactly_once.local.ql.binding.scope import POSITION_COLUMNS, Source
 from yt_exactly_once.local.ql.functions import udf
 from yt_exactly_once.local.ql.ranges import KeyRange, KeyRanges
@@ -125,7 +125,11 @@ def _joined(
     merged = [KeyRanges(condition, join.source).merged() for condition in conditions]
     if join.key_equations and join.source.layout.sorted:
         earlier = {0, *(other.source.index for other in query.joins[:number])}
-        wanted = [part for part in _conjuncts(query.where) if sources_of(part) <= earlier]
+        wanted = [
+            part
+            for part in _conjuncts(query.where)
+            if all(column.source in earlier for column in _columns_in(part))
+        ]
         found = udf.execute(connection, statement.join_keys(number, join, wanted))
         merged.append([KeyRange(low, high, is_point=False) for low, high in found])
     if not merged:

@@ -207,11 +207,8 @@ class ExpressionSql:
     def _apply(self, node: Apply) -> str:
         arguments = [self.write(argument) for argument in node.arguments]
         types = tuple(argument.type for argument in node.arguments)
-        if node.function.sql is not None:
-            sql = node.function.sql(arguments, types)
-            if sql is not None:
-                return sql
-        return f"{udf.call_name(node.function, types)}({', '.join(arguments)})"
+        inline = node.function.inline(arguments, types)
+        return inline or f"{udf.call_name(node.function, types)}({', '.join(arguments)})"
 
     @write.register(Match)
     def _match(self, node: Match) -> str:

@@ -194,7 +194,7 @@ class Binder:
 
         def generate(result: Type) -> Bound:
             bound = _generate(arguments, inference.choose(result))
-            return Apply(result, not function.never_null, function, bound)
+            return Apply(result, function.nulls != "never", function, bound)
 
         return Untyped(inference.result_types, generate)
 

@@ -159,30 +159,6 @@ Bound = (
 )
 
 
-def sources_of(bound: Bound) -> frozenset[int]:
-    """Return the numbers of the tables that an expression reads columns of."""
-    if isinstance(bound, Column):
-        return frozenset((bound.source,))
-    parts: list[Bound] = []
-    match bound:
-        case Member(base=base, key=key):
-            parts += (base,) if key is None else (base, key)
-        case Apply(arguments=arguments):
-            parts += arguments
-        case Unary(operand=operand):
-            parts.append(operand)
-        case Binary(left=left, right=right):
-            parts += (left, right)
-        case InSet(operands=operands):
-            parts += operands
-        case Case(branches=branches, default=default):
-            parts += (part for branch in branches for part in branch)
-            parts += () if default is None else (default,)
-        case Match(text=text, pattern=pattern, escape=escape):
-            parts += (text, pattern) if escape is None else (text, pattern, escape)
-    return frozenset().union(*map(sources_of, parts))
-
-
 @dataclass(frozen=True)
 class Aggregate:
     """One aggregate to compute per group.

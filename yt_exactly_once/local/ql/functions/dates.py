@@ -1,6 +1,6 @@
 """Functions on timestamps, which are seconds since the epoch.
 
-One entry per function, after `yt/yt/library/query/engine/time/dates.cpp`: without a suffix in UTC, with
+After `yt/yt/library/query/engine/time/dates.cpp`: without a suffix in UTC, with
 `_tz` in a named time zone. The `_localtime` forms do not exist here: a cluster has no location.
 """
 
@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta, tzinfo
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.ql.functions.signatures import Function
+from yt_exactly_once.local.ql.functions.signatures import declare, function
 from yt_exactly_once.local.ql.value_types import Type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 _MIN_TIMESTAMP = -62135596800
 _MAX_TIMESTAMP = 253402300799
@@ -59,14 +59,15 @@ _FLOORS: dict[str, Callable[[datetime], datetime]] = {
 }
 
 
-def _floor(unit: str) -> Callable[..., int]:
-    floor = _FLOORS[unit]
+def _floor(floor: Callable[[datetime], datetime], timestamp: int, zone: bytes | None = None) -> int:
+    moment = _moment(timestamp, UTC if zone is None else _zone(zone))
+    return int(floor(moment).timestamp())
 
-    def call(_types: Sequence[Type], timestamp: int, zone: bytes | None = None) -> int:
-        moment = _moment(timestamp, UTC if zone is None else _zone(zone))
-        return int(floor(moment).timestamp())
 
-    return call
+for _unit, _to_floor in _FLOORS.items():
+    for _suffix, _parameters in (("", (Type.INT64,)), ("_tz", (Type.INT64, Type.STRING))):
+        _name = f"timestamp_floor_{_unit}{_suffix}"
+        declare(_name, _parameters, Type.INT64, python=partial(_floor, _to_floor))
 
 
 def _format(timestamp: int, zone: tzinfo, template: bytes) -> bytes:
@@ -77,32 +78,11 @@ def _format(timestamp: int, zone: tzinfo, template: bytes) -> bytes:
     return text.encode(errors="surrogateescape")
 
 
-def _format_utc(_types: Sequence[Type], timestamp: int, template: bytes) -> bytes:
+@function("format_timestamp", (Type.INT64, Type.STRING), Type.STRING)
+def _format_utc(timestamp: int, template: bytes) -> bytes:
     return _format(timestamp, UTC, template)
 
 
-def _format_zone(_types: Sequence[Type], timestamp: int, zone: bytes, template: bytes) -> bytes:
+@function("format_timestamp_tz", (Type.INT64, Type.STRING, Type.STRING), Type.STRING)
+def _format_zone(timestamp: int, zone: bytes, template: bytes) -> bytes:
     return _format(timestamp, _zone(zone), template)
-
-
-def _floor_functions() -> list[Function]:
-    found: list[Any] = []
-    for unit in _FLOORS:
-        name = f"timestamp_floor_{unit}"
-        found.append(Function(name, (Type.INT64,), Type.INT64, python=_floor(unit)))
-        found.append(
-            Function(f"{name}_tz", (Type.INT64, Type.STRING), Type.INT64, python=_floor(unit))
-        )
-    return found
-
-
-FUNCTIONS = (
-    *_floor_functions(),
-    Function("format_timestamp", (Type.INT64, Type.STRING), Type.STRING, python=_format_utc),
-    Function(
-        "format_timestamp_tz",
-        (Type.INT64, Type.STRING, Type.STRING),
-        Type.STRING,
-        python=_format_zone,
-    ),
-)

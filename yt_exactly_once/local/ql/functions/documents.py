@@ -1,6 +1,6 @@
 """Functions on values of type `any`: access by path, search in lists, building and printing YSON.
 
-One entry per function. A value of type `any` is the blob of its binary YSON, here and in the store.
+A value of type `any` is the blob of its binary YSON, here and in the store.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from yt.yson import YsonUint64
 
 from yt_exactly_once.local.errors import YtError, text_of
 from yt_exactly_once.local.ql.functions.general import scalar_in_any
-from yt_exactly_once.local.ql.functions.signatures import Function
+from yt_exactly_once.local.ql.functions.signatures import declare, function
 from yt_exactly_once.local.ql.value_types import SCALAR, Type
 
 if TYPE_CHECKING:
@@ -112,29 +112,24 @@ def _converted(node: Any, target: Type) -> Any:
 
 
 def _getter(target: Type, *, strict: bool) -> Callable[..., Any]:
-    title = target.title.capitalize()
-
-    def get(_types: Sequence[Type], blob: bytes, path: bytes) -> Any:
+    def get(blob: bytes, path: bytes) -> Any:
         value = _converted(_find(blob, path), target)
         if value is None and strict:
             shown = path.decode(errors="replace")
-            raise YtError(f'Value of type "{title.lower()}" is not found at YPath "{shown}"')
+            raise YtError(f'Value of type "{target.title}" is not found at YPath "{shown}"')
         return value
 
     return get
 
 
-def _get_functions() -> list[Function]:
-    return [
-        Function(
-            f"{prefix}get_{target.title}",
+for _target in _ITEMS:
+    for _prefix in ("", "try_"):
+        declare(
+            f"{_prefix}get_{_target.title}",
             (Type.ANY, Type.STRING),
-            target,
-            python=_getter(target, strict=not prefix),
+            _target,
+            python=_getter(_target, strict=not _prefix),
         )
-        for target in _ITEMS
-        for prefix in ("", "try_")
-    ]
 
 
 def _typed(node: Any) -> tuple[Type | None, Any]:
@@ -148,6 +143,9 @@ def _list(blob: bytes) -> Any:
     return node
 
 
+@function(
+    "list_contains", (Type.ANY, SCALAR | {Type.NULL}), Type.BOOLEAN, typed=True, nulls="taken"
+)
 def _contains(types: Sequence[Type], blob: bytes | None, value: Any) -> bool | None:
     if blob is None or scalar_in_any(blob)[0] is Type.NULL:
         return None
@@ -155,7 +153,8 @@ def _contains(types: Sequence[Type], blob: bytes | None, value: Any) -> bool | N
     return any(_typed(node) == wanted for node in _list(blob))
 
 
-def _intersects(_types: Sequence[Type], left: bytes, right: bytes) -> bool:
+@function("list_has_intersection", (Type.ANY, Type.ANY), Type.BOOLEAN)
+def _intersects(left: bytes, right: bytes) -> bool:
     wanted = [_typed(node) for node in _list(right)]
     kinds = {kind for kind, _ in wanted if kind is not Type.NULL}
     if len(kinds) > 1:
@@ -164,7 +163,8 @@ def _intersects(_types: Sequence[Type], left: bytes, right: bytes) -> bool:
     return any(_typed(node) in wanted for node in _list(left) if _typed(node)[0] in kinds)
 
 
-def _length(_types: Sequence[Type], blob: bytes) -> int:
+@function("yson_length", (Type.ANY,), Type.INT64)
+def _length(blob: bytes) -> int:
     node = load(blob)
     if not isinstance(node, list | dict):
         kind, _ = scalar_in_any(blob)
@@ -173,10 +173,12 @@ def _length(_types: Sequence[Type], blob: bytes) -> int:
     return len(node)
 
 
+@function("make_list", (), Type.ANY, repeated=_ITEMS, typed=True, nulls="never")
 def _make_list(types: Sequence[Type], *values: Any) -> bytes:
     return dump([to_document(kind, value) for kind, value in zip(types, values, strict=True)])
 
 
+@function("make_map", (), Type.ANY, repeated=_ITEMS, typed=True, nulls="never")
 def _make_map(types: Sequence[Type], *values: Any) -> bytes:
     if len(values) % 2:
         raise YtError('"make_map" takes a even number of arguments')
@@ -192,51 +194,23 @@ def _make_map(types: Sequence[Type], *values: Any) -> bytes:
     return dump(result)
 
 
-def _to_text(_types: Sequence[Type], blob: bytes) -> bytes:
+@function("any_to_yson_string", (Type.ANY,), Type.STRING)
+def _to_text(blob: bytes) -> bytes:
     text: bytes = yson.dumps(load(blob), yson_format="text")
     return text
 
 
-def _from_text(_types: Sequence[Type], text: bytes) -> bytes:
+@function("yson_string_to_any", (Type.STRING,), Type.ANY)
+def _from_text(text: bytes) -> bytes:
     try:
         return dump(load(text))
     except yson.YsonError as error:
         raise YtError("Error parsing YSON string", inner=[YtError(text_of(error))]) from error
 
 
-FUNCTIONS = (
-    *_get_functions(),
-    Function("yson_length", (Type.ANY,), Type.INT64, python=_length),
-    Function("any_to_yson_string", (Type.ANY,), Type.STRING, python=_to_text),
-    Function("yson_string_to_any", (Type.STRING,), Type.ANY, python=_from_text),
-    Function(
-        "to_any", ("value",), Type.ANY, python=lambda types, value: dump_value(types[0], value)
-    ),
-    Function(
-        "list_contains",
-        (Type.ANY, SCALAR | {Type.NULL}),
-        Type.BOOLEAN,
-        python=_contains,
-        null_if_any_null=False,
-    ),
-    Function("list_has_intersection", (Type.ANY, Type.ANY), Type.BOOLEAN, python=_intersects),
-    Function(
-        "make_list",
-        (),
-        Type.ANY,
-        repeated=_ITEMS,
-        python=_make_list,
-        null_if_any_null=False,
-        never_null=True,
-    ),
-    Function(
-        "make_map",
-        (),
-        Type.ANY,
-        repeated=_ITEMS,
-        python=_make_map,
-        null_if_any_null=False,
-        never_null=True,
-    ),
-    Function("make_entity", (), Type.ANY, sql=lambda _arguments, _types: "NULL"),
-)
+@function("to_any", ("value",), Type.ANY, typed=True)
+def _to_any(types: Sequence[Type], value: Any) -> bytes:
+    return dump_value(types[0], value)
+
+
+declare("make_entity", (), Type.ANY, sql="NULL")

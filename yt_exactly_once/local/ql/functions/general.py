@@ -1,75 +1,27 @@
 """Functions on values of any type: conditions, nulls, conversions between scalar types.
 
-One entry per function: name, signature, and SQL or Python. Entries follow
-`yt/yt/library/query/base/builtin_function_types.cpp`.
+Entries follow `yt/yt/library/query/base/builtin_function_types.cpp`.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.functions.farm_hash import fingerprint_of_values
-from yt_exactly_once.local.ql.functions.signatures import Function
+from yt_exactly_once.local.ql.functions.signatures import declare, function
 from yt_exactly_once.local.ql.value_types import NUMERIC, SCALAR, Type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_CASTABLE = NUMERIC | {Type.NULL, Type.ANY}
 _INT64_END = 1 << 63
 _UINT64_END = 1 << 64
-
-
-def runtime_error(message: str) -> YtError:
-    """Return the error of a query that fails on a row."""
-    return YtError("Error while executing query", inner=[YtError(message)])
-
-
-def _if(arguments: Sequence[str], _types: Sequence[Type]) -> str:
-    condition, positive, negative = arguments
-    return f"CASE {condition} WHEN 1 THEN {positive} WHEN 0 THEN {negative} END"
-
-
-def _coalesce(arguments: Sequence[str], _types: Sequence[Type]) -> str:
-    match len(arguments):
-        case 0:
-            return "NULL"
-        case 1:
-            return arguments[0]
-    return f"coalesce({', '.join(arguments)})"
-
-
-def _same_bits(arguments: Sequence[str], types: Sequence[Type]) -> str | None:
-    return arguments[0] if types[0] in (Type.NULL, Type.INT64, Type.UINT64) else None
-
-
-def _to_double(arguments: Sequence[str], types: Sequence[Type]) -> str | None:
-    match types[0]:
-        case Type.NULL | Type.DOUBLE:
-            return arguments[0]
-        case Type.INT64:
-            return f"CAST({arguments[0]} AS REAL)"
-    return None
-
-
-def _to_boolean(arguments: Sequence[str], types: Sequence[Type]) -> str | None:
-    match types[0]:
-        case Type.NULL | Type.BOOLEAN:
-            return arguments[0]
-        case Type.INT64 | Type.UINT64:
-            return f"({arguments[0]} <> 0)"
-    return None
-
-
-def _to_string(arguments: Sequence[str], types: Sequence[Type]) -> str | None:
-    return arguments[0] if types[0] in (Type.NULL, Type.STRING) else None
-
-
 _SCALARS_IN_ANY: dict[str, tuple[Type, Callable[[Any], Any]]] = {
     "YsonInt64": (Type.INT64, int),
     "YsonUint64": (Type.UINT64, int),
@@ -80,11 +32,26 @@ _SCALARS_IN_ANY: dict[str, tuple[Type, Callable[[Any], Any]]] = {
 }
 
 
+def runtime_error(message: str) -> YtError:
+    """Return the error of a query that fails on a row."""
+    return YtError("Error while executing query", inner=[YtError(message)])
+
+
 def scalar_in_any(blob: bytes) -> tuple[Type | None, Any]:
     """Return type and value of a scalar of type `any`; no type when it is something else."""
     value = yson.loads(blob, encoding=None)
     known = _SCALARS_IN_ANY.get(type(value).__name__)
     return (None, value) if known is None else (known[0], known[1](value))
+
+
+def converted_number(value: Any, target: Type) -> Any:
+    """Convert a number between types as C does: a fraction is cut, and the bits of an integer stay."""
+    if target is Type.DOUBLE:
+        return float(value)
+    if isinstance(value, float):
+        value = math.trunc(value) if math.isfinite(value) else 0
+    bits = value & (_UINT64_END - 1)
+    return bits - _UINT64_END if target is Type.INT64 and bits >= _INT64_END else bits
 
 
 def _any_to(blob: bytes, target: Type) -> Any:
@@ -97,17 +64,14 @@ def _any_to(blob: bytes, target: Type) -> Any:
             f'Cannot convert value "{text.decode(errors="backslashreplace")}" of type "any" '
             f'to "{target.title}"'
         )
+    return converted_number(value, target)
+
+
+def _cast(target: Type, types: Sequence[Type], value: Any) -> Any:
+    if types[0] is Type.ANY:
+        return _any_to(value, target)
     if target is Type.DOUBLE:
         return float(value)
-    if isinstance(value, float):
-        value = math.trunc(value) if math.isfinite(value) else 0
-    bits: int = int(value) & (_UINT64_END - 1)
-    return bits - _UINT64_END if target is Type.INT64 and bits >= _INT64_END else bits
-
-
-def _integer_from(types: Sequence[Type], value: Any, target: Type) -> int:
-    if types[0] is Type.ANY:
-        return int(_any_to(value, target))
     low, high = (-_INT64_END, _INT64_END) if target is Type.INT64 else (0, _UINT64_END)
     if math.isnan(value):
         raise runtime_error("NaN is not convertible to integer")
@@ -116,120 +80,67 @@ def _integer_from(types: Sequence[Type], value: Any, target: Type) -> int:
     return int(value)
 
 
-def _int64(types: Sequence[Type], value: Any) -> int:
-    return _integer_from(types, value, Type.INT64)
+_SAME_BITS = dict.fromkeys((Type.NULL, Type.INT64, Type.UINT64), "{0}")
+_IS_NOT_ZERO = dict.fromkeys((Type.INT64, Type.UINT64), "({0} <> 0)")
+_AS_REAL = {Type.NULL: "{0}", Type.DOUBLE: "{0}", Type.INT64: "CAST({0} AS REAL)"}
+_CASTABLE = NUMERIC | {Type.NULL, Type.ANY}
+
+for _target, _sources, _sql in (
+    (Type.INT64, _CASTABLE, _SAME_BITS),
+    (Type.UINT64, _CASTABLE, _SAME_BITS),
+    (Type.DOUBLE, _CASTABLE, _AS_REAL),
+    (
+        Type.BOOLEAN,
+        frozenset((Type.NULL, Type.INT64, Type.UINT64, Type.BOOLEAN, Type.ANY)),
+        {Type.NULL: "{0}", Type.BOOLEAN: "{0}", **_IS_NOT_ZERO},
+    ),
+    (Type.STRING, frozenset((Type.STRING, Type.ANY)), {Type.STRING: "{0}"}),
+):
+    declare(
+        _target.title,
+        ("value",),
+        _target,
+        among=_sources,
+        sql=_sql,
+        python=partial(_cast, _target),
+        typed=True,
+    )
 
 
-def _uint64(types: Sequence[Type], value: Any) -> int:
-    return _integer_from(types, value, Type.UINT64)
+def _coalesce(arguments: Sequence[str], _types: Sequence[Type]) -> str:
+    # SQLite wants two arguments at least.
+    if len(arguments) < 2:  # noqa: PLR2004
+        return arguments[0] if arguments else "NULL"
+    return f"coalesce({', '.join(arguments)})"
 
 
-def _double(types: Sequence[Type], value: Any) -> float:
-    return float(_any_to(value, Type.DOUBLE) if types[0] is Type.ANY else value)
+declare(
+    "if",
+    (Type.BOOLEAN, "value", "value"),
+    "value",
+    sql="CASE {0} WHEN 1 THEN {1} WHEN 0 THEN {2} END",
+)
+declare("is_null", ("value",), Type.BOOLEAN, sql="({0} IS NULL)", nulls="never")
+declare("if_null", ("value", "value"), "value", sql="ifnull({0}, {1})")
+declare("coalesce", (), "value", repeated="value", among=SCALAR | {Type.ANY}, sql=_coalesce)
 
 
-def _boolean(_types: Sequence[Type], value: Any) -> bool:
-    return bool(_any_to(value, Type.BOOLEAN))
-
-
-def _string(_types: Sequence[Type], value: Any) -> bytes:
-    return bytes(_any_to(value, Type.STRING))
-
-
-def _greatest(_types: Sequence[Type], *values: Any) -> Any:
+@function("greatest", ("value",), "value", repeated="value", among=SCALAR, nulls="never")
+def _greatest(*values: Any) -> Any:
     if None in values:
         raise YtError("Error while executing UDF", inner=[YtError("Found null argument")])
     return max(values)
 
 
-def _sleep(_types: Sequence[Type], milliseconds: int) -> int:
+@function("sleep", (Type.INT64,), Type.INT64)
+def _sleep(milliseconds: int) -> int:
     time.sleep(max(milliseconds, 0) / 1000)
     return milliseconds
 
 
-FUNCTIONS = (
-    Function("if", (Type.BOOLEAN, "value", "value"), "value", sql=_if),
-    Function(
-        "is_null",
-        ("value",),
-        Type.BOOLEAN,
-        sql=lambda arguments, _types: f"({arguments[0]} IS NULL)",
-        never_null=True,
-    ),
-    Function(
-        "if_null",
-        ("value", "value"),
-        "value",
-        sql=lambda arguments, _types: f"ifnull({arguments[0]}, {arguments[1]})",
-    ),
-    Function(
-        "coalesce",
-        (),
-        "value",
-        repeated="value",
-        variables={"value": SCALAR | {Type.ANY}},
-        sql=_coalesce,
-    ),
-    Function(
-        "int64",
-        ("value",),
-        Type.INT64,
-        variables={"value": _CASTABLE},
-        sql=_same_bits,
-        python=_int64,
-    ),
-    Function(
-        "uint64",
-        ("value",),
-        Type.UINT64,
-        variables={"value": _CASTABLE},
-        sql=_same_bits,
-        python=_uint64,
-    ),
-    Function(
-        "double",
-        ("value",),
-        Type.DOUBLE,
-        variables={"value": _CASTABLE},
-        sql=_to_double,
-        python=_double,
-    ),
-    Function(
-        "boolean",
-        ("value",),
-        Type.BOOLEAN,
-        variables={
-            "value": frozenset((Type.NULL, Type.INT64, Type.UINT64, Type.BOOLEAN, Type.ANY))
-        },
-        sql=_to_boolean,
-        python=_boolean,
-    ),
-    Function(
-        "string",
-        ("value",),
-        Type.STRING,
-        variables={"value": frozenset((Type.STRING, Type.ANY))},
-        sql=_to_string,
-        python=_string,
-    ),
-    Function(
-        "greatest",
-        ("value",),
-        "value",
-        repeated="value",
-        variables={"value": SCALAR},
-        python=_greatest,
-        null_if_any_null=False,
-        never_null=True,
-    ),
-    Function("sleep", (Type.INT64,), Type.INT64, python=_sleep),
-    Function(
-        "farm_hash",
-        (),
-        Type.UINT64,
-        repeated=frozenset((Type.INT64, Type.UINT64, Type.BOOLEAN, Type.STRING)),
-        python=lambda types, *values: fingerprint_of_values(types, values),
-        null_if_any_null=False,
-        never_null=True,
-    ),
-)
+_HASHED = frozenset((Type.INT64, Type.UINT64, Type.BOOLEAN, Type.STRING))
+
+
+@function("farm_hash", (), Type.UINT64, repeated=_HASHED, typed=True, nulls="never")
+def _farm_hash(types: Sequence[Type], *values: Any) -> int:
+    return fingerprint_of_values(types, values)

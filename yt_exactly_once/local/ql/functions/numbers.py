@@ -1,6 +1,6 @@
 """Mathematical functions, after `yt/yt/library/query/engine/udf/math.cpp`.
 
-One entry per function. Results that C++ leaves undefined (a double that fits no integer) are errors here.
+Results that C++ leaves undefined (a double that fits no integer) are errors here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.functions.general import runtime_error
-from yt_exactly_once.local.ql.functions.signatures import Function
+from yt_exactly_once.local.ql.functions.signatures import declare, function
 from yt_exactly_once.local.ql.value_types import NUMERIC, Type
 
 if TYPE_CHECKING:
@@ -62,18 +62,16 @@ def _cube_root(value: float) -> float:
     return math.copysign(math.cbrt(abs(value)), value)
 
 
+@function("abs", ("value",), "value", among=NUMERIC, typed=True)
 def _abs(types: Sequence[Type], value: Any) -> Any:
     return value if types[0] is Type.INT64 and value == _INT64_MIN else abs(value)
 
 
+@function("factorial", (Type.UINT64,), Type.UINT64)
 def _factorial(value: int) -> int:
     if value > _MAX_FACTORIAL:
         raise YtError("Error while executing UDF", inner=[YtError("Factorial argument is too big")])
     return math.factorial(value)
-
-
-def _of_double(name: str, function: Callable[[float], Any], result: Type) -> Function:
-    return Function(name, (Type.DOUBLE,), result, python=lambda _types, value: function(value))
 
 
 _DOUBLE_TO_DOUBLE: dict[str, Callable[[float], float]] = {
@@ -110,45 +108,17 @@ _UINT_PAIRS: dict[str, Callable[[int, int], int]] = {
 }
 
 
-def _of_two(name: str, kind: Type, function: Callable[[Any, Any], Any]) -> Function:
-    return Function(
-        name, (kind, kind), kind, python=lambda _types, left, right: function(left, right)
-    )
-
-
-FUNCTIONS = (
-    *(
-        _of_double(name, _guarded(function), Type.DOUBLE)
-        for name, function in _DOUBLE_TO_DOUBLE.items()
-    ),
-    *(
-        _of_double(name, _to_integer(function), Type.INT64)
-        for name, function in _DOUBLE_TO_INT.items()
-    ),
-    *(_of_two(name, Type.UINT64, function) for name, function in _UINT_PAIRS.items()),
-    _of_two("atan2", Type.DOUBLE, math.atan2),
-    _of_two("pow", Type.DOUBLE, _guarded(math.pow)),
-    _of_double("is_inf", math.isinf, Type.BOOLEAN),
-    _of_double("is_finite", math.isfinite, Type.BOOLEAN),
-    _of_double("signbit", lambda value: math.copysign(1.0, value) < 0, Type.BOOLEAN),
-    Function(
-        "is_nan",
-        (Type.DOUBLE,),
-        Type.BOOLEAN,
-        sql=lambda arguments, _types: f"(typeof({arguments[0]}) = 'text')",
-        never_null=True,
-    ),
-    Function("abs", ("value",), "value", variables={"value": NUMERIC}, python=_abs),
-    Function(
-        "bit_count",
-        (Type.UINT64,),
-        Type.INT64,
-        python=lambda _types, value: value.bit_count(),
-    ),
-    Function(
-        "factorial",
-        (Type.UINT64,),
-        Type.UINT64,
-        python=lambda _types, value: _factorial(value),
-    ),
-)
+_DOUBLE, _TWO_DOUBLES = (Type.DOUBLE,), (Type.DOUBLE, Type.DOUBLE)
+for _name, _double in _DOUBLE_TO_DOUBLE.items():
+    declare(_name, _DOUBLE, Type.DOUBLE, python=_guarded(_double))
+for _name, _rounding in _DOUBLE_TO_INT.items():
+    declare(_name, _DOUBLE, Type.INT64, python=_to_integer(_rounding))
+for _name, _pair in _UINT_PAIRS.items():
+    declare(_name, (Type.UINT64, Type.UINT64), Type.UINT64, python=_pair)
+declare("atan2", _TWO_DOUBLES, Type.DOUBLE, python=math.atan2)
+declare("pow", _TWO_DOUBLES, Type.DOUBLE, python=_guarded(math.pow))
+declare("is_inf", _DOUBLE, Type.BOOLEAN, python=math.isinf)
+declare("is_finite", _DOUBLE, Type.BOOLEAN, python=math.isfinite)
+declare("signbit", _DOUBLE, Type.BOOLEAN, python=lambda value: math.copysign(1.0, value) < 0)
+declare("is_nan", _DOUBLE, Type.BOOLEAN, sql="(typeof({0}) = 'text')", nulls="never")
+declare("bit_count", (Type.UINT64,), Type.INT64, python=int.bit_count)

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.value_types import ALL_TYPES, Type, TypeSet, describe, only
 
+Python = TypeVar("Python", bound=Callable[..., Any])
+
 Parameter = Type | TypeSet | str
 """What a parameter accepts: a type, one of several, or whatever a type variable stands for."""
 
-SqlTemplate = Callable[[Sequence[str], Sequence[Type]], str | None]
-"""Builds the SQL of a call from arguments and their types; None where only Python can do it."""
+Sql = str | Mapping[Type, str] | Callable[[Sequence[str], Sequence[Type]], str]
+"""The SQL of a call: a template of the arguments, one for each type of the first argument that SQLite can do,
+or what builds it from the arguments and their types."""
+
+Nulls = Literal["spread", "taken", "never"]
+"""What nulls do: a null argument is a null result, without a call; the function decides; it returns none."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +37,10 @@ class Function:
         repeated: what further arguments must be; None forbids them. Alternatives given as a set
             hold for each argument alone.
         variables: constraints of the type variables; one without an entry takes every type.
-        sql: see `SqlTemplate`.
+        sql: see `Sql`; what it leaves out is for `python`.
         python: implementation on values otherwise; see `udf` for the form of values.
-        null_if_any_null: whether a null argument makes the result null without a call.
-        never_null: whether the result is never null.
+        typed: whether `python` gets the types of the arguments first.
+        nulls: see `Nulls`.
     """
 
     name: str
@@ -42,10 +48,10 @@ class Function:
     result: Parameter
     repeated: Parameter | None = None
     variables: Mapping[str, TypeSet] = field(default_factory=dict, hash=False)
-    sql: SqlTemplate | None = None
+    sql: Sql | None = field(default=None, hash=False)
     python: Callable[..., Any] | None = None
-    null_if_any_null: bool = True
-    never_null: bool = False
+    typed: bool = False
+    nulls: Nulls = "spread"
 
     def infer(self, arguments: Sequence[TypeSet], source: str) -> Inference:
         """Intersect the signature with what the arguments could be.
@@ -54,6 +60,50 @@ class Function:
             YtError: the call does not fit.
         """
         return infer(self, arguments, source)
+
+    def inline(self, arguments: Sequence[str], types: Sequence[Type]) -> str | None:
+        """Return the SQL of a call; None where only Python can do it."""
+        sql = self.sql.get(types[0]) if isinstance(self.sql, Mapping) else self.sql
+        if sql is None or isinstance(sql, str):
+            return sql and sql.format(*arguments)
+        return sql(arguments, types)
+
+
+FUNCTIONS: dict[str, Function] = {}
+"""By name; `table` imports the modules that declare them."""
+
+
+def declare(
+    name: str,
+    parameters: tuple[Parameter, ...],
+    result: Parameter,
+    *,
+    among: TypeSet | None = None,
+    **more: Any,
+) -> None:
+    """Declare a function.
+
+    Args:
+        name: see `Function`, as for the others.
+        parameters: a parameter may be the type variable `value`.
+        result: may be it, too.
+        among: types of `value`; all without it.
+        **more: the other attributes of `Function`.
+    """
+    variables = {} if among is None else {"value": among}
+    FUNCTIONS[name] = Function(name, parameters, result, variables=variables, **more)
+
+
+def function(
+    name: str, parameters: tuple[Parameter, ...], result: Parameter, **more: Any
+) -> Callable[[Python], Python]:
+    """Declare the Python function below as one of the language; see `declare`."""
+
+    def register(python: Python) -> Python:
+        declare(name, parameters, result, python=python, **more)
+        return python
+
+    return register
 
 
 @dataclass(frozen=True)

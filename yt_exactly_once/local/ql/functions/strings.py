@@ -1,22 +1,21 @@
 """Functions on strings: search, case, patterns, conversions to and from numbers.
 
-One entry per function. Regular expressions and LIKE use RE2, as the server does: its time is linear in the
+Regular expressions and LIKE use RE2, as the server does: its time is linear in the
 text whatever the pattern, and it does not hold the interpreter.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from yt import yson
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.ql.functions.general import scalar_in_any
-from yt_exactly_once.local.ql.functions.signatures import Function
+from yt_exactly_once.local.ql.functions.general import converted_number, scalar_in_any
+from yt_exactly_once.local.ql.functions.signatures import declare, function
 from yt_exactly_once.local.ql.value_types import NUMERIC, Type
 
 if TYPE_CHECKING:
@@ -27,8 +26,7 @@ _LARGEST_PROGRAM = 10_000
 _REWRITE = re.compile(rb"\\(.?)", re.DOTALL)
 _CONTINUED = 0x80
 _CODEC = {"encoding": "utf-8", "errors": "surrogateescape"}
-_UINT64_END = 1 << 64
-_INT64_END = 1 << 63
+_S = Type.STRING
 
 
 def _text(data: bytes) -> str:
@@ -100,12 +98,14 @@ def _replaced(regex: Any, text: bytes) -> Iterator[Any]:
             yield match
 
 
-def _extract(_types: Sequence[Type], pattern: bytes, text: bytes, template: bytes) -> bytes:
+@function("regex_extract", (_S, _S, _S), _S)
+def _extract(pattern: bytes, text: bytes, template: bytes) -> bytes:
     regex = _regex(pattern)
     match = regex.search(text) if _can_rewrite(regex, template) else None
     return text if match is None else _rewrite(match, template)
 
 
+@function("regex_escape", (_S,), _S)
 def _escaped(text: bytes) -> bytes:
     # RE2 puts a backslash before everything that is neither a word character nor above ASCII.
     return re.sub(rb"([^A-Za-z0-9_\x80-\xff])", rb"\\\1", text).replace(b"\\\0", b"\\x00")
@@ -142,7 +142,8 @@ def like(operator: str, text: bytes, pattern: bytes, escape: bytes | None) -> bo
     return _like_regex(pattern, operator, escape, is_utf8=is_utf8).fullmatch(text) is not None
 
 
-def number_text(types: Sequence[Type], value: Any) -> bytes:
+@function("numeric_to_string", (NUMERIC,), _S, typed=True)
+def _number_text(types: Sequence[Type], value: Any) -> bytes:
     """Print a number the way text YSON does."""
     if types[0] is Type.DOUBLE:
         dumped: bytes = yson.dumps(float(value), yson_format="text")
@@ -150,7 +151,7 @@ def number_text(types: Sequence[Type], value: Any) -> bytes:
     return b"%du" % value if types[0] is Type.UINT64 else b"%d" % value
 
 
-def _parse_number(text: bytes, target: Type) -> Any:
+def _parse_number(target: Type, text: bytes) -> Any:
     try:
         kind, value = scalar_in_any(text.strip())
     except yson.YsonError:
@@ -158,29 +159,14 @@ def _parse_number(text: bytes, target: Type) -> Any:
     if kind not in NUMERIC:
         shown = text.decode(errors="backslashreplace")
         raise YtError(f'Cannot convert value "{shown}" of type "{target.title}" to "string"')
-    if target is Type.DOUBLE:
-        return float(value)
-    if isinstance(value, float):
-        value = math.trunc(value) if math.isfinite(value) else 0
-    bits = value & (_UINT64_END - 1)
-    return bits - _UINT64_END if target is Type.INT64 and bits >= _INT64_END else bits
+    return converted_number(value, target)
 
 
-def parse_int64(_types: Sequence[Type], text: bytes) -> int:
-    """Read a number as a signed integer."""
-    return int(_parse_number(text, Type.INT64))
+for _target in NUMERIC:
+    declare(f"parse_{_target.title}", (_S,), _target, python=partial(_parse_number, _target))
 
 
-def parse_uint64(_types: Sequence[Type], text: bytes) -> int:
-    """Read a number as an unsigned integer."""
-    return int(_parse_number(text, Type.UINT64))
-
-
-def parse_double(_types: Sequence[Type], text: bytes) -> float:
-    """Read a number as a double."""
-    return float(_parse_number(text, Type.DOUBLE))
-
-
+@function("is_valid_utf8", (_S,), Type.BOOLEAN)
 def _is_utf8(data: bytes) -> bool:
     try:
         data.decode()
@@ -189,73 +175,27 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def _format_guid(_types: Sequence[Type], high: int, low: int) -> bytes:
+@function("format_guid", (Type.UINT64, Type.UINT64), _S)
+def _format_guid(high: int, low: int) -> bytes:
     parts = (low >> 32, low & 0xFFFF_FFFF, high >> 32, high & 0xFFFF_FFFF)
     return "-".join(f"{part:x}" for part in parts).encode()
 
 
-_S = Type.STRING
+@function("regex_full_match", (_S, _S), Type.BOOLEAN, nulls="never")
+def _full_match(pattern: bytes | None, text: bytes | None) -> bool:
+    return not (pattern is None or text is None) and _regex(pattern).fullmatch(text) is not None
 
-FUNCTIONS = (
-    Function("length", (_S,), Type.INT64, sql=lambda arguments, _types: f"length({arguments[0]})"),
-    Function(
-        "concat",
-        (_S, _S),
-        _S,
-        sql=lambda arguments, _types: f"CAST(({arguments[0]} || {arguments[1]}) AS BLOB)",
-    ),
-    Function("lower", (_S,), _S, python=lambda _types, text: _bytes(_text(text).lower())),
-    Function("is_substr", (_S, _S), Type.BOOLEAN, python=lambda _types, part, whole: part in whole),
-    Function(
-        "is_prefix",
-        (_S, _S),
-        Type.BOOLEAN,
-        python=lambda _types, prefix, whole: whole.startswith(prefix),
-    ),
-    Function("is_valid_utf8", (_S,), Type.BOOLEAN, python=lambda _types, data: _is_utf8(data)),
-    Function(
-        "to_valid_utf8",
-        (_S,),
-        _S,
-        python=lambda _types, data: data.decode(errors="replace").encode(),
-    ),
-    Function("numeric_to_string", (NUMERIC,), _S, python=number_text),
-    Function("parse_int64", (_S,), Type.INT64, python=parse_int64),
-    Function("parse_uint64", (_S,), Type.UINT64, python=parse_uint64),
-    Function("parse_double", (_S,), Type.DOUBLE, python=parse_double),
-    Function("format_guid", (Type.UINT64, Type.UINT64), _S, python=_format_guid),
-    Function(
-        "regex_full_match",
-        (_S, _S),
-        Type.BOOLEAN,
-        python=lambda _types, pattern, text: (
-            None not in (pattern, text) and _regex(pattern).fullmatch(text) is not None
-        ),
-        null_if_any_null=False,
-        never_null=True,
-    ),
-    Function(
-        "regex_partial_match",
-        (_S, _S),
-        Type.BOOLEAN,
-        python=lambda _types, pattern, text: (
-            None not in (pattern, text) and _regex(pattern).search(text) is not None
-        ),
-        null_if_any_null=False,
-        never_null=True,
-    ),
-    Function(
-        "regex_replace_first",
-        (_S, _S, _S),
-        _S,
-        python=lambda _types, pattern, text, template: _replace(pattern, text, template, 1),
-    ),
-    Function(
-        "regex_replace_all",
-        (_S, _S, _S),
-        _S,
-        python=lambda _types, pattern, text, template: _replace(pattern, text, template, None),
-    ),
-    Function("regex_extract", (_S, _S, _S), _S, python=_extract),
-    Function("regex_escape", (_S,), _S, python=lambda _types, text: _escaped(text)),
-)
+
+@function("regex_partial_match", (_S, _S), Type.BOOLEAN, nulls="never")
+def _partial_match(pattern: bytes | None, text: bytes | None) -> bool:
+    return not (pattern is None or text is None) and _regex(pattern).search(text) is not None
+
+
+declare("regex_replace_first", (_S, _S, _S), _S, python=partial(_replace, count=1))
+declare("regex_replace_all", (_S, _S, _S), _S, python=partial(_replace, count=None))
+declare("length", (_S,), Type.INT64, sql="length({0})")
+declare("concat", (_S, _S), _S, sql="CAST(({0} || {1}) AS BLOB)")
+declare("lower", (_S,), _S, python=lambda text: _bytes(_text(text).lower()))
+declare("is_substr", (_S, _S), Type.BOOLEAN, python=lambda part, whole: part in whole)
+declare("is_prefix", (_S, _S), Type.BOOLEAN, python=lambda prefix, whole: whole.startswith(prefix))
+declare("to_valid_utf8", (_S,), _S, python=lambda data: data.decode(errors="replace").encode())

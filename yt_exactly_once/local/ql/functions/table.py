@@ -1,16 +1,6 @@
-"""All scalar functions by name."""
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+"""All scalar functions by name, each declared by one of these modules."""
 
 from yt_exactly_once.local.ql.functions import dates, documents, general, numbers, strings
+from yt_exactly_once.local.ql.functions.signatures import FUNCTIONS as SCALARS
 
-if TYPE_CHECKING:
-    from yt_exactly_once.local.ql.functions.signatures import Function
-
-SCALARS: dict[str, Function] = {
-    function.name: function
-    for module in (general, numbers, strings, documents, dates)
-    for function in module.FUNCTIONS
-}
+__all__ = ["SCALARS", "dates", "documents", "general", "numbers", "strings"]

@@ -145,10 +145,9 @@ def _recorded(python: Python) -> Python:
 def _scalar(function: Function, types: Sequence[Type]) -> Python:
     if function.python is None:
         raise LookupError(f"Function {function.name} has no implementation for {types}")
-    python = partial(function.python, types)
-    return _converting(
-        python, types, _result_type(function, types), null_if_any_null=function.null_if_any_null
-    )
+    python = partial(function.python, types) if function.typed else function.python
+    result = _result_type(function, types)
+    return _converting(python, types, result, null_if_any_null=function.nulls == "spread")
 
 
 def _result_type(function: Function, types: Sequence[Type]) -> Type:

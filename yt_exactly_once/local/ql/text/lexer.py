@@ -52,8 +52,8 @@ _SYMBOLS = {
     "&": "AMPERSAND",
     "~": "TILDE",
     "#": "HASH",
-    "[": "LBRACKET",
-    "]": "RBRACKET",
+    "[": "LSQB",
+    "]": "RSQB",
 }
 
 _TOKEN = re.compile(

@@ -124,16 +124,21 @@ def _signed(operator: str, literal: Literal) -> Literal:
     return Literal(literal.type, bits)
 
 
-def _without_tokens(children: Iterable[Any]) -> tuple[Any, ...]:
-    return tuple(child for child in children if not isinstance(child, Token))
-
-
 @v_args(inline=True)
 class _Builder(Transformer[Token, Any]):
-    """Builds the tree while the parser reduces; tokens come as children, in order."""
+    """Builds the tree while the parser reduces."""
 
-    def start(self, *parts: Any) -> syntax.Query:
-        select, table, joins, where, group_by, order_by, offset, limit = _without_tokens(parts)
+    def start(
+        self,
+        select: Expressions | None,
+        table: syntax.Table,
+        joins: tuple[syntax.Join | syntax.ArrayJoin, ...],
+        where: Expressions | None,
+        group_by: syntax.GroupBy | None,
+        order_by: tuple[syntax.OrderItem, ...],
+        offset: int | None,
+        limit: int | None,
+    ) -> syntax.Query:
         roots: list[Expression] = [*(select or ()), *(where or ())]
         for join in joins:
             if isinstance(join, syntax.ArrayJoin):
@@ -145,83 +150,67 @@ class _Builder(Transformer[Token, Any]):
             roots += [*group_by.keys, *(group_by.having or ())]
         for item in order_by:
             roots += item.expressions
-        return syntax.Query(
-            select, table, joins, where, group_by, order_by, offset, limit, _aliases(roots)
-        )
-
-    def projections(self, expressions: Expressions) -> Expressions:
-        return expressions
-
-    def everything(self, _star: Token) -> None:
-        return None
-
-    def table(self, path: Token, alias: str | None) -> syntax.Table:
-        return syntax.Table(path.value, alias)
-
-    def name(self, *tokens: Token) -> str:
-        return str(tokens[-1].value)
+        aliases = _aliases(roots)
+        return syntax.Query(select, table, joins, where, group_by, order_by, offset, limit, aliases)
 
     def nothing(self) -> None:
         return None
 
-    def number(self, _keyword: Token, number: Token) -> int:
-        return int(number.value)
+    def many(self, *parts: Any) -> tuple[Any, ...]:
+        return parts
 
-    def second(self, _first: Token, second: Any, *_rest: Any) -> Any:
-        return second
+    def concatenated(self, *parts: Expressions) -> Expressions:
+        return sum(parts, ())
 
-    def yes(self, _token: Token) -> bool:
+    def yes(self) -> bool:
         return True
 
     def no(self) -> bool:
         return False
 
-    def joins(
-        self, *joins: syntax.Join | syntax.ArrayJoin
-    ) -> tuple[syntax.Join | syntax.ArrayJoin, ...]:
-        return joins
+    def name(self, token: Token) -> str:
+        return str(token.value)
 
-    def array_join(self, is_left: bool, *parts: Any) -> syntax.ArrayJoin:
-        arrays, predicate = _without_tokens(parts)
+    def number(self, token: Token) -> int:
+        return int(token.value)
+
+    def table(self, path: Token, alias: str | None) -> syntax.Table:
+        return syntax.Table(path.value, alias)
+
+    def array_join(self, is_left: bool, arrays: Any, predicate: Any) -> syntax.ArrayJoin:
         return syntax.ArrayJoin(is_left, arrays, predicate)
 
-    def arrays(self, *parts: Any) -> tuple[syntax.Alias, ...]:
-        return tuple(alias for (alias,) in _without_tokens(parts))
-
-    def join_using(self, is_left: bool, *parts: Any) -> syntax.Join:
-        table, references, predicate = _without_tokens(parts)
+    def join_using(
+        self, is_left: bool, table: syntax.Table, references: Any, predicate: Any
+    ) -> syntax.Join:
         return syntax.Join(table, is_left, references, (), (), predicate)
 
-    def join_on(self, is_left: bool, *parts: Any) -> syntax.Join:
-        table, left, right, predicate = _without_tokens(parts)
+    def join_on(
+        self, is_left: bool, table: syntax.Table, left: Any, right: Any, predicate: Any
+    ) -> syntax.Join:
         return syntax.Join(table, is_left, (), left, right, predicate)
 
-    def references(self, *parts: Any) -> tuple[syntax.Reference, ...]:
-        return _without_tokens(parts)
-
-    def grouped(self, *parts: Any) -> syntax.GroupBy:
-        keys, *having = _without_tokens(parts)
-        has_totals = any(getattr(part, "type", None) == "WITH_TOTALS" for part in parts)
+    def grouped(self, _keyword: Token, keys: Expressions, *rest: Any) -> syntax.GroupBy:
+        has_totals = bool(rest) and isinstance(rest[0], Token)
         totals = syntax.Totals.BEFORE_HAVING if has_totals else syntax.Totals.NONE
+        having = rest[has_totals:]
         return syntax.GroupBy(keys, totals, having[0] if having else None)
 
-    def grouped_totals_after(self, *parts: Any) -> syntax.GroupBy:
-        keys, having = _without_tokens(parts)
+    def grouped_totals_after(
+        self, _keyword: Token, keys: Expressions, having: Expressions, _totals: Token
+    ) -> syntax.GroupBy:
         return syntax.GroupBy(keys, syntax.Totals.AFTER_HAVING, having)
 
-    def order_items(self, *parts: Any) -> tuple[syntax.OrderItem, ...]:
-        return _without_tokens(parts)
+    def order_items(self, _keyword: Token, *items: Any) -> tuple[syntax.OrderItem, ...]:
+        return items
 
-    def ascending(self, expressions: Expressions, *_direction: Token) -> syntax.OrderItem:
+    def ascending(self, expressions: Expressions) -> syntax.OrderItem:
         return syntax.OrderItem(expressions, descending=False)
 
-    def descending(self, expressions: Expressions, _direction: Token) -> syntax.OrderItem:
+    def descending(self, expressions: Expressions) -> syntax.OrderItem:
         return syntax.OrderItem(expressions, descending=True)
 
-    def concatenated(self, left: Expressions, _comma: Token, right: Expressions) -> Expressions:
-        return left + right
-
-    def aliased(self, expressions: Expressions, _keyword: Token, name: Token) -> Expressions:
+    def aliased(self, expressions: Expressions, name: Token) -> Expressions:
         if len(expressions) != 1:
             source = expressions_text(expressions)
             raise YtError(f'Aliased expression "{source}" must be scalar')
@@ -234,44 +223,33 @@ class _Builder(Transformer[Token, Any]):
     def unary(self, operator: Token, operand: Expressions) -> Expressions:
         return (syntax.Unary(OPERATORS.get(operator.type, operator.type), operand),)
 
-    def is_null(self, operand: Expressions, *_tokens: Token) -> Expressions:
+    def is_null(self, operand: Expressions) -> Expressions:
         return (syntax.Call("is_null", operand),)
 
-    def is_not_null(self, operand: Expressions, *_tokens: Token) -> Expressions:
+    def is_not_null(self, operand: Expressions) -> Expressions:
         return (syntax.Unary("NOT", (syntax.Call("is_null", operand),)),)
 
-    def between(self, *parts: Any) -> Expressions:
-        operand, lower, upper = _without_tokens(parts)
+    def between(self, operand: Expressions, lower: Expressions, upper: Expressions) -> Expressions:
         left = syntax.Binary(">=", operand, lower)
         right = syntax.Binary("<=", operand, upper)
         return (syntax.Binary("AND", (left,), (right,)),)
 
-    def between_ranges(self, *parts: Any) -> Expressions:
-        operand, ranges = _without_tokens(parts)
+    def between_ranges(self, operand: Expressions, ranges: Any) -> Expressions:
         return (syntax.Between(operand, ranges),)
 
-    def ranges(self, *parts: Any) -> tuple[tuple[Constants, Constants], ...]:
-        return _without_tokens(parts)
-
-    def range(
-        self, lower: Expressions, _and: Token, upper: Expressions
-    ) -> tuple[Constants, Constants]:
+    def range(self, lower: Expressions, upper: Expressions) -> tuple[Constants, Constants]:
         bounds = _constants(lower), _constants(upper)
         if bounds[0] is None or bounds[1] is None:
             raise YtError("Expressions are not supported in multiple ranges BETWEEN clause")
         return bounds[0], bounds[1]
 
-    def in_nothing(self, *_parts: Any) -> Expressions:
+    def in_nothing(self, _operand: Expressions) -> Expressions:
         return (Literal(Type.BOOLEAN, value=False),)
 
-    def not_in_nothing(self, *_parts: Any) -> Expressions:
+    def not_in_nothing(self, _operand: Expressions) -> Expressions:
         return (Literal(Type.BOOLEAN, value=True),)
 
-    def expression_list(self, *parts: Any) -> tuple[Expressions, ...]:
-        return _without_tokens(parts)
-
-    def in_list(self, *parts: Any) -> Expressions:
-        operand, listed = _without_tokens(parts)
+    def in_list(self, operand: Expressions, listed: tuple[Expressions, ...]) -> Expressions:
         values: list[Constants] = []
         alternatives: list[Expression] = []
         for item in listed:
@@ -293,71 +271,34 @@ class _Builder(Transformer[Token, Any]):
     def match_operator(self, token: Token) -> str:
         return {"RLIKE": "REGEX", "REGEXP": "REGEX"}.get(token.type, token.type)
 
-    def like(
-        self,
-        text: Expressions,
-        operator: str,
-        pattern: Expressions,
-        escape: Expressions | None,
-    ) -> Expressions:
-        return (syntax.Like(text, operator, pattern, escape),)
+    def like(self, *parts: Any) -> Expressions:
+        return (syntax.Like(*parts),)
 
     def not_like(self, *parts: Any) -> Expressions:
-        return (syntax.Unary("NOT", self.like(*_without_tokens(parts))),)
-
-    def single(self, expression: Expression) -> Expressions:
-        return (expression,)
+        return (syntax.Unary("NOT", self.like(*parts)),)
 
     def transform(self, *parts: Any) -> Expressions:
-        return (syntax.Transform(*_without_tokens(parts)),)
+        return (syntax.Transform(*parts),)
 
-    def transform_default(self, *parts: Any) -> Any:
-        return parts[-1] if parts else None
+    def case(self, *parts: Any) -> Expressions:
+        return (syntax.Case(*parts),)
 
-    def case_operand(self, *parts: Any) -> Expressions:
-        return (syntax.Case(*_without_tokens(parts)),)
+    def call(self, function: Token, arguments: Expressions = ()) -> Expressions:
+        return (syntax.Call(function.value, arguments),)
 
-    def case_conditions(self, *parts: Any) -> Expressions:
-        return (syntax.Case(None, *_without_tokens(parts)),)
-
-    def branches(self, *branches: Any) -> tuple[Any, ...]:
-        return branches
-
-    def branch(self, *parts: Any) -> tuple[Any, ...]:
-        return _without_tokens(parts)
-
-    def call(self, function: Token, *parts: Any) -> Expressions:
-        arguments = _without_tokens(parts)
-        return (syntax.Call(function.value, arguments[0] if arguments else ()),)
-
-    def cast(self, *parts: Any) -> Expressions:
-        (operand,) = _without_tokens(parts)
+    def cast(self, operand: Expressions, kind: Token) -> Expressions:
         if len(operand) != 1:
             raise YtError(f"Expected a single argument for CAST operator, got {len(operand)}")
-        target = Literal(Type.STRING, parts[4].value.encode())
+        target = Literal(Type.STRING, kind.value.encode())
         return (syntax.Call("cast_operator", (operand[0], target)),)
 
-    def reference(self, *tokens: Token) -> syntax.Reference:
-        table = tokens[0].value if len(tokens) > 1 else None
-        return syntax.Reference(tokens[-1].value, table)
+    def reference(self, name: Token) -> syntax.Reference:
+        return syntax.Reference(name.value)
 
-    def member_reference(self, *parts: Any) -> syntax.Reference:
-        table, _, name, path = parts
-        return syntax.Reference(name.value, table.value, path)
-
-    def item_reference(self, *parts: Any) -> syntax.Reference:
-        table, _, name, item = parts
-        return syntax.Reference(name.value, table.value, (), item)
-
-    def member_item_reference(self, *parts: Any) -> syntax.Reference:
-        table, _, name, path, item = parts
+    def qualified_reference(
+        self, table: Token, name: Token, path: tuple[str | int, ...], item: Expressions | None
+    ) -> syntax.Reference:
         return syntax.Reference(name.value, table.value, path, item)
-
-    def members(self, *steps: str | int) -> tuple[str | int, ...]:
-        return steps
-
-    def member_name(self, _dot: Token, name: Token) -> str:
-        return str(name.value)
 
     def member_index(self, number: Token) -> int:
         digits = number.value.text.removeprefix(".")
@@ -375,14 +316,5 @@ class _Builder(Transformer[Token, Any]):
                 return Literal(Type.DOUBLE, math.inf)
         return Literal(Type[token.type], token.value)
 
-    def constant(self, literal: Literal) -> Literal:
-        return literal
-
     def constant_sign(self, operator: Token, literal: Literal) -> Literal:
         return _signed(OPERATORS[operator.type], literal)
-
-    def constant_tuple(self, *parts: Any) -> Constants:
-        return _without_tokens(parts)
-
-    def constant_tuples(self, *parts: Any) -> tuple[Constants, ...]:
-        return _without_tokens(parts)

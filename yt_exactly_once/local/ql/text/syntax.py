@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from functools import singledispatch
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -199,50 +198,24 @@ class Query:
     aliases: dict[str, Expression]
 
 
-@singledispatch
-def children(_expression: Expression) -> Expressions:
+def children(expression: Expression) -> Expressions:  # noqa: PLR0911 - a case per kind
     """Return the direct subexpressions, constants excluded."""
+    match expression:
+        case Reference(item=item):
+            return item or ()
+        case Alias(inner):
+            return (inner,)
+        case Call(arguments=parts) | Unary(operand=parts):
+            return parts
+        case In(operand=parts) | Between(operand=parts):
+            return parts
+        case Binary(_, left, right):
+            return left + right
+        case Transform(operand=operand, default=default):
+            return operand + (default or ())
+        case Case(operand, branches, default):
+            parts = sum((condition + result for condition, result in branches), ())
+            return (operand or ()) + parts + (default or ())
+        case Like(text, _, pattern, escape):
+            return text + pattern + (escape or ())
     return ()
-
-
-@children.register(Reference)
-def _(expression: Reference) -> Expressions:
-    return expression.item or ()
-
-
-@children.register(Alias)
-def _(expression: Alias) -> Expressions:
-    return (expression.expression,)
-
-
-@children.register(Call)
-def _(expression: Call) -> Expressions:
-    return expression.arguments
-
-
-@children.register(Unary)
-@children.register(In)
-@children.register(Between)
-def _(expression: Unary | In | Between) -> Expressions:
-    return expression.operand
-
-
-@children.register(Binary)
-def _(expression: Binary) -> Expressions:
-    return expression.left + expression.right
-
-
-@children.register(Transform)
-def _(expression: Transform) -> Expressions:
-    return expression.operand + (expression.default or ())
-
-
-@children.register(Case)
-def _(expression: Case) -> Expressions:
-    parts = (part for branch in expression.branches for part in branch)
-    return (expression.operand or ()) + sum(parts, ()) + (expression.default or ())
-
-
-@children.register(Like)
-def _(expression: Like) -> Expressions:
-    return expression.text + expression.pattern + (expression.escape or ())

@@ -45,8 +45,8 @@ _TOKEN_NAMES = {
     "COMMA": "`,`",
     "DOT": "`.`",
     "HASH": "`#`",
-    "LBRACKET": "`[`",
-    "RBRACKET": "`]`",
+    "LSQB": "`[`",
+    "RSQB": "`]`",
 } | {name: f"`{symbol}`" for name, symbol in OPERATORS.items()}
 _UNSUPPORTED = {
     "WITH_INDEX": "WITH INDEX",
