@@ -1,9 +1,19 @@
 """The protobuf messages of the RPC protocol: names, numbers and types of the fields that are used.
 
-One line per message: `name: field=number type`, then `!` for required, `*` for repeated, `=value` for a
-default. A line in brackets names the package. Enumerations travel as `enum` numbers. Fields that are
-not listed are ignored, as protobuf servers do with fields of newer clients.
+A line for each message, or for several that are alike: `name: field=number type`, then `!` for required,
+`*` for repeated, `=value` for a default. `+group` means the fields of a group. A line in brackets names the
+package. Enumerations travel as `enum` numbers. Fields that are not listed are ignored, as protobuf servers
+do with fields of newer clients.
 """
+
+GROUPS = {
+    "mutating": "mutating_options=103 TMutatingOptions",
+    "prerequisite": "prerequisite_options=101 TPrerequisiteOptions",
+    "range": "tablet_range_options=104 TTabletRangeOptions",
+    "rows": "rowset_descriptor=200 TRowsetDescriptor!",
+    "tracking": "suppressable_access_tracking_options=104 TSuppressableAccessTrackingOptions",
+    "transactional": "transactional_options=100 TTransactionalOptions",
+}
 
 MESSAGES = """
 [NYT.NProto]
@@ -23,10 +33,10 @@ THandshake: connection_id=1 TGuid!, multiplexing_band=2 int32, encryption_mode=3
 [NYT.NRpc.NProto]
 TStreamingParameters: window_size=1 int64, read_timeout=2 int64, write_timeout=3 int64
 TCredentialsExt: token=2 string
-TRequestHeader: request_id=1 TGuid, service=2 string!, method=3 string!, \
-    protocol_version_major=9 int32, protocol_version_minor=19 int32, timeout=10 int64, \
-    user=12 string, mutation_id=13 TGuid, retry=11 bool, request_codec=23 int32, \
-    response_codec=24 int32, server_attachments_streaming_parameters=33 TStreamingParameters, \
+TRequestHeader: request_id=1 TGuid, service=2 string!, method=3 string!, protocol_version_major=9 int32, \
+    protocol_version_minor=19 int32, timeout=10 int64, user=12 string, mutation_id=13 TGuid, \
+    retry=11 bool, request_codec=23 int32, response_codec=24 int32, \
+    server_attachments_streaming_parameters=33 TStreamingParameters, \
     required_server_feature_ids=37 int32*, credentials_ext=110 TCredentialsExt
 TResponseHeader: request_id=1 TGuid, error=2 TError, format=3 int32, codec=6 int32
 TRequestCancelationHeader: request_id=1 TGuid!, service=2 string!, method=3 string!
@@ -38,8 +48,8 @@ TReqDiscover: reply_delay=1 int64
 TRspDiscover: up=1 bool!, suggested_addresses=2 string*
 
 [NYT.NChunkClient.NProto]
-TDataStatistics: uncompressed_data_size=1 int64=0, compressed_data_size=2 int64=0, \
-    row_count=3 int64=0, chunk_count=4 int64=0, data_weight=8 int64=0
+TDataStatistics: uncompressed_data_size=1 int64=0, compressed_data_size=2 int64=0, row_count=3 int64=0, \
+    chunk_count=4 int64=0, data_weight=8 int64=0
 
 [NYT.NHiveClient.NProto]
 TTimestampMap: cell_tags=1 int32*, timestamps=2 uint64*
@@ -62,8 +72,7 @@ TRowsetDescriptor.TNameTableEntry: name=1 string, type=2 int32, logical_type=3 i
 TRowsetStatistics: total_row_count=1 int64!, data_statistics=2 TDataStatistics!
 TLegacyAttributeKeys: all=1 bool, keys=2 string*
 TSuppressableAccessTrackingOptions: suppress_access_tracking=1 bool=false, \
-    suppress_modification_tracking=2 bool=false, \
-    suppress_expiration_timeout_renewal=3 bool=false
+    suppress_modification_tracking=2 bool=false, suppress_expiration_timeout_renewal=3 bool=false
 TTransactionalOptions: transaction_id=1 TGuid, ping=2 bool=false, ping_ancestors=3 bool=false
 TPrerequisiteOptions: transactions=1 TPrerequisiteOptions.TTransactionPrerequisite*, \
     revisions=2 TPrerequisiteOptions.TRevisionPrerequisite*
@@ -72,106 +81,72 @@ TPrerequisiteOptions.TRevisionPrerequisite: path=2 string!, revision=3 uint64!
 TMutatingOptions: mutation_id=1 TGuid, retry=2 bool
 TTabletRangeOptions: first_tablet_index=1 int32, last_tablet_index=2 int32
 
-TReqStartTransaction: type=1 enum!, timeout=2 int64, id=3 TGuid, parent_id=4 TGuid, \
-    sticky=6 bool=false, ping=7 bool=true, atomicity=9 enum=0, durability=10 enum=0, \
-    attributes=11 TAttributeDictionary, deadline=12 uint64, prerequisite_transaction_ids=13 TGuid*, \
-    start_timestamp=14 uint64, mutating_options=103 TMutatingOptions
+TReqStartTransaction: type=1 enum!, timeout=2 int64, id=3 TGuid, parent_id=4 TGuid, sticky=6 bool=false, \
+    ping=7 bool=true, atomicity=9 enum=0, durability=10 enum=0, attributes=11 TAttributeDictionary, \
+    deadline=12 uint64, prerequisite_transaction_ids=13 TGuid*, start_timestamp=14 uint64, +mutating
 TRspStartTransaction: id=1 TGuid!, start_timestamp=2 uint64!, sequence_number_source_id=3 int64
 TReqPingTransaction: transaction_id=1 TGuid!, ping_ancestors=7 bool=true
-TRspPingTransaction:
-TReqCommitTransaction: transaction_id=1 TGuid!, prerequisite_options=101 TPrerequisiteOptions, \
-    additional_participant_cell_ids=7 TGuid*, mutating_options=103 TMutatingOptions
+TRspPingTransaction TRspAbortTransaction TRspDetachTransaction TRspRemoveNode TRspSetNode \
+    TRspMultisetAttributesNode TRspUnlockNode TRspConcatenateNodes TRspAddMember TRspRemoveMember \
+    TRspCheckClusterLiveness TRspMountTable TRspUnmountTable TRspRemountTable TRspFreezeTable \
+    TRspUnfreezeTable TRspReshardTable TRspTrimTable TRspAlterTable TRspModifyRows TRspBatchModifyRows \
+    TRspAdvanceQueueConsumer TRspRegisterQueueConsumer TRspUnregisterQueueConsumer \
+    TRspRemoveQueueProducerSession TRspReadFile TRspWriteFile TRspReadTable TRspWriteTable:
+TReqCommitTransaction: transaction_id=1 TGuid!, additional_participant_cell_ids=7 TGuid*, +prerequisite, \
+    +mutating
 TRspCommitTransaction: commit_timestamps=1 TTimestampMap, primary_commit_timestamp=2 uint64
-TReqAbortTransaction: transaction_id=1 TGuid!, mutating_options=103 TMutatingOptions
-TRspAbortTransaction:
+TReqAbortTransaction: transaction_id=1 TGuid!, +mutating
 TReqAttachTransaction: transaction_id=1 TGuid!, ping_period=4 uint64, ping=5 bool=true
-TRspAttachTransaction: type=1 enum!, start_timestamp=2 uint64!, atomicity=3 enum!, \
-    durability=4 enum!, timeout=5 int64!, sequence_number_source_id=6 int64
+TRspAttachTransaction: type=1 enum!, start_timestamp=2 uint64!, atomicity=3 enum!, durability=4 enum!, \
+    timeout=5 int64!, sequence_number_source_id=6 int64
 TReqDetachTransaction: transaction_id=1 TGuid!
-TRspDetachTransaction:
 TReqGenerateTimestamps: count=1 int32=1, clock_cluster_tag=2 int32
 TRspGenerateTimestamps: timestamp=1 uint64!
 
-TReqExistsNode: path=1 string!, transactional_options=100 TTransactionalOptions, \
-    prerequisite_options=101 TPrerequisiteOptions, \
-    suppressable_access_tracking_options=104 TSuppressableAccessTrackingOptions
+TReqExistsNode: path=1 string!, +transactional, +prerequisite, +tracking
 TRspExistsNode: exists=1 bool!
-TReqGetNode: path=1 string!, legacy_attributes=2 TLegacyAttributeKeys, max_size=3 int64, \
-    attributes=4 TAttributeFilter, transactional_options=100 TTransactionalOptions, \
-    prerequisite_options=101 TPrerequisiteOptions, \
-    suppressable_access_tracking_options=104 TSuppressableAccessTrackingOptions
-TRspGetNode: value=1 bytes!
-TReqListNode: path=1 string!, legacy_attributes=2 TLegacyAttributeKeys, max_size=3 int64, \
-    attributes=4 TAttributeFilter, transactional_options=100 TTransactionalOptions, \
-    prerequisite_options=101 TPrerequisiteOptions, \
-    suppressable_access_tracking_options=104 TSuppressableAccessTrackingOptions
-TRspListNode: value=1 bytes!
-TReqCreateObject: type=1 int32!, attributes=2 TAttributeDictionary, ignore_existing=3 bool, \
-    mutating_options=103 TMutatingOptions
+TReqGetNode TReqListNode: path=1 string!, legacy_attributes=2 TLegacyAttributeKeys, max_size=3 int64, \
+    attributes=4 TAttributeFilter, +transactional, +prerequisite, +tracking
+TRspGetNode TRspListNode TRspGetTablePivotKeys: value=1 bytes!
+TReqCreateObject: type=1 int32!, attributes=2 TAttributeDictionary, ignore_existing=3 bool, +mutating
 TRspCreateObject: object_id=1 TGuid!
 TReqCreateNode: path=1 string!, type=2 int32!, attributes=3 TAttributeDictionary, \
     recursive=4 bool=false, force=5 bool=false, ignore_existing=6 bool=false, \
-    lock_existing=7 bool=false, ignore_type_mismatch=8 bool=false, \
-    transactional_options=100 TTransactionalOptions, prerequisite_options=101 TPrerequisiteOptions, \
-    mutating_options=103 TMutatingOptions
-TRspCreateNode: node_id=1 TGuid!
-TReqRemoveNode: path=1 string!, recursive=2 bool=true, force=3 bool=false, \
-    transactional_options=100 TTransactionalOptions, prerequisite_options=101 TPrerequisiteOptions, \
-    mutating_options=103 TMutatingOptions
-TRspRemoveNode:
-TReqSetNode: path=1 string!, value=2 bytes!, recursive=3 bool, force=4 bool, \
-    transactional_options=100 TTransactionalOptions, prerequisite_options=101 TPrerequisiteOptions, \
-    mutating_options=103 TMutatingOptions, \
-    suppressable_access_tracking_options=104 TSuppressableAccessTrackingOptions
-TRspSetNode:
+    lock_existing=7 bool=false, ignore_type_mismatch=8 bool=false, +transactional, +prerequisite, \
+    +mutating
+TRspCreateNode TRspCopyNode TRspMoveNode TRspLinkNode: node_id=1 TGuid!
+TReqRemoveNode: path=1 string!, recursive=2 bool=true, force=3 bool=false, +transactional, \
+    +prerequisite, +mutating
+TReqSetNode: path=1 string!, value=2 bytes!, recursive=3 bool, force=4 bool, +transactional, \
+    +prerequisite, +mutating, +tracking
 TReqMultisetAttributesNode: path=1 string!, subrequests=2 TReqMultisetAttributesNode.TSubrequest*, \
-    force=3 bool, transactional_options=100 TTransactionalOptions, \
-    prerequisite_options=101 TPrerequisiteOptions, mutating_options=103 TMutatingOptions, \
-    suppressable_access_tracking_options=104 TSuppressableAccessTrackingOptions
+    force=3 bool, +transactional, +prerequisite, +mutating, +tracking
 TReqMultisetAttributesNode.TSubrequest: attribute=1 string!, value=2 bytes!
-TRspMultisetAttributesNode:
 TReqLockNode: path=1 string!, mode=2 int32!, waitable=3 bool=false, child_key=4 string, \
-    attribute_key=5 string, transactional_options=100 TTransactionalOptions, \
-    prerequisite_options=101 TPrerequisiteOptions, mutating_options=103 TMutatingOptions
+    attribute_key=5 string, +transactional, +prerequisite, +mutating
 TRspLockNode: node_id=1 TGuid!, lock_id=2 TGuid!, revision=3 uint64
-TReqUnlockNode: path=1 string!, transactional_options=100 TTransactionalOptions, \
-    prerequisite_options=101 TPrerequisiteOptions, mutating_options=103 TMutatingOptions
-TRspUnlockNode:
+TReqUnlockNode: path=1 string!, +transactional, +prerequisite, +mutating
 TReqCopyNode: src_path=1 string!, dst_path=2 string!, recursive=3 bool=false, force=4 bool=false, \
     preserve_account=5 bool=false, preserve_expiration_time=6 bool=false, \
     preserve_creation_time=7 bool=false, ignore_existing=8 bool=false, \
-    preserve_modification_time=10 bool=false, preserve_owner=11 bool=false, \
-    preserve_acl=12 bool=false, lock_existing=13 bool=false, \
-    preserve_expiration_timeout=14 bool=false, \
-    transactional_options=100 TTransactionalOptions, prerequisite_options=101 TPrerequisiteOptions, \
-    mutating_options=103 TMutatingOptions
-TRspCopyNode: node_id=1 TGuid!
+    preserve_modification_time=10 bool=false, preserve_owner=11 bool=false, preserve_acl=12 bool=false, \
+    lock_existing=13 bool=false, preserve_expiration_timeout=14 bool=false, +transactional, \
+    +prerequisite, +mutating
 TReqMoveNode: src_path=1 string!, dst_path=2 string!, recursive=3 bool=false, force=4 bool=false, \
     preserve_account=5 bool=false, preserve_expiration_time=6 bool=false, \
     preserve_creation_time=8 bool=false, preserve_modification_time=9 bool=false, \
-    preserve_owner=11 bool=false, preserve_expiration_timeout=12 bool=false, \
-    transactional_options=100 TTransactionalOptions, prerequisite_options=101 TPrerequisiteOptions, \
-    mutating_options=103 TMutatingOptions
-TRspMoveNode: node_id=1 TGuid!
+    preserve_owner=11 bool=false, preserve_expiration_timeout=12 bool=false, +transactional, \
+    +prerequisite, +mutating
 TReqLinkNode: src_path=1 string!, dst_path=2 string!, recursive=3 bool=false, force=4 bool=false, \
-    ignore_existing=5 bool=false, lock_existing=6 bool=false, \
-    transactional_options=100 TTransactionalOptions, prerequisite_options=101 TPrerequisiteOptions, \
-    mutating_options=103 TMutatingOptions
-TRspLinkNode: node_id=1 TGuid!
-TReqConcatenateNodes: src_paths=1 string*, dst_path=2 string!, \
-    transactional_options=100 TTransactionalOptions, mutating_options=103 TMutatingOptions
-TRspConcatenateNodes:
-TReqAddMember: group=1 string!, member=2 string!, mutating_options=103 TMutatingOptions
-TRspAddMember:
-TReqRemoveMember: group=1 string!, member=2 string!, mutating_options=103 TMutatingOptions
-TRspRemoveMember:
-TReqCheckPermission: user=1 string!, path=2 string!, permission=3 int32!, vital=5 bool, \
-    transactional_options=100 TTransactionalOptions, prerequisite_options=101 TPrerequisiteOptions
-TCheckPermissionResult: action=1 enum!, object_id=2 TGuid!, object_name=3 string, \
-    subject_id=4 TGuid!, subject_name=5 string
+    ignore_existing=5 bool=false, lock_existing=6 bool=false, +transactional, +prerequisite, +mutating
+TReqConcatenateNodes: src_paths=1 string*, dst_path=2 string!, +transactional, +mutating
+TReqAddMember TReqRemoveMember: group=1 string!, member=2 string!, +mutating
+TReqCheckPermission: user=1 string!, path=2 string!, permission=3 int32!, vital=5 bool, +transactional, \
+    +prerequisite
+TCheckPermissionResult: action=1 enum!, object_id=2 TGuid!, object_name=3 string, subject_id=4 TGuid!, \
+    subject_name=5 string
 TRspCheckPermission: result=1 TCheckPermissionResult!
 TReqCheckClusterLiveness: check_cypress_root=1 bool!
-TRspCheckClusterLiveness:
 
 TTabletInfo: tablet_id=1 TGuid!, mount_revision=2 uint64!, state=3 int32!, pivot_key=4 bytes!, \
     cell_id=5 TGuid, cell_config_version=6 int32
@@ -186,76 +161,46 @@ TRspGetTabletInfos.TTabletInfo: total_row_count=1 int64!, trimmed_row_count=2 in
 TReqGetTabletErrors: path=1 string!, limit=2 int64
 TRspGetTabletErrors: tablet_ids=1 TGuid*, replica_ids=3 TGuid*, incomplete=5 bool
 TReqGetTablePivotKeys: path=1 string!, represent_key_as_list=2 bool
-TRspGetTablePivotKeys: value=1 bytes!
-TReqMountTable: path=1 string!, cell_id=2 TGuid, freeze=3 bool=false, \
-    mutating_options=103 TMutatingOptions, tablet_range_options=104 TTabletRangeOptions
-TRspMountTable:
-TReqUnmountTable: path=1 string!, force=2 bool=false, mutating_options=103 TMutatingOptions, \
-    tablet_range_options=104 TTabletRangeOptions
-TRspUnmountTable:
-TReqRemountTable: path=1 string!, mutating_options=103 TMutatingOptions, \
-    tablet_range_options=104 TTabletRangeOptions
-TRspRemountTable:
-TReqFreezeTable: path=1 string!, mutating_options=103 TMutatingOptions, \
-    tablet_range_options=104 TTabletRangeOptions
-TRspFreezeTable:
-TReqUnfreezeTable: path=1 string!, mutating_options=103 TMutatingOptions, \
-    tablet_range_options=104 TTabletRangeOptions
-TRspUnfreezeTable:
-TReqReshardTable: path=1 string!, tablet_count=3 int32, uniform=4 bool, \
-    enable_slicing=5 bool, \
-    mutating_options=103 TMutatingOptions, tablet_range_options=104 TTabletRangeOptions, \
-    rowset_descriptor=200 TRowsetDescriptor
-TRspReshardTable:
+TReqMountTable: path=1 string!, cell_id=2 TGuid, freeze=3 bool=false, +mutating, +range
+TReqUnmountTable: path=1 string!, force=2 bool=false, +mutating, +range
+TReqRemountTable TReqFreezeTable TReqUnfreezeTable: path=1 string!, +mutating, +range
+TReqReshardTable: path=1 string!, tablet_count=3 int32, uniform=4 bool, enable_slicing=5 bool, \
+    rowset_descriptor=200 TRowsetDescriptor, +mutating, +range
 TReqTrimTable: path=1 string!, tablet_index=2 int32!, trimmed_row_count=3 uint64!
-TRspTrimTable:
-TReqAlterTable: path=1 string!, schema=2 bytes, dynamic=3 bool, \
-    transactional_options=100 TTransactionalOptions, mutating_options=103 TMutatingOptions
-TRspAlterTable:
+TReqAlterTable: path=1 string!, schema=2 bytes, dynamic=3 bool, +transactional, +mutating
 
 TReqModifyRows: transaction_id=1 TGuid!, path=2 string!, row_modification_types=3 enum*, \
     require_sync_replica=4 bool, upstream_replica_id=5 TGuid, sequence_number=6 int64, \
     row_legacy_read_locks=7 uint32*, row_legacy_locks=8 uint64*, sequence_number_source_id=9 int64, \
-    allow_missing_key_columns=10 bool, row_locks=11 TLockMask*, \
-    rowset_descriptor=200 TRowsetDescriptor!
-TRspModifyRows:
+    allow_missing_key_columns=10 bool, row_locks=11 TLockMask*, +rows
 TReqBatchModifyRows: transaction_id=1 TGuid!, part_counts=2 int64*
-TRspBatchModifyRows:
 TReqLookupRows: path=1 string!, columns=2 string*, timestamp=3 uint64=4611686018427387649, \
-    keep_missing_rows=4 bool=true, retention_timestamp=10 uint64=0, \
-    rowset_descriptor=200 TRowsetDescriptor!
-TRspLookupRows: rowset_descriptor=200 TRowsetDescriptor!
+    keep_missing_rows=4 bool=true, retention_timestamp=10 uint64=0, +rows
+TRspLookupRows TRspVersionedLookupRows: +rows
 TReqVersionedLookupRows: path=1 string!, columns=2 string*, timestamp=3 uint64=4611686018427387649, \
-    keep_missing_rows=4 bool=true, rowset_descriptor=200 TRowsetDescriptor!
-TRspVersionedLookupRows: rowset_descriptor=200 TRowsetDescriptor!
+    keep_missing_rows=4 bool=true, +rows
 TQueryStatistics: rows_read=1 int64, rows_written=3 int64, incomplete_input=11 bool, \
     incomplete_output=12 bool
 TReqSelectRows: query=1 string!, timestamp=3 uint64=4611686018427387649, input_row_limit=4 uint64, \
     output_row_limit=5 uint64, range_expansion_limit=6 uint64, fail_on_incomplete_result=7 bool, \
     allow_full_scan=11 bool, allow_join_without_index=12 bool, udf_registry_path=13 string, \
-    retention_timestamp=16 uint64=0, placeholder_values=18 bytes, \
-    use_canonical_null_relations=20 bool, syntax_version=22 int32=1, \
-    versioned_read_options=25 TVersionedReadOptions, \
-    suppressable_access_tracking_options=104 TSuppressableAccessTrackingOptions
-TRspSelectRows: rowset_descriptor=200 TRowsetDescriptor!, statistics=201 TQueryStatistics
+    retention_timestamp=16 uint64=0, placeholder_values=18 bytes, use_canonical_null_relations=20 bool, \
+    syntax_version=22 int32=1, versioned_read_options=25 TVersionedReadOptions, +tracking
+TRspSelectRows: statistics=201 TQueryStatistics, +rows
 
 TRowBatchReadOptions: max_row_count=1 int64, max_data_weight=2 int64, data_weight_per_row_hint=3 int64
 TReqPullQueue: queue_path=1 string, offset=2 int64, partition_index=3 int32, \
     row_batch_read_options=4 TRowBatchReadOptions
-TRspPullQueue: rowset_descriptor=1 TRowsetDescriptor, start_offset=2 int64
+TRspPullQueue TRspPullQueueConsumer: rowset_descriptor=1 TRowsetDescriptor, start_offset=2 int64
 TReqPullQueueConsumer: consumer_path=1 string, queue_path=2 string, offset=3 int64, \
     partition_index=4 int32, row_batch_read_options=5 TRowBatchReadOptions
-TRspPullQueueConsumer: rowset_descriptor=1 TRowsetDescriptor, start_offset=2 int64
 TReqAdvanceQueueConsumer: transaction_id=1 TGuid, consumer_path=2 string, queue_path=3 string, \
     partition_index=4 int32, old_offset=5 int64, new_offset=6 int64
-TRspAdvanceQueueConsumer:
 TReqRegisterQueueConsumer: queue_path=1 string, consumer_path=2 string, vital=3 bool, \
     partitions=4 TReqRegisterQueueConsumer.TRegistrationPartitions
 TReqRegisterQueueConsumer.TRegistrationPartitions: items=1 int32*
-TRspRegisterQueueConsumer:
-TReqUnregisterQueueConsumer: queue_path=1 string, consumer_path=2 string
-TRspUnregisterQueueConsumer:
-TReqListQueueConsumerRegistrations: queue_path=1 string, consumer_path=2 string
+TReqUnregisterQueueConsumer TReqListQueueConsumerRegistrations: queue_path=1 string, \
+    consumer_path=2 string
 TRspListQueueConsumerRegistrations: \
     registrations=1 TRspListQueueConsumerRegistrations.TQueueConsumerRegistration*
 TRspListQueueConsumerRegistrations.TQueueConsumerRegistration: queue_path=1 string, \
@@ -266,28 +211,19 @@ TReqCreateQueueProducerSession: producer_path=1 string, queue_path=2 string, ses
     user_meta=4 bytes
 TRspCreateQueueProducerSession: sequence_number=1 int64, epoch=2 int64, user_meta=3 bytes
 TReqRemoveQueueProducerSession: producer_path=1 string, queue_path=2 string, session_id=3 string
-TRspRemoveQueueProducerSession:
 TReqPushQueueProducer: transaction_id=1 TGuid, producer_path=2 string, queue_path=3 string, \
-    session_id=4 string, epoch=5 int64, user_meta=6 bytes, sequence_number=7 int64, \
-    rowset_descriptor=200 TRowsetDescriptor!
+    session_id=4 string, epoch=5 int64, user_meta=6 bytes, sequence_number=7 int64, +rows
 TRspPushQueueProducer: last_sequence_number=1 int64, skipped_row_count=2 int64
 
-TReqReadFile: path=1 string!, offset=2 int64, length=3 int64, \
-    transactional_options=100 TTransactionalOptions, \
-    suppressable_access_tracking_options=104 TSuppressableAccessTrackingOptions
-TRspReadFile:
+TReqReadFile: path=1 string!, offset=2 int64, length=3 int64, +transactional, +tracking
 TReadFileMeta: revision=1 uint64!, id=2 TGuid
-TReqWriteFile: path=1 string!, compute_md5=2 bool=false, \
-    transactional_options=100 TTransactionalOptions, prerequisite_options=101 TPrerequisiteOptions
-TRspWriteFile:
+TReqWriteFile: path=1 string!, compute_md5=2 bool=false, +transactional, +prerequisite
 TReqReadTable: path=1 string!, unordered=2 bool=false, omit_inaccessible_columns=3 bool=false, \
     enable_table_index=5 bool=false, enable_row_index=6 bool=false, enable_range_index=7 bool=false, \
-    desired_rowset_format=8 enum=0, transactional_options=100 TTransactionalOptions, config=4 bytes, \
-    suppressable_access_tracking_options=101 TSuppressableAccessTrackingOptions
+    desired_rowset_format=8 enum=0, config=4 bytes, \
+    suppressable_access_tracking_options=101 TSuppressableAccessTrackingOptions, +transactional
 TRspReadTableMeta: start_row_index=1 int64!, omitted_inaccessible_columns=3 string*, \
     statistics=4 TRowsetStatistics!, schema=5 TTableSchema!
-TRspReadTable:
-TReqWriteTable: path=1 string!, transactional_options=100 TTransactionalOptions
-TRspWriteTable:
+TReqWriteTable: path=1 string!, +transactional
 TWriteTableMeta: schema=1 TTableSchema!
 """

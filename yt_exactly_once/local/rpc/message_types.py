@@ -14,16 +14,13 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, EncodeError
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.rpc.message_table import MESSAGES
+from yt_exactly_once.local.rpc.message_table import GROUPS, MESSAGES
 
 _Field = descriptor_pb2.FieldDescriptorProto
 _PACKAGE = "yt_exactly_once.rpc"
 _FIELD = re.compile(r"(\w+)=(\d+) ([\w.]+)([!*]?)(?:=(\w+))?")
-_LABELS = {
-    "": _Field.LABEL_OPTIONAL,
-    "!": _Field.LABEL_REQUIRED,
-    "*": _Field.LABEL_REPEATED,
-}
+_GROUP = re.compile(r"\+(\w+)")
+_LABELS = {"": _Field.LABEL_OPTIONAL, "!": _Field.LABEL_REQUIRED, "*": _Field.LABEL_REPEATED}
 _TYPES = {
     "int32": _Field.TYPE_INT32,
     "int64": _Field.TYPE_INT64,
@@ -66,12 +63,13 @@ def entries() -> list[MessageEntry]:
         if line.startswith("["):
             package = line.strip("[]")
             continue
-        name, _, listed = line.partition(":")
+        names, _, short = line.partition(":")
+        listed = _GROUP.sub(lambda found: GROUPS[found[1]], short)
         fields = tuple(
             FieldEntry(field, int(number), kind, label, default or "")
             for field, number, kind, label, default in _FIELD.findall(listed)
         )
-        found.append(MessageEntry(package, name, fields))
+        found += [MessageEntry(package, name, fields) for name in names.split()]
     return found
 
 
