@@ -19,22 +19,8 @@ from yt_exactly_once.local.formats import json_format
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-NAMES = frozenset(
-    (
-        "null",
-        "yson",
-        "json",
-        "dsv",
-        "yamr",
-        "yamred_dsv",
-        "schemaful_dsv",
-        "protobuf",
-        "web_json",
-        "skiff",
-        "arrow",
-        "yaml",
-    )
-)
+_NAMES = "null yson json dsv yamr yamred_dsv schemaful_dsv protobuf web_json skiff arrow yaml"
+NAMES = frozenset(_NAMES.split())
 
 
 @dataclass(frozen=True)

@@ -14,20 +14,10 @@ from yt_exactly_once.local.commands.registry import REGISTRY, Command
 if TYPE_CHECKING:
     from yt_exactly_once.local.commands.registry import Context
 
-_RENAMED = {
-    "start_transaction": "start_tx",
-    "ping_transaction": "ping_tx",
-    "commit_transaction": "commit_tx",
-    "abort_transaction": "abort_tx",
-}
+_RENAMED = {f"{verb}_transaction": f"{verb}_tx" for verb in ("start", "ping", "commit", "abort")}
 _UNWRAPPED = {
-    "get": "value",
-    "list": "value",
-    "exists": "value",
-    "create": "node_id",
-    "copy": "node_id",
-    "move": "node_id",
-    "link": "node_id",
+    **dict.fromkeys(("get", "list", "exists"), "value"),
+    **dict.fromkeys(("create", "copy", "move", "link"), "node_id"),
     "lock": "lock_id",
     "start_transaction": "transaction_id",
     "generate_timestamp": "timestamp",
@@ -35,29 +25,10 @@ _UNWRAPPED = {
     "get_version": "version",
     "parse_ypath": "path",
 }
-_WITHOUT_ANSWER = frozenset(
-    (
-        "ping_transaction",
-        "commit_transaction",
-        "abort_transaction",
-        "remove",
-        "set",
-        "unlock",
-        "concatenate",
-        "write_file",
-        "write_table",
-        "insert_rows",
-        "delete_rows",
-        "lock_rows",
-        "trim_rows",
-        "mount_table",
-        "unmount_table",
-        "remount_table",
-        "freeze_table",
-        "unfreeze_table",
-        "reshard_table",
-        "alter_table",
-    )
+_WITHOUT_ANSWER = (
+    "ping_transaction commit_transaction abort_transaction remove set unlock concatenate write_file"
+    " write_table insert_rows delete_rows lock_rows trim_rows mount_table unmount_table"
+    " remount_table freeze_table unfreeze_table reshard_table alter_table"
 )
 _ONLY_IN_4 = frozenset(("multiset_attributes", "get_tablet_infos", "get_table_pivot_keys"))
 
@@ -73,7 +44,7 @@ def commands() -> dict[str, Command]:
 
 
 def _downgraded(command: Command, name: str) -> Command:
-    if name in _WITHOUT_ANSWER:
+    if name in _WITHOUT_ANSWER.split():
         return replace(command, output_type="null")
     if name not in _UNWRAPPED:
         return command

@@ -117,7 +117,7 @@ class Application:
 
     async def _answer(self, request: Request, transport: Any) -> Answer | None:
         if self._in_flight > _MAX_IN_FLIGHT:
-            return _come_back(_too_many())
+            return _come_back(failures.too_many())
         path = request.path.lower()
         if self._proxy.settings.token is None:
             _refuse_other_sites(request)
@@ -385,14 +385,6 @@ def _not_allowed(name: str) -> Answer:
     answer = messages.error_answer(error)
     answer.headers["Allow"] = ", ".join(_CHANGING)
     return answer
-
-
-def _too_many() -> YtError:
-    return YtError(
-        "There are too many concurrent requests being served at the moment; please try another"
-        " proxy or try again later",
-        Code.REQUEST_QUEUE_SIZE_LIMIT_EXCEEDED,
-    )
 
 
 def _come_back(error: YtError, error_format: Format = structured.JSON) -> Answer:

@@ -17,7 +17,7 @@ from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.rpc import error_messages, message_types
 from yt_exactly_once.local.rpc.bus import envelopes
 from yt_exactly_once.local.rpc.bus.connection import Connection
-from yt_exactly_once.local.rpc.bus.exchange import Exchange, GoneError, too_many
+from yt_exactly_once.local.rpc.bus.exchange import Exchange, GoneError
 from yt_exactly_once.local.rpc.calls import Call, Method
 from yt_exactly_once.local.rpc.front_state import FrontState
 from yt_exactly_once.local.rpc.message_types import text
@@ -97,7 +97,7 @@ class Front:
 
     async def _serve(self, exchange: Exchange) -> None:
         if self._in_flight > _MAX_IN_FLIGHT:
-            raise too_many()
+            raise failures.too_many()
         header = exchange.header
         if header.method == _DISCOVER:
             discovered = message_types.new("TRspDiscover")

@@ -9,7 +9,7 @@ from yt_exactly_once.local.rpc import identifiers, paths
 from yt_exactly_once.local.rpc.message_types import text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 _TRACKING = "suppressable_access_tracking_options"
 _GROUPS = ("transactional_options", "prerequisite_options", "mutating_options", _TRACKING)
@@ -50,6 +50,11 @@ def at_path(request: Any, *fields: str) -> dict[str, Any]:
         fields: names that the command's parameters have too.
     """
     return {"path": paths.load(request.path), **common(request), **scalars(request, fields)}
+
+
+def fields(*names: str) -> Callable[[Any], dict[str, Any]]:
+    """Return what reads the common parameters, the path and some fields; see `at_path`."""
+    return lambda request: at_path(request, *names)
 
 
 def scalars(request: Any, fields: Iterable[str]) -> dict[str, Any]:

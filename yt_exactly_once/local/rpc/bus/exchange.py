@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
-from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.rpc.bus import envelopes
 
 if TYPE_CHECKING:
@@ -129,12 +129,3 @@ class Exchange:
             raise GoneError
         if self._failure is not None:
             raise self._failure
-
-
-def too_many() -> YtError:
-    """Return the error of a proxy that has too much to do."""
-    return YtError(
-        "There are too many concurrent requests being served at the moment; please try another"
-        " proxy or try again later",
-        Code.REQUEST_QUEUE_SIZE_LIMIT_EXCEEDED,
-    )

@@ -43,23 +43,14 @@ def exists_node(call: Call) -> None:
     call.response.exists = bool(call.execute()["value"])
 
 
-@method("GetNode", "get", _reading)
-def get_node(call: Call) -> None:
-    """Read a node, an attribute or a part of a document."""
-    call.response.value = dump_yson(call.execute()["value"])
-
-
 @method("ListNode", "list", _reading)
-def list_node(call: Call) -> None:
-    """List the children of a map."""
+@method("GetNode", "get", _reading)
+def read_node(call: Call) -> None:
+    """Read a node, an attribute, a part of a document, or the names of children."""
     call.response.value = dump_yson(call.execute()["value"])
 
 
-def _setting(request: Any) -> dict[str, Any]:
-    return options.at_path(request, "recursive", "force")
-
-
-@method("SetNode", "set", _setting)
+@method("SetNode", "set", options.fields("recursive", "force"))
 def set_node(call: Call) -> None:
     """Write a value."""
     raw = call.request.value
@@ -90,12 +81,6 @@ def _object(request: Any) -> dict[str, Any]:
     return {"type": name, "attributes": options.attributes(request.attributes)}
 
 
-@method("CreateNode", "create", _creation)
-def create_node(call: Call) -> None:
-    """Create a node."""
-    identifiers.fill(call.response.node_id, call.execute()["node_id"])
-
-
 def _object_creation(request: Any) -> dict[str, Any]:
     return (
         options.common(request) | options.scalars(request, ["ignore_existing"]) | _object(request)
@@ -108,9 +93,7 @@ def create_object(call: Call) -> None:
     identifiers.fill(call.response.object_id, call.execute()["object_id"])
 
 
-method("RemoveNode", "remove", lambda request: options.at_path(request, "recursive", "force"))(
-    only_execute
-)
+method("RemoveNode", "remove", options.fields("recursive", "force"))(only_execute)
 
 
 def _locking(request: Any) -> dict[str, Any]:
@@ -148,13 +131,6 @@ def _transfer(request: Any) -> dict[str, Any]:
     }
 
 
-@method("MoveNode", "move", _transfer)
-@method("CopyNode", "copy", _transfer)
-def transfer_node(call: Call) -> None:
-    """Copy or move a node with everything below."""
-    identifiers.fill(call.response.node_id, call.execute()["node_id"])
-
-
 def _linking(request: Any) -> dict[str, Any]:
     return {
         "target_path": paths.load(request.src_path, "target_path"),
@@ -164,9 +140,12 @@ def _linking(request: Any) -> dict[str, Any]:
     }
 
 
+@method("CreateNode", "create", _creation)
+@method("MoveNode", "move", _transfer)
+@method("CopyNode", "copy", _transfer)
 @method("LinkNode", "link", _linking)
-def link_node(call: Call) -> None:
-    """Create a link."""
+def make_node(call: Call) -> None:
+    """Create, copy, move or link a node, and answer with its id."""
     identifiers.fill(call.response.node_id, call.execute()["node_id"])
 
 

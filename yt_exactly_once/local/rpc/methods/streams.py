@@ -149,11 +149,7 @@ def _schema(call: Call) -> TableSchema:
     return TableSchema(columns, strict=schema.strict)
 
 
-def _file_part(request: Any) -> dict[str, Any]:
-    return options.at_path(request, "offset", "length")
-
-
-@method("ReadFile", "read_file", _file_part, direction="read")
+@method("ReadFile", "read_file", options.fields("offset", "length"), direction="read")
 def read_file(call: Call) -> Iterator[bytes]:
     """Read a file, or a part of it."""
     return _file_blocks(call, call.execute())
@@ -173,10 +169,6 @@ def _file_blocks(call: Call, pieces: Any) -> Iterator[bytes]:
         pieces.close()
 
 
-def _file_write(request: Any) -> dict[str, Any]:
-    return options.at_path(request, "compute_md5")
-
-
 def _check_file(call: Call) -> list[bytes]:
     """Refuse a path that leads nowhere before the client sends its bytes."""
     given = call.context
@@ -185,7 +177,13 @@ def _check_file(call: Call) -> list[bytes]:
     return []
 
 
-@method("WriteFile", "write_file", _file_write, direction="write", opening=_check_file)
+@method(
+    "WriteFile",
+    "write_file",
+    options.fields("compute_md5"),
+    direction="write",
+    opening=_check_file,
+)
 def write_file(call: Call) -> None:
     """Write the bytes that have come as a stream."""
     pieces = [block for block in call.attachments if block]

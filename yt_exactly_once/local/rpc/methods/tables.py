@@ -140,18 +140,14 @@ def get_tablet_infos(call: Call) -> None:
             setattr(target, name, int(info[name]))
 
 
-@method("GetTabletErrors", "get_tablet_errors", lambda request: options.at_path(request, "limit"))
+@method("GetTabletErrors", "get_tablet_errors", options.fields("limit"))
 def get_tablet_errors(call: Call) -> None:
     """Report errors of background work; there is none here."""
     call.execute()
     call.response.incomplete = False
 
 
-@method(
-    "GetTablePivotKeys",
-    "get_table_pivot_keys",
-    lambda request: options.at_path(request, "represent_key_as_list"),
-)
+@method("GetTablePivotKeys", "get_table_pivot_keys", options.fields("represent_key_as_list"))
 def get_table_pivot_keys(call: Call) -> None:
     """Return the first key of every tablet."""
     call.response.value = dump_yson(call.execute())
