@@ -44,13 +44,11 @@ _BY = ("source", "digest", "count")
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    show_default=True,
     help="By source: first row of every partition that the query has read.",
 )
 @click.option(
     "--values/--no-values",
     default=True,
-    show_default=True,
     help="Whether to compare values too: the columns that queue and target have in common, or the digest.",
 )
 @click.option(
@@ -58,7 +56,6 @@ _BY = ("source", "digest", "count")
     type=click.IntRange(min=1),
     default=100_000,
     metavar="N",
-    show_default=True,
     help="Rows of one request.",
 )
 @cluster_options

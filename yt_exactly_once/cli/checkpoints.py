@@ -26,12 +26,9 @@ _STOPPING = {signal.SIGINT, signal.SIGTERM}
     "--host",
     default="127.0.0.1",
     metavar="A",
-    show_default=True,
     help="Address of this machine to listen on; 0.0.0.0 means all.",
 )
-@click.option(
-    "--port", type=int, default=9870, metavar="P", show_default=True, help="Port; 0 takes any."
-)
+@click.option("--port", type=int, default=9870, metavar="P", help="Port; 0 takes any.")
 @click.option(
     "--address",
     metavar="HOST[:PORT]",

@@ -14,7 +14,6 @@ from yt_exactly_once.cli.output import print_json
 @click.option(
     "--vital/--not-vital",
     default=True,
-    show_default=True,
     help="Whether the queue must keep rows until this consumer has passed them.",
 )
 @cluster_options

@@ -17,7 +17,6 @@ from yt_exactly_once.config import DeliveryMode
     "--mode",
     type=click.Choice([mode.value for mode in DeliveryMode]),
     default=DeliveryMode.TRANSACTIONAL.value,
-    show_default=True,
     help="Of the sink: idempotent mode keeps a producer table, too.",
 )
 @click.option("--ledger", metavar="PATH", help="Of the ledger.  [default: as the sink's]")

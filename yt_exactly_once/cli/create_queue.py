@@ -19,14 +19,7 @@ from yt_exactly_once.cli.output import print_json
 @click.command("create-queue")
 @click.argument("path")
 @schema_options
-@click.option(
-    "--partitions",
-    type=int,
-    default=1,
-    metavar="N",
-    show_default=True,
-    help="Number of partitions.",
-)
+@click.option("--partitions", type=int, default=1, metavar="N", help="Number of partitions.")
 @click.option(
     "--auto-trim", is_flag=True, help="Let the cluster trim what all vital consumers have read."
 )

@@ -20,11 +20,7 @@ from yt_exactly_once.cli.output import print_json
 @click.argument("path")
 @schema_options
 @click.option(
-    "--key",
-    "keys",
-    multiple=True,
-    metavar="COLUMN",
-    help="A key column; may be repeated.",
+    "--key", "keys", multiple=True, metavar="COLUMN", help="A key column; may be repeated."
 )
 @click.option("--tablets", type=int, metavar="N", help="Number of tablets.  [default: 1]")
 @click.option(

@@ -20,9 +20,7 @@ _LARGEST_SEED = 2**31
 
 @click.command("demo")
 @click.option("--rows", type=int, metavar="N", help="Load the first N flights.  [default: all]")
-@click.option(
-    "--kills", type=int, default=5, metavar="K", show_default=True, help="Number of kills."
-)
+@click.option("--kills", type=int, default=5, metavar="K", help="Number of kills.")
 @click.option("--seed", type=int, metavar="S", help="Seed of the random moments of the kills.")
 @click.option(
     "--data-dir",
@@ -34,14 +32,12 @@ _LARGEST_SEED = 2**31
     "--mode",
     type=click.Choice([mode.value for mode in DeliveryMode]),
     default=DeliveryMode.TRANSACTIONAL.value,
-    show_default=True,
     help="Delivery mode of the sinks.",
 )
 @click.option(
     "--backend",
     type=click.Choice(BACKENDS),
     default="http",
-    show_default=True,
     help="Protocol of sources and sinks; rpc needs ytsaurus-rpc-driver.",
 )
 @click.option("--watch", is_flag=True, help="Show the queries live, kills included.")

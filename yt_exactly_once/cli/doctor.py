@@ -39,7 +39,6 @@ _COLOURS = {
     "--mode",
     type=click.Choice([mode.value for mode in DeliveryMode]),
     default=DeliveryMode.TRANSACTIONAL.value,
-    show_default=True,
     help="Delivery mode of the sink.",
 )
 @click.option(
@@ -65,7 +64,6 @@ _COLOURS = {
     "--rows-per-tablet",
     type=int,
     default=ROWS_PER_TABLET_LIMIT,
-    show_default=True,
     metavar="N",
     help="rows_per_tablet_limit of the sink.",
 )

@@ -19,17 +19,16 @@ _FORMATS = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"]
 @click.command("history")
 @click.argument("path")
 @click.option(
-    "--query", default="", metavar="ID", help="Only this query; the first characters are enough."
+    "--query",
+    default="",
+    show_default=False,
+    metavar="ID",
+    help="Only this query; the first characters are enough.",
 )
 @click.option("--since", type=click.DateTime(_FORMATS), help="Only batches from this time on, UTC.")
 @click.option("--until", type=click.DateTime(_FORMATS), help="Only batches before this time, UTC.")
 @click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    default=50,
-    show_default=True,
-    metavar="N",
-    help="The newest ones of these.",
+    "--limit", type=click.IntRange(min=1), default=50, metavar="N", help="The newest ones of these."
 )
 @cluster_options
 @json_option

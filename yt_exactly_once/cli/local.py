@@ -54,24 +54,12 @@ def _fault_rules(
     help="Directory of the store.",
 )
 @click.option(
-    "--port",
-    type=int,
-    default=8000,
-    metavar="P",
-    show_default=True,
-    help="HTTP port of the first proxy, 0 for any.",
+    "--port", type=int, default=8000, metavar="P", help="HTTP port of the first proxy, 0 for any."
 )
 @click.option(
-    "--rpc-port",
-    type=int,
-    default=0,
-    metavar="P",
-    show_default=True,
-    help="RPC port of the first proxy, 0 for any.",
+    "--rpc-port", type=int, default=0, metavar="P", help="RPC port of the first proxy, 0 for any."
 )
-@click.option(
-    "--proxies", type=int, default=1, metavar="N", show_default=True, help="Number of proxies."
-)
+@click.option("--proxies", type=int, default=1, metavar="N", help="Number of proxies.")
 @click.option(
     "--token-file",
     type=click.Path(path_type=Path),

@@ -127,7 +127,6 @@ def moving(direction: str, explanation: str) -> click.Command:
             type=click.FloatRange(min=0),
             default=5.0,
             metavar="S",
-            show_default=True,
             help="Seconds between two looks at consumer and ledgers.",
         ),
         click.option(
@@ -135,7 +134,6 @@ def moving(direction: str, explanation: str) -> click.Command:
             type=click.FloatRange(min=0),
             default=60.0,
             metavar="S",
-            show_default=True,
             help="Seconds that must have passed since the last batch of each query.",
         ),
         accepting,

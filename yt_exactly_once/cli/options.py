@@ -80,7 +80,6 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--backend",
         type=click.Choice(BACKENDS),
         default="http",
-        show_default=True,
         help=f"{BACKEND.meaning} For rpc install the package ytsaurus-rpc-driver.",
     )
     @wraps(command)

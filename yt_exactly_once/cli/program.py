@@ -97,7 +97,10 @@ def _version() -> str:
         return "(not installed)"
 
 
-@click.group(NAME, cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+_SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True}
+
+
+@click.group(NAME, cls=Program, context_settings=_SETTINGS)
 @click.version_option(_version(), prog_name=NAME, message="%(prog)s %(version)s")
 def program() -> None:
     """Exactly-once delivery from Spark Structured Streaming into YTsaurus."""

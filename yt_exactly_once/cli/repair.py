@@ -22,7 +22,11 @@ _ROUNDS = 2
 @click.command("repair")
 @click.argument("paths", nargs=-1, required=True)
 @click.option(
-    "--query", default="", metavar="ID", help="Only this query; the first characters are enough."
+    "--query",
+    default="",
+    show_default=False,
+    metavar="ID",
+    help="Only this query; the first characters are enough.",
 )
 @click.option(
     "--new-checkpoint",

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0.1),
     default=2.0,
     metavar="S",
-    show_default=True,
     help="With --watch: seconds between two looks.",
 )
 @click.option(

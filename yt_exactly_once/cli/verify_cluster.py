@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     "--report",
     type=click.Path(path_type=Path),
     default=Path("verify-cluster"),
-    show_default=True,
     metavar="PATH",
     help="Where to write the report, without the suffix: PATH.json, and PATH.md for people.",
 )
