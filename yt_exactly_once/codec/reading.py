@@ -10,46 +10,33 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from yt_exactly_once.codec import types
 from yt_exactly_once.codec.arrow_types import struct_fields
 from yt_exactly_once.codec.buffers import to_numpy
-from yt_exactly_once.codec.types import (
-    DecimalType,
-    DictType,
-    ListType,
-    LogicalType,
-    OptionalType,
-    SimpleType,
-    StructType,
-    TupleType,
-    VariantType,
-    is_nested_optional,
-    is_nullable,
-    untagged,
-)
 from yt_exactly_once.codec.values import UnfitValueError, check_nulls
 
 
-def present(plain: pa.Array, logical: LogicalType, asked: pa.DataType) -> pa.Array:
+def present(plain: pa.Array, logical: types.LogicalType, asked: pa.DataType) -> pa.Array:
     """Turn a plain array of the logical type into the Arrow type asked for.
 
     Raises:
         UnfitValueError: a value the Arrow type cannot hold, such as bytes that are no text.
     """
-    match untagged(logical):
-        case SimpleType() | DecimalType() as bare:
+    match types.untagged(logical):
+        case types.SimpleType() | types.DecimalType() as bare:
             return bare.scalar.from_plain(plain, asked)
-        case OptionalType(item) as optional if is_nested_optional(optional):
+        case types.OptionalType(item) as optional if types.is_nested_optional(optional):
             return _struct(plain, [item], asked)
-        case OptionalType(item):
+        case types.OptionalType(item):
             return present(plain, item, asked)
-        case ListType(item):
+        case types.ListType(item):
             items = _items(plain, [(plain.values, item, asked.value_type, "[]")])
             return _same_spans(plain, asked, items)
-        case DictType(key, value):
+        case types.DictType(key, value):
             keys = (plain.keys, key, asked.key_type, "[key]")
             values = (plain.items, value, asked.item_type, "[value]")
             return _same_spans(plain, asked, _items(plain, [keys, values]))
-        case StructType() | TupleType() | VariantType() as composite:
+        case types.StructType() | types.TupleType() | types.VariantType() as composite:
             return _struct(plain, list(struct_fields(composite).values()), asked)
         case other:
             raise AssertionError(f"{other} is not a logical type")
@@ -64,7 +51,7 @@ def _same_spans(plain: pa.Array, asked: pa.DataType, parts: list[pa.Array]) -> p
     return pa.Array.from_buffers(asked, len(plain), plain.buffers()[:2], children=[contents])
 
 
-def _struct(plain: pa.Array, parts: list[LogicalType], asked: pa.DataType) -> pa.Array:
+def _struct(plain: pa.Array, parts: list[types.LogicalType], asked: pa.DataType) -> pa.Array:
     # Flattened, the parts are null where the whole is, instead of holding some placeholder.
     children = [
         _part(array, part, field.type, f".{field.name}", plain)
@@ -73,19 +60,19 @@ def _struct(plain: pa.Array, parts: list[LogicalType], asked: pa.DataType) -> pa
     return pa.Array.from_buffers(asked, len(plain), plain.buffers()[:1], children=children)
 
 
-Part: TypeAlias = tuple[pa.Array, LogicalType, pa.DataType, str]
+Part: TypeAlias = tuple[pa.Array, types.LogicalType, pa.DataType, str]
 
 
 def _part(
     plain: pa.Array,
-    part: LogicalType,
+    part: types.LogicalType,
     asked: pa.DataType,
     step: str,
     whole: pa.Array | None = None,
 ) -> pa.Array:
     """Turn a part of composite values into the Arrow type asked for."""
     try:
-        check_nulls(plain, nullable=is_nullable(part), whole=whole)
+        check_nulls(plain, nullable=types.is_nullable(part), whole=whole)
         return present(plain, part, asked)
     except UnfitValueError as error:
         raise error.within(error.row, step) from error

@@ -13,35 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from yt_exactly_once.codec import bindings, decimals, matches
+from yt_exactly_once.codec import bindings, decimals, matches, values, yson_parts
 from yt_exactly_once.codec.matches import CHECKED, EXACT, TypeMatch
-from yt_exactly_once.codec.values import (
-    as_asked,
-    as_dates,
-    as_durations,
-    as_instants,
-    as_text,
-    to_decimals,
-    to_integers,
-    to_json,
-    to_text,
-    to_uuids,
-)
 from yt_exactly_once.codec.yson_any import any_keys, any_values
-from yt_exactly_once.codec.yson_parts import (
-    booleans,
-    canonical_doubles,
-    doubles,
-    fixed_strings,
-    integers,
-    nothing,
-    strings,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from yt_exactly_once.codec.values import Bounds
 
 types = pa.types
 
@@ -92,12 +70,12 @@ class Scalar:
     read_as_bytes: bool = False
     plain: pa.DataType = _BINARY
     to_plain: Convert = _to_bytes
-    to_yson: Convert = strings
+    to_yson: Convert = yson_parts.strings
     to_key: Convert | None = None
     parsed: pa.DataType = _BINARY
     from_parsed: Callable[[Any], Any] | None = None
-    from_plain: Callable[[pa.Array, pa.DataType], pa.Array] = as_text
-    bounds: Bounds | None = None
+    from_plain: Callable[[pa.Array, pa.DataType], pa.Array] = values.as_text
+    bounds: values.Bounds | None = None
     unit: str = ""
     weight: int = 8
     holds_yson: bool = False
@@ -124,13 +102,15 @@ class Scalar:
         return bool(types.is_uint64(self.parsed))
 
 
-def _counting(name: str, plain: pa.DataType, bounds: Bounds, unit: str, **others: Any) -> Scalar:
+def _counting(
+    name: str, plain: pa.DataType, bounds: values.Bounds, unit: str, **others: Any
+) -> Scalar:
     """Return a type with values that travel as integers."""
     return Scalar(
         name=name,
         plain=plain,
-        to_plain=partial(to_integers, target=plain, name=name, bounds=bounds, unit=unit),
-        to_yson=integers,
+        to_plain=partial(values.to_integers, target=plain, name=name, bounds=bounds, unit=unit),
+        to_yson=yson_parts.integers,
         parsed=pa.uint64() if bounds[0] == 0 else pa.int64(),
         bounds=bounds,
         unit=unit,
@@ -150,7 +130,7 @@ def _integer(plain: pa.DataType, read_as: pa.DataType | None = None) -> Scalar:
         match=partial(matches.match_integer, integer=plain),
         created_for=plain.equals,
         read_as=read_as or plain,
-        from_plain=as_asked,
+        from_plain=values.as_asked,
     )
 
 
@@ -162,14 +142,14 @@ def _floating(plain: pa.DataType) -> Scalar:
         read_as=plain,
         plain=plain,
         to_plain=lambda array: array.cast(plain),
-        to_yson=doubles,
-        to_key=canonical_doubles,
+        to_yson=yson_parts.doubles,
+        to_key=yson_parts.canonical_doubles,
         parsed=pa.float64(),
-        from_plain=as_asked,
+        from_plain=values.as_asked,
     )
 
 
-def _date(name: str, plain: pa.DataType, bounds: Bounds, **others: Any) -> Scalar:
+def _date(name: str, plain: pa.DataType, bounds: values.Bounds, **others: Any) -> Scalar:
     return _counting(
         name,
         plain,
@@ -177,12 +157,14 @@ def _date(name: str, plain: pa.DataType, bounds: Bounds, **others: Any) -> Scala
         "D",
         match=matches.match_date,
         read_as=pa.date32(),
-        from_plain=as_dates,
+        from_plain=values.as_dates,
         **others,
     )
 
 
-def _instant(name: str, plain: pa.DataType, bounds: Bounds, unit: str, **others: Any) -> Scalar:
+def _instant(
+    name: str, plain: pa.DataType, bounds: values.Bounds, unit: str, **others: Any
+) -> Scalar:
     return _counting(
         name,
         plain,
@@ -190,12 +172,12 @@ def _instant(name: str, plain: pa.DataType, bounds: Bounds, unit: str, **others:
         unit,
         match=matches.match_instant,
         read_as=pa.timestamp("us", tz="UTC"),
-        from_plain=partial(as_instants, unit=unit),
+        from_plain=partial(values.as_instants, unit=unit),
         **others,
     )
 
 
-def _interval(name: str, bounds: Bounds, **others: Any) -> Scalar:
+def _interval(name: str, bounds: values.Bounds, **others: Any) -> Scalar:
     return _counting(
         name,
         pa.int64(),
@@ -203,7 +185,7 @@ def _interval(name: str, bounds: Bounds, **others: Any) -> Scalar:
         "us",
         match=matches.match_interval,
         read_as=pa.duration("us"),
-        from_plain=as_durations,
+        from_plain=values.as_durations,
         **others,
     )
 
@@ -221,9 +203,9 @@ def _nothing(name: str) -> Scalar:
         read_as=pa.null(),
         plain=pa.null(),
         to_plain=lambda array: array.cast(pa.null()),
-        to_yson=nothing,
+        to_yson=yson_parts.nothing,
         parsed=pa.null(),
-        from_plain=as_asked,
+        from_plain=values.as_asked,
     )
 
 
@@ -266,9 +248,9 @@ SCALARS: Mapping[str, Scalar] = _named(
         read_as=pa.bool_(),
         plain=pa.bool_(),
         to_plain=lambda array: array.cast(pa.bool_()),
-        to_yson=booleans,
+        to_yson=yson_parts.booleans,
         parsed=pa.bool_(),
-        from_plain=as_asked,
+        from_plain=values.as_asked,
         weight=1,
     ),
     Scalar(
@@ -282,15 +264,15 @@ SCALARS: Mapping[str, Scalar] = _named(
         name="utf8",
         match=partial(matches.match_bytes, text=EXACT, binary=CHECKED),
         read_as=pa.string(),
-        to_plain=to_text,
+        to_plain=values.to_text,
     ),
     Scalar(
         name="json",
         match=partial(matches.match_bytes, text=CHECKED, binary=CHECKED),
         read_as=pa.string(),
-        to_plain=to_json,
+        to_plain=values.to_json,
     ),
-    Scalar(name="uuid", match=matches.match_uuid, to_plain=to_uuids),
+    Scalar(name="uuid", match=matches.match_uuid, to_plain=values.to_uuids),
     _date("date", pa.uint32(), (0, _DATE_END - 1)),
     _instant("datetime", pa.uint32(), (0, _DATE_END * _DAY - 1), "s"),
     _instant("timestamp", pa.uint64(), (0, _TIMESTAMP_END - 1), "us"),
@@ -347,8 +329,8 @@ def decimal(precision: int, scale: int) -> Scalar:
         match=partial(matches.match_decimal, decimal=kind),
         read_as=kind,
         plain=kind,
-        to_plain=partial(to_decimals, target=kind),
-        to_yson=lambda array: fixed_strings(decimals.to_stored(array)),
+        to_plain=partial(values.to_decimals, target=kind),
+        to_yson=lambda array: yson_parts.fixed_strings(decimals.to_stored(array)),
         from_plain=decimals.from_stored,
         arrow_obstacle=wide if precision > _MOST_ARROW_DIGITS else None,
     )

@@ -11,26 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from yt_exactly_once.codec import yson_parts as parts
 from yt_exactly_once.codec.buffers import to_numpy
 from yt_exactly_once.codec.matches import is_binary, is_list
 from yt_exactly_once.codec.values import UnfitValueError
-from yt_exactly_once.codec.yson_parts import (
-    BYTES,
-    Offsets,
-    around_nulls,
-    booleans,
-    canonical_doubles,
-    constant,
-    contents,
-    doubles,
-    entries,
-    integers,
-    join,
-    nothing,
-    spans,
-    string_literal,
-    strings,
-)
 from yt_exactly_once.codec.yson_text import REPEATED_KEY, UnfitYsonError, comparable, to_binary
 
 if TYPE_CHECKING:
@@ -45,7 +29,7 @@ def any_values(array: pa.Array) -> pa.Array:
     Raises:
         UnfitValueError: bytes that are not one YSON value, or a map with a key twice.
     """
-    return _given(array, to_binary) if is_binary(array.type) else _plain(array, doubles)
+    return _given(array, to_binary) if is_binary(array.type) else _plain(array, parts.doubles)
 
 
 def any_keys(array: pa.Array) -> pa.Array:
@@ -56,15 +40,15 @@ def any_keys(array: pa.Array) -> pa.Array:
     """
     if is_binary(array.type):
         return _given(array, lambda value: comparable(to_binary(value)))
-    return _plain(array, canonical_doubles)
+    return _plain(array, parts.canonical_doubles)
 
 
 def _given(array: pa.Array, binary: Callable[[bytes], bytes]) -> pa.Array:
     given = array.to_pylist()
     made = [_one(row, value, binary) for row, value in enumerate(given)]
     if any(one is not value for one, value in zip(made, given, strict=True)):
-        array = pa.array(made, BYTES)
-    return array.cast(BYTES)
+        array = pa.array(made, parts.BYTES)
+    return array.cast(parts.BYTES)
 
 
 def _one(row: int, value: bytes, binary: Callable[[bytes], bytes]) -> bytes:
@@ -79,33 +63,35 @@ def _one(row: int, value: bytes, binary: Callable[[bytes], bytes]) -> bytes:
 def _plain(array: pa.Array, floating: Encode) -> pa.Array:  # noqa: PLR0911 - a line per kind
     kind = array.type
     if pa.types.is_null(kind):
-        return nothing(array)
+        return parts.nothing(array)
     if array.null_count:
-        return around_nulls(array, lambda present: _plain(present, floating))
+        return parts.around_nulls(array, lambda present: _plain(present, floating))
     if pa.types.is_integer(kind):
-        return integers(array)
+        return parts.integers(array)
     if pa.types.is_floating(kind):
         return floating(array)
     if pa.types.is_boolean(kind):
-        return booleans(array)
+        return parts.booleans(array)
     if pa.types.is_map(kind):
         return _map(array, floating)
     if pa.types.is_struct(kind):
-        return join(constant(b"{", len(array)), *_members(array, floating), b"}")
+        return parts.join(parts.constant(b"{", len(array)), *_members(array, floating), b"}")
     if is_list(kind):
-        offsets, items = contents(array)
-        return join(b"[", spans(join(_plain(items, floating), b";"), offsets), b"]")
-    return strings(array)
+        offsets, items = parts.contents(array)
+        return parts.join(
+            b"[", parts.spans(parts.join(_plain(items, floating), b";"), offsets), b"]"
+        )
+    return parts.strings(array)
 
 
 def _map(array: pa.Array, floating: Encode) -> pa.Array:
-    offsets, keys, values = entries(array)
+    offsets, keys, values = parts.entries(array)
     _require_distinct(keys, offsets)
-    pairs = join(strings(keys), b"=", _plain(values, floating), b";")
-    return join(b"{", spans(pairs, offsets), b"}")
+    pairs = parts.join(parts.strings(keys), b"=", _plain(values, floating), b";")
+    return parts.join(b"{", parts.spans(pairs, offsets), b"}")
 
 
-def _require_distinct(keys: pa.Array, offsets: Offsets) -> None:
+def _require_distinct(keys: pa.Array, offsets: parts.Offsets) -> None:
     """Check that no map has a key twice: a reader of the YSON would see only one of the two values."""
     rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     codes = to_numpy(keys.dictionary_encode().indices).astype(np.int64)
@@ -119,6 +105,6 @@ def _require_distinct(keys: pa.Array, offsets: Offsets) -> None:
 
 def _members(array: pa.Array, floating: Encode) -> Iterable[pa.Array | bytes]:
     for place, field in enumerate(array.type):
-        yield string_literal(field.name.encode()) + b"="
+        yield parts.string_literal(field.name.encode()) + b"="
         yield _plain(array.field(place), floating)
         yield b";"

@@ -14,20 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from yt_exactly_once.codec import types
 from yt_exactly_once.codec.arrow_types import parsed_type_of
 from yt_exactly_once.codec.buffers import from_numpy
-from yt_exactly_once.codec.types import (
-    DecimalType,
-    DictType,
-    ListType,
-    LogicalType,
-    OptionalType,
-    SimpleType,
-    StructType,
-    TupleType,
-    is_nested_optional,
-    untagged,
-)
 from yt_exactly_once.codec.yson_words import UnevenError, require
 
 if TYPE_CHECKING:
@@ -212,7 +201,7 @@ class Composites:
         self._closing = tokens.closing()
 
     def array(  # noqa: PLR0911 - a case per kind
-        self, found: Places, logical: LogicalType
+        self, found: Places, logical: types.LogicalType
     ) -> pa.Array:
         """Return values of a type as a plain array.
 
@@ -223,22 +212,22 @@ class Composites:
         Raises:
             UnevenError: a value has another shape, or the type is left to the general parser.
         """
-        bare = untagged(logical)
+        bare = types.untagged(logical)
         kind = parsed_type_of(bare)
         match bare:
-            case OptionalType(item) if not is_nested_optional(bare):
+            case types.OptionalType(item) if not types.is_nested_optional(bare):
                 return self.array(found, item)
-            case SimpleType() | DecimalType():
+            case types.SimpleType() | types.DecimalType():
                 # Such a value is YSON of any shape, and not the string that it may be.
                 require(not bare.scalar.holds_yson)
                 return self._simple(found, kind)
         null = self._tokens.marks[found] == ENTITY
         present = found[~null] if null.any() else found
         match bare:
-            case ListType(item):
+            case types.ListType(item):
                 items, counts = self._items(present)
                 return _lists(kind, null, counts, self.array(items, item))
-            case DictType(key, value):
+            case types.DictType(key, value):
                 pairs, counts = self._items(present)
                 parts = [
                     self.array(part, logical)
@@ -251,11 +240,11 @@ class Composites:
                     fields=[kind.key_field, kind.item_field],
                 )
                 return _lists(kind, null, counts, entries)
-            case OptionalType(item):
+            case types.OptionalType(item):
                 return self._struct(kind, null, self._parts(present, 1), [item])
-            case TupleType(elements):
+            case types.TupleType(elements):
                 return self._struct(kind, null, self._parts(present, len(elements)), elements)
-            case StructType(members):
+            case types.StructType(members):
                 parts = self._members(present, [member.name.encode() for member in members])
                 return self._struct(kind, null, parts, [member.type for member in members])
             case _:
@@ -320,7 +309,11 @@ class Composites:
         return parts[1::2]
 
     def _struct(
-        self, kind: pa.DataType, null: Mask, parts: list[Places], logicals: Sequence[LogicalType]
+        self,
+        kind: pa.DataType,
+        null: Mask,
+        parts: list[Places],
+        logicals: Sequence[types.LogicalType],
     ) -> pa.Array:
         children = [
             self.array(part, logical) for part, logical in zip(parts, logicals, strict=True)

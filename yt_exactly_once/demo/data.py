@@ -16,19 +16,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 from yt.wrapper.format import ArrowFormat
 
-from yt_exactly_once.demo.layout import (
-    DELAYS_KEY,
-    DELAYS_TYPES,
-    ENRICHED_TYPES,
-    FLIGHT_TYPES,
-    FLIGHTS,
-    PARTITIONS,
-    QUERIES,
-    QUEUE,
-    QUEUE_SERVICE_COLUMNS,
-    STATISTICS,
-    table_schema,
-)
+from yt_exactly_once.demo import layout
 from yt_exactly_once.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -72,7 +60,8 @@ def read_flights(limit: int | None = None) -> pa.Table:
     """Return the first `limit` flights, or all, typed as the queue's columns."""
     convert = pa_csv.ConvertOptions(
         column_types={
-            name: _ARROW_TYPES[given.removesuffix("?")] for name, given in FLIGHT_TYPES.items()
+            name: _ARROW_TYPES[given.removesuffix("?")]
+            for name, given in layout.FLIGHT_TYPES.items()
         },
         null_values=[MISSING],
         strings_can_be_null=True,
@@ -82,7 +71,7 @@ def read_flights(limit: int | None = None) -> pa.Table:
         archive.open("flights.csv") as file,
     ):
         flights = pa_csv.read_csv(file, convert_options=convert)
-    return flights.select(list(FLIGHT_TYPES)).slice(0, limit)
+    return flights.select(list(layout.FLIGHT_TYPES)).slice(0, limit)
 
 
 def read_airlines() -> pa.Table:
@@ -94,14 +83,23 @@ def read_airlines() -> pa.Table:
 
 def create_tables(client: YtClient) -> None:
     """Create the queue, a consumer for each query, and the two targets."""
-    queue = table_schema(FLIGHT_TYPES) + QUEUE_SERVICE_COLUMNS
-    _create_table(client, QUEUE, queue, tablet_count=PARTITIONS)
-    _create_table(client, FLIGHTS.target, table_schema(ENRICHED_TYPES), tablet_count=PARTITIONS)
-    _create_table(client, STATISTICS.target, table_schema(DELAYS_TYPES, DELAYS_KEY))
-    for query in QUERIES:
+    queue = layout.table_schema(layout.FLIGHT_TYPES) + layout.QUEUE_SERVICE_COLUMNS
+    _create_table(client, layout.QUEUE, queue, tablet_count=layout.PARTITIONS)
+    _create_table(
+        client,
+        layout.FLIGHTS.target,
+        layout.table_schema(layout.ENRICHED_TYPES),
+        tablet_count=layout.PARTITIONS,
+    )
+    _create_table(
+        client,
+        layout.STATISTICS.target,
+        layout.table_schema(layout.DELAYS_TYPES, layout.DELAYS_KEY),
+    )
+    for query in layout.QUERIES:
         client.create("queue_consumer", query.consumer)
         client.mount_table(query.consumer, sync=True)
-        client.register_queue_consumer(QUEUE, query.consumer, vital=True)
+        client.register_queue_consumer(layout.QUEUE, query.consumer, vital=True)
 
 
 def _create_table(
@@ -130,7 +128,7 @@ def load(client: YtClient, flights: pa.Table, loaded: Callable[[int], None]) -> 
         payload = arrow_payload(flights.slice(start, ROWS_PER_REQUEST), start)
         # In a transaction the client does not repeat the request, which could append twice.
         with client.Transaction(type="tablet"):
-            client.insert_rows(QUEUE, BytesIO(payload), format=ArrowFormat(), raw=True)
+            client.insert_rows(layout.QUEUE, BytesIO(payload), format=ArrowFormat(), raw=True)
         loaded(min(start + ROWS_PER_REQUEST, flights.num_rows))
 
 
@@ -141,7 +139,7 @@ def arrow_payload(flights: pa.Table, first: int) -> bytes:
         flights: consecutive flights.
         first: number of the first one.
     """
-    partitions = [number % PARTITIONS for number in range(first, first + flights.num_rows)]
+    partitions = [number % layout.PARTITIONS for number in range(first, first + flights.num_rows)]
     rows = flights.append_column("$tablet_index", pa.array(partitions, pa.int64()))
     sink = BytesIO()
     with pa.ipc.new_stream(sink, rows.schema) as writer:

@@ -24,16 +24,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from yt_exactly_once import TransactionalSink, register_source
+from yt_exactly_once.demo import layout, messages
 from yt_exactly_once.demo.data import read_airlines
-from yt_exactly_once.demo.layout import (
-    FLIGHTS,
-    QUEUE,
-    QUEUE_SERVICE_COLUMNS,
-    STATISTICS,
-    DataDir,
-    Query,
-)
-from yt_exactly_once.demo.messages import QUERY_FAILED, SESSION_READY, ChildOptions, Report, Work
 from yt_exactly_once.demo.nursery import open_nursery
 from yt_exactly_once.observability import LOGGER_NAME
 
@@ -59,8 +51,8 @@ _VERY_LATE_MINUTES = 60
 
 def main(arguments: list[str]) -> int:
     """Run both queries to the end of the queue; return the exit code."""
-    options = ChildOptions.load(arguments[0])
-    files = DataDir(Path(options.data_dir))
+    options = messages.ChildOptions.load(arguments[0])
+    files = layout.DataDir(Path(options.data_dir))
     files.scratch.mkdir(parents=True, exist_ok=True)
     if sys.platform == "linux":
         # Before the first thread, as it forks. Elsewhere Spark's Python processes import what they need.
@@ -69,17 +61,17 @@ def main(arguments: list[str]) -> int:
     orders = _listen()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger(LOGGER_NAME).setLevel("INFO")
-    report = Report(options.report)
+    report = messages.Report(options.report)
     spark = _session(files)
     register_source(spark)
     # As Arrow, the JVM has them. From a list, each batch would run a Python function to read them again.
     airlines = spark.createDataFrame(read_airlines())
-    work = Work.load(orders.get())
-    report.tell(SESSION_READY)
+    work = messages.Work.load(orders.get())
+    report.tell(messages.SESSION_READY)
     try:
         _run_to_the_end(spark, airlines, files, work, report)
     except StreamingQueryException as error:
-        report.tell(QUERY_FAILED, error=str(error).partition(_SPARK_DETAILS)[0])
+        report.tell(messages.QUERY_FAILED, error=str(error).partition(_SPARK_DETAILS)[0])
         return 1
     finally:
         for query in spark.streams.active:
@@ -89,16 +81,22 @@ def main(arguments: list[str]) -> int:
 
 
 def _run_to_the_end(
-    spark: SparkSession, airlines: DataFrame, files: DataDir, work: Work, report: Report
+    spark: SparkSession,
+    airlines: DataFrame,
+    files: layout.DataDir,
+    work: messages.Work,
+    report: messages.Report,
 ) -> None:
     # Each query talks to a proxy of its own; the two share one store.
     first, last = work.proxies[0], work.proxies[-1]
-    flights = enrich(_read(spark, FLIGHTS, work, first), airlines)
-    statistics = delays(_read(spark, STATISTICS, work, last))
+    flights = enrich(_read(spark, layout.FLIGHTS, work, first), airlines)
+    statistics = delays(_read(spark, layout.STATISTICS, work, last))
     # One after the other: Spark does not bear two queries of one Python source that start at once.
     running = [
-        _start(flights, FLIGHTS, files, work, report, proxy=first, output_mode="append"),
-        _start(statistics, STATISTICS, files, work, report, proxy=last, output_mode="update"),
+        _start(flights, layout.FLIGHTS, files, work, report, proxy=first, output_mode="append"),
+        _start(
+            statistics, layout.STATISTICS, files, work, report, proxy=last, output_mode="update"
+        ),
     ]
     while any(query.isActive for query in running):
         spark.streams.awaitAnyTermination()
@@ -157,7 +155,7 @@ def delays(flights: DataFrame) -> DataFrame:
     )
 
 
-def _session(files: DataDir) -> SparkSession:
+def _session(files: layout.DataDir) -> SparkSession:
     return (
         SparkSession.builder.appName("yt-exactly-once demo")
         .master("local[2]")
@@ -177,7 +175,7 @@ def _session(files: DataDir) -> SparkSession:
     )
 
 
-def _read(spark: SparkSession, query: Query, work: Work, proxy: str) -> DataFrame:
+def _read(spark: SparkSession, query: layout.Query, work: messages.Work, proxy: str) -> DataFrame:
     return (
         spark.readStream.format("yt")
         .option("proxy", proxy)
@@ -185,17 +183,17 @@ def _read(spark: SparkSession, query: Query, work: Work, proxy: str) -> DataFram
         .option("consumer_path", query.consumer)
         .option("max_rows_per_partition", work.rows_per_partition)
         .option("include_service_columns", "true")
-        .load(QUEUE)
-        .drop(*(column["name"] for column in QUEUE_SERVICE_COLUMNS))
+        .load(layout.QUEUE)
+        .drop(*(column["name"] for column in layout.QUEUE_SERVICE_COLUMNS))
     )
 
 
 def _start(
     frame: DataFrame,
-    query: Query,
-    files: DataDir,
-    work: Work,
-    report: Report,
+    query: layout.Query,
+    files: layout.DataDir,
+    work: messages.Work,
+    report: messages.Report,
     *,
     proxy: str,
     output_mode: str,

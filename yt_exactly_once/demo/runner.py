@@ -15,29 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from yt_exactly_once.demo import data, expected, verify
+from yt_exactly_once.demo import data, expected, layout, messages, verify
 from yt_exactly_once.demo.child import Child
-from yt_exactly_once.demo.layout import (
-    DELAYS_KEY,
-    DELAYS_TYPES,
-    ENRICHED_TYPES,
-    FLIGHTS,
-    IDENTITY,
-    PARTITIONS,
-    QUERIES,
-    QUEUE,
-    STATISTICS,
-    DataDir,
-)
-from yt_exactly_once.demo.messages import (
-    ERROR,
-    EVENT,
-    QUERY,
-    QUERY_FAILED,
-    SESSION_READY,
-    ChildOptions,
-    Work,
-)
 from yt_exactly_once.demo.report import Result
 from yt_exactly_once.demo.schedule import LAST_LIFE_ROWS, Countdown, moments, rows_per_batch
 from yt_exactly_once.errors import ConfigError
@@ -110,7 +89,7 @@ def run_demo(options: DemoOptions, display: Display) -> Result:
     began = time.monotonic()
     require_java()
     flights = data.read_flights(options.rows)
-    partition_rows = -(-flights.num_rows // PARTITIONS)
+    partition_rows = -(-flights.num_rows // layout.PARTITIONS)
     batch_rows = rows_per_batch(partition_rows, options.kills)
     with (
         _data_dir(options.data_dir) as files,
@@ -149,7 +128,7 @@ class Supervision:
 
     def __init__(
         self,
-        files: DataDir,
+        files: layout.DataDir,
         options: DemoOptions,
         partition_rows: int,
         batch_rows: int,
@@ -165,7 +144,7 @@ class Supervision:
         self._partition_rows = partition_rows
         self._batch_rows = batch_rows
         self._display = display
-        self._done = {query.name: 0 for query in QUERIES}
+        self._done = {query.name: 0 for query in layout.QUERIES}
         self._totals = dict(self._done)
 
     def __enter__(self) -> Self:
@@ -193,7 +172,7 @@ class Supervision:
             ChildFailedError: a life ended otherwise.
         """
         self._proxies = proxies
-        for query in QUERIES:
+        for query in layout.QUERIES:
             self._display.begin(_task(query.name), -(-self._partition_rows // self._batch_rows))
         for moment in deaths:
             self._live(self._kill_in_time, moment)
@@ -206,7 +185,7 @@ class Supervision:
     def _enlarge_batches(self) -> None:
         """Let the next life take larger batches, and expect fewer of them."""
         larger = self._batch_rows * LAST_LIFE_ROWS
-        for query in QUERIES:
+        for query in layout.QUERIES:
             # Spark may have planned one more batch of the old size.
             planned = self._done[query.name] + 1
             left = max(0, self._partition_rows - planned * self._batch_rows)
@@ -237,12 +216,12 @@ class Supervision:
 
     def _child(self) -> Child:
         def argument(report: int) -> str:
-            return ChildOptions(data_dir=str(self._files.path), report=report).dump()
+            return messages.ChildOptions(data_dir=str(self._files.path), report=report).dump()
 
         return Child(_CHILD, argument, self._files.log)
 
     def _work(self) -> str:
-        return Work(
+        return messages.Work(
             proxies=self._proxies,
             mode=self._options.mode.value,
             backend=self._options.backend,
@@ -264,7 +243,7 @@ class Supervision:
                 ) from None
             if event is not None:
                 now = time.monotonic()
-                countdown.notice(event[EVENT], now)
+                countdown.notice(event[messages.EVENT], now)
                 if countdown.is_over(now):
                     # Before anything is drawn: what it is to hit may take a millisecond.
                     child.kill()
@@ -294,15 +273,15 @@ class Supervision:
             _BusyMachineError: of a kind that a new start may repair.
         """
         self._display.noticed(event)
-        if event[EVENT] == QUERY_FAILED:
-            if _NO_WORKER in event[ERROR]:
-                raise _BusyMachineError(event[ERROR])
-            raise child.failure("The queries failed", event[ERROR])
-        if event[EVENT] == SESSION_READY:
+        if event[messages.EVENT] == messages.QUERY_FAILED:
+            if _NO_WORKER in event[messages.ERROR]:
+                raise _BusyMachineError(event[messages.ERROR])
+            raise child.failure("The queries failed", event[messages.ERROR])
+        if event[messages.EVENT] == messages.SESSION_READY:
             self._display.say("Spark is up, the queries run")
-        elif event[EVENT] in {Event.BATCH_COMMITTED, Event.BATCH_SKIPPED}:
+        elif event[messages.EVENT] in {Event.BATCH_COMMITTED, Event.BATCH_SKIPPED}:
             self.replays += event.get("reason") == "replay"
-            name = event[QUERY]
+            name = event[messages.QUERY]
             self._done[name] = max(self._done[name], event["batch"] + 1)
             self._display.advance(_task(name), self._done[name])
 
@@ -318,19 +297,21 @@ def _stuck(child: Child) -> Exception:
 def _check(client: YtClient, rows: int | None, supervision: Supervision, began: float) -> Result:
     source = expected.read_source(rows)
     flights = verify.compare(
-        verify.read_ordered(client, FLIGHTS.target, ENRICHED_TYPES),
+        verify.read_ordered(client, layout.FLIGHTS.target, layout.ENRICHED_TYPES),
         expected.expected_flights(source),
-        IDENTITY,
+        layout.IDENTITY,
     )
     statistics = verify.compare(
-        verify.read_sorted(client, STATISTICS.target, DELAYS_TYPES),
+        verify.read_sorted(client, layout.STATISTICS.target, layout.DELAYS_TYPES),
         expected.expected_delays(source),
-        DELAYS_KEY,
+        layout.DELAYS_KEY,
     )
     return Result(
         flights=flights,
         statistics=statistics,
-        consumed=sum(verify.consumer_offsets(client, FLIGHTS.consumer, QUEUE).values()),
+        consumed=sum(
+            verify.consumer_offsets(client, layout.FLIGHTS.consumer, layout.QUEUE).values()
+        ),
         kills=supervision.kills,
         replays=supervision.replays,
         seconds=time.monotonic() - began,
@@ -338,12 +319,12 @@ def _check(client: YtClient, rows: int | None, supervision: Supervision, began: 
 
 
 @contextmanager
-def _data_dir(given: Path | None) -> Iterator[DataDir]:
+def _data_dir(given: Path | None) -> Iterator[layout.DataDir]:
     if given is None:
         with tempfile.TemporaryDirectory(
             prefix="yt-exactly-once-", ignore_cleanup_errors=True
         ) as path:
-            yield DataDir(Path(path))
+            yield layout.DataDir(Path(path))
         return
     try:
         given.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -361,4 +342,4 @@ def _data_dir(given: Path | None) -> Iterator[DataDir]:
             f"`yt-exactly-once local --data-dir {given}`",
             path=given,
         )
-    yield DataDir(given.resolve())
+    yield layout.DataDir(given.resolve())

@@ -9,14 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.ql.arithmetic import (
-    RELATIONS,
-    calculate,
-    convert_constant,
-    invert,
-    negate,
-    relate,
-)
+from yt_exactly_once.local.ql import arithmetic
 from yt_exactly_once.local.ql.binding.bound import Constant
 from yt_exactly_once.local.ql.value_types import NUMERIC, Type
 
@@ -27,7 +20,7 @@ def fold_unary(operator: str, operand: Constant) -> Constant | None:
         return None
     if operator == "+" or operand.value is None:
         return operand
-    apply = negate if operator == "-" else invert
+    apply = arithmetic.negate if operator == "-" else arithmetic.invert
     return Constant(operand.type, apply(operand.type, operand.value))
 
 
@@ -41,14 +34,14 @@ def fold_binary(operator: str, left: Constant, right: Constant) -> Constant | No
         return Constant(Type.BOOLEAN, _logical(left.value, right.value, operator == "OR"))
     if operator == "||":
         return None
-    if operator in RELATIONS:
+    if operator in arithmetic.RELATIONS:
         if left.value is not None and right.value is not None:
             left, right = _unified(left, right)
-        return Constant(Type.BOOLEAN, relate(operator, left.value, right.value))
+        return Constant(Type.BOOLEAN, arithmetic.relate(operator, left.value, right.value))
     if left.value is None or right.value is None:
         return Constant(Type.NULL, None)
     left, right = _unified(left, right)
-    return Constant(left.type, calculate(operator, left.type, left.value, right.value))
+    return Constant(left.type, arithmetic.calculate(operator, left.type, left.value, right.value))
 
 
 def _unified(left: Constant, right: Constant) -> tuple[Constant, Constant]:
@@ -63,7 +56,7 @@ def _unified(left: Constant, right: Constant) -> tuple[Constant, Constant]:
 
 
 def _converted(constant: Constant, target: Type) -> Constant:
-    return Constant(target, convert_constant(constant.type, constant.value, target))
+    return Constant(target, arithmetic.convert_constant(constant.type, constant.value, target))
 
 
 def _logical(left: Any, right: Any, absorbing: Any) -> bool | None:
