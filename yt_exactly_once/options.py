@@ -115,9 +115,7 @@ def read_texts(declared: type, given: Mapping[str, str], prefix: str = "") -> di
     """Return the values of the options of a class that are given as texts.
 
     Args:
-        declared: the class.
         given: texts by the names of options; others are left out.
-        prefix: of the names.
 
     Raises:
         ConfigError: a text is malformed, or an option cannot be given as text.
@@ -144,8 +142,6 @@ def require_known(given: Iterable[str], known: Collection[str], what: str) -> No
     """Check the names of options.
 
     Args:
-        given: the names.
-        known: those that there are.
         what: takes them, for the message.
 
     Raises:

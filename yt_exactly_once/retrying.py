@@ -58,7 +58,6 @@ def run_attempts(
 
     Args:
         attempt: gets the number of the attempt; raises `TransientError` to be called again.
-        policy: limits and waits.
         emit: gets `retry.scheduled` before each wait.
         sleep: waits that many seconds.
 

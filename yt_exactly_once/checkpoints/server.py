@@ -133,7 +133,6 @@ class GatewayServer:
     """Listens from its construction, and serves between `start` and `stop`.
 
     Args:
-        webhdfs: answers the requests.
         host: address to listen on.
         port: 0 takes any.
 

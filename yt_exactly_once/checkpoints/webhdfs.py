@@ -207,12 +207,7 @@ class _Links:
 
 
 class WebHdfs:
-    """Answers requests; may be used by several threads.
-
-    Args:
-        files: in Cypress.
-        places: what is served to whom.
-    """
+    """Answers requests; may be used by several threads."""
 
     def __init__(self, files: CypressFiles, places: Places) -> None:
         self._files = files

@@ -39,12 +39,7 @@ class _Place(click.ParamType[int | str | datetime]):
 
 
 def moving(direction: str, explanation: str) -> click.Command:
-    """Return the command for one direction.
-
-    Args:
-        direction: its name.
-        explanation: what it does.
-    """
+    """Return the command for one direction."""
 
     def run(
         consumer: str,

@@ -38,8 +38,6 @@ def changes(batch: pa.RecordBatch, keys: WritePlan, marker: str) -> Changes:
     """Split a batch into rows to write and keys to delete. Only the last row of a key can be written.
 
     Args:
-        batch: rows of the DataFrame.
-        keys: the key columns.
         marker: a boolean column, true where the row's key is to be deleted.
 
     Raises:
@@ -71,7 +69,6 @@ def keys_besides(wanted: Fragments, rows: bytes, keys: WritePlan) -> Fragments:
     Args:
         wanted: keys, as `row_fragments` encodes them.
         rows: the keys of the table, as YSON.
-        keys: the key columns.
     """
     schema = arrow_schema_of(TableSchema(keys.columns), binary_strings=True)
     there = row_fragments(decode(rows, schema), keys)

@@ -49,7 +49,6 @@ def check_encoded(encoded: pa.Array, array: pa.Array, column: ColumnSchema) -> N
     Args:
         encoded: as they are sent; by name they are never shorter than by position.
         array: the same values, as given.
-        column: where they go.
 
     Raises:
         UnfitValueError: one is too long.

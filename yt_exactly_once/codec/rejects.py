@@ -120,9 +120,7 @@ def find_faults(
     """Find every row that cannot be written, and one reason for each.
 
     Args:
-        batch: rows of the DataFrame.
         plan: from `check_frame`.
-        wire: format of the rows.
         marker: column that marks rows of which only the key counts; may be empty.
     """
     everything = np.arange(batch.num_rows)

@@ -26,7 +26,6 @@ def require_no_reserved(names: Iterable[str], target: str) -> None:
     """Check that a DataFrame has no column with a reserved name.
 
     Args:
-        names: of its columns.
         target: the table it is written to, for the message.
 
     Raises:

@@ -100,7 +100,6 @@ def encode(
     Args:
         batch: rows of the DataFrame that was checked; other columns than the plan's are left out.
         plan: from `check_frame`.
-        wire: the format.
         tablet_index: tablet of an ordered table that all the rows go to, or one per row.
         sequence_numbers: one number per row, for a queue producer.
 

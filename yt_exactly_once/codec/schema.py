@@ -146,7 +146,6 @@ def arrow_schema_of(
     """Return what a source yields for the table, ready for `decode`.
 
     Args:
-        table: the table that is read.
         binary_strings: read `string` columns as bytes, not as text, so that any bytes pass.
         source_columns: put the two columns in front that say where a row came from.
     """
@@ -206,7 +205,6 @@ def table_schema_for(frame: pa.Schema, key_columns: Collection[str] = ()) -> lis
     """Describe a table that takes every row of the DataFrame; service columns are left out.
 
     Args:
-        frame: the columns to store.
         key_columns: names of the key, in its order; empty for an ordered table.
 
     Raises:
@@ -313,8 +311,6 @@ def check_frame(
     Service columns of the DataFrame are not written unless the table has them, for clients to write.
 
     Args:
-        frame: the DataFrame's columns.
-        table: the table's columns.
         target: the table's path, for messages.
         sorted: whether the table has keys.
 

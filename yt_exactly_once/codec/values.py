@@ -63,7 +63,6 @@ def check_nulls(array: pa.Array, *, nullable: bool, whole: pa.Array | None = Non
     """Check that a column that must have values has them.
 
     Args:
-        array: the values.
         nullable: whether their type has null.
         whole: the composite values they are parts of; a part may lack where the whole does.
 
@@ -109,10 +108,7 @@ def to_integers(
     """Convert integers, whole decimals, dates, instants and durations to integers of a column.
 
     Args:
-        array: the values.
-        target: Arrow type of the result.
         name: of the column's type, for messages.
-        bounds: of the column's type.
         unit: what the column counts: `D` for days, `s`, `us`; empty for plain numbers.
 
     Raises:

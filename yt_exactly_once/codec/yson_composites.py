@@ -118,7 +118,6 @@ def scan(
         words: of the same bytes.
         places: where the values begin, in order.
         limits: where each value must have ended: values that share bytes could have tokens without end.
-        most: tokens.
 
     Returns:
         All tokens, which of them begin the values, and where the values end.
@@ -190,11 +189,7 @@ def _read_numbers(words: Words, size: int, marks: Bytes, places: Places, past: P
 
 
 class Composites:
-    """Arrow arrays out of tokens.
-
-    Args:
-        tokens: of the values.
-    """
+    """Arrow arrays out of tokens."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
@@ -207,7 +202,6 @@ class Composites:
 
         Args:
             found: first tokens of the values, in order, all at one level.
-            logical: their type.
 
         Raises:
             UnevenError: a value has another shape, or the type is left to the general parser.

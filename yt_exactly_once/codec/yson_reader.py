@@ -41,7 +41,6 @@ def parse_rows(
     """Parse rows into plain arrays, or into what is wrong with a value of the column.
 
     Args:
-        rows: a list fragment of maps.
         wanted: types of the columns; a row without one of them counts as null.
 
     Raises:

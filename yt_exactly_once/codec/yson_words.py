@@ -83,7 +83,6 @@ class Words:
         """Decode the varint at each place; return the numbers and how many bytes they take.
 
         Args:
-            places: where they begin.
             needed: where there is one; at the other places the result means nothing.
 
         Raises:

@@ -25,8 +25,6 @@ def offsets_of(
     batch's rows, so the queue must not be allowed to trim them yet.
 
     Args:
-        batch: the batch.
-        before: the entry that will be replaced.
         moved: whether the transaction of the entry moves the consumers. Even then the consumer of a
             queue without new rows stays where it is.
     """

@@ -54,10 +54,8 @@ class Contents:
     """Reads what a batch depends on, and writes what it consists of.
 
     Args:
-        ledger: the query's ledger entries.
         emit: takes events.
         advance_consumer: whether consumers are moved.
-        accepted: batches that may be missing.
         mode: the delivery mode, for the ledger entry. Its times begin with this object.
     """
 

@@ -223,7 +223,6 @@ class Tally:
         """Return the tally after one more part.
 
         Args:
-            written: by the part.
             is_same: whether it is a part of the batch that was counted last.
         """
         return Tally(

@@ -13,7 +13,6 @@ def require_known_format(version: int, newest: int, what: str, **where: str | in
     """Check that this version of the package can read something that was stored.
 
     Args:
-        version: of its format.
         newest: format that this version of the package writes.
         what: was stored, for the message.
         **where: see `ExactlyOnceError`.

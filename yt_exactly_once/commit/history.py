@@ -49,10 +49,6 @@ def require_whole(
     """Check that no batch before this one lacks rows in a target.
 
     Args:
-        notes: of the query.
-        entry: what the ledger holds.
-        batch: the batch.
-        ledger: the ledger.
         accepted: batches that the user has settled.
 
     Raises:
@@ -89,10 +85,6 @@ def require_ledger(
     """Check that a ledger without an entry never had one.
 
     Args:
-        notes: of the query.
-        batch: the batch.
-        ledger: the ledger.
-        ledger_id: object id of its table.
         accepted: batches that the user has settled.
         may_be_new: whether the query may begin with this ledger on purpose.
         may_be_written: returns whether an earlier run may have written the batch, by what Spark says; it is
@@ -145,11 +137,6 @@ def require_same_ledger(
     A copy is another object. The batch that Spark replays may be missing in it, and be in the target.
 
     Args:
-        notes: of the query.
-        entry: what the ledger holds.
-        batch: the batch.
-        ledger: the ledger.
-        ledger_id: object id of its table.
         may_be_written: see `require_ledger`.
 
     Raises:

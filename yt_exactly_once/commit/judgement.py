@@ -49,8 +49,6 @@ def judge(
     """Decide whether a batch was committed before.
 
     Args:
-        entry: what the ledger holds.
-        batch: the batch.
         ledger: path of the ledger, for messages.
         running: whether this run has agreed with the ledger before; then a later batch is of another
             run.
@@ -133,8 +131,6 @@ def require_one_sink(
     another one's, such as a sink with another name of the same ledger.
 
     Args:
-        entry: what the ledger holds.
-        batch: the batch.
         commits_sent: transactions that this run has tried to commit for this batch.
         ledger: path of the ledger, for the message.
 

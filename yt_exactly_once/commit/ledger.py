@@ -23,8 +23,6 @@ class CommitLedger:
     """Entries of one query in one ledger table, for the targets of one sink.
 
     Args:
-        path: the ledger table.
-        query_id: id of the query.
         targets: paths of the tables that are written together.
     """
 
@@ -69,8 +67,6 @@ class CommitLedger:
         """Return the tallies after one more part.
 
         Args:
-            before: the entry that will be replaced.
-            batch: the batch of the part.
             written: by the part, by path of the target.
         """
         is_same = before is not None and before.batch_id == batch.batch_id

@@ -104,7 +104,6 @@ class Notes(Protocol):
         """Keep a note.
 
         Args:
-            note: what counts.
             text: for people.
         """
 
@@ -115,12 +114,8 @@ def missing_batches(
     """Return the batches that a target lacks rows of; an empty range without any.
 
     Args:
-        notes: of the query.
-        target: path of the target.
-        ledger: path of the ledger.
         committed: newest batch in the ledger; `None` without an entry. Notes made with another ledger
             count then too: a new ledger hides no gap.
-        number: the batch that Spark runs now.
     """
     newest = -1 if committed is None else committed
     firsts = [

@@ -72,9 +72,6 @@ class BatchCommit:
     """Commits one batch of a query; steps 4 to 9 of the protocol.
 
     Args:
-        cluster: where.
-        ledger: the query's ledger entries.
-        policy: how often an attempt is repeated.
         emit: takes events.
         lanes: requests sent side by side.
         advance_consumer: whether consumers are moved; off for all but the last of several sinks.
@@ -125,9 +122,6 @@ class BatchCommit:
         computed. If another writer changes the ledger entry or a consumer after that moment, the cluster
         refuses the commit. If computing takes too much of the lease, and no task has written, the attempt
         opens another transaction. What is left open at the end of the block is aborted.
-
-        Args:
-            batch: the batch.
         """
         began = time.monotonic()
         # The attempt meets a failure again, and handles it.
@@ -169,8 +163,6 @@ class BatchCommit:
         9. commits; an unknown outcome is resolved from the ledger.
 
         Args:
-            batch: the batch.
-            parts: its rows.
             resumed: the ledger entry of a part that was committed before; the parts up to it are
                 compared by digest and left out.
 

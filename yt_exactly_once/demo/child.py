@@ -40,7 +40,6 @@ class Child(contextlib.AbstractContextManager["Child"]):
     """One life of a driver.
 
     Args:
-        module: module to run with this interpreter.
         argument: makes its argument from the file descriptor to tell events on.
         log: file that takes its output.
     """
@@ -131,7 +130,6 @@ class Child(contextlib.AbstractContextManager["Child"]):
         """Return an error that shows what the child has said.
 
         Args:
-            what: what happened.
             error: the child's own error; `None` shows the end of its log.
         """
         if error is None:

@@ -120,7 +120,6 @@ def load(client: YtClient, flights: pa.Table, loaded: Callable[[int], None]) -> 
     Flight number n becomes row n // 4 of partition n % 4.
 
     Args:
-        client: of the cluster.
         flights: as `read_flights` returns them.
         loaded: called with the number of flights in the queue after every transaction.
     """
@@ -136,7 +135,6 @@ def arrow_payload(flights: pa.Table, first: int) -> bytes:
     """Return flights as one Arrow stream, each with its partition.
 
     Args:
-        flights: consecutive flights.
         first: number of the first one.
     """
     partitions = [number % layout.PARTITIONS for number in range(first, first + flights.num_rows)]

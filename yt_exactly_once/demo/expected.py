@@ -78,7 +78,6 @@ def canonical(frame: pd.DataFrame, types: dict[str, str]) -> pd.DataFrame:
 
     Args:
         frame: values from anywhere.
-        types: columns of the table.
     """
     return pd.DataFrame(
         {name: pd.array(_plain(frame[name]), dtype=_form(given)) for name, given in types.items()}

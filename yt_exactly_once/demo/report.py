@@ -134,7 +134,6 @@ class Display:
         """Tell of a kill.
 
         Args:
-            number: from 1.
             moment: what it was to hit, and how far the queries were.
         """
         self.say(f"SIGKILL number {number}, {moment}")

@@ -164,10 +164,6 @@ class Supervision:
     def run(self, proxies: list[str], deaths: Iterator[Moment]) -> None:
         """Let a child work, kill it at every moment, let the next one continue, and the last one finish.
 
-        Args:
-            proxies: addresses of the cluster.
-            deaths: when to kill.
-
         Raises:
             ChildFailedError: a life ended otherwise.
         """

@@ -85,10 +85,6 @@ def moments(kills: int, seed: int) -> Iterator[Moment]:
 def rows_per_batch(partition_rows: int, kills: int) -> int:
     """Return how many rows of a queue partition make a batch, so that there are enough batches.
 
-    Args:
-        partition_rows: rows of the longest partition.
-        kills: kills to come.
-
     Raises:
         ConfigError: there are too few rows for so many kills.
     """
@@ -104,9 +100,6 @@ def rows_per_batch(partition_rows: int, kills: int) -> int:
 
 class Countdown:
     """Watches the events of one life for its moment.
-
-    Args:
-        moment: what to wait for.
 
     Attributes:
         due: when to kill, by the clock of `notice`; `None` while that is open.

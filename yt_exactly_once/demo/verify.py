@@ -53,7 +53,6 @@ def compare(actual: pd.DataFrame, expected: pd.DataFrame, key: Sequence[str]) ->
     Args:
         actual: rows found, in any order.
         expected: rows wanted; no key twice.
-        key: columns that name a row.
     """
     names = list(key)
     values = [name for name in expected.columns if name not in names]

@@ -40,7 +40,6 @@ class WatchingDisplay(Display):
     """A display that follows the queries, draws them if asked to, and keeps their history.
 
     Args:
-        screen: where to.
         is_live: whether the queries are drawn while they run.
     """
 
@@ -107,7 +106,6 @@ class WatchingDisplay(Display):
         """Return the HTML page about a demo that has ended.
 
         Args:
-            result: what the check found.
             settings: of the demo, for its reader.
         """
         numbers = result.to_json()

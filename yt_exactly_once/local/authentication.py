@@ -27,8 +27,6 @@ def user_of(proxy: Proxy, token: str | bytes | None, named: str | None = None) -
     """Return the user of a request.
 
     Args:
-        proxy: which got it.
-        token: what came with it.
         named: the user that it names; only superusers may name another one.
 
     Raises:

@@ -98,8 +98,6 @@ class Faults:
     """The rules of a cluster, as one proxy sees them.
 
     Args:
-        store: of the cluster.
-        address: of the proxy.
         written: returns the paths of the tables that a transaction has written rows for.
     """
 

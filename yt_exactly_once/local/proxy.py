@@ -54,7 +54,6 @@ class Proxy:
     Args:
         data_dir: directory of the cluster; the store file is in it.
         address: `host:port` that HTTP clients reach this proxy at.
-        settings: choices of the user.
 
     Attributes:
         store: the durable state, shared with the other proxies.

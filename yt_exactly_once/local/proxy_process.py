@@ -40,12 +40,9 @@ class ProxyProcess:
     """One proxy as a child process.
 
     Args:
-        data_dir: of the cluster.
-        number: of the proxy.
         port: for HTTP, 0 for any.
         rpc_port: for RPC, likewise.
         token: the only token that is let in.
-        options: further words of the command line.
     """
 
     def __init__(

@@ -51,11 +51,7 @@ Its exceptions affect no batch. The first one is logged as `listener.failed`, la
 
 
 class GuardedListener:
-    """A listener whose first exception is logged. None of its exceptions leaves it.
-
-    Args:
-        listener: the user's hook.
-    """
+    """A listener whose first exception is logged. None of its exceptions leaves it."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -104,7 +100,6 @@ def emitter(listener: Listener | None = None, **bound: Any) -> Emitter:
     In a worker of Spark it sends the event to the driver too, if telemetry is enabled there.
 
     Args:
-        listener: metrics hook of the user.
         **bound: fields added to every event.
     """
     guarded = listener

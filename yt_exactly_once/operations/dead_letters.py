@@ -92,11 +92,7 @@ class Letter:
 
 
 class Done:
-    """Which letters of a table are in a target: the text that the ledger keeps in `other_sources`.
-
-    Args:
-        text: ranges by tablet, JSON.
-    """
+    """Which letters of a table are in a target: the text that the ledger keeps in `other_sources`."""
 
     def __init__(self, text: str = "{}") -> None:
         self._ranges = {int(tablet): ranges for tablet, ranges in json.loads(text).items()}
@@ -186,7 +182,6 @@ def repaired(letters: Sequence[Letter], document: Any) -> list[Letter]:
     """Return the letters that a document names, with the rows that it has for them.
 
     Args:
-        letters: all letters of the table.
         document: what `show --json` printed, with other values in `row`.
 
     Raises:
@@ -234,8 +229,6 @@ def plan_replays(
     """Say which letters would get into their targets.
 
     Args:
-        connection: the cluster.
-        letters: which ones.
         ledger: path of the ledger; default: see `entries_of`.
         binary: columns whose values are base64.
 
@@ -344,7 +337,6 @@ def replay(
     Letters that somebody else has replayed since the plan are left out. A call that fails may be repeated.
 
     Args:
-        connection: the cluster.
         plan: from `plan_replays`.
         binary: as for the plan.
         overwrite: whether a letter may replace a row of a sorted target that has its key.

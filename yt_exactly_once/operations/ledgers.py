@@ -86,7 +86,6 @@ def find_ledgers(
     deep folder on a large cluster.
 
     Args:
-        connection: the cluster.
         paths: ledgers, targets (their ledger has the default name beside them), and folders to search.
             Without any, `//home` is searched.
         looking: called with each folder before it is listed.
@@ -133,8 +132,6 @@ def _require_ledger(
     """Check that a table is a ledger.
 
     Args:
-        connection: the cluster.
-        path: of the table.
         found: its attributes, if they were read.
     """
     if found is None:
@@ -189,12 +186,7 @@ def read_ledger(connection: Connection, path: str) -> list[LedgerRow]:
 def read_ledgers(
     connection: Connection, paths: Sequence[str]
 ) -> tuple[list[LedgerRow], dict[str, ExactlyOnceError]]:
-    """Return the entries of all ledgers that can be read, and why each of the others cannot.
-
-    Args:
-        connection: the cluster.
-        paths: of ledgers.
-    """
+    """Return the entries of all ledgers that can be read, and why each of the others cannot."""
 
     def read(path: str) -> list[LedgerRow]:
         attributes = found[path]
@@ -233,8 +225,6 @@ def entries_of(connection: Connection, target: str, ledger: str | None = None) -
     """Return the entries of a target.
 
     Args:
-        connection: the cluster.
-        target: path of the target.
         ledger: path of the ledger; default: the one beside the target. If there is none, or it has no entry
             of the target, the other ledgers in its folder: that of a sink with several targets is named
             after the first one in alphabetical order.

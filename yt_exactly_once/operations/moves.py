@@ -125,11 +125,7 @@ def require_stopped(
     cannot be told from a stopped one.
 
     Args:
-        connection: the cluster.
-        plan: the move.
-        look_seconds: between the two looks.
         quiet_seconds: how old the last batch of each query must be at least.
-        sleep: waits.
 
     Raises:
         ConflictError: a query is running, or was running a moment ago.
@@ -172,11 +168,6 @@ def move_consumer(
     """Move a consumer in all partitions at once, or in none.
 
     Args:
-        connection: the cluster.
-        cluster: name of the queue's cluster.
-        queue: the queue.
-        consumer: the consumer.
-        moves: by partition.
         rows: entries that must not have changed.
 
     Raises:

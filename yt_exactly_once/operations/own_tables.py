@@ -57,7 +57,6 @@ def create_own_tables(
     """Create and mount the tables that a sink keeps; one that is there only gets the rights.
 
     Args:
-        connection: the cluster.
         subject: its targets, its mode and the paths of the tables.
         subjects: who gets which rights. Without operators the user of the token is one.
 

@@ -52,11 +52,7 @@ def plan_move(
     """Work out a move, and what it means.
 
     Args:
-        connection: the cluster.
         direction: partitions that would move the other way stay.
-        queue: path of the queue.
-        consumer: path of the consumer.
-        to: where to.
         partitions: which ones; all without.
         ledgers: where queries that use the consumer are looked for.
 

@@ -139,7 +139,6 @@ def plan_repairs(
     """Work out what every query needs to continue.
 
     Args:
-        connection: the cluster.
         rows: all entries of the ledgers in question.
         query: only queries with an id that begins so.
         new_checkpoint: whether the query is to continue with a new checkpoint, since the old one is lost.
@@ -193,7 +192,6 @@ class _Found:
     """What a plan is made of, while it is made.
 
     Args:
-        status: of the query.
         new_checkpoint: see `plan_repairs`.
     """
 

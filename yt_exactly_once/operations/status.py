@@ -317,7 +317,6 @@ def status(
     `$timestamp`, and one for some hundred of anything else.
 
     Args:
-        connection: the cluster.
         paths: see `find_ledgers`.
         query: only queries with an id that begins so.
         looking: see `find_ledgers`.
@@ -362,10 +361,6 @@ class _Facts:
     """What the cluster says of the tables of some queries, asked with few requests.
 
     Whatever could not be read is the error.
-
-    Args:
-        connection: the cluster.
-        rows: entries of the queries.
 
     Attributes:
         moment: the time of the cluster.

@@ -105,7 +105,6 @@ def remarks(queries: Sequence[QueryStatus], unread: Mapping[str, str]) -> list[T
     """Return what is wrong, a line each; to be printed unwrapped, as lines have commands to copy.
 
     Args:
-        queries: all of them.
         unread: why ledgers cannot be read, by their paths.
     """
     from rich.text import Text  # noqa: PLC0415 - only output for people needs it

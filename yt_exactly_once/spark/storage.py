@@ -54,11 +54,7 @@ class Storage(Protocol):
 
 
 class Folder:
-    """A checkpoint on a disk.
-
-    Args:
-        root: the checkpoint.
-    """
+    """A checkpoint on a disk."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -84,12 +80,7 @@ class Folder:
 
 
 class ArrowFolder:
-    """A checkpoint on a file system of PyArrow.
-
-    Args:
-        files: the file system.
-        root: path of the checkpoint there.
-    """
+    """A checkpoint on a file system of PyArrow."""
 
     def __init__(self, files: fs.FileSystem, root: str) -> None:
         self._files = files
@@ -126,7 +117,6 @@ class CypressFolder:
     """A checkpoint in Cypress.
 
     Args:
-        files: of the cluster.
         root: names on the way to the checkpoint.
     """
 

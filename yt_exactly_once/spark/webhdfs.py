@@ -33,7 +33,6 @@ class WebHdfsFolder:
     """A checkpoint behind a gateway.
 
     Args:
-        location: URL of the checkpoint.
         policy: how long an absent gateway is waited for.
 
     Raises:

@@ -40,7 +40,6 @@ class Recorder:
     """A listener that records metrics.
 
     Args:
-        meter: makes the instruments.
         wall_clock: seconds since 1970.
     """
 

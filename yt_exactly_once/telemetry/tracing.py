@@ -49,7 +49,6 @@ class Tracing:
     """A listener that records traces.
 
     Args:
-        tracer: makes the spans.
         now: nanoseconds since 1970.
     """
 

@@ -161,7 +161,6 @@ def selected(connection: Connection, query: str, *, limit: int) -> bytes:
     """Return the rows of a query in YTsaurus QL, as a binary YSON list fragment.
 
     Args:
-        connection: the cluster.
         query: without `limit`.
         limit: most rows to read and to return.
     """
@@ -193,7 +192,6 @@ def proxies_of(connection: Connection, kind: str) -> list[str]:
     """Return the addresses of the live proxies.
 
     Args:
-        connection: the cluster.
         kind: `http` or `rpc`.
     """
     url = address_of(connection.reader).url

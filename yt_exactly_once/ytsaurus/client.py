@@ -117,9 +117,6 @@ class _RpcProxies(HeavyProxyProvider):  # type: ignore[misc]
 class Connection:
     """A connection to one cluster; cheap to build, opened on first use.
 
-    Args:
-        config: address, token and limits.
-
     Raises:
         ConfigError: the backend is unknown, or its bindings are not installed.
     """
@@ -247,7 +244,6 @@ class Connection:
         """Yield a transaction that another process has started, and will end.
 
         Args:
-            transaction_id: which one.
             proxy: address of the proxy that holds it.
         """
         state = self._state()

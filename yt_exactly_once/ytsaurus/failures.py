@@ -334,7 +334,6 @@ def translated(
         action: what was being done, as the tail of "Could not ...".
         asked: gives a client, for requests that need permissions on several objects: proxies do not say on
             which one a permission is missing.
-        among: these objects.
         **where: ids for the message.
     """
     try:

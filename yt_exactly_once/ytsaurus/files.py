@@ -75,7 +75,6 @@ class CypressFiles:
     Paths are sequences of names, without escapes.
 
     Args:
-        connection: of the cluster.
         emit: gets `retry.scheduled`.
     """
 
@@ -129,11 +128,9 @@ class CypressFiles:
         """Write a file with everything above it that is missing.
 
         Args:
-            parts: where.
             content: read from its start, as often as it takes.
             size: of the content, in bytes.
             scratch: nobody reads the file before it is renamed, and no other file has its name.
-            replace: another file may be there.
 
         Raises:
             PathExistsError: a folder is there, or a file that must not be replaced.
@@ -183,10 +180,8 @@ class CypressFiles:
         """Give a file or folder another path, at once.
 
         Args:
-            source: where it is.
             target: where it will be. The folder must be there.
             scratch: as for `write`.
-            replace: another file may be there.
 
         Raises:
             TableNotFoundError: the source is missing, or the folder of the target is.

@@ -103,11 +103,7 @@ def _is_usual(config: Mapping[str, Any]) -> bool:
 
 
 class Unread:
-    """Encoded rows as the file that the client wants, of which a lane takes the data without a copy.
-
-    Args:
-        data: the rows.
-    """
+    """Encoded rows as the file that the client wants, of which a lane takes the data without a copy."""
 
     def __init__(self, data: bytes | memoryview) -> None:
         self.data, self._left = data, memoryview(data)

@@ -158,7 +158,6 @@ class RemoteQueue:
 
         Args:
             cluster: name of the cluster, as consumer rows have it.
-            partitions: which ones.
         """
         if self.consumer is None:
             return {}
@@ -178,7 +177,6 @@ class RemoteQueue:
         `$tablet_index` and `$row_index` are part of every row.
 
         Args:
-            partition: index of the partition.
             offset: index of the first row wanted.
             max_rows: most rows to return.
             max_bytes: about the most bytes to return.

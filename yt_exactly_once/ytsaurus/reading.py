@@ -168,9 +168,7 @@ class WholeTable:
 
         Args:
             after: key of the last row of the page before; `None` for the first page.
-            tablet: index of the tablet.
             most: most rows to return; fewer end the tablet.
-            columns: wanted, the key columns among them.
             where: a further condition of the query, or nothing.
         """
         keys = [column["name"] for column in self.key_columns]

@@ -88,9 +88,7 @@ def sessions_of(connection: Connection, producer: str, prefix: str) -> dict[str,
     """Return what the last pushes stored in the sessions of a producer, by session id.
 
     Args:
-        connection: the cluster.
         producer: path of the producer table; any other object has no sessions.
-        prefix: how the ids begin.
 
     Raises:
         TableNotMountedError: the sessions cannot be read.
@@ -169,11 +167,8 @@ class ProducerSession:
         """Append rows with numbers that all exceed the session's last one.
 
         Args:
-            connection: the cluster.
             payload: rows with `$sequence_number`, at least one.
-            wire: wire format of the payload.
             last_number: number of the last row.
-            user_meta: stored in the session.
 
         Returns:
             The session as it is now.

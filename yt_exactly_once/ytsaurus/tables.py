@@ -163,7 +163,6 @@ def ensure_table(
     """Create and mount a dynamic table, unless it exists and is mounted.
 
     Args:
-        connection: the cluster.
         path: where; missing parents are created.
         schema: columns, used when the table is created.
         attributes: further attributes, used when the table is created.
@@ -224,8 +223,6 @@ def rows_of(connection: Connection, path: str, limit: int) -> list[dict[str, Any
     """Return rows of a small dynamic table, in any order.
 
     Args:
-        connection: the cluster.
-        path: of the table.
         limit: most rows to return.
     """
     with translated("read rows", path=path):
@@ -277,11 +274,9 @@ def require_columns(
     """Check that an existing table has the columns its purpose needs.
 
     Args:
-        info: of the table.
         schema: columns it must have.
         purpose: for the message.
         error: raised when it has not.
-        remedy: of the error.
     """
     have = {(column["name"], column.get("sort_order")) for column in info.schema}
     want = {(column["name"], column.get("sort_order")) for column in schema}

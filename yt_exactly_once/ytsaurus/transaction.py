@@ -97,7 +97,6 @@ class TabletTransaction:
             clients: of one proxy; each has one request under way at a time.
             pool: threads for calls that are made side by side.
             timeout: lease.
-            proxy: address of the proxy.
         """
         with translated("start a transaction", proxy=proxy):
             transaction_id = clients[0].start_transaction(
@@ -157,8 +156,6 @@ class TabletTransaction:
         """Write encoded payloads, and delete the keys of those that say so, in their order.
 
         Args:
-            path: target table.
-            bodies: one request each.
             wire: `arrow` or `yson`, for what is written.
             update: keep the columns of a sorted row that a payload does not have.
             aggregate: combine aggregating columns with what is there.
@@ -284,7 +281,6 @@ class TransactionAhead(Generic[T]):
 
     Args:
         thread: makes the calls one by one, in their order.
-        start: starts the transaction.
         reads: the first calls in it.
         lanes: how many of its clients are not for the reads.
     """

@@ -131,8 +131,6 @@ def command(
     """Register a handler.
 
     Args:
-        name: wire name.
-        input_type: what the request body carries.
         output_type: what the answer carries. A handler returns a plain value (structured), `Rows`
             (tabular), an iterator of bytes (binary) or `None` (null).
         volatile: whether the command changes something.

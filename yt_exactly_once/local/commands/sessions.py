@@ -133,7 +133,6 @@ def conversions_of(context: Context, *, null_to_entity: bool = False) -> Convers
     """Return the conversion switches of the input format.
 
     Args:
-        context: of the request.
         null_to_entity: the command's default of that switch.
     """
     given = context.parameters.get("input_format")

@@ -17,7 +17,6 @@ class Stream(Iterator[Item]):
     """Items of an answer that hold something open.
 
     Args:
-        items: what is sent.
         release: closes what they need; called once, at the end or when the answer is given up.
     """
 
@@ -46,7 +45,6 @@ def from_snapshot(
     """Return a stream that reads one state of the store, whatever is committed meanwhile.
 
     Args:
-        store: what to read.
         read: gets the connection; what it checks at once is an error of the whole answer.
     """
     snapshot = store.snapshot()

@@ -300,10 +300,7 @@ def write(view: View, node: Node, steps: Sequence[Step], value: Any) -> None:
     """Set an attribute, or a part of it.
 
     Args:
-        view: the change belongs to its transaction.
-        node: whose attribute.
         steps: name of the attribute and the path inside its value; empty replaces all user ones.
-        value: the new value.
     """
     if not steps:
         _replace_all(view, node, value)

@@ -92,7 +92,6 @@ def write(view: View, node_id: str, pieces: Iterable[tuple[bytes, int]], *, appe
     """Replace or extend the content of a node.
 
     Args:
-        view: the change belongs to its transaction.
         node_id: a file or a static table.
         pieces: data and row count of each new chunk.
         append: whether the old content stays.

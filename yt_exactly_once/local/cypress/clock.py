@@ -55,8 +55,6 @@ def touch(view: View, node_id: str, *kinds: str) -> None:
     """Stamp a change on a node.
 
     Args:
-        view: the change belongs to its transaction.
-        node_id: what changed.
         *kinds: `content`, `attribute` or both.
     """
     if view.is_quiet:

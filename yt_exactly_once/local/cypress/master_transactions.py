@@ -82,8 +82,6 @@ def start(
         max_timeout_ms: the longest lease; a longer one is cut.
         deadline: when the transaction ends at the latest, whatever pings it.
         depends_on: transactions that this one does not outlive.
-        attributes: of the user.
-        owner: who starts it.
     """
     depth = 1 if parent_id is None else len(chain(connection, parent_id))
     if depth > MAX_DEPTH:

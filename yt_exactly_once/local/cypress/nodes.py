@@ -307,7 +307,6 @@ def remove(view: View, path: YPath, *, recursive: bool, force: bool) -> None:
     """Remove a node, an attribute, or a part of a value.
 
     Args:
-        view: the change belongs to its transaction.
         path: `/*` at its end means all children, `/@*` for all user attributes.
         recursive: whether a map with children may go.
         force: whether a path that leads nowhere is fine.

@@ -270,8 +270,6 @@ def require(
 
     Args:
         view: the tree as the command's transaction sees it.
-        node_id: the object.
-        user: who runs the command.
         *permissions: one of them is enough.
         vital: as for `check`.
         by_proxy: whether a proxy asks, as for rows of dynamic tables: then the error names no object.

@@ -32,7 +32,6 @@ def split(value: Any, what: str) -> tuple[str, dict[str, Any]]:
     """Take a rich path apart into the plain path and its attributes.
 
     Args:
-        value: a string, possibly with YSON attributes.
         what: name of the parameter, for errors.
 
     Raises:

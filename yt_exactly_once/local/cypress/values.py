@@ -27,7 +27,6 @@ def get(value: Any, steps: Sequence[Step], where: str) -> Any:
     """Return what a path inside a value leads to.
 
     Args:
-        value: the whole value.
         steps: the path inside it.
         where: path of the whole value, for errors.
 
@@ -131,8 +130,6 @@ def check_depth(value: Any, above: int, where: str) -> None:
     """Refuse a value that would be too deep to be read back.
 
     Args:
-        value: the new value.
-        above: levels that are above it.
         where: path of the whole, for the error.
     """
     if above > MAX_DEPTH:

@@ -56,7 +56,6 @@ def parse(value: Any, what: str = "path") -> YPath:
     """Parse a path parameter.
 
     Args:
-        value: a string, possibly with YSON attributes.
         what: name of the parameter, for errors.
 
     Raises:

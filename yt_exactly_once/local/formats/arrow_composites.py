@@ -31,8 +31,6 @@ def written(logical: types.LogicalType, array: Any, leaf: Leaf) -> Any:
     """Return positional YSON, null where a value is null.
 
     Args:
-        logical: type of the values.
-        array: the values.
         leaf: returns values without parts as they would be stored, by their type.
 
     Raises:

@@ -100,9 +100,7 @@ def loads(
     """Parse one IPC stream.
 
     Args:
-        data: the body.
         schema: columns of the table; without it every value is taken as it is.
-        dialect: of the parser.
 
     Raises:
         YtError: no complete stream, or a column whose Arrow type does not fit the column.

@@ -40,8 +40,6 @@ def loads(
     """Parse rows.
 
     Args:
-        data: the decoded body.
-        source: the input format.
         schema: see `registry.RowReader`.
         features: of the cluster, see `arrow_rows.Dialect`.
 
@@ -90,8 +88,6 @@ def dump_stored(rows: StoredRows, target: Format, count: int) -> Iterator[bytes]
     """Encode stored rows piece by piece, by vector where the format allows it.
 
     Args:
-        rows: what to encode.
-        target: the output format.
         count: rows of a piece that is encoded row by row.
 
     Raises:

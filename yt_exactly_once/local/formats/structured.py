@@ -101,8 +101,6 @@ def loads(data: bytes, source: Format, what: str) -> Any:
     """Parse one structured value.
 
     Args:
-        data: the encoded value.
-        source: its format.
         what: where it comes from, for the error text.
 
     Raises:

@@ -20,11 +20,7 @@ _MORE = 0x80
 
 
 class Lines:
-    """Lines of bytes, one per row, that grow from left to right.
-
-    Args:
-        count: number of lines.
-    """
+    """Lines of bytes, one per row, that grow from left to right."""
 
     def __init__(self, count: int) -> None:
         self._count = count

@@ -35,7 +35,6 @@ def scan(data: bytes, schema: Sequence[Mapping[str, Any]]) -> ColumnarRows | Non
     """Return rows, or None where they must be parsed.
 
     Args:
-        data: a list fragment.
         schema: see `registry.RowReader`.
     """
     if len(data) >= _MOST_BYTES:
@@ -94,12 +93,7 @@ def _past(data: bytes, place: int) -> int:
 
 
 class _Rows:
-    """Rows that are read side by side: `_places` is where each has been read to.
-
-    Args:
-        data: all rows.
-        opening: how each of them begins.
-    """
+    """Rows that are read side by side: `_places` is where each has been read to."""
 
     def __init__(self, data: bytes, opening: bytes) -> None:
         self._size = len(data)

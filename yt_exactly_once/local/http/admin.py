@@ -23,11 +23,7 @@ PREFIX = "/local/"
 
 
 class AdminPages:
-    """The pages of one proxy.
-
-    Args:
-        proxy: which one.
-    """
+    """The pages of one proxy."""
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy

@@ -10,11 +10,7 @@ from typing import Any
 
 
 class JoiningTransport:
-    """A transport of asyncio that can hold a write back until the next one.
-
-    Args:
-        transport: what sends.
-    """
+    """A transport of asyncio that can hold a write back until the next one."""
 
     def __init__(self, transport: Any) -> None:
         self._transport = transport

@@ -112,11 +112,8 @@ def gather(
 
     Args:
         method: HTTP verb; the body of a POST holds parameters.
-        query: query string.
         headers: names in lower case.
-        body: of a POST, else ignored.
         input_format: chosen from headers, a parameter may override it.
-        output_format: likewise.
 
     Raises:
         YtError: a source is malformed or is not a map.

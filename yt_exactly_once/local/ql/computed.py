@@ -58,9 +58,7 @@ def fill(
     """Return the given stored columns and the computed ones.
 
     Args:
-        key_columns: of the table.
         given: stored values by the name of the column; every key column that is not computed is there.
-        count: number of rows.
 
     Raises:
         YtError: an expression fails on a row, or gives what its column does not take.
@@ -87,7 +85,6 @@ def infer(
     """Return the encoded values of computed key columns by column number, one map per given map.
 
     Args:
-        key_columns: of the table.
         points: encoded values that are known, by number of the key column.
     """
     numbers = {column.name: number for number, column in enumerate(key_columns)}

@@ -75,8 +75,6 @@ def execute(
     """Run a query.
 
     Args:
-        connection: where to read.
-        query: its text.
         resolve: finds a table by the path in the query.
         placeholders: values of `{name}`.
         prepare: gets what the query reads of each table before it is read, and raises `YtError` when

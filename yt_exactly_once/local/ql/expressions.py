@@ -64,11 +64,6 @@ def evaluate(
 ) -> list[tuple[Any, ...]]:
     """Return the values of expressions in every row, in stored form.
 
-    Args:
-        expressions: what to compute.
-        columns: what they can name.
-        rows: stored values of the columns.
-
     Raises:
         YtError: an expression does not fit the columns, or fails on a row.
     """

@@ -51,7 +51,6 @@ class KeyRanges:
 
     Args:
         condition: bound condition; None for none.
-        source: the table.
     """
 
     def __init__(self, condition: Bound | None, source: Source) -> None:

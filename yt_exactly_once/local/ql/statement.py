@@ -48,7 +48,6 @@ class Statement:
     """The SQL of one query.
 
     Args:
-        query: the bound query.
         ranges: what the condition says about the key of the main table.
         limits: see `Limits`.
     """
@@ -83,7 +82,6 @@ class Statement:
 
         Args:
             number: how many joins come before it.
-            join: the join.
             conditions: what holds for those tables.
         """
         own = [equation[0] for equation in join.key_equations]

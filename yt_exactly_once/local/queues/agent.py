@@ -23,8 +23,6 @@ class QueueAgent:
     """Trims every queue after each period, as long as the process lives.
 
     Args:
-        store: of the cluster.
-        cypress: the tree in it.
         period: seconds between two steps.
     """
 

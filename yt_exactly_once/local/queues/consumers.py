@@ -113,8 +113,6 @@ def advance(
     """Move an offset when the transaction commits.
 
     Args:
-        transaction: where the move happens.
-        partition: whose offset.
         old_offset: what the offset must have been when the transaction started; None moves blindly.
         new_offset: index of the first unread row from now on.
         meta: what is known about the rows before the new offset.

@@ -96,8 +96,6 @@ def create_session(
     """Start a session or fence its earlier users by a higher epoch.
 
     Args:
-        transaction: the command's own transaction.
-        session: which one.
         user_meta: replaces the stored one.
         has_user_meta: whether `user_meta` was given.
         mutation_id: a repeat of the same one gets the same epoch; None switches that off.
@@ -141,11 +139,7 @@ def push(
     """Append the rows that are newer than the session and move it.
 
     Args:
-        transaction: where it happens.
-        session: whose numbers count.
         queue: the ordered table.
-        request: what to append.
-        conversions: switches of the input format.
         regress: whether a push without new rows still stores its last number, as servers of 2024 do.
 
     Returns:

@@ -107,7 +107,6 @@ def method(
     """Register a method.
 
     Args:
-        name: on the wire.
         command: the command, or what tells it from the request.
         parameters: reads its parameters out of the request.
         messages: what follows `TReq` and `TRsp`, where that is not the name.

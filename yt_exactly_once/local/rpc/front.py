@@ -48,11 +48,7 @@ _READ_LIMIT = 1 << 20
 
 
 class Front:
-    """Serves RPC requests on a listening socket.
-
-    Args:
-        proxy: whose commands they are for.
-    """
+    """Serves RPC requests on a listening socket."""
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy

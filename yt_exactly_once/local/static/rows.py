@@ -70,13 +70,8 @@ def write(
     """Replace or extend the rows of a table.
 
     Args:
-        view: the change belongs to its transaction.
-        node_id: of the table.
-        schema: of the rows.
-        rows: new ones.
         append: whether the old rows stay.
         compute: fills computed columns: from columns, stored values by name, and their count.
-        conversions: switches of the input format.
 
     Raises:
         YtError: 307 and kin when a row does not fit the schema, 301 when the order is broken, 306
@@ -100,10 +95,8 @@ def in_order(
     """Return chunks in the order that a sorted table needs.
 
     Args:
-        view: the change belongs to its transaction.
         target: the sorted table that the chunks are put into.
         schemas: of the tables that they come from.
-        listed: the chunks.
         append: whether they come after the rows that the table has.
 
     Raises:
@@ -216,8 +209,6 @@ def find_ranges(
 
     Args:
         selectors: value of the attribute; `None` is the whole table.
-        total: number of rows.
-        schema: of the table.
         all_keys: returns the keys of all rows in order; called when the selectors name keys.
         place: returns the row that a limit by indexes names.
 

@@ -47,8 +47,6 @@ def plan(path: YPath, attributes: Mapping[str, Any], row_count: int) -> Upload:
 
     Args:
         path: with its attributes `append`, `sorted_by` and `schema`.
-        attributes: of the table.
-        row_count: rows that it has.
 
     Raises:
         YtError: the attributes of the path do not fit each other or the table.

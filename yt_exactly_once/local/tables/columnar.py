@@ -20,7 +20,6 @@ class ColumnarRows(Sequence[Row]):
 
     Args:
         columns: values by column name, all of one length: lists or Arrow arrays.
-        count: number of rows.
     """
 
     def __init__(self, columns: dict[str, Any], count: int) -> None:

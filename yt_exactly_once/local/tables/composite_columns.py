@@ -62,7 +62,6 @@ def stored(array: Any, logical: types.LogicalType) -> StoredComposites | None:
     """Return the stored form of positional YSON; None where values have to be looked at one by one.
 
     Args:
-        array: binary values.
         logical: type of the column, with its optional if it has one.
     """
     present = array.drop_null() if array.null_count else array

@@ -101,9 +101,7 @@ def encode_column(
     """Bring the values of one column to their stored form.
 
     Args:
-        column: where the values go.
         given: values as decoded from the request, None for null.
-        conversions: switches of the input format.
 
     Returns:
         The stored values and what a commit has to complain about, if anything.

@@ -58,9 +58,7 @@ def encode(
     """Bring the values of one column to their stored form.
 
     Args:
-        column: where the values go.
         given: a list of decoded values, an Arrow array of a stored type, or `StoredComposites`.
-        conversions: switches of the input format.
 
     Returns:
         An Arrow array, and what a commit has to complain about, if anything.
@@ -194,8 +192,6 @@ class StoredRows(Sequence[Row]):
 
     Args:
         columns: what a row consists of, in order.
-        arrays: stored values of each column.
-        count: number of rows.
     """
 
     def __init__(self, columns: Sequence[Column], arrays: Sequence[Any], count: int) -> None:

@@ -96,8 +96,6 @@ def tokens(data: Any, begins: Any, ends: Any) -> Tokens:
 
     Args:
         data: the bytes, followed by at least ten others.
-        begins: where each value begins.
-        ends: where each value ends.
 
     Raises:
         UnknownSpellingError: one of them is not written as this module knows it, or is very long.

@@ -48,9 +48,7 @@ def append(
 
     Args:
         connection: from `Store.write`.
-        layout: the table.
         batches: each with the positions of the rows for every tablet, `None` where all go there.
-        timestamp: of the commit.
         delay: seconds.
     """
     parts = [part for batch, places in batches for part in _split(batch, places)]

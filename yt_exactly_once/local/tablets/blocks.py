@@ -76,10 +76,7 @@ def append(
 
     Args:
         connection: from `Store.write`.
-        layout: the table.
-        tablet_id: of the tablet.
         rows: what to write, one or more.
-        weights: data weight of each row.
     """
     _write(connection, layout, tablet_id, rows, weights)
     # Rows that come one by one need not be looked after every time.

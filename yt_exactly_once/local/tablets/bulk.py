@@ -27,7 +27,6 @@ def load(
         connection: from `Store.write`.
         layout: the table; it has one unmounted tablet.
         columns: stored values by column; keys come in order.
-        chunk_id: of the chunk.
         timestamp: since when a reader sees the rows.
     """
     tablet = layout.tablets[0]

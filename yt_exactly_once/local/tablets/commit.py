@@ -92,7 +92,6 @@ def apply(connection: sqlite3.Connection, batches: Sequence[Batch], terms: Terms
     Args:
         connection: from `Store.write`; an exception must roll it back.
         batches: what the transaction has buffered.
-        terms: who commits.
 
     Raises:
         YtError: nothing was committed.

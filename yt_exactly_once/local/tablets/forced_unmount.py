@@ -33,7 +33,6 @@ def drop_unflushed(
 
     Args:
         connection: from `Store.write`.
-        layout: the table.
         indexes: the tablets that are unmounted by force.
         attributes: of the node, with the period of the automatic flush.
     """

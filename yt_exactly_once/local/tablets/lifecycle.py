@@ -61,7 +61,6 @@ def create(
 
     Args:
         connection: from `Store.write`.
-        node_id: id of the new node.
         attributes: what the client gave to `create`.
 
     Returns:

@@ -52,8 +52,6 @@ def layout_at(
     """Return a table as a connection sees it, or as it was; None when it is too young to be seen.
 
     Args:
-        connection: what is seen.
-        layout: the table now.
         timestamp: the moment to look at, if not the newest.
         retention_timestamp: rows last written before it are hidden.
 

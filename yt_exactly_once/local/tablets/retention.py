@@ -64,9 +64,6 @@ def check_start(
 
     Args:
         connection: from `Store.write`.
-        layout: the table.
-        tablets: those that the transaction writes to.
-        start: when it started.
         too_old: whether it has lived too long, however short the history.
 
     Raises:

@@ -135,9 +135,7 @@ class RowLocks:
 
     Args:
         connection: from `Store.write`.
-        layout: the table.
         start: the moment after which another lock is a conflict.
-        timestamp: commit timestamp.
     """
 
     def __init__(

@@ -43,7 +43,6 @@ def fetch(connection: sqlite3.Connection, query: str, columns: Sequence[Column])
 
     Args:
         connection: within a transaction, which may be one that only reads.
-        query: a SELECT of these columns.
         columns: at least one.
 
     Raises:
@@ -92,9 +91,7 @@ class _Rows:
     """The rows of a table, read side by side.
 
     Args:
-        image: all pages of the database.
         root: number of the first page of the table.
-        width: number of its columns.
     """
 
     def __init__(self, image: bytes, root: int, width: int) -> None:

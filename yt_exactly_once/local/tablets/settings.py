@@ -93,8 +93,6 @@ def check_change(layout: TableLayout, name: str, *, in_transaction: bool) -> Non
     """Refuse to change or remove a setting that is fixed now.
 
     Args:
-        layout: the table.
-        name: of the setting.
         in_transaction: whether the change would belong to a master transaction.
 
     Raises:

@@ -66,7 +66,6 @@ def reshard(
         connection: from `Store.write`.
         layout: the table; the range must be unmounted.
         bounds: first and last tablet of the range; None for all.
-        count: number of new tablets.
         parameters: with `pivot_keys`, the first keys of the new tablets of a sorted table, or
             `trimmed_row_counts` and `cumulative_data_weights` of those of an ordered one.
 

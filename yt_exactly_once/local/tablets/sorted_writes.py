@@ -38,10 +38,7 @@ class SortedWriter:
 
     Args:
         connection: from `Store.write`.
-        layout: the table.
-        transaction_id: who writes.
         start: the moment after which another write is a conflict.
-        timestamp: commit timestamp.
     """
 
     def __init__(
@@ -162,8 +159,6 @@ class SortedWriter:
         its last ones are the start of the transaction, once for each guarded column.
 
         Args:
-            batch: whose rows.
-            columns: which are written.
             guarded: columns of the row that is there whose writes may be a conflict.
             given: SQL for the key and for each column.
         """
@@ -252,7 +247,6 @@ def _pieces(columns: Sequence[list[Any]], most: int) -> Iterator[tuple[int, Iter
 
     Args:
         columns: values of the rows, at least one.
-        most: values of a statement.
 
     Yields:
         How many rows a statement takes, and the parameters of one statement after the other.

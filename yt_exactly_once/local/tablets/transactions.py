@@ -39,13 +39,10 @@ class TabletTransaction:
     """One transaction.
 
     Args:
-        store: where it reads and commits.
-        transaction_id: its id.
         snapshot: the state it reads; None for a command's own transaction, which takes one at its
             first read.
         atomicity: `full` or `none`.
         timeout: length of the lease in seconds.
-        user: whose permissions count at the commit.
 
     Attributes:
         progress: last sequence number pushed here per producer, queue and session.
@@ -110,7 +107,6 @@ class TabletTransaction:
         """Commit what is buffered and return the commit timestamp.
 
         Args:
-            manner: how this cluster commits.
             prerequisites: master transactions that must be alive.
 
         Raises:
@@ -187,8 +183,6 @@ class TransactionPool:
     """The transactions of one proxy.
 
     Args:
-        store: the store of the cluster.
-        manner: how transactions are committed.
         max_timeout: longest lease in seconds; a longer one is cut.
         clock: monotonic seconds.
     """
@@ -229,7 +223,6 @@ class TransactionPool:
                 the limit.
             atomicity: `full` or `none`.
             transaction_id: id to use instead of a new one.
-            user: who starts it.
 
         Raises:
             YtError: 11003 when the id is taken.
@@ -277,7 +270,6 @@ class TransactionPool:
         """Commit a transaction and return its timestamp; whatever happens, it is gone afterwards.
 
         Args:
-            transaction_id: which one.
             prerequisites: master transactions that must be alive if rows are written.
 
         Raises:

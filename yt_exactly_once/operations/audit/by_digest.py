@@ -48,12 +48,6 @@ def compared_by_digest(
 ) -> Audit:
     """Compare the rows of a target with the digests of its ledger entries.
 
-    Args:
-        reader: reads the target.
-        info: of the target.
-        entries: of the target.
-        look: reads them again.
-
     Raises:
         UnprovableError: digests say nothing about this target, or not while its query runs.
     """

@@ -86,8 +86,6 @@ class _QueueMarks:
     """The rows of the target that came from one queue.
 
     Args:
-        reader: reads the queue.
-        path: of the queue.
         ends: first row that need not be there, by partition.
         start: first row that must be there, of every partition.
     """
@@ -222,9 +220,6 @@ class Comparison:
     """One audit by source columns.
 
     Args:
-        reader: reads tables.
-        info: of the target.
-        entries: of the target.
         columns: of the target with the source of each row.
         start: first row of every partition that must be there.
 

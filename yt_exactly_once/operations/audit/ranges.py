@@ -30,8 +30,6 @@ class RangeReader:
     """Reads tables of one cluster in ranges.
 
     Args:
-        connection: the cluster.
-        rows_per_read: size of a range.
         progress: called after each range of a whole table.
     """
 
@@ -66,8 +64,6 @@ class RangeReader:
         """Yield the rows of a sorted table, with its keys beside the fields of the schema.
 
         Args:
-            info: of the table.
-            schema: the fields.
             expected: about how many rows there are.
 
         Raises:

@@ -51,8 +51,6 @@ def audit(
     target that is compared by digest must not be written while it is read.
 
     Args:
-        connection: the cluster.
-        target: path of the target.
         by: what to compare it with; default: with its queues if it has the source of its rows, else by digest
             if the ledger keeps one, else by count.
         columns: where the target has the source of its rows; default: the service columns of the source.

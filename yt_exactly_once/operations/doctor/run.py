@@ -31,12 +31,7 @@ if TYPE_CHECKING:
 def examine(
     subject: Subject, *, connect: Callable[[ClusterConfig], Connection] = Connection
 ) -> Iterator[Finding]:
-    """Yield findings as they are found; nothing is changed anywhere.
-
-    Args:
-        subject: what is examined.
-        connect: opens the connection.
-    """
+    """Yield findings as they are found; nothing is changed anywhere."""
     yield from machine.examine(subject)
     # What is read here is the same over both backends, and only HTTP proxies say who the user is.
     over_http = {**subject.cluster.client_config, "backend": "http"}

@@ -56,10 +56,8 @@ def verify_cluster(
     that is left behind by SIGKILL expires after an hour.
 
     Args:
-        config: address and token.
         directory: path of a directory; a new one is made below it and removed at the end.
         backends: `http`, `rpc` or both. `rpc` is left out with a reason if its bindings are missing.
-        facts: which ones.
         patience: how long to wait for what may come late.
         tell: gets each result as soon as it is there.
         connect: opens the connection that everything goes through.

@@ -135,8 +135,6 @@ class Calls:
         """Let one call through, or refuse it.
 
         Args:
-            place: where Spark is.
-            keys: what the sink writes.
             emit: gets `note.failed` when the checkpoint does not take a note.
             spare: takes the notes that the checkpoint refuses.
 

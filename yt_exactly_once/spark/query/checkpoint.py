@@ -168,10 +168,6 @@ class WriterFiles(CheckpointFiles):
     def place_of(self, running: RunningBatch, batch_id: int) -> Place:
         """Return the place of a batch; see `OffsetLog.locate`.
 
-        Args:
-            running: what Spark says of the batch.
-            batch_id: number of the batch.
-
         Raises:
             ConfigError: the checkpoint is not that of the query.
         """

@@ -20,8 +20,6 @@ def described(frame: Any, batch: MicroBatch, step: str) -> Iterator[None]:
     Afterwards the description is what it was. A session without a context (Spark Connect) shows none.
 
     Args:
-        frame: the DataFrame of the batch.
-        batch: which one.
         step: what the jobs do, and for which table.
     """
     context = getattr(getattr(frame, "sparkSession", None), "sparkContext", None)

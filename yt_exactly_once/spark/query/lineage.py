@@ -78,7 +78,6 @@ def require_straight(job: DataFrame, batch: MicroBatch) -> None:
 
     Args:
         job: the DataFrame whose tasks write; it is not computed, but Spark runs the shuffles below it.
-        batch: the micro-batch that is running.
 
     Raises:
         ConfigError: rows are shuffled, or come from elsewhere, or it cannot be known.
@@ -105,7 +104,6 @@ def require_one_stage(job: DataFrame, batch: MicroBatch) -> int:
 
     Args:
         job: the DataFrame whose tasks write; nothing of it is computed.
-        batch: the micro-batch that is running.
 
     Returns:
         How many tasks there are.

@@ -28,11 +28,7 @@ FOLDER = "yt_exactly_once"
 
 
 class FolderNotes:
-    """Notes in a checkpoint that this process reads directly.
-
-    Args:
-        checkpoint: its files.
-    """
+    """Notes in a checkpoint that this process reads directly."""
 
     def __init__(self, checkpoint: Storage) -> None:
         self._checkpoint = checkpoint
@@ -52,8 +48,6 @@ class HadoopNotes:
     """Notes on any file system that Spark keeps a checkpoint on.
 
     Args:
-        jvm: of the session.
-        session: Spark's session in the JVM.
         root: the checkpoint, as Spark has resolved it.
     """
 
@@ -87,9 +81,6 @@ class LedgerNotes:
     A row of the ledger says what is committed, and there may be none yet. An attribute is in nobody's way.
 
     Args:
-        connection: of the cluster.
-        path: of the ledger.
-        query_id: of the query.
         retry: for requests that fail.
         emit: takes events.
     """

@@ -30,12 +30,7 @@ class OffsetLog(Protocol):
     """Identifies micro-batches."""
 
     def locate(self, frame: DataFrame, batch_id: int) -> Place:
-        """Return the batch that Spark is running, and its run.
-
-        Args:
-            frame: given to the sink.
-            batch_id: given to the sink.
-        """
+        """Return the batch that Spark is running, and its run."""
 
     def identify(self, frame: DataFrame, place: Place) -> MicroBatch:
         """Return the micro-batch of a place, with the rows it covers."""
@@ -47,7 +42,6 @@ class OffsetLog(Protocol):
         """Return whether an earlier run may have written rows of a batch that no ledger has.
 
         Args:
-            batch: the batch.
             is_unused: whether no sink has used the checkpoint. Then the batch is new if Spark has logged it
                 since this application has started.
         """
@@ -62,7 +56,6 @@ def may_have_read(
     """Return whether batches before this one may have had rows, by Spark's log.
 
     Args:
-        batch: the batch.
         ranges: see `OffsetLog.ranges`.
     """
     if batch.batch_id == 0:

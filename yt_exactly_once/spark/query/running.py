@@ -181,7 +181,6 @@ class _Run:
     """One run of a query. What does not change is asked once, since each call to the JVM costs time.
 
     Args:
-        frame: of the query.
         execution: the query's `StreamExecution`.
     """
 

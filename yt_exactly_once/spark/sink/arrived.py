@@ -171,13 +171,7 @@ class WriterTask:
 
 
 def _hashes(rows: pa.RecordBatch, plan: WritePlan, dtype: str) -> np.ndarray[Any, Any]:
-    """Return a hash of what is written of each row.
-
-    Args:
-        rows: with the columns of the plan.
-        plan: which columns.
-        dtype: of one hash.
-    """
+    """Return a hash of what is written of each row."""
     kind = np.dtype(dtype)
     texts = row_fragments(rows, plan).to_pylist()
     digests = (hashlib.blake2b(text, digest_size=kind.itemsize).digest() for text in texts)

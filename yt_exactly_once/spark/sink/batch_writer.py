@@ -130,11 +130,7 @@ class NothingLogged:
 
 
 class JobSink(TransactionalSink):
-    """A sink for one batch job.
-
-    Args:
-        job: which one.
-    """
+    """A sink for one batch job."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -283,13 +279,7 @@ class JobTask:
 
 
 class JobWriter(DataSourceArrowWriter):
-    """Writes one job. Spark pickles it for the tasks and for the commit.
-
-    Args:
-        job: which one.
-        schema: of the DataFrame.
-        task: what the tasks do.
-    """
+    """Writes one job. Spark pickles it for the tasks and for the commit."""
 
     def __init__(self, job: Job, schema: StructType, task: JobTask) -> None:
         self._job, self._schema, self._task = job, schema, task
@@ -316,7 +306,6 @@ def job_writer(options: Mapping[str, str], schema: StructType, *, overwrites: bo
 
     Args:
         options: as Spark hands them over.
-        schema: of the DataFrame.
         overwrites: whether the save mode is `overwrite`; it is `append` otherwise.
 
     Raises:

@@ -85,7 +85,6 @@ class RowEncoder:
 
         Args:
             rows: of the DataFrame that the plan was made for, placed by the placement.
-            partition: the Spark partition they are in.
             is_mixed: whether they are in several, or for several tablets, as `PARTITION_COLUMN` and the
                 placement say. Then the chunk becomes one payload, and each row carries its tablet.
 
@@ -155,7 +154,6 @@ def encode_batches(
 
     Args:
         arrived: the rows, in the order of their Spark partitions.
-        encoder: new.
         dyn_batch_size: most rows in one payload.
         is_placed: whether each row carries its partition, in `PARTITION_COLUMN`.
 
@@ -196,7 +194,6 @@ def _gathered(
 
     Args:
         batches: in the order of their partitions.
-        placement: the tablet of each row.
         size: most rows in a chunk.
     """
     met = set[int]()

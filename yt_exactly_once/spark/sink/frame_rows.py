@@ -29,11 +29,7 @@ if TYPE_CHECKING:
 
 
 class FrameRows:
-    """See `Rows`.
-
-    Args:
-        frame: the DataFrame.
-    """
+    """See `Rows`."""
 
     def __init__(self, frame: DataFrame) -> None:
         self._frame = frame
@@ -137,8 +133,6 @@ def selected(frame: DataFrame, names: Sequence[str], wanted: Sequence[str]) -> D
     matters they travel under plain names, and tasks restore the real ones.
 
     Args:
-        frame: the DataFrame.
-        names: all its columns.
         wanted: those that are kept, in the same order.
     """
     # Every step costs Spark an analysis of its own.

@@ -70,9 +70,6 @@ def find(
     run has got ahead: the check inside the transaction finds that. Or the sink is called again for the batch.
 
     Args:
-        delivery: of the batch.
-        mode: of the sink.
-        offset_log: of the query.
         begun: the transaction of the batch, if it is opened ahead: what was read in it counts.
     """
     if delivery.run.continues_with(delivery.batch) and mode.traits.through_driver:
@@ -169,12 +166,6 @@ def compare_history(
     delivery: Delivery, entry: LedgerEntry | None, mode: Mode, offset_log: OffsetLog
 ) -> None:
     """Compare the notes in the checkpoint with the ledger, before this run's first row.
-
-    Args:
-        delivery: of the batch.
-        entry: what the ledger holds.
-        mode: of the sink.
-        offset_log: of the query.
 
     Raises:
         IncompleteBatchError: the target lacks rows of an earlier batch.

@@ -591,11 +591,7 @@ def require_options(names: Sequence[str]) -> None:
 def takes(
     options: Callable[P, object],
 ) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
-    """Give an `__init__` the signature of its options: for type checkers, editors and `help()`.
-
-    Args:
-        options: the class of the options.
-    """
+    """Give an `__init__` the signature of its options: for type checkers, editors and `help()`."""
 
     def with_signature(init: Callable[..., None]) -> Callable[Concatenate[Any, P], None]:
         own = next(iter(signature(init).parameters.values()))

@@ -32,7 +32,6 @@ class PastBatches:
     """Writes the entries of committed batches into a table.
 
     Args:
-        connection: the cluster.
         path: of the table; the first entry creates it.
     """
 

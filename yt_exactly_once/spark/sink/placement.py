@@ -90,7 +90,6 @@ class Placement:
 
         Args:
             rows: of the DataFrame that `placed` returned.
-            partition: the Spark partition they are in.
 
         Raises:
             EncodingError: the target has not so many tablets.

@@ -35,11 +35,7 @@ if TYPE_CHECKING:
 
 
 class WriterSink(TransactionalSink):
-    """A sink for rows that tasks have sent or written: the same steps, in two halves.
-
-    Args:
-        options: of the writer.
-    """
+    """A sink for rows that tasks have sent or written: the same steps, in two halves."""
 
     def __init__(self, options: WriterOptions) -> None:
         self.options = options.sink
@@ -53,10 +49,6 @@ class WriterSink(TransactionalSink):
 
         Nothing tells this process the run, so any batch may be a replay. The ledger is asked here if tasks
         write rows, and in `finish` otherwise.
-
-        Args:
-            schema: of the DataFrame.
-            output_mode: of the query.
 
         Raises:
             ExactlyOnceError: the batch cannot be written; nothing has been.
@@ -93,12 +85,6 @@ class WriterSink(TransactionalSink):
         self, schema: StructType, output_mode: str, messages: Sequence[TaskMessage], number: int
     ) -> None:
         """Steps 1 to 9, when Spark knows which task of each partition counts.
-
-        Args:
-            schema: of the DataFrame.
-            output_mode: of the query.
-            messages: of the tasks that count.
-            number: of the batch.
 
         Raises:
             ExactlyOnceError: the batch was not written, or the replay will resolve its outcome.
@@ -148,7 +134,6 @@ class StreamWriter(ArrowStreamWriter):
 
     Args:
         task: what the tasks do, where Spark plans.
-        given: what the commit needs.
     """
 
     def __init__(self, task: WriterTask | None, given: Given | None = None) -> None:
@@ -194,7 +179,6 @@ def stream_writer(
 
     Args:
         options: as Spark hands them over.
-        schema: of the DataFrame.
         complete: whether the query has output mode `complete`; it has `append` otherwise.
         plans: whether the batch is to be planned. To commit and to abort needs no plan, and an abort that
             failed would hide why the batch did.

@@ -164,8 +164,6 @@ def prepare_target(
     """Describe the table, compare it with the DataFrame, and choose the wire format.
 
     Args:
-        connection: to its cluster.
-        target: the table.
         written: the DataFrame's columns, as the target transforms it.
         wire: the wire format that is asked for.
         rows_per_tablet: see `PreparedTarget`.

@@ -427,7 +427,6 @@ class TransactionalSink:
         """Evaluate the DataFrame, once; where tasks write, they have written its rows then.
 
         Args:
-            delivery: of the batch.
             transaction: into which tasks write; `None` where the mode decides.
         """
         what = f"compute {', '.join(self._paths)}"

@@ -30,11 +30,7 @@ _MOVES = 5
 
 
 class ConsumerFollower:
-    """Moves the consumer of one query to the batches that Spark has committed.
-
-    Args:
-        queue: of the query.
-    """
+    """Moves the consumer of one query to the batches that Spark has committed."""
 
     def __init__(self, queue: PatientQueue) -> None:
         self._queue = queue

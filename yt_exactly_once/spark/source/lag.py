@@ -24,11 +24,7 @@ AGE_INTERVAL = 10.0
 
 
 class LagReport:
-    """Tells how many rows, and how many seconds, a query is behind after each batch it plans.
-
-    Args:
-        queue: of the query.
-    """
+    """Tells how many rows, and how many seconds, a query is behind after each batch it plans."""
 
     def __init__(self, queue: PatientQueue) -> None:
         self._queue = queue

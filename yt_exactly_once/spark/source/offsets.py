@@ -43,7 +43,6 @@ def first_positions(
     never read the trimmed ones.
 
     Args:
-        starting: the option.
         bounds: of every partition.
         stored: the consumer's offsets, without partitions it was never moved in.
         queue: path, for messages.
@@ -125,7 +124,6 @@ def end_within(weight_until: Callable[[int], int], start: int, end: int, max_byt
         weight_until: gives the weight of all rows up to a row, which the queue keeps in that row.
         start: first row of the batch.
         end: where the batch would end without this limit, more than `start`.
-        max_bytes: the limit.
     """
     low, high = start, end - 1
     if low == high:

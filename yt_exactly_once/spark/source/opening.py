@@ -118,7 +118,6 @@ class OpenedTable:
 
         Args:
             given: options as Spark hands them over.
-            reason: why the table is no queue.
 
         Raises:
             ConfigError: an option is for queues.

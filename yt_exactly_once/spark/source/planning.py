@@ -35,11 +35,7 @@ _SAMPLE_BYTES = 2**20
 
 
 class BatchPlanner:
-    """Plans the batches of one run of a query.
-
-    Args:
-        queue: of the query.
-    """
+    """Plans the batches of one run of a query."""
 
     def __init__(self, queue: PatientQueue) -> None:
         self._queue = queue

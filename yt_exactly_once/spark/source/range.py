@@ -217,13 +217,7 @@ class RangeReader:
 
 
 class _Pulls:
-    """The pulls of one range: the one whose rows are wanted now, and the one after it.
-
-    Args:
-        queue: where.
-        wanted: the range.
-        pool: runs the pull that is ahead.
-    """
+    """The pulls of one range: the one whose rows are wanted now, and the one after it."""
 
     def __init__(
         self, queue: RemoteQueue, wanted: PartitionRange, pool: Callable[[], Executor]

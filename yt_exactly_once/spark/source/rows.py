@@ -53,7 +53,6 @@ class RowFormat:
 
     Args:
         columns: the queue's `@schema`.
-        options: of the source.
 
     Attributes:
         spark_schema: the schema that Spark gets.

@@ -127,8 +127,6 @@ class QueueReader(DataSourceReader):
     """Reads ranges of a queue.
 
     Args:
-        opened: the queue.
-        names: columns.
         ends: see `_ends`.
     """
 
@@ -206,12 +204,7 @@ class RowRange(InputPartition):
 
 
 class _TableReader(DataSourceReader):
-    """Reads columns of a table.
-
-    Args:
-        opened: the table.
-        names: columns.
-    """
+    """Reads columns of a table."""
 
     def __init__(self, opened: OpenedTable, names: list[str]) -> None:
         self._table = opened.table

@@ -85,7 +85,6 @@ class Binder:
     """Binds expressions over a scope.
 
     Args:
-        scope: visible tables.
         aliases: expressions named by AS anywhere in the query.
         canonical_nulls: whether a comparison with null is null.
     """

@@ -49,7 +49,6 @@ def cast_function(source: Type, target: Expression) -> Function | None:
     """Return the function that casts, or None when there is nothing to do.
 
     Args:
-        source: type of the operand.
         target: the name of the wanted type as the parser puts it, a constant string.
 
     Raises:

@@ -28,12 +28,6 @@ def bind_member(
 ) -> Bound:
     """Return a part of a column.
 
-    Args:
-        reference: the column with its path.
-        base: the bound column.
-        logical: its type.
-        bind: binds the expression in brackets.
-
     Raises:
         YtError: the type has no such member.
     """

@@ -110,9 +110,6 @@ def binary(
     """Type a binary operator on scalars.
 
     Args:
-        operator: its spelling.
-        left: left operand.
-        right: right operand.
         sources: text of the operands, for errors.
         null_safe: see `bound.Binary`.
     """

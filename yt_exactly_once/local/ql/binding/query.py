@@ -95,8 +95,6 @@ def bind_query(
     """Bind a parsed query.
 
     Args:
-        query: the syntax tree.
-        resolve: finds tables.
         canonical_nulls: whether a comparison with null is null.
         stamped: whether sorted tables show the timestamps of their values.
 

@@ -210,11 +210,7 @@ class ArgMax(ArgMin):
 
 
 class ArrayAgg:
-    """All values as a YSON list, in the order of rows.
-
-    Args:
-        kind: type of the values.
-    """
+    """All values as a YSON list, in the order of rows."""
 
     def __init__(self, kind: Type) -> None:
         self._decode = storage.decoder(kind)

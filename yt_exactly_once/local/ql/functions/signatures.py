@@ -86,7 +86,6 @@ def declare(
     Args:
         name: see `Function`, as for the others.
         parameters: a parameter may be the type variable `value`.
-        result: may be it, too.
         among: types of `value`; all without it.
         **more: the other attributes of `Function`.
     """

@@ -52,9 +52,7 @@ def execute(
     """Run a statement that may use the functions of this module.
 
     Args:
-        connection: where to run it.
         statement: SQL, the names of functions from here.
-        values: its parameters.
 
     Raises:
         YtError: a function of the statement failed on a value, or SQLite's parser has no room for

@@ -113,7 +113,6 @@ def tokenize(text: str, placeholders: Mapping[str, Any], syntax_version: int) ->
     """Yield the tokens of a query.
 
     Args:
-        text: the query.
         placeholders: values of `{name}`.
         syntax_version: from 2 on only backticks quote identifiers.
 

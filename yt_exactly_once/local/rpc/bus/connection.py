@@ -39,7 +39,6 @@ class Connection:
     """A connection to one client.
 
     Args:
-        server: serves its requests.
         reader: bytes from the client.
         writer: bytes to it.
     """

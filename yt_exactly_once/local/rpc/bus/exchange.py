@@ -33,12 +33,7 @@ class Channel(Protocol):
 
 
 class Exchange:
-    """A request that is being served.
-
-    Args:
-        connection: where it came from.
-        envelope: the request.
-    """
+    """A request that is being served."""
 
     def __init__(self, connection: Channel, envelope: Envelope) -> None:
         self.header = envelope.header

@@ -76,8 +76,6 @@ class _Cells:
     """The values of one column.
 
     Args:
-        number: of the column.
-        column: its description.
         is_null: where the values are null; None when none is.
         given: the other values: 64-bit words, or strings as padded bytes with their lengths.
 
@@ -242,11 +240,7 @@ def _scalar(kind: int, value: Any) -> bytes:
 
 
 class LooseWriter:
-    """Writes rows of a table block by block; rows may have columns that the schema lacks.
-
-    Args:
-        columns: of the schema.
-    """
+    """Writes rows of a table block by block; rows may have columns that the schema lacks."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self._columns = list(columns)

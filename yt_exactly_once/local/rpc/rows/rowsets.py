@@ -62,10 +62,6 @@ class Rowset:
 def decode(data: bytes, names: Sequence[str]) -> Rowset:
     """Parse a rowset.
 
-    Args:
-        data: the attachments, joined.
-        names: of the ids in it.
-
     Raises:
         YtError: the bytes are no rowset, or an id has no name.
     """

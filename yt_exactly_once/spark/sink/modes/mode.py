@@ -169,10 +169,6 @@ class Mode(ABC):
 
     The sink does everything else: it looks the batch up before the rows are computed, and commits what
     `finish` returns together with the consumers and the ledger.
-
-    Args:
-        options: of the sink.
-        connection: to its cluster.
     """
 
     traits: ClassVar[ModeTraits]
@@ -208,7 +204,6 @@ class Mode(ABC):
         """Return what the tasks need.
 
         Args:
-            given: the batch and its target.
             target: as the rows of the batch are placed in it.
             more: columns that the tasks need beside those of the table.
         """
@@ -237,7 +232,6 @@ class Mode(ABC):
         """Return what the transaction is to write; without payloads where the tasks have written.
 
         Args:
-            plan: of this mode.
             arrived: all that tasks have reported, or all rows where they come to the driver.
 
         Raises:

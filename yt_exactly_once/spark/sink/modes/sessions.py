@@ -169,8 +169,6 @@ def sessions_with_rows(
     """Return the sessions with rows of a batch that is not in the ledger, by target and name.
 
     Args:
-        batch: the micro-batch.
-        targets: of the sink.
         sessions: asks for all of the query.
         kind_of: how the sink numbers the rows of a target, see `session_kind`; empty when it does not.
 

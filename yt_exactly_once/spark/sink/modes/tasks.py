@@ -100,7 +100,6 @@ class ChunkReport:
         """Return for the commit what tasks have written into a target.
 
         Args:
-            target: where.
             inside: the open transaction in which they have; empty where each request was one.
         """
         return TargetRows(
