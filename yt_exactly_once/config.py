@@ -202,11 +202,7 @@ class RetryPolicy:
 
 
 def require_duration(value: object, name: str) -> timedelta:
-    """Return a duration.
-
-    Raises:
-        ConfigError: it is something else, such as a number without a unit.
-    """
+    """Return a duration; raise `ConfigError` if it is something else, such as a number without a unit."""
     if not isinstance(value, timedelta):
         raise ConfigError(
             f"{name} is {value!r}, not a duration",
@@ -216,11 +212,7 @@ def require_duration(value: object, name: str) -> timedelta:
 
 
 def check_path(path: str, option: str) -> None:
-    """Check that an option is an absolute Cypress path.
-
-    Raises:
-        ConfigError: it is not.
-    """
+    """Check that an option is an absolute Cypress path; raise `ConfigError` if it is not."""
     if not path.startswith("//") or path.endswith("/"):
         raise ConfigError(
             f"{option} is {path!r}, not a Cypress path",
@@ -229,11 +221,7 @@ def check_path(path: str, option: str) -> None:
 
 
 def check_positive(number: int, option: str) -> int:
-    """Return a number of at least 1.
-
-    Raises:
-        ConfigError: it is smaller.
-    """
+    """Return a number of at least 1; raise `ConfigError` if it is smaller."""
     if number < 1:
         raise ConfigError(f"{option} is {number}", remedy="Give a whole number of at least 1")
     return number

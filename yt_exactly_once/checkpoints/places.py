@@ -41,11 +41,7 @@ def new_secret() -> Secret:
 
 
 def check_secret(secret: Secret) -> Secret:
-    """Return a secret, if it can be a part of a URL and is long enough.
-
-    Raises:
-        ConfigError: it cannot.
-    """
+    """Return a secret, if it can be a part of a URL and is long enough; raise `ConfigError` if it cannot."""
     value = secret.reveal()
     if len(value) < _SHORTEST_SECRET or not _SECRET.fullmatch(value):
         raise ConfigError(
@@ -57,11 +53,7 @@ def check_secret(secret: Secret) -> Secret:
 
 
 def parse_path(path: str, option: str) -> Parts:
-    """Return the names of a Cypress path.
-
-    Raises:
-        ConfigError: it is no absolute path of plain names.
-    """
+    """Return the names of a Cypress path; raise `ConfigError` if it is no absolute path of plain names."""
     check_path(path, option)
     parts = tuple(path[2:].split("/"))
     for part in parts:

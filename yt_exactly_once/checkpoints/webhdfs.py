@@ -172,11 +172,7 @@ class _Links:
         self._known: dict[Parts, float] = {}
 
     def refuse(self, parts: Parts, root: Parts) -> None:
-        """Return when there is no link on a path, from the root on.
-
-        Raises:
-            AccessError: there is one.
-        """
+        """Return when there is no link on a path, from the root on; raise `AccessError` if there is one."""
         for length in range(len(root), len(parts) + 1):
             # Nobody has put a link where only Spark knows the name.
             if length < len(parts) or final_name(parts[-1]) is None:

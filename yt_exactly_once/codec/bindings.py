@@ -52,11 +52,7 @@ def parse_rows(rows: bytes) -> Iterator[list[Any]]:
 
 
 def parse_value(value: bytes) -> Any:
-    """Parse one value, attributes kept.
-
-    Raises:
-        ValueError: this is not exactly one YSON value.
-    """
+    """Parse one value, attributes kept; raise `ValueError` if this is not exactly one YSON value."""
     try:
         return _bindings.loads(value, yson_type="node", **_AS_IS)
     except Exception:  # noqa: BLE001 - as above

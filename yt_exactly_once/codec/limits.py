@@ -34,11 +34,7 @@ _NUMBER = 8
 
 
 def check_given(array: pa.Array) -> None:
-    """Check strings of a column that stores them as they are.
-
-    Raises:
-        UnfitValueError: one is too long.
-    """
+    """Check strings of a column that stores them as they are; raise `UnfitValueError` if one is too long."""
     if _has_bytes(array) and array.nbytes > LONGEST_VALUE:
         _require_short(pc.binary_length(array), np.arange(len(array)))
 

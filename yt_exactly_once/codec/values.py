@@ -159,11 +159,7 @@ def _check_bounds(array: pa.Array, name: str, bounds: Bounds, factor: int = 1) -
 
 
 def to_decimals(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Widen decimals.
-
-    Raises:
-        UnfitValueError: a value has more digits than its own type says.
-    """
+    """Widen decimals; raise `UnfitValueError` if a value has more digits than its own type says."""
     return converted(validated(array), lambda part: part.cast(target), f"it does not fit {target}")
 
 
@@ -184,11 +180,7 @@ def validated(decimals: pa.Array) -> pa.Array:
 
 
 def to_text(array: pa.Array) -> pa.Array:
-    """Return the bytes of texts.
-
-    Raises:
-        UnfitValueError: a value is not valid UTF-8.
-    """
+    """Return the bytes of texts; raise `UnfitValueError` if a value is not valid UTF-8."""
     return require_utf8(array).cast(pa.binary())
 
 
@@ -209,11 +201,7 @@ def _as_text(array: pa.Array) -> pa.Array:
 
 
 def to_uuids(array: pa.Array) -> pa.Array:
-    """Return the bytes of UUIDs.
-
-    Raises:
-        UnfitValueError: a value has another length.
-    """
+    """Return the bytes of UUIDs; raise `UnfitValueError` if a value has another length."""
     length = pc.binary_length(array)
     short = first_true(pc.not_equal(length, scalar(UUID_BYTES, length.type)))
     if short is not None:

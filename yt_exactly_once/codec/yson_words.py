@@ -40,11 +40,7 @@ class Words:
         self._words = _overlapping(rows) if self._late else self._tail
 
     def at(self, places: Places) -> Numbers:
-        """Return the word at each place.
-
-        Raises:
-            IndexError: a place is far behind the last byte.
-        """
+        """Return the word at each place; raise `IndexError` if a place is far behind the last byte."""
         late = places >= self._late
         if not late.any():
             return self._words[places]

@@ -419,11 +419,7 @@ def _require_free(
     *,
     overwrite: bool,
 ) -> None:
-    """Check that no row of a sorted target would be replaced.
-
-    Raises:
-        ConfigError: one would.
-    """
+    """Check that no row of a sorted target would be replaced; raise `ConfigError` if one would."""
     keys = [column["name"] for column in info.schema if column.get("sort_order")]
     again = Counter(row_fragments(rows, plan.keys).to_pylist()).most_common(1)[0][1]
     if again > 1:

@@ -37,11 +37,7 @@ class Storage(Protocol):
     """The files of one checkpoint, by their path in it."""
 
     def read(self, name: str) -> str:
-        """Return the text of a file.
-
-        Raises:
-            FileNotFoundError: there is none.
-        """
+        """Return the text of a file; raise `FileNotFoundError` if there is none."""
 
     def exists(self, name: str) -> bool:
         """Return whether there is a file or folder."""

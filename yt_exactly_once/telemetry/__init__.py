@@ -133,11 +133,7 @@ def serve_metrics(
 
 
 def _require(*modules: str) -> None:
-    """Check that the extra is installed.
-
-    Raises:
-        ConfigError: it is not.
-    """
+    """Check that the extra is installed; raise `ConfigError` if it is not."""
     for module in modules:
         try:
             is_there = find_spec(module) is not None

@@ -120,11 +120,7 @@ def children(
 
 
 def all_rows(connection: Connection, path: str) -> list[dict[str, Any]]:
-    """Return all rows of a small sorted table.
-
-    Raises:
-        RequestRefusedError: it has over a million.
-    """
+    """Return all rows of a small sorted table; raise `RequestRefusedError` if it has over a million."""
     with connection.pinning() as client, translated("read the table", path=path):
         return list(
             client.select_rows(

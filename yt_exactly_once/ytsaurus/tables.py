@@ -50,11 +50,7 @@ class TableInfo:
     schema: list[dict[str, Any]]
 
     def require_mounted(self) -> None:
-        """Check that rows can be written.
-
-        Raises:
-            TableNotMountedError: some tablet is not mounted.
-        """
+        """Check that rows can be written; raise `TableNotMountedError` if some tablet is not mounted."""
         if self.tablet_state != "mounted":
             command = "unfreeze-table" if self.tablet_state == "frozen" else "mount-table"
             raise TableNotMountedError(

@@ -449,11 +449,7 @@ def _set_self(view: View, position: Position, value: Any, *, force: bool, owner:
 
 
 def type_of(value: Any) -> str:
-    """Return the type of node that holds a value.
-
-    Raises:
-        YtError: no node holds entities.
-    """
+    """Return the type of node that holds a value; raise `YtError` if no node holds entities."""
     if isinstance(value, bool | yson.YsonBoolean):
         return "boolean_node"
     if isinstance(value, yson.YsonUint64):

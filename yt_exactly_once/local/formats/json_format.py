@@ -73,11 +73,7 @@ def load_rows(data: bytes, attributes: Mapping[str, Any], what: str) -> Iterator
 
 
 def dumps(value: Any, attributes: Mapping[str, Any]) -> bytes:
-    """Encode one value.
-
-    Raises:
-        YtError: the value has no JSON form under these attributes.
-    """
+    """Encode one value; raise `YtError` if the value has no JSON form under these attributes."""
     encoded = _Encoder(attributes).encode(value)
     writer = _writer(attributes)
     if str(attributes.get("format", "text")) == "pretty":

@@ -64,11 +64,7 @@ def loads(
 
 
 def dumps(rows: Iterable[dict[str, Any] | None], target: Format) -> bytes:
-    """Encode rows.
-
-    Raises:
-        YtError: the format cannot carry rows, or cannot express a value.
-    """
+    """Encode rows; raise `YtError` if the format cannot carry rows, or cannot express a value."""
     if target.name == "yson":
         variant = str(target.attributes.get("format", "binary"))
         encoded: bytes = yson.dumps(

@@ -37,11 +37,7 @@ class AdminPages:
         }
 
     def answer(self, request: Request, path: str) -> Answer:
-        """Serve one page.
-
-        Raises:
-            YtError: the page cannot do what was asked.
-        """
+        """Serve one page; raise `YtError` if the page cannot do what was asked."""
         page = self._pages.get((request.method, path))
         if page is None:
             return not_found(f'There is no {request.method} of "{request.path}"')

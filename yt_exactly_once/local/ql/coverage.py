@@ -70,11 +70,7 @@ def tablets_in(layout: TableLayout, ranges: Iterable[KeyRange]) -> list[Tablet]:
 def prepare_tables(
     connection: sqlite3.Connection, query: BoundQuery, statement: Statement, prepare: Prepare
 ) -> None:
-    """Prepare every table of a query, the main one first.
-
-    Raises:
-        YtError: the preparation does.
-    """
+    """Prepare every table of a query, the main one first; raise `YtError` if the preparation does."""
     named = _named(query)
     most = None
     if query.limit is not None and query.reads_at_most(query.offset + query.limit):

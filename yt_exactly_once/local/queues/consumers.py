@@ -75,11 +75,7 @@ class Partition:
 def partition_of(
     consumer: TableLayout, consumer_name: str | None, queue: Place, index: int
 ) -> Partition:
-    """Name a partition.
-
-    Raises:
-        YtError: the table is no consumer, or its kind does not fit the name.
-    """
+    """Name a partition; raise `YtError` if the table is no consumer, or its kind does not fit the name."""
     check_consumer(consumer)
     shared = consumer.columns[0].name == CONSUMER_NAME
     if shared and consumer_name is None:

@@ -23,11 +23,7 @@ def given(message: Any, field: str) -> str | None:
 
 
 def required(message: Any, field: str) -> str:
-    """Return the text of an id field that must not be null.
-
-    Raises:
-        YtError: it is null.
-    """
+    """Return the text of an id field that must not be null; raise `YtError` if it is null."""
     text = given(message, field)
     if text is None:
         raise YtError(f'Missing required field "{field}"')

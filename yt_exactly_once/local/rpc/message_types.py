@@ -111,11 +111,7 @@ def new(name: str) -> Any:
 
 
 def parse(name: str, data: bytes) -> Any:
-    """Parse a message.
-
-    Raises:
-        YtError: the bytes are not a message, or a required field is missing.
-    """
+    """Parse a message; raise `YtError` if the bytes are not a message, or a required field is missing."""
     try:
         message = _CLASSES[name].FromString(data)
     except DecodeError as error:
@@ -127,11 +123,7 @@ def parse(name: str, data: bytes) -> Any:
 
 
 def dump(message: Any) -> bytes:
-    """Serialize a message.
-
-    Raises:
-        YtError: a required field is missing.
-    """
+    """Serialize a message; raise `YtError` if a required field is missing."""
     try:
         encoded: bytes = message.SerializeToString()
     except EncodeError as error:
@@ -140,11 +132,7 @@ def dump(message: Any) -> bytes:
 
 
 def text(value: bytes, what: str) -> str:
-    """Return a field of text.
-
-    Raises:
-        YtError: it is no UTF-8.
-    """
+    """Return a field of text; raise `YtError` if it is no UTF-8."""
     try:
         return value.decode()
     except UnicodeDecodeError as error:

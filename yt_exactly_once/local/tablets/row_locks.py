@@ -84,11 +84,7 @@ class Conflict:
 
 
 def parse(given: str) -> LockType:
-    """Read the type of a lock.
-
-    Raises:
-        YtError: there is no such type.
-    """
+    """Read the type of a lock; raise `YtError` if there is no such type."""
     for known in LOCK_TYPES:
         if known == given:
             return known

@@ -70,11 +70,7 @@ class Refusal:
     codes: tuple[int, ...]
 
     def require(self, code: int, kind: type[ExactlyOnceError]) -> None:
-        """Check the code, and what the package makes of it.
-
-        Raises:
-            Differs: it is another one.
-        """
+        """Check the code, and what the package makes of it; raise `Differs` if it is another one."""
         if code not in self.codes or not isinstance(self.error, kind):
             codes = ", ".join(map(str, self.codes)) or "none"
             raise Differs(

@@ -285,11 +285,7 @@ class JobWriter(DataSourceArrowWriter):
         self._job, self._schema, self._task = job, schema, task
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
-        """Send the rows of a task.
-
-        Raises:
-            ExactlyOnceError: a row cannot be written.
-        """
+        """Send the rows of a task; raise `ExactlyOnceError` if a row cannot be written."""
         spare_modules()
         return self._task.run(iterator)
 

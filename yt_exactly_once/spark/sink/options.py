@@ -177,11 +177,7 @@ class Target:
     )
 
     def __post_init__(self) -> None:
-        """Check every option.
-
-        Raises:
-            ConfigError: one is impossible.
-        """
+        """Check every option; raise `ConfigError` if one is impossible."""
         check_path(self.path, "path")
         if not isinstance(self.placement, str) and not self.placement:
             raise ConfigError(
@@ -446,11 +442,7 @@ class SinkOptions:
     )
 
     def __post_init__(self) -> None:
-        """Check every option, and those that exclude each other.
-
-        Raises:
-            ConfigError: one is impossible.
-        """
+        """Check every option, and those that exclude each other; raise `ConfigError` if one is impossible."""
         if self.token and isinstance(self.token, str):
             object.__setattr__(self, "token", Secret(self.token))
         check_values(self)

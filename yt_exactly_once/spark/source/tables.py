@@ -224,11 +224,7 @@ class StaticReader(_TableReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a range.
-
-        Raises:
-            ConflictError: the table was written meanwhile.
-        """
+        """Yield the rows of a range; raise `ConflictError` if the table was written meanwhile."""
         assert isinstance(partition, RowRange), "from partitions()"
         spare_modules()
         table, emit = self._table, emitter(path=self._table.path)

@@ -41,11 +41,7 @@ class BoundArrayJoin:
 def bind_array_join(
     join: syntax.ArrayJoin, index: int, own: Binder, foreign: Binder, own_scope: Scope, inner: Scope
 ) -> BoundArrayJoin:
-    """Bind one ARRAY JOIN.
-
-    Raises:
-        YtError: an expression is no list.
-    """
+    """Bind one ARRAY JOIN; raise `YtError` if an expression is no list."""
     arrays: dict[str, Bound] = {}
     columns = []
     for alias in join.arrays:

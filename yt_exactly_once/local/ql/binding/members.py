@@ -26,11 +26,7 @@ def bind_member(
     logical: Any,
     bind: Callable[[syntax.Expression], Untyped],
 ) -> Bound:
-    """Return a part of a column.
-
-    Raises:
-        YtError: the type has no such member.
-    """
+    """Return a part of a column; raise `YtError` if the type has no such member."""
     source = {"source": expression_text(reference)}
     current = types.untagged(logical)
     for step in reference.path:

@@ -56,11 +56,7 @@ class Head:
 
 
 def parse_head(data: bytes) -> Head:
-    """Read the fixed header.
-
-    Raises:
-        BadPacketError: it is none, or announces too much.
-    """
+    """Read the fixed header; raise `BadPacketError` if it is none, or announces too much."""
     signature, kind, flags, packet_id, count, checksum = _FIXED.unpack(data)
     if signature != SIGNATURE:
         raise BadPacketError(f"Packet header signature mismatch: {signature:#x}")
@@ -92,11 +88,7 @@ def parse_sizes(head: Head, data: bytes) -> tuple[list[int | None], list[int]]:
 
 
 def split(body: bytes, sizes: list[int | None], checksums: list[int]) -> Parts:
-    """Cut the body of a packet into its parts.
-
-    Raises:
-        BadPacketError: the checksum of a part is wrong.
-    """
+    """Cut the body of a packet into its parts; raise `BadPacketError` if the checksum of a part is wrong."""
     parts: Parts = []
     position = 0
     for number, (size, checksum) in enumerate(zip(sizes, checksums, strict=True)):

@@ -60,11 +60,7 @@ class Rowset:
 
 
 def decode(data: bytes, names: Sequence[str]) -> Rowset:
-    """Parse a rowset.
-
-    Raises:
-        YtError: the bytes are no rowset, or an id has no name.
-    """
+    """Parse a rowset; raise `YtError` if the bytes are no rowset, or an id has no name."""
     if not data or len(data) % _WORD:
         raise YtError(f"A rowset has {len(data)} bytes, which is no positive multiple of {_WORD}")
     words = np.frombuffer(data, "<u8")

@@ -73,11 +73,7 @@ class Idempotent(TaskMode):
         return Plan(given, settings.names, task, rehearsal, is_by_position=not by_source)
 
     def finish(self, plan: Plan, arrived: Iterable[pa.RecordBatch]) -> list[TargetRows]:
-        """See `Mode.finish`.
-
-        Raises:
-            DuplicateKeyError: two rows have one key.
-        """
+        """See `Mode.finish`; raise `DuplicateKeyError` if two rows have one key."""
         target, report = plan.given.target, ChunkReport.of_all(arrived)
         if target.is_sorted:
             require_unique(unpack_hashes(report.key_hashes), target.path)

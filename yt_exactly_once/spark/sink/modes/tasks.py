@@ -263,11 +263,7 @@ def key_hashes(chunk: pa.RecordBatch) -> np.ndarray[Any, Any]:
 
 
 def require_unique(hashes: np.ndarray[Any, Any], target: str) -> None:
-    """Check that no key occurs twice.
-
-    Raises:
-        DuplicateKeyError: one does.
-    """
+    """Check that no key occurs twice; raise `DuplicateKeyError` if one does."""
     repeated = len(hashes) - len(np.unique(hashes))
     if repeated:
         raise DuplicateKeyError(

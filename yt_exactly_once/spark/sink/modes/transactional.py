@@ -129,11 +129,7 @@ class Transactional(Mode):
 
 
 def _require_unique(by_partition: Iterable[list[pa.LargeBinaryArray]], target: str) -> None:
-    """Check that no two rows have one key.
-
-    Raises:
-        DuplicateKeyError: some have.
-    """
+    """Check that no two rows have one key; raise `DuplicateKeyError` if some have."""
     keys = [pa.array([], pa.large_binary()), *(part for parts in by_partition for part in parts)]
     together = pa.concat_arrays(keys)
     repeated = len(together) - len(pc.unique(together))
