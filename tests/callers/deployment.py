@@ -1,6 +1,6 @@
 """A program while it is deployed: what its function does in a batch, and what is known of it afterwards.
 
-Where the rows come from and who calls the function is left to `in_memory` and `on_spark`.
+Where the rows come from and who calls the function is left to `in_memory` and `in_format`.
 """
 
 from __future__ import annotations

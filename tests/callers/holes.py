@@ -105,38 +105,6 @@ HOLES = {
 """By number in the list of holes."""
 
 
-def _laid_out_otherwise(layout: Layout, since: int = 0) -> Program:
-    """A task dies at one of the last rows, and after the restart the rows lie otherwise."""
-    function = Function((Call(layout=layout, since=since),))
-    death = Death(Request.PUSH, 0, How.TASK_DIES_BEFORE)
-    return Program(
-        (Run(IDEMPOTENT, function, 3, death=death), Run(IDEMPOTENT, function, 2)),
-        rows=(("........", "........"), (".", ".")),
-        source=Source.QUEUE,
-    )
-
-
-HOLES_OF_PLANS = {
-    "4: repartition().persist()": _laid_out_otherwise(Layout.PERSISTED),
-    "4: localCheckpoint()": _laid_out_otherwise(Layout.CHECKPOINTED),
-    "4: orderBy().limit()": _laid_out_otherwise(Layout.ORDERED),
-    "4: a shuffle that appears in a later batch": Program(
-        (
-            Run(
-                IDEMPOTENT,
-                Function((Call(layout=Layout.SHUFFLED, since=1),)),
-                3,
-                death=Death(Request.COMMIT, 1, How.CRASH_BEFORE),
-            ),
-            Run(IDEMPOTENT),
-        ),
-        rows=(("....", "...."), ("....", "....")),
-        source=Source.QUEUE,
-    ),
-}
-"""Those that show in real plans alone; `test_replay_of_tasks` knows more ways to hide a shuffle."""
-
-
 _ONE_BATCH, _TWO_BATCHES = Run(batches=1), (("..",), ("..",))
 
 HOLES_OF_THE_FORMAT = {

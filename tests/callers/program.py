@@ -73,23 +73,17 @@ class Part(StrEnum):
 
 
 class Layout(StrEnum):
-    """What becomes of the rows' places on the way to the sink; those from `KEPT` on are for Spark alone."""
+    """What becomes of the rows' places on the way to the sink; as Spark would lay them out."""
 
     AS_READ = "as read"
     COALESCED = "coalesce(cores)"
     SHUFFLED = "repartition(cores); in memory with an order of its own at every evaluation"
     PERSISTED = "repartition(cores).persist()"
-    KEPT = "persist()"
-    CHECKPOINTED = "repartition(cores).localCheckpoint()"
-    DISTINCT = "distinct().persist()"
-    LIMITED = "limit(all)"
-    ORDERED = "orderBy().limit(all)"
-    RDD = "rdd.repartition(cores).toDF()"
 
     @property
     def keeps_places(self) -> bool:
         """Whether rows stay in the order and, but for coalescing, in the partition they were read in."""
-        return self in {Layout.AS_READ, Layout.COALESCED, Layout.KEPT}
+        return self in {Layout.AS_READ, Layout.COALESCED}
 
 
 class OnError(StrEnum):

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
 
 MOST_BATCHES, MOST_ROWS = 3, 5
-IN_MEMORY = [Layout.AS_READ, Layout.COALESCED, Layout.SHUFFLED, Layout.PERSISTED]
 
 
 class Theme(StrEnum):
@@ -65,7 +64,7 @@ def calls_of(themes: Collection[Theme]) -> SearchStrategy[Call]:
         choices["sink"] = rarely(st.sampled_from(["b", "new"]), "a", one_in=2)
     if Theme.LAYOUT in themes:
         choices["part"] = rarely(st.sampled_from(parts), Part.ALL)
-        choices["layout"] = st.sampled_from(IN_MEMORY)
+        choices["layout"] = st.sampled_from(Layout)
         choices["since"] = rarely(st.integers(1, MOST_BATCHES - 1), 0)
     if Theme.ERRORS in themes:
         choices["on_error"] = st.sampled_from(OnError)
@@ -189,50 +188,4 @@ def programs_in_format(draw: DrawFn) -> Program:
         source=draw(st.sampled_from([Source.CONSUMER, Source.QUEUE])),
         numbered=True,
         is_sorted=draw(rarely(st.just(value=True), usual=False)),
-    )
-
-
-@st.composite
-def programs_on_spark(draw: DrawFn) -> Program:
-    """Draw a program for Spark: few batches of a fixed width, and layouts that hide shuffles."""
-    mode = draw(st.sampled_from([DeliveryMode.IDEMPOTENT, *DeliveryMode]))
-    laid_out = st.builds(
-        Call,
-        part=rarely(st.sampled_from([Part.EVEN, Part.ODD]), Part.ALL),
-        layout=st.sampled_from(Layout),
-        since=st.integers(0, 1),
-        on_error=rarely(st.sampled_from(OnError), OnError.RAISE),
-    )
-    called = calls_of({Theme.CALLS, Theme.ERRORS})
-    function = draw(
-        st.one_of(
-            st.builds(lambda call: Function((call,)), laid_out),
-            st.builds(Function, st.lists(called, max_size=2).map(tuple), st.sampled_from([0, 1])),
-        )
-    )
-    dying = st.builds(
-        Death,
-        request=st.sampled_from([Request.PUSH, Request.COMMIT]),
-        number=st.integers(0, 3),
-        how=st.sampled_from([How.CRASH_BEFORE, How.CRASH_AFTER]),
-    )
-    first = Run(
-        mode,
-        function,
-        cores=draw(st.integers(1, 3)),
-        death=draw(st.one_of(st.none(), dying)),
-        unlogged=draw(rarely(st.just(0), None)),
-    )
-    # The last one starts once more with the cores of the one before.
-    other = replace(first, cores=draw(st.integers(1, 3)), death=None, unlogged=None)
-    kinds = draw(rarely(st.just(".x"), "."))
-    full = st.text(st.sampled_from(kinds), min_size=MOST_ROWS, max_size=MOST_ROWS)
-    rest = st.text(st.sampled_from(kinds), min_size=1, max_size=MOST_ROWS)
-    width = draw(st.integers(1, 2))
-    return Program(
-        runs=(first,) if other.cores == first.cores else (first, other),
-        rows=(draw(st.tuples(*[full] * width)), draw(st.tuples(*[rest] * width))),
-        source=draw(st.sampled_from(Source)),
-        numbered=draw(st.booleans()),
-        is_sorted=draw(rarely(st.just(True), False)),
     )

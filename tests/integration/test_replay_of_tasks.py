@@ -76,10 +76,6 @@ def in_two_tasks(frame):
     return frame.coalesce(2)
 
 
-def at_random(frame):
-    return frame.filter(sf.rand() < 0.5)
-
-
 def test_replay_that_differs_is_refused_until_the_old_code_is_back(stream):
     """Nothing is dropped and nothing pushed, however often it is tried."""
     flow = stream(rows=100)
