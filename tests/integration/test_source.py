@@ -1,10 +1,9 @@
 """The source `yt` in real queries against the embedded cluster: what arrives, once, in order."""
 
-import json
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -226,27 +225,7 @@ def test_rows_that_arrive_later_come_in_later_batches(queue, read, tmp_path):
         assert queue.stored() == {0: 12}
 
 
-def offsets(query, name):
-    """The offsets of one name that the progress of a query showed, batch by batch."""
-    return [
-        json.loads(source[name]) if isinstance(source[name], str) else source[name]
-        for progress in query.recentProgress
-        for source in progress["sources"]
-    ]
-
-
 # How much, and until where.
-
-
-@pytest.mark.further
-def test_rows_per_partition_limit_a_batch(client, tmp, read, tmp_path):
-    """Each partition by itself; AvailableNow takes as many batches as it needs."""
-    queue = Queue.create(client, tmp, partitions=2)
-    ids = queue.append(25, 0)
-    queue.append(3, 1)
-    batches = run(read(queue, max_rows_per_partition=10), tmp_path)
-    assert batches.sizes == [13, 10, 5]
-    assert [one for one in batches.ids if one < 1_000_000] == ids
 
 
 def test_available_now_leaves_the_consumer_at_its_end(queue, read, tmp_path):
@@ -275,20 +254,6 @@ def forget_commit(checkpoint, batch_id):
     """Leave a checkpoint as a crash between a batch and Spark's note that it is done would."""
     (checkpoint / "commits" / str(batch_id)).unlink()
     (checkpoint / "commits" / f".{batch_id}.crc").unlink(missing_ok=True)
-
-
-@pytest.mark.further
-def test_replayed_first_batch_has_the_rows_it_had(queue, read, tmp_path):
-    """Although Spark logs no start for it, the consumer has moved past it and the queue has grown."""
-    queue.append(2)
-    queue.move(2)
-    first = queue.append(3)
-    run(read(queue), tmp_path)
-    assert queue.stored() == {0: 5}
-    forget_commit(tmp_path, 0)
-    second = queue.append(4)
-    replayed = run(read(queue), tmp_path)
-    assert [[row.id for row in rows] for _, rows in replayed.seen] == [first, second]
 
 
 def test_replayed_later_batch_has_the_rows_it_had(queue, read, tmp_path):
@@ -351,19 +316,6 @@ def test_added_partitions_are_picked_up_by_a_running_query(queue, read, tmp_path
         assert batches.ids == first + later
 
 
-@pytest.mark.further
-def test_taken_partitions_stop_the_query(client, tmp, read, tmp_path):
-    """Their rows moved to other indexes."""
-    queue = Queue.create(client, tmp, partitions=2)
-    for part in range(2):
-        queue.append(5, part)
-    run(read(queue), tmp_path)
-    for part in range(2):
-        queue.trim(5, part)
-    queue.reshard(1)
-    fails("DataLossError", "the queue now has 1", lambda: run(read(queue), tmp_path))
-
-
 def test_trimmed_rows_stop_the_query(queue, read, tmp_path):
     """The error names the rows, and nothing after them was given out."""
     queue.append(5)
@@ -374,17 +326,6 @@ def test_trimmed_rows_stop_the_query(queue, read, tmp_path):
     text = fails("DataLossError", "Rows 5 to 7", lambda: run(read(queue), tmp_path, batches))
     assert "fail_on_data_loss" in text
     assert batches.seen == []
-
-
-@pytest.mark.further
-def test_trimmed_rows_are_stepped_over_when_asked_to(queue, read, tmp_path):
-    """The rows that are left arrive."""
-    queue.append(5)
-    run(read(queue), tmp_path)
-    queue.append(10)
-    queue.trim(8)
-    frame = read(queue, fail_on_data_loss=False)
-    assert run(frame, tmp_path).ids == list(range(8, 15))
 
 
 def test_replay_of_trimmed_rows_is_planned_and_fails_only_when_read(queue, read, tmp_path):
@@ -404,17 +345,6 @@ def test_replay_of_trimmed_rows_is_planned_and_fails_only_when_read(queue, read,
 
     run(read(queue), tmp_path, skipping)
     assert batches.ids == later
-
-
-@pytest.mark.further
-def test_recreated_queue_is_found_out(queue, read, tmp_path):
-    """Its rows have the old numbers and are other rows."""
-    queue.append(5)
-    with running(read(queue), tmp_path) as (query, _):
-        query.processAllAvailable()
-        queue.recreate()
-        queue.append(9)
-        fails("DataLossError", "recreated", query.processAllAvailable)
 
 
 @pytest.mark.further
@@ -461,77 +391,6 @@ def test_schema_changed_under_a_running_query_is_an_error(queue, read, tmp_path)
     batches = run(read(queue), tmp_path)
     assert batches.ids == later
     assert batches.seen[0][1][0].more is None
-
-
-# Faults.
-
-
-@pytest.mark.further
-def test_registration_that_proxies_have_not_heard_of_is_waited_for(queue, read, tmp_path, cluster):
-    """They look for new ones every few seconds."""
-    ids = queue.append(5)
-    text = f'Consumer "{queue.consumer}" is not registered for queue "{queue.path}"'
-    refusal = {"action": "error", "code": 901, "message": text}
-    cluster.inject(command="pull_queue_consumer", count=3, **refusal)
-    try:
-        assert run(read(queue), tmp_path).ids == ids
-    finally:
-        cluster.clear_faults()
-
-
-# Types and options that change the columns.
-
-
-@pytest.mark.further
-def test_every_kind_of_column_arrives(client, tmp, read, tmp_path):
-    """Required and nullable, plain and nested; Spark refuses a batch that is not what it was told."""
-    schema = [
-        {"name": "id", "type_v3": "int64"},
-        {"name": "flag", "type_v3": "bool"},
-        {"name": "small", "type_v3": "uint8"},
-        {"name": "large", "type_v3": {"type_name": "optional", "item": "uint64"}},
-        {"name": "number", "type_v3": {"type_name": "optional", "item": "double"}},
-        {"name": "text", "type_v3": "utf8"},
-        {"name": "day", "type_v3": {"type_name": "optional", "item": "date"}},
-        {"name": "instant", "type_v3": {"type_name": "optional", "item": "timestamp"}},
-        {"name": "tags", "type_v3": {"type_name": "list", "item": "utf8"}},
-        {"name": "counts", "type_v3": {"type_name": "dict", "key": "utf8", "value": "int64"}},
-        {
-            "name": "place",
-            "type_v3": {
-                "type_name": "struct",
-                "members": [{"name": "x", "type": "int64"}, {"name": "y", "type": "double"}],
-            },
-        },
-        {"name": "anything", "type": "any"},
-        *WEIGHED[2:],
-    ]
-    queue = Queue.create(client, tmp, schema=schema)
-    full = {
-        "id": 1,
-        "flag": True,
-        "small": 255,
-        "large": 2**64 - 1,
-        "number": 0.5,
-        "text": "ж",
-        "day": 19_000,
-        "instant": 1_700_000_000_000_001,
-        "tags": ["a", "b"],
-        "counts": [["a", 1]],
-        "place": {"x": 1, "y": 2.5},
-        "anything": {"k": [1]},
-    }
-    bare = {"id": 2, "flag": False, "small": 0, "text": "", "tags": [], "counts": []}
-    bare["place"] = {"x": 0, "y": 0.0}
-    client.insert_rows(queue.path, [{"$tablet_index": 0} | row for row in (full, bare)])
-    one, other = run(read(queue), tmp_path).seen[0][1]
-    assert (one.id, one.flag, one.small, one.large, one.number) == (1, True, 255, 2**64 - 1, 0.5)
-    assert (one.text, one.day, one.tags) == ("ж", date(2022, 1, 8), ["a", "b"])
-    assert (one["counts"], one.place.asDict()) == ({"a": 1}, {"x": 1, "y": 2.5})
-    # Python shows an instant in the time zone of the machine.
-    assert round(one.instant.timestamp() * 1_000_000) == 1_700_000_000_000_001
-    assert one["$timestamp"] > 0
-    assert (other.large, other.number, other.day, other.instant, other.anything) == (None,) * 5
 
 
 # Bad input, where the query is defined.

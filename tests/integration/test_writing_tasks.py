@@ -13,9 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from yt import yson
-from yt.common import update
-from yt.wrapper import YtClient
 
 from tests.flows import columns, create_table
 from tests.model.tasks import task_context
@@ -26,13 +23,10 @@ from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, ClusterConfig
 from yt_exactly_once.errors import (
     DuplicateKeyError,
-    FencedError,
     NotOneToOneError,
-    ProducerDivergedError,
     RequestRefusedError,
 )
 from yt_exactly_once.local import LocalCluster
-from yt_exactly_once.spark.sink.modes import push, tasks
 from yt_exactly_once.spark.sink.modes.mode import TaskSettings
 from yt_exactly_once.spark.sink.modes.push import PushTask, RehearsalTask
 from yt_exactly_once.spark.sink.modes.sessions import Numbering, session_prefix
@@ -41,7 +35,7 @@ from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.placement import Placement
 from yt_exactly_once.spark.sink.targets import PreparedTarget
 from yt_exactly_once.ytsaurus.client import Connection
-from yt_exactly_once.ytsaurus.rows import ProducerSession, SessionState, sessions_of
+from yt_exactly_once.ytsaurus.rows import SessionState, sessions_of
 from yt_exactly_once.ytsaurus.tables import ensure_producer
 
 if TYPE_CHECKING:
@@ -180,11 +174,6 @@ def upserting(cluster, client, tmp):
     return Writing(client, connection, tmp, is_sorted=True)
 
 
-def at(session, number):
-    """Return a session as if it had written up to a number."""
-    return replace(session, state=session.state._replace(sequence_number=number))
-
-
 def steps(attempt, count):
     """Let an attempt send so many requests."""
     for _ in range(count):
@@ -200,26 +189,6 @@ def test_attempt_after_a_broken_one_adds_what_is_missing(writing):
     assert writing.found() == ALL
 
 
-@pytest.fixture
-def without_digest(monkeypatch):
-    """Take away the comparison of digests, which covers other protections."""
-    monkeypatch.setattr(push._NumberedSession, "_require_same_rows", lambda *_: None)
-
-
-@pytest.mark.usefixtures("without_digest")
-def test_rows_that_are_there_sent_again_would_be_noticed(writing, monkeypatch):
-    """The answer tells of skipped rows."""
-    steps(writing.push(), 2)
-    create = ProducerSession.create
-    monkeypatch.setattr(
-        ProducerSession,
-        "create",
-        staticmethod(lambda *given: at(create(*given), -1)),
-    )
-    with pytest.raises(ProducerDivergedError, match="2 rows skipped"):
-        list(writing.push())
-
-
 def test_old_attempt_that_continues_adds_nothing(writing):
     """It is fenced, takes the session back, and finds there what a newer one has pushed."""
     old = steps(writing.push(), 1)
@@ -227,27 +196,6 @@ def test_old_attempt_that_continues_adds_nothing(writing):
     list(old)
     list(writing.push())
     assert writing.found() == ALL
-
-
-@pytest.mark.usefixtures("without_digest")
-def test_session_that_is_not_taken_over_would_be_noticed(writing, monkeypatch):
-    """The old attempt moves the session back, and the next one writes rows again."""
-    sessions, create = [], ProducerSession.create
-
-    def joined(*given):
-        if sessions:
-            return at(sessions[0], 1)
-        sessions.append(create(*given))
-        return sessions[0]
-
-    monkeypatch.setattr(ProducerSession, "create", staticmethod(joined))
-    old = steps(writing.push(), 1)
-    list(writing.push())
-    with pytest.raises(ProducerDivergedError):
-        next(old)
-    monkeypatch.setattr(ProducerSession, "create", create)
-    list(writing.push())
-    assert writing.found() == [*ALL, 4, 5, 6, 7]
 
 
 @pytest.mark.parametrize("attempt", [Writing.push, Writing.insert])
@@ -266,62 +214,6 @@ def test_push_without_an_answer_counts_once(cluster, writing, fault):
     list(writing.push())
     assert cluster.faults()[0]["hits"] == 2
     assert writing.found() == ALL
-
-
-def repeating(monkeypatch):
-    """Let the client repeat a push by itself, whose body is empty by then."""
-    configured = Connection._pinned_config
-    retries = {"enable": True, "count": 2, "total_timeout": None}
-    changed = {"proxy": {"retries": retries, "content_encoding": "gzip"}}
-    monkeypatch.setattr(
-        Connection, "_pinned_config", lambda self, url: update(configured(self, url), changed)
-    )
-
-
-def test_push_that_the_client_repeats_would_be_noticed(cluster, writing, monkeypatch):
-    """The repeat takes the session back to its beginning; the comparison stops this attempt and the next."""
-    repeating(monkeypatch)
-    cluster.inject("lose_answer", PUSH, after=1)
-    with pytest.raises(ProducerDivergedError, match="left the session at -1"):
-        list(writing.push())
-    with pytest.raises(NotOneToOneError, match="pushed before"):
-        list(writing.push())
-    assert writing.found() == [0, 1, 2, 3]
-
-
-def test_answer_that_is_not_compared_would_be_noticed(cluster, writing, monkeypatch):
-    """A push of which nothing arrived is answered with success."""
-    repeating(monkeypatch)
-    send = YtClient.push_queue_producer
-
-    def believed(self, *given, **options):
-        rows = yson.loads(given[4].data, yson_type="list_fragment")
-        send(self, *given, **options)
-        return {
-            "last_sequence_number": max(row["$sequence_number"] for row in rows),
-            "skipped_row_count": 0,
-        }
-
-    monkeypatch.setattr(YtClient, "push_queue_producer", believed)
-    cluster.inject("lose_request", PUSH, after=1)
-    list(writing.push())
-    assert writing.found() == [0, 1, 4, 5, 6, 7]
-
-
-def test_source_partition_in_two_tasks_is_refused(writing):
-    """Their rows would drop each other."""
-    list(writing.push(ALL[4:], partition=0))
-    with pytest.raises(NotOneToOneError, match="Spark partitions 0 and 1"):
-        list(writing.push(ALL[:4], partition=1))
-
-
-@pytest.mark.usefixtures("without_digest")
-def test_source_partition_in_two_tasks_unchecked_would_be_noticed(writing, monkeypatch):
-    """The earlier rows come too late, and are lost without a word."""
-    monkeypatch.setattr(push._NumberedSession, "_require_sole_writer", lambda *_: None)
-    list(writing.push(ALL[4:], partition=0))
-    list(writing.push(ALL[:4], partition=1))
-    assert writing.found() == ALL[4:]
 
 
 OTHER_ROWS = {
@@ -347,23 +239,6 @@ def test_replay_with_other_rows_is_refused_until_the_old_ones_are_back(writing, 
     writing.rehearse({0: ALL})
     list(writing.push(chunk=chunk, run="fourth", by_source=False))
     assert writing.found() == ALL
-
-
-def test_repeated_task_without_rows_is_refused_where_the_first_attempt_had_some(writing):
-    """A function that gives other rows each time may give none."""
-    steps(writing.push(by_source=False), 1)
-    with pytest.raises(NotOneToOneError, match="pushed before"):
-        list(writing.push([], by_source=False, attempt=1))
-    list(writing.push([], by_source=False, attempt=1, partition=1))
-    assert writing.found() == ALL[:2]
-
-
-@pytest.mark.usefixtures("without_digest")
-def test_replay_with_other_rows_unchecked_would_be_noticed(writing):
-    """After a filter the first row behind those that are there is lost without a word."""
-    steps(writing.push(by_source=False), 2)
-    list(writing.push(ALL[1:], run="second", by_source=False))
-    assert writing.found() == [*ALL[:4], *ALL[5:]]
 
 
 def test_rows_may_change_behind_those_that_are_there(writing):
@@ -408,64 +283,11 @@ def test_rows_without_a_digest_are_not_taken_for_the_same(writing, monkeypatch):
     assert writing.found() == ALL[:2]
 
 
-def test_batch_that_is_behind_its_session_is_refused(writing):
-    """All its rows would be dropped: a newer driver is ahead, or the checkpoint is an older copy."""
-    list(writing.push(batch_id=1))
-    with pytest.raises(FencedError, match=r"Batch 1 was pushed.*restore the newest one"):
-        list(writing.push(batch_id=0, run="second"))
-
-
-@pytest.mark.parametrize("chunk", [1, 2])
-def test_rows_out_of_order_are_refused(writing, chunk):
-    """A session takes growing numbers only."""
-    with pytest.raises(NotOneToOneError, match="in the order of their source"):
-        list(writing.push(ALL[::-1], chunk=chunk))
-    assert writing.found() in ([], [7])
-
-
-def test_numbers_of_another_queue_are_refused(writing):
-    """Rows that carry them are not all there: those below the session's number would be dropped."""
-    list(writing.push([0, 2, 4]))
-    with pytest.raises(NotOneToOneError, match=r"batch 0 went up to 4.*Rename __spyt_streaming"):
-        list(writing.push([1, 3], batch_id=1))
-    assert writing.found() == [0, 2, 4]
-
-
-@pytest.mark.usefixtures("without_digest")
-def test_numbers_of_another_queue_unchecked_would_be_noticed(writing, monkeypatch):
-    """Rows 1 and 3 are lost without a word."""
-    monkeypatch.setattr(push._NumberedSession, "_require_later_numbers", lambda *_: None)
-    list(writing.push([0, 2, 4]))
-    list(writing.push([1, 3], batch_id=1))
-    assert writing.found() == [0, 2, 4]
-
-
-@pytest.mark.usefixtures("without_digest")
-def test_rows_out_of_order_unchecked_would_be_noticed(writing, monkeypatch):
-    """All but the first are taken for seen."""
-    pushed = push._NumberedSession.push
-
-    def forgetful(self, *given):
-        self._last_seen = -1
-        pushed(self, *given)
-
-    monkeypatch.setattr(push._NumberedSession, "push", forgetful)
-    list(writing.push(ALL[::-1], chunk=1))
-    assert writing.found() == [7]
-
-
 def test_two_rows_with_one_key_are_refused(upserting):
     """Whichever came last would win, and nobody would know."""
     with pytest.raises(DuplicateKeyError, match="1 rows of the batch have the key of another"):
         list(upserting.insert(key=5))
     assert upserting.found() == []
-
-
-def test_two_rows_with_one_key_unchecked_would_be_noticed(upserting, monkeypatch):
-    """Seven of eight rows are gone."""
-    monkeypatch.setattr(tasks, "require_unique", lambda *_: None)
-    list(upserting.insert(key=5))
-    assert upserting.found() == [7]
 
 
 def test_upserts_may_be_repeated(cluster, upserting):
