@@ -17,7 +17,6 @@ from tests.chaos import crowd
 from tests.chaos.campaign import RunOptions, run
 from tests.chaos.plan import Rates
 from tests.chaos.report import say, summary, to_json
-from tests.protections import PROTECTIONS
 from yt_exactly_once.config import DeliveryMode
 
 if TYPE_CHECKING:
@@ -58,7 +57,6 @@ def main(arguments: list[str] | None = None) -> int:
             only_round=options.round,
             parent=options.folder,
             keep=options.keep,
-            off=options.off,
             backend=options.backend,
             by_tasks=options.by_tasks,
         ),
@@ -93,12 +91,6 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--round", type=int, help="run this round of each mode and no other")
     parser.add_argument("--folder", type=Path, help="where the working folder is made")
     parser.add_argument("--keep", action="store_true", help="keep the working folder in any case")
-    parser.add_argument(
-        "--off",
-        choices=sorted(PROTECTIONS),
-        default="",
-        help="switch a protection of the package off, to see whether the run notices",
-    )
     parser.add_argument(
         "--backend", choices=["http", "rpc"], default="http", help="protocol of sources and sinks"
     )

@@ -38,7 +38,6 @@ class RunOptions:
         only_round: run this round of each mode and no other; `None` runs all.
         parent: where the working folder is made; `None` is the system's place.
         keep: keep the working folder of a good run too.
-        off: name of a protection of the package to switch off, to see whether that is noticed.
         backend: protocol of sources and sinks.
         by_tasks: see `DriverOptions`.
     """
@@ -51,7 +50,6 @@ class RunOptions:
     only_round: int | None = None
     parent: Path | None = None
     keep: bool = False
-    off: str = ""
     backend: str = "http"
     by_tasks: bool = False
 
@@ -84,9 +82,7 @@ def _run_in(
     verdicts: list[Verdict],
     save: Callable[[Sequence[Verdict]], None],
 ) -> None:
-    fleet = Fleet(
-        folder / "drivers", off=options.off, backend=options.backend, by_tasks=options.by_tasks
-    )
+    fleet = Fleet(folder / "drivers", backend=options.backend, by_tasks=options.by_tasks)
     with LocalCluster(folder / "cluster", proxies=PROXIES) as cluster:
         network = Network(cluster, folder / "faults.jsonl")
         try:

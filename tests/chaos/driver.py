@@ -39,7 +39,6 @@ from tests.chaos.messages import (
 from tests.chaos.session import open_session
 from tests.chaos.trouble import Trouble
 from tests.flows import PARTITION_COLUMN, QUERIES, ROW_COLUMN, read_queue
-from tests.protections import switch_off
 from yt_exactly_once import RetryPolicy, TransactionalSink, config, register_source
 from yt_exactly_once.demo.messages import Report
 from yt_exactly_once.demo.nursery import open_nursery
@@ -185,8 +184,6 @@ class Queries:
 def main(arguments: list[str]) -> int:
     """Obey until the runner goes away; return the exit code."""
     options = DriverOptions.load(arguments[0])
-    if options.off:
-        switch_off(options.off)
     if options.by_tasks:
         transactional_sink.LARGE = 0
     config.LEASE = timedelta(seconds=LEASE_SECONDS)

@@ -94,14 +94,12 @@ class DriverOptions:
     Attributes:
         scratch: folder for temporary files, which a killed JVM leaves behind.
         report: file descriptor to tell events on.
-        off: name of a protection that is switched off, to see whether the runner notices; or empty.
         backend: protocol of sources and sinks.
         by_tasks: tasks send the rows of transactional mode wherever they may, also of small batches.
     """
 
     scratch: str
     report: int
-    off: str = ""
     backend: str = "http"
     by_tasks: bool = False
 

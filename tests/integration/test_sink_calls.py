@@ -9,9 +9,8 @@ import pytest
 from pyspark import InheritableThread
 from pyspark.errors import StreamingQueryException
 
-from tests.flows import differences, ledger_entries, passed_on
+from tests.flows import ledger_entries, passed_on
 from tests.integration.streams import Heard, finish
-from tests.protections import switch_off
 from tests.tiers import first_of
 from yt_exactly_once import Event
 from yt_exactly_once.errors import ExactlyOnceError
@@ -107,25 +106,6 @@ def test_second_call_of_a_batch_is_refused_until_it_is_settled(flow, calls, mode
     flow.client.insert_rows(flow.target, [dict(zip(names, row, strict=True)) for row in missing])
     flow.run(accept_incomplete=0)
     flow.assert_exact()
-
-
-@pytest.mark.nightly
-def test_one_call_off_is_noticed(flow, monkeypatch):
-    """Half of the rows are nowhere, and the consumer is at the end."""
-    switch_off("one_call", monkeypatch.setattr)
-    finish(flow.start(twice_by_one_object(flow)))
-    assert flow.queue.stored() == flow.queue.ends()
-    assert differences(flow.found(), rows_where(flow, lambda row: row[2] % 2 == 0)) == ""
-
-
-@pytest.mark.nightly
-def test_history_off_is_noticed(flow, monkeypatch):
-    """The mended function goes past the rows that the old one had lost."""
-    refused(flow, twice_by_one_object(flow), "RepeatedCallError")
-    switch_off("history", monkeypatch.setattr)
-    flow.run()
-    lost = rows_where(flow, lambda row: row[1] < 500 and row[2] % 2)
-    assert sorted(flow.found() + lost) == rows_where(flow, bool)
 
 
 @pytest.mark.further

@@ -8,7 +8,6 @@ import pytest
 from yt.common import YtError
 
 from tests.flows import AGGREGATION
-from tests.protections import switch_off
 from tests.tiers import NIGHTLY, first_of
 from yt_exactly_once import Event
 
@@ -64,18 +63,6 @@ def test_old_commit_landing_before_the_new_one_is_recognised(stream, faults):
     assert resolved["transaction"] == committed["transaction"] == lost["transaction"]
     assert committed["attempts"] == 3
     flow.assert_exact()
-
-
-@pytest.mark.nightly
-def test_ledger_row_off_is_noticed(stream, faults, monkeypatch):
-    """Without a common row the late commit and the new one both take effect."""
-    flow = stream(rows=1_000, consumer="")
-    faults.inject("hold", COMMIT, seconds=1)
-    switch_off("ledger_row", monkeypatch.setattr)
-    told = flow.run()
-    (lost,) = told.of(Event.COMMIT_OUTCOME_UNKNOWN)
-    wait_until_ended(faults, lost["transaction"])
-    assert flow.wrong().startswith("0 lost, e.g. []; 3000 too many")
 
 
 def meet_in_the_middle(faults):

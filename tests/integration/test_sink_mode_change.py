@@ -10,7 +10,6 @@ from pyspark.errors import StreamingQueryException
 
 from tests.flows import PARTITION_COLUMN, ROW_COLUMN, columns, create_table
 from tests.integration.streams import QUICK, Broken, Heard, finish
-from tests.protections import switch_off
 from tests.tiers import first_of
 from yt_exactly_once import Event, Target, TransactionalSink
 from yt_exactly_once.commit.batch import MicroBatch
@@ -51,21 +50,6 @@ def test_transactional_mode_does_not_repeat_what_tasks_have_pushed(stream, batch
         flow.queue.append(500, partition)
     flow.run(mode=TWO)
     flow.assert_exact()
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("mode", [TWO, THREE])
-def test_check_off_is_noticed(stream, monkeypatch, mode):
-    """The rows of the batch are there twice."""
-    flow = stream(rows=2_000)
-    pushed = broken_off(flow)
-    if mode == TWO:
-        switch_off("push_look_up", monkeypatch.setattr)
-    else:
-        switch_off("producer_sessions", monkeypatch.setattr)
-    flow.run(mode=mode)
-    assert len(flow.found()) == 6_000 + 3_000
-    assert len(pushed) == 6_000
 
 
 def by_source(frame):

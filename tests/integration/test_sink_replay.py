@@ -15,7 +15,6 @@ from tests.flows import (
     differences,
 )
 from tests.integration.streams import Broken, Heard, finish, forget_last_batch
-from tests.protections import switch_off
 from tests.tiers import NIGHTLY, first_of
 from yt_exactly_once import Event
 
@@ -100,28 +99,6 @@ def trim_as_the_queue_agent(flow):
     """Trim everything before the offset of the vital consumer."""
     for partition, offset in flow.queue.stored(flow.consumer).items():
         flow.client.trim_rows(flow.queue.path, partition, offset)
-
-
-@pytest.mark.nightly
-def test_ledger_look_up_off_is_noticed(stream, monkeypatch):
-    """Without any look at the ledger a replay doubles its rows."""
-    flow = stream()
-    flow.run()
-    flow.forget_last_batch()
-    switch_off("ledger_look_up", monkeypatch.setattr)
-    flow.run()
-    assert flow.wrong().startswith("0 lost")
-
-
-@pytest.mark.nightly
-def test_state_evaluation_off_is_noticed(stream, monkeypatch):
-    """Spark refuses a skipped batch that leaves no state behind."""
-    flow = stream(AGGREGATION, is_sorted=True)
-    killed_after_commit(flow)
-    switch_off("state_evaluation", monkeypatch.setattr)
-    with pytest.raises(StreamingQueryException) as caught:
-        flow.run()
-    assert "STATE_STORE_COMMIT_VALIDATION_FAILED" in caught.value._stackTrace
 
 
 @pytest.mark.nightly

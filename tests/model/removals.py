@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.model import network
 from tests.model.cluster import LEDGER, ModelTransaction, conflicts
 from tests.model.invariants import Kind
-from tests.protections import switch_off
 from yt_exactly_once.commit import contents
 from yt_exactly_once.commit.judgement import Verdict, judge
 from yt_exactly_once.commit.ledger import CommitLedger
@@ -22,6 +21,7 @@ from yt_exactly_once.commit.transactional import BatchCommit
 from yt_exactly_once.config import LEASE
 from yt_exactly_once.errors import CommitOutcomeUnknownError, FencedError
 from yt_exactly_once.spark.sink import look_up
+from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +65,7 @@ def removal(what: str, *found: Any) -> Callable[[Callable[[Put], None]], Callabl
     ({Kind.STUCK}, "at-least-once", "idempotent", "stateless"),
 )
 def _early_look_up(put: Put) -> None:
-    switch_off("early_look_up", put)
+    put(look_up, "judge", lambda *_, **__: Verdict.NEW)
 
 
 @removal(
@@ -145,7 +145,8 @@ def _compare_and_set(put: Put) -> None:
     ({Kind.BOTH_COMMITTED}, "stateful", "no queue"),
 )
 def _ledger_row(put: Put) -> None:
-    switch_off("ledger_row", put)
+    put(CommitLedger, "record", lambda *_, **__: None)
+    put(look_up, "compare_history", lambda *_: None)
 
 
 @removal(
@@ -303,7 +304,12 @@ def _trim_guard(put: Put) -> None:
     ({Kind.STUCK}, "at-least-once, stateful", "stateful", "no queue, stateful"),
 )
 def _state_evaluation(put: Put) -> None:
-    switch_off("state_evaluation", put)
+    skip = TransactionalSink._skip
+
+    def without(self: Any, delivery: Any, found: Any) -> None:
+        skip(self, replace(delivery, batch=replace(delivery.batch, stateful=False)), found)
+
+    put(TransactionalSink, "_skip", without)
 
 
 @removal(

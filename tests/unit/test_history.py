@@ -8,7 +8,6 @@ from datetime import timedelta
 import pytest
 
 from tests.notes import MemoryNotes, NoNotes
-from tests.protections import switch_off
 from yt_exactly_once.commit.batch import MicroBatch, PartitionRange, SourceRange
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.entry import LedgerEntry
@@ -315,13 +314,6 @@ def test_second_call_with_other_rows_is_refused():
     cluster, sent = failed_call()
     with pytest.raises(RepeatedCallError, match="this call has other rows"):
         commit(cluster, sent, b"other rows")
-
-
-def test_same_rows_off_is_noticed(monkeypatch):
-    """The rows of the second call are nowhere."""
-    cluster, sent = failed_call()
-    switch_off("same_rows", monkeypatch.setattr)
-    assert commit(cluster, sent, b"other rows").transaction_id == "1"
 
 
 def test_entry_of_an_unknown_call_of_this_run_is_refused():

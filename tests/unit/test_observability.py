@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from tests.protections import switch_off
 from yt_exactly_once.observability import Event, GuardedListener, emitter, reported
 
 
@@ -51,13 +50,6 @@ def test_failed_batch_names_the_error_of_the_task():
         raise PythonException(shown)
     (failed,) = [log for log in logs if log["event"] == Event.BATCH_FAILED]
     assert (failed["reason"], failed["error"]) == ("ConflictError", "taken: by whom. Wait.")
-
-
-def test_listener_guard_off_is_noticed(monkeypatch):
-    """The metrics hook stops the pipeline."""
-    switch_off("listener_guard", monkeypatch.setattr)
-    with pytest.raises(ValueError, match="on purpose"):
-        emitter(raising)(Event.BATCH_STARTED)
 
 
 def raising(_event, _fields):
