@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from yt.logger import LOGGER
 
-from tests.chaos import crowd
 from tests.chaos.campaign import RunOptions, run
 from tests.chaos.plan import Rates
 from tests.chaos.report import say, summary, to_json
@@ -35,11 +34,6 @@ def main(arguments: list[str] | None = None) -> int:
     # What the client warns of is meant.
     LOGGER.setLevel(logging.CRITICAL)
     seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
-    if options.crowd:
-        say(f"Seed {seed}")
-        wrong, numbers = crowd.run(options.crowd, 60 * options.minutes, seed)
-        say("\n".join([*wrong, str(dict(numbers)), f"{len(wrong)} promises broken"]))
-        return int(bool(wrong))
     modes = tuple(DeliveryMode) if options.mode == ALL else (DeliveryMode(options.mode),)
 
     def save(verdicts: Sequence[Verdict]) -> None:
@@ -98,9 +92,6 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         "--by-tasks",
         action="store_true",
         help="let tasks send the rows of transactional mode wherever they may, also of small batches",
-    )
-    parser.add_argument(
-        "--crowd", type=int, default=0, help="so many plain clients instead of drivers with queries"
     )
     return parser.parse_args(arguments)
 
