@@ -1,9 +1,15 @@
 """Failures of tasks that lack a Python or a package."""
 
+import pickle
+from types import SimpleNamespace
+
 import pytest
 
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.spark import executors
 from yt_exactly_once.spark.executors import unfit_python_named
+from yt_exactly_once.spark.sink.modes.mode import RowTask
+from yt_exactly_once.spark.source.packed import PackedQueue
 
 FAILED_TASK = """org.apache.spark.SparkException: Job aborted due to stage failure
   File "/opt/spark/python/pyspark/worker.py", line 12, in read_command
@@ -51,3 +57,26 @@ def test_other_failures_pass_unchanged(error):
     with pytest.raises(type(error)) as raised, unfit_python_named():
         raise error
     assert raised.value is error
+
+
+def _sends(sent):
+    task = SimpleNamespace(settings=pickle.loads(sent), run=lambda *_: [])
+    return list(RowTask.reported(task, [], 0))
+
+
+def _reads(sent):
+    return pickle.loads(sent).opened
+
+
+@pytest.mark.parametrize("does", [_reads, _sends])
+def test_executor_with_another_version_of_the_package_does_nothing(monkeypatch, does):
+    """The driver's version travels with what a task does."""
+    opened = SimpleNamespace(rows=SimpleNamespace(spark_schema=None), is_queue=True)
+    made = PackedQueue(opened) if does is _reads else SimpleNamespace(version=executors.VERSION)
+    sent = pickle.dumps(made)
+    does(sent)
+    monkeypatch.setattr(executors, "VERSION", "0.0.9")
+    with pytest.raises(
+        ConfigError, match=r"executors have yt-exactly-once 0\.0\.9, and the driver"
+    ):
+        does(sent)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 import click
@@ -18,6 +17,7 @@ import click
 from yt_exactly_once.cli.exit_codes import ExitCode
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.operations.view import visible
+from yt_exactly_once.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,18 +90,11 @@ class Program(click.Group):
                 formatter.write_dl([(name.ljust(width), what) for name, what in group.items()])
 
 
-def _version() -> str:
-    try:
-        return version(NAME)
-    except PackageNotFoundError:
-        return "(not installed)"
-
-
 _SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True}
 
 
 @click.group(NAME, cls=Program, context_settings=_SETTINGS)
-@click.version_option(_version(), prog_name=NAME, message="%(prog)s %(version)s")
+@click.version_option(VERSION, prog_name=NAME, message="%(prog)s %(version)s")
 def program() -> None:
     """Exactly-once delivery from Spark Structured Streaming into YTsaurus."""
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.errors import ConfigError
+from yt_exactly_once.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +21,20 @@ _NEEDED = frozenset(
 
 
 _NO_PYTHON = re.compile(r'Cannot run program "([^"]*python[^"]*)"')
+
+
+def require_version(driver: str) -> None:
+    """Check, in a task, that the executor has the package of the driver.
+
+    Raises:
+        ConfigError: it has another version.
+    """
+    if driver != VERSION:
+        raise ConfigError(
+            f"Spark's executors have yt-exactly-once {VERSION}, and the driver has {driver}",
+            remedy=f"Install yt-exactly-once=={driver} on every executor, or the other version on the "
+            "driver. Or ship a packed environment with spark.archives",
+        )
 
 
 @contextmanager

@@ -10,6 +10,9 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any, cast
 
+from yt_exactly_once.spark.executors import require_version
+from yt_exactly_once.version import VERSION
+
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
@@ -30,12 +33,18 @@ class PackedQueue:
     def __init__(self, opened: OpenedQueue | OpenedTable) -> None:
         self.spark_schema: StructType = opened.rows.spark_schema
         self.is_queue = opened.is_queue
+        self._version = VERSION
         self._opened: OpenedQueue | OpenedTable | bytes = opened
 
     @property
     def opened(self) -> OpenedQueue | OpenedTable:
-        """The queue or the table."""
+        """The queue or the table.
+
+        Raises:
+            ConfigError: this process has another version of the package than the one that opened it.
+        """
         if isinstance(self._opened, bytes):
+            require_version(self._version)
             self._opened = pickle.loads(self._opened)  # noqa: S301 - Spark unpickles the rest alike
             assert not isinstance(self._opened, bytes)
         return self._opened

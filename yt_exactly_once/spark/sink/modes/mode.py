@@ -14,10 +14,12 @@ from pyspark import TaskContext
 
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, SOURCE_QUEUE_COLUMN
 from yt_exactly_once.errors import RequestRefusedError
+from yt_exactly_once.spark.executors import require_version
 from yt_exactly_once.spark.sink.encode import chunks
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
 from yt_exactly_once.spark.sink.targets import name_change
 from yt_exactly_once.spark.worker import spare_modules
+from yt_exactly_once.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -49,6 +51,7 @@ class TaskSettings:
         retry: how often a request is repeated.
         connections: how many sessions are opened and pushed to at a time.
         run_id: run of the query.
+        version: of the package that the driver has.
     """
 
     names: tuple[str, ...]
@@ -58,6 +61,7 @@ class TaskSettings:
     retry: RetryPolicy
     connections: int
     run_id: str = ""
+    version: str = VERSION
 
     def chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Cut the rows of the task into chunks under their real names."""
@@ -89,6 +93,7 @@ class RowTask(ABC):
         self, batches: Iterable[pa.RecordBatch], partition: int
     ) -> Iterator[pa.RecordBatch]:
         """Do the same as `run`; where the cluster refuses rows, name a change of the target."""
+        require_version(self.settings.version)
         try:
             yield from self.run(batches, partition)
         except RequestRefusedError as error:
