@@ -218,7 +218,7 @@ def _audit(info: TableInfo, entries: Entries, rows: int, digest: int, by: By) ->
 def _result(
     info: TableInfo, entries: Entries, by: By, found: tuple[int, int], expected: tuple[int, int]
 ) -> Audit:
-    unproven = list(overlaps_and_gaps(entries))
+    unproven = [*overlaps_and_gaps(entries), *_outside_totals(entries)]
     if by is By.COUNT:
         unproven.append(
             "which rows these are, and their values: counts agree too if one row is lost and another one is "
@@ -265,6 +265,27 @@ def overlaps_and_gaps(entries: Entries) -> Iterator[str]:
                 yield f"rows {known} to {first - 1} {where}: no query has read them, so they may be lost"
             if end >= known:
                 known, last = end, query
+
+
+def _outside_totals(entries: Entries) -> Iterator[str]:
+    """Say what the totals of the ledger do not cover."""
+    blind = [row.entry.query_id for row in entries if not row.entry.offsets]
+    if blind and len(entries) > 1:
+        yield (
+            f"that {', '.join(blind)} has not written again what others have: the ledger does not have which "
+            "rows it has read"
+        )
+    for entry in (row.entry for row in entries):
+        if entry.tally.total_rejected:
+            yield (
+                f"{entry.tally.total_rejected} rows of {entry.query_id} that the target cannot take: they "
+                "must be among the dead letters"
+            )
+        if entry.part < entry.part_count:
+            yield (
+                f"the rest of batch {entry.batch_id} of {entry.query_id}: {entry.part} of "
+                f"{entry.part_count} parts are written"
+            )
 
 
 def modes_of(entries: Entries) -> tuple[str, ...]:

@@ -194,6 +194,24 @@ class _QueueMarks:
                     if (one, int(bucket)) in wanted and there.get((one, int(row))) != int(value):
                         self._changed.setdefault(one, []).append(int(row))
 
+    def unproven(self, columns: Sequence[str]) -> Iterator[str]:
+        """Say which values of these columns were not compared."""
+        known = {column.name for column in self.compared}
+        rest = [name for name in columns if name not in known]
+        if rest:
+            yield (
+                f"the values of {', '.join(rest)}: {self.path} has no column of this name and type"
+                if known or self._lower
+                else f"the values of {', '.join(rest)}: they were not compared"
+            )
+        for one, lower in self._lower.items():
+            first = self._marks[one].start
+            if known and lower > first:
+                yield (
+                    f"the values of rows {first} to {lower - 1} of partition {one} of {self.path}: some of "
+                    "them are trimmed"
+                )
+
     def found(self) -> Iterator[PartitionAudit]:
         """Yield what was found in each partition."""
         for one, marks in self._marks.items():
@@ -274,6 +292,12 @@ class Comparison:
                     if one is queue
                 )
                 queue.look_into(again, self._columns)
+        own = {self._columns.partition, self._columns.row, self._columns.queue}
+        columns = [
+            column.name
+            for column in TableSchema.from_yt(self._info.schema).writable_columns
+            if column.name not in own
+        ]
         return Audit(
             target=self._info.path,
             by=By.SOURCE,
@@ -287,6 +311,7 @@ class Comparison:
             - sum(queue.rows for queue in queues),
             compared=tuple({column.name: None for queue in queues for column in queue.compared}),
             partitions=tuple(part for queue in queues for part in queue.found()),
+            unproven=tuple(text for queue in queues for text in queue.unproven(columns)),
         )
 
     def _by_queue(self, batch: pa.RecordBatch) -> Iterator[tuple[_QueueMarks, pa.RecordBatch]]:

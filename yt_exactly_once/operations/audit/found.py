@@ -98,7 +98,7 @@ class Audit:
         compared: columns whose values were compared.
         partitions: by queue and partition; empty unless rows were compared with the queues.
         expected_rows: rows that the ledger accounts for; `None` if rows were compared with the queues.
-        unproven: what an audit by digest or count says nothing about, and why.
+        unproven: what the comparison says nothing about, and why.
         digest: of the rows of the target; empty unless compared.
         expected_digest: of the rows that the ledger accounts for; empty unless compared.
     """
@@ -138,6 +138,16 @@ class Audit:
             part.lost or part.repeated or part.changed or part.unclear_ranges
             for part in self.partitions
         )
+
+    @property
+    def remedy(self) -> str:
+        """What would prove more."""
+        if self.by is By.SOURCE:
+            return (
+                "give the target digest=True from its first batch on, and audit by digest: that covers every "
+                "column"
+            )
+        return "keep the source of each row in the target (include_service_columns=true), and audit by source"
 
     def to_json(self) -> dict[str, Any]:
         """Return everything, for programs."""
