@@ -50,7 +50,7 @@ QUEUE_SCHEMA = [
 ]
 TARGET_SCHEMA = [{"name": "value", "type": "int64"}]
 _ROWS = pa.schema([("value", pa.int64())])
-_ATTEMPTS = RetryPolicy(attempts=2, first_wait=timedelta(0), max_wait=timedelta(0))
+ATTEMPTS = RetryPolicy(attempts=2, first_wait=timedelta(0), max_wait=timedelta(0))
 _MOST_STEPS = 6
 """How many pieces of advice an operator follows, one after the other, before they give up."""
 
@@ -84,6 +84,7 @@ class Operated:
         target_options: of the target, in every run.
         gone: rows that no repair can bring back.
         proxy: address that the query was given; that of the cluster unless it is wrong.
+        token: that the query was given.
         people: what a person does who is asked, by the words that ask them.
         meanwhile: what happens between the plan of the next batch and its run.
     """
@@ -98,6 +99,7 @@ class Operated:
     target_options: dict[str, Any] = field(default_factory=dict)
     gone: list[int] = field(default_factory=list)
     proxy: str = ""
+    token: str = ""
     people: dict[str, Callable[[], object]] = field(default_factory=dict)
     meanwhile: Callable[[], object] | None = None
     _numbers: Any = field(default_factory=itertools.count)
@@ -217,6 +219,7 @@ class Operated:
             "path": self.queue,
             "consumer_path": self.consumer,
             "proxy": self.proxy,
+            **({"token": self.token} if self.token else {}),
             "fail_on_data_loss": "false" if self.loss else "true",
         }
         return QueueStreamReader(PackedQueue(OpenedQueue.open(given)), sleep=lambda _seconds: None)
@@ -225,7 +228,12 @@ class Operated:
         if not (self.checkpoint / "metadata").exists():
             self._write("metadata", json.dumps({"id": str(uuid.uuid4())}))
         target = Target(self.target, **self.target_options)
-        options = {"proxy": self.proxy, "mode": self.mode, "retry": _ATTEMPTS}
+        options = {
+            "proxy": self.proxy,
+            "token": self.token or None,
+            "mode": self.mode,
+            "retry": ATTEMPTS,
+        }
         with mock.patch("yt_exactly_once.spark.sink.transactional_sink.require_startable"):
             sink = TransactionalSink(target, **options | self.options)
         # Each start unpickles the sinks in a process of its own.

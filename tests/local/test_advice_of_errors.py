@@ -7,6 +7,7 @@ compared.
 from __future__ import annotations
 
 import shutil
+import uuid
 from datetime import datetime, timedelta
 from unittest import mock
 
@@ -152,12 +153,38 @@ def _until_asked(words, action, repaired="clear_faults", **rule):
     return act
 
 
-def _ledger_read_only(query):
-    rule = {"command": "insert_rows", "code": 901, "match": {"path": query.ledger}}
-    query.cluster.inject("error", count=None, **rule)
-    query.people[f"Ask an administrator of {query.ledger} for the permission"] = (
-        query.cluster.clear_faults
+def _robot(query):
+    """Run the query as a user, who may do what all may."""
+    name = f"robot-{uuid.uuid4().hex[:8]}"
+    query.client.create("user", attributes={"name": name})
+    query.token = query.client.issue_token(name)
+    return name
+
+
+def _token_wrong(query):
+    _robot(query)
+    right, query.token = query.token, "wrong"
+    query.people["Pass a valid token"] = lambda: setattr(query, "token", right)
+
+
+def _token_revoked(query):
+    """By an administrator, after the batch was planned."""
+    name = _robot(query)
+    query.meanwhile = lambda: query.client.revoke_token(name, token=query.token)
+    query.people["Pass a valid token"] = lambda: setattr(
+        query, "token", query.client.issue_token(name)
     )
+
+
+def _read_only(path):
+    """The error has the command of the administrator, who is this client."""
+
+    def act(query):
+        acl = [{"action": "allow", "subjects": [_robot(query)], "permissions": ["read"]}]
+        query.client.set(f"{getattr(query, path)}/@inherit_acl", False)
+        query.client.set(f"{getattr(query, path)}/@acl", acl)
+
+    return act
 
 
 def _proxy_wrong(query):
@@ -232,14 +259,11 @@ BREAKS = {
     "driver killed after the commit": _last_batch_unlogged,
     "checkpoint lost": _checkpoint_lost,
     "checkpoint copied": _checkpoint_copied,
-    "token wrong": _until_asked("set the environment variable YT_TOKEN", "error", code=900),
-    "token revoked in mid-run": _until_asked(
-        "set the environment variable YT_TOKEN", "error", code=900, command="start_transaction"
-    ),
-    "permission taken": _until_asked(
-        "Ask an administrator of", "error", code=901, command="insert_rows"
-    ),
-    "ledger read-only": _ledger_read_only,
+    "token wrong": _token_wrong,
+    "token revoked in mid-run": _token_revoked,
+    "target read-only": _read_only("target"),
+    "ledger read-only": _read_only("ledger"),
+    "consumer read-only": _read_only("consumer"),
     "quota reached": _until_asked(
         "Free space in the account", "error", code=902, command="insert_rows"
     ),
