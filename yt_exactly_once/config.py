@@ -7,16 +7,14 @@ nothing else; it opens no connection and holds no process-wide state.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.options import Group, Option, documented, option
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 DEFAULT_DYN_BATCH_SIZE = 50_000
 """Rows per insert request; SPYT's `spark.yt.write.dynBatchSize` has the same default."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from enum import StrEnum
@@ -18,8 +19,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from yt_exactly_once.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-
     Reader = Callable[[str, str], Any]
     """Takes the name of an option and its text, and returns the value or raises a `ConfigError`."""
 

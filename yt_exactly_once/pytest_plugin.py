@@ -7,13 +7,12 @@ and nothing heavy is imported either.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from yt_exactly_once.local import LocalCluster
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import tenacity
@@ -16,8 +17,6 @@ from yt_exactly_once.errors import RetriesExhaustedError, TransientError
 from yt_exactly_once.observability import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from yt_exactly_once.config import RetryPolicy
     from yt_exactly_once.observability import Emitter
 

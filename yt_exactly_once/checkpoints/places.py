@@ -9,14 +9,11 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
+from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
 from yt_exactly_once.config import Secret, check_path
 from yt_exactly_once.errors import AccessError, ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Parts = tuple[str, ...]
 """Names on the way from the root of Cypress."""

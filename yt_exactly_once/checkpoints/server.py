@@ -11,6 +11,7 @@ import asyncio
 import resource
 import socket
 import threading
+from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -25,8 +26,6 @@ from yt_exactly_once.checkpoints.webhdfs import PREFIX, Answer, Request, refusal
 from yt_exactly_once.errors import ConfigError, ExactlyOnceError, RequestRefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, MutableMapping
-
     from yt_exactly_once.checkpoints.webhdfs import WebHdfs
 
     Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,6 @@ from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.files import CypressFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from pyspark.sql import SparkSession
 
     from yt_exactly_once.observability import Listener

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import IO, TYPE_CHECKING, Any
@@ -23,8 +24,6 @@ from yt_exactly_once.errors import (
 from yt_exactly_once.ytsaurus.files import PIECE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from yt_exactly_once.checkpoints.places import Parts, Places
     from yt_exactly_once.ytsaurus.files import CypressFiles, Node
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,6 @@ from yt_exactly_once.cli.output import print_json
 from yt_exactly_once.operations.view import console, table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from yt_exactly_once.operations.moves import Plan
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,6 @@ import click
 from yt_exactly_once.config import BACKEND, ClusterConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from yt_exactly_once.ytsaurus.client import Connection
 
 BACKENDS = list(BACKEND.values)

@@ -8,9 +8,9 @@ the command. So `--help` answers at once and needs no extras.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 import click
 
@@ -18,9 +18,6 @@ from yt_exactly_once.cli.exit_codes import ExitCode
 from yt_exactly_once.errors import ExactlyOnceError
 from yt_exactly_once.operations.view import visible
 from yt_exactly_once.version import VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 GROUPS = {
     "Run": {

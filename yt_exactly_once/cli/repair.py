@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -11,8 +12,6 @@ from yt_exactly_once.cli.options import ClusterOptions, accepting, cluster_optio
 from yt_exactly_once.cli.output import print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from yt_exactly_once.operations.repair import Repair
 
 _ROUNDS = 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from yt_exactly_once.cli.output import print_json, require_folder
 from yt_exactly_once.operations.view import console, remarks, rendered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from rich.console import RenderableType
 
     from yt_exactly_once.operations.history import History

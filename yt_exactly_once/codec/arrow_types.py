@@ -7,6 +7,7 @@ value passes through here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,8 +17,6 @@ from yt_exactly_once.codec.matches import EXACT, TypeMatch, is_list, refused, wo
 from yt_exactly_once.codec.scalars import SCALARS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from yt_exactly_once.codec.scalars import Scalar
 
 NESTED_VALUE = "value"

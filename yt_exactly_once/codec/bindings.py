@@ -5,13 +5,11 @@ They parse pulled rows and check YSON given in DataFrames. Writing does not need
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 try:
     import yt_yson_bindings as _bindings

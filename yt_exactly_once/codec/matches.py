@@ -6,14 +6,11 @@ the rule for one family of column types; `scalars` says which types have which r
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 types = pa.types
 

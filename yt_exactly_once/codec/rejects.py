@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,8 +28,6 @@ from yt_exactly_once.codec.schema import TableSchema, WritePlan, check_frame
 from yt_exactly_once.codec.values import UnfitValueError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from yt_exactly_once.codec.schema import ColumnSchema
 
 REJECT_SCHEMA: list[dict[str, Any]] = [

@@ -6,12 +6,9 @@ would replace the user's column without a word.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from yt_exactly_once.errors import SchemaMismatchError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 RESERVED_PREFIX = "__yt_exactly_once_"
 """How the names of all internal columns begin, in whatever case."""

@@ -9,6 +9,7 @@ who changes how a hash is computed must change `HASH_VERSION`.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,6 @@ from yt_exactly_once.codec.yson_parts import ENTITY
 from yt_exactly_once.codec.yson_writer import Shape, fragments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import numpy.typing as npt
 
     from yt_exactly_once.codec.schema import ColumnSchema

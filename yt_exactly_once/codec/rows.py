@@ -6,8 +6,9 @@ there is an `EncodingError` that names the column and where the row came from, n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -51,9 +52,6 @@ from yt_exactly_once.codec.yson_reader import parse_rows, parsed_values
 from yt_exactly_once.codec.yson_scan import scan_rows
 from yt_exactly_once.codec.yson_writer import Shape, fragments
 from yt_exactly_once.errors import ConfigError, EncodingError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Fragments: TypeAlias = pa.LargeBinaryArray
 """Rows or keys as binary YSON, one fragment each."""

@@ -6,20 +6,16 @@ that walk through them ask the record for everything about a type without parts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from yt_exactly_once.codec import bindings, decimals, matches, values, yson_parts
 from yt_exactly_once.codec.matches import CHECKED, EXACT, TypeMatch
 from yt_exactly_once.codec.yson_any import any_keys, any_values
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 types = pa.types
 

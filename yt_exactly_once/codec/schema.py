@@ -7,8 +7,9 @@ once: the cluster itself would drop unknown columns and cut values without a wor
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,9 +24,6 @@ from yt_exactly_once.codec.types import (
     render_type,
 )
 from yt_exactly_once.errors import SchemaMismatchError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
 
 SOURCE_TABLET_COLUMN = "__spyt_streaming_src_tablet_index"
 """DataFrame column with the queue partition a row was read from, named as SPYT names it."""

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 
 from yt_exactly_once.errors import ConfigError, SchemaMismatchError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Document = dict[str, Any]
 

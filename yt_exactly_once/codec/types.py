@@ -5,14 +5,12 @@ It owns nesting and nullability. What the package knows of a leaf is its record 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from yt_exactly_once.codec.scalars import MAX_DECIMAL_PRECISION, SCALARS, Scalar, decimal
 from yt_exactly_once.errors import SchemaMismatchError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 # The older column key `type` spells two names differently from `type_v3`.
 _V1_NAMES = {"boolean": "bool", "any": "yson"}

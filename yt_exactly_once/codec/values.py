@@ -10,15 +10,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from yt_exactly_once.codec.buffers import scalar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 IS_NULL = "it is null, and null is not allowed here"
 NOT_UTF8 = "its bytes are not valid UTF-8"

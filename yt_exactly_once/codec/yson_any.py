@@ -6,6 +6,7 @@ Arrays have no nulls at their top: the caller writes those.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,8 +19,6 @@ from yt_exactly_once.codec.values import UnfitValueError
 from yt_exactly_once.codec.yson_text import REPEATED_KEY, UnfitYsonError, comparable, to_binary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     Encode = Callable[[pa.Array], pa.Array]
 
 

@@ -7,6 +7,7 @@ order of the type, as the cluster writes them. Whatever differs is left to the g
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,6 @@ from yt_exactly_once.codec.buffers import from_numpy
 from yt_exactly_once.codec.yson_words import UnevenError, require
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from yt_exactly_once.codec.yson_words import Bytes, Mask, Numbers, Places, Words
 
 STRING, INT64, DOUBLE, FALSE, TRUE, UINT64 = range(1, 7)

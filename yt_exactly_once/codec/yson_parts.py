@@ -6,7 +6,8 @@ knows of logical types.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +16,6 @@ import pyarrow.compute as pc
 
 from yt_exactly_once.codec.buffers import scalar, to_numpy
 from yt_exactly_once.codec.values import UnfitValueError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Offsets = npt.NDArray[np.int64]
 

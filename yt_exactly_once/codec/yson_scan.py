@@ -7,6 +7,7 @@ accounted for. Rows with another layout are left to the general parser: a scan i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -42,8 +43,6 @@ from yt_exactly_once.codec.yson_composites import (
 from yt_exactly_once.codec.yson_words import UnevenError, Words, require
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from yt_exactly_once.codec.types import LogicalType
     from yt_exactly_once.codec.yson_words import Bytes, Mask, Numbers, Places
 

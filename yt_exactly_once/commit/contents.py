@@ -6,7 +6,7 @@ Each attempt of `BatchCommit` asks here. Nothing is judged here, and no transact
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,8 +23,6 @@ from yt_exactly_once.commit.entry import DRIVER, TASKS, LedgerEntry
 from yt_exactly_once.observability import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     from yt_exactly_once.commit.batch import MicroBatch, SourceRange
     from yt_exactly_once.commit.cluster import Payload, Transaction
     from yt_exactly_once.commit.ledger import CommitLedger

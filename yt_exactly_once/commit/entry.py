@@ -6,6 +6,7 @@ protocol never looks at them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,8 +15,6 @@ from yt_exactly_once.commit.formats import require_known_format
 from yt_exactly_once.errors import LedgerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from yt_exactly_once.commit.batch import SourceRange
     from yt_exactly_once.commit.cluster import Row
 

@@ -5,14 +5,13 @@ This happens once per run, before the first row. Afterwards a run knows what it 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.commit.notes import Note, NoteKind, digest_of_path, missing_batches
 from yt_exactly_once.errors import IncompleteBatchError, LedgerMissingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.commit.entry import LedgerEntry
     from yt_exactly_once.commit.ledger import CommitLedger

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.errors import FencedError, LedgerDivergedError, RepeatedCallError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
     from yt_exactly_once.commit.batch import MicroBatch, SourceRange
     from yt_exactly_once.commit.entry import LedgerEntry, Offsets
 

@@ -6,6 +6,7 @@ mode writes it, so a query may change its mode. An entry that contradicts the ba
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from yt_exactly_once.commit.entry import LedgerEntry, Tally, Written
 from yt_exactly_once.errors import LedgerDivergedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.commit.cluster import Reader, Transaction
 

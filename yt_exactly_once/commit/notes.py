@@ -9,14 +9,12 @@ entry decides whether a note still counts.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Protocol, Self
 
 from yt_exactly_once.commit.formats import require_known_format
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 NOTES_VERSION = 1
 """Format of the notes. Raise it when an earlier version would misread one."""

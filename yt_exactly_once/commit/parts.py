@@ -7,6 +7,7 @@ a replay of a deterministic query splits the same way. Digests reveal when it di
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from yt_exactly_once.codec.row_hash import combined
 from yt_exactly_once.commit.entry import DRIVER, TASKS, Written
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from yt_exactly_once.commit.cluster import Payload
     from yt_exactly_once.commit.complete import CompleteResult
 

@@ -8,6 +8,7 @@ resolved from the ledger.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,8 +34,6 @@ from yt_exactly_once.observability import Event
 from yt_exactly_once.retrying import run_attempts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
     from yt_exactly_once.commit.batch import MicroBatch, SourceRange
     from yt_exactly_once.commit.cluster import Ahead, Cluster, Transaction
     from yt_exactly_once.commit.contents import Plan, Read

@@ -16,14 +16,12 @@ import subprocess
 import sys
 import time
 from collections import deque
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yt_exactly_once
 from yt_exactly_once.errors import ExactlyOnceError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _PROC = Path("/proc")
 _DEATH_SECONDS = 30.0

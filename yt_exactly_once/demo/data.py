@@ -7,6 +7,7 @@ has not touched what the queries read, and neither has the pandas of the later c
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Callable
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
@@ -20,8 +21,6 @@ from yt_exactly_once.demo import layout
 from yt_exactly_once.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from yt.wrapper import YtClient
 
 ROWS_PER_REQUEST = 40_000

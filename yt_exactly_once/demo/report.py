@@ -7,6 +7,7 @@ nor whether the result is right.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -15,8 +16,6 @@ from rich.table import Table
 from yt_exactly_once.operations.view import console
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from rich.console import Console
     from rich.progress import TaskID
 

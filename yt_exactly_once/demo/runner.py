@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from yt_exactly_once.demo import data, expected, layout, messages, verify
@@ -26,9 +28,6 @@ from yt_exactly_once.spark.java import require_java
 from yt_exactly_once.ytsaurus.backends import check_backend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import TracebackType
-
     from yt.wrapper import YtClient
 
     from yt_exactly_once.config import DeliveryMode

@@ -7,14 +7,11 @@ machines every life of the child makes progress, and every kill hits work in fli
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.observability import Event
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MOST_COMMITS = 2
 """Committed batches, of both queries together, that a life waits for before its moment."""

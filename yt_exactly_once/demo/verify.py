@@ -7,6 +7,7 @@ exist; every one of them is counted.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,6 @@ from yt.wrapper import YsonFormat
 from yt_exactly_once.demo.expected import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from yt.wrapper import YtClient
 
 ROWS_PER_READ = 50_000

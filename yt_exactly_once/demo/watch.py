@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Group
@@ -26,8 +27,6 @@ from yt_exactly_once.operations.view import rendered
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from rich.console import Console, RenderableType
 
     from yt_exactly_once.demo.report import Result

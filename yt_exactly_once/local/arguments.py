@@ -5,13 +5,11 @@ As in the real driver, a number or a flag may arrive as a string, since query st
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.errors import YtError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _MISSING: Any = object()
 NULL_ID = "0-0-0-0"

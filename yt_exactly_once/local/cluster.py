@@ -13,7 +13,9 @@ import json
 import shutil
 import tempfile
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from yt_exactly_once.local import features as feature_table
@@ -26,8 +28,6 @@ from yt_exactly_once.local.proxy_process import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from types import TracebackType
     from typing import IO
 
 _REQUIRED = ("anycrc", "google.protobuf", "httptools", "lark", "re2", "uvicorn")

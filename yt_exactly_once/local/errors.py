@@ -6,11 +6,9 @@ tree, so nesting is part of the behaviour. Codes: the `public.h` files of the se
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from typing import Any
 
 
 class Code(IntEnum):

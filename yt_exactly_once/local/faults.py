@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import random
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,6 @@ from yt_exactly_once.local.formats.structured import dump_yson, load_yson
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Mapping
 
     from yt_exactly_once.local.store import Store
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 import difflib
 import json
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import selectors
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
     from typing import IO, Any
 

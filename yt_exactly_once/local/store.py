@@ -13,11 +13,11 @@ import sqlite3
 import struct
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 TIMESTAMP_COUNTER_BITS = 30

@@ -6,12 +6,10 @@ A parameter or an attribute that is on neither list does what it does on a serve
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from yt_exactly_once.local.errors import Code, YtError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 REFUSED_PARAMETERS: dict[str, dict[str, str]] = {
     "alter_table": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.queues import registrations
@@ -21,7 +22,6 @@ from yt_exactly_once.local.tablets.states import change_state
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
 
     from yt_exactly_once.local.cypress.view import Node
 

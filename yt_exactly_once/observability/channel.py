@@ -11,17 +11,14 @@ import json
 import os
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from hmac import compare_digest
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.observability.events import Event
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 ADDRESS_VARIABLE = "YT_EXACTLY_ONCE_EVENTS"
 """Environment variable of the workers: host, port and key of the driver's receiver."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 from yt_exactly_once.observability.events import level_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from yt_exactly_once.observability.events import Event
 
 LOGGER_NAME = "yt_exactly_once"

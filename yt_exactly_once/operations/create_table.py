@@ -6,6 +6,7 @@ Spark nor Java is needed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +30,6 @@ from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.tables import describe_table, ensure_table, unsigned
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pyspark.sql.types import StructType
 
     from yt_exactly_once.codec.schema import ColumnSchema

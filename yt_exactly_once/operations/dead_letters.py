@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -37,8 +38,6 @@ from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.tables import TableInfo, describe_table, require_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     from yt_exactly_once.codec.schema import WritePlan
     from yt_exactly_once.ytsaurus.client import Connection
     from yt_exactly_once.ytsaurus.transaction import TabletTransaction

@@ -6,6 +6,7 @@ until the next start of its query sets the attribute.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -39,8 +40,6 @@ from yt_exactly_once.ytsaurus.browsing import (
 from yt_exactly_once.ytsaurus.tables import ATTRIBUTES, describe_table, described, require_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from yt_exactly_once.ytsaurus.client import Connection
     from yt_exactly_once.ytsaurus.tables import TableInfo
 

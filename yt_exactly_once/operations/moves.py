@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -23,8 +24,6 @@ from yt_exactly_once.operations.ledgers import (
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from yt_exactly_once.ytsaurus.client import Connection
 
 QUIET_SECONDS = 60.0

@@ -6,6 +6,7 @@ none. What each right is for is in docs/security.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,6 @@ from yt_exactly_once.ytsaurus.browsing import user_of
 from yt_exactly_once.ytsaurus.tables import ensure_producer, ensure_table, restrict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from yt_exactly_once.operations.doctor.subject import Subject
     from yt_exactly_once.ytsaurus.client import Connection
 

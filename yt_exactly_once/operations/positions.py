@@ -7,6 +7,7 @@ that means for each query before anything is moved. `operations.moves` makes the
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,6 @@ from yt_exactly_once.ytsaurus.queues import RemoteQueue, require_registration
 from yt_exactly_once.ytsaurus.tables import describe_table
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
     from yt_exactly_once.ytsaurus.client import Connection
     from yt_exactly_once.ytsaurus.queues import PartitionBounds
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN
@@ -13,8 +14,6 @@ from yt_exactly_once.ytsaurus.queues import RemoteQueue, create_consumer_table, 
 from yt_exactly_once.ytsaurus.tables import describe_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import pyarrow as pa
     from pyspark.sql.types import StructType
 

@@ -7,6 +7,7 @@ loses a row by itself. What would is counted, and must be accepted by that numbe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,6 @@ from yt_exactly_once.ytsaurus.queues import create_consumer_table, register_cons
 from yt_exactly_once.ytsaurus.tables import mount_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from yt_exactly_once.operations.ledgers import LedgerRow
     from yt_exactly_once.operations.status import PartitionStatus, QueryStatus, QueueStatus
     from yt_exactly_once.ytsaurus.client import Connection

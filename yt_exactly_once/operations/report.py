@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
@@ -12,8 +13,6 @@ from yt_exactly_once.operations.history import Happening
 from yt_exactly_once.operations.view import seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from yt_exactly_once.operations.history import History, Lag, Mark
     from yt_exactly_once.operations.status import PartitionStatus, QueryStatus
 

@@ -7,7 +7,7 @@ so this works for a query that is stopped or broken too.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -39,8 +39,6 @@ from yt_exactly_once.ytsaurus.queues import PartitionBounds, RemoteQueue, bounds
 from yt_exactly_once.ytsaurus.tables import ATTRIBUTES, described
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
     from yt_exactly_once.commit.entry import LedgerEntry
     from yt_exactly_once.ytsaurus.client import Connection
 

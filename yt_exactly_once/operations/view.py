@@ -6,11 +6,10 @@ as they are: no markup, no emoji, and no control character reaches the terminal.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from rich.console import Console, Group
     from rich.table import Table
     from rich.text import Text

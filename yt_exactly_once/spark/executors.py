@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.version import VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '(\w+)[\w.]*'")
 

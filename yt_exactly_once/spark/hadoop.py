@@ -6,13 +6,12 @@ log. What is set here afterwards reaches the executors with Spark's jobs, and no
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import SparkSession
 
 

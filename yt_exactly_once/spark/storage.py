@@ -6,6 +6,7 @@ Spark sends through the gateway. Another file system is refused by name, before 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
@@ -19,8 +20,6 @@ from yt_exactly_once.spark.webhdfs import SCHEME, WebHdfsFolder
 from yt_exactly_once.ytsaurus.files import PIECE, CypressFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from yt_exactly_once.ytsaurus.client import Connection
 
 CYPRESS_SCHEME = "yt"

@@ -6,6 +6,7 @@ reads a queue. Both take longer than all requests of the batch.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,6 @@ from weakref import WeakSet
 from yt_exactly_once.observability import Event, emitter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyarrow import RecordBatch
     from pyspark.sql import SparkSession
 

@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import cache
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 T = TypeVar("T")
 

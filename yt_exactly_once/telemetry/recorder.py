@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.observability import Event
 from yt_exactly_once.telemetry import metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from opentelemetry.metrics import Meter
 
 _BOUNDARIES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,6 @@ from yt_exactly_once.observability import Event
 from yt_exactly_once.telemetry.metrics import ERROR, MODE, OUTCOME, QUERY, TARGET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from opentelemetry.trace import Span, Tracer
 
 _ATTRIBUTES = {

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 RPC_BACKEND = "rpc"
 """Backend of `ytsaurus-client` that speaks to RPC proxies."""

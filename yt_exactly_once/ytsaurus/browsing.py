@@ -5,6 +5,7 @@ For tools, and for the checks before the first batch. No batch of a query reads 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,8 +18,6 @@ from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.reach import address_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from yt_exactly_once.ytsaurus.client import Connection
 
 T = TypeVar("T")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -34,7 +35,6 @@ from yt_exactly_once.ytsaurus.reach import require_proxy
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction, TransactionAhead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Future
     from datetime import timedelta
 

@@ -8,17 +8,14 @@ makes with a client of its own log as ever. So does everything if `YT_LOG_LEVEL`
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
 
 from yt import logger_config
 from yt.logger import LOGGER as CLIENT
 
 from yt_exactly_once.observability import LOGGER_NAME
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _ours: ContextVar[bool] = ContextVar("_ours", default=False)
 _kept = logging.getLogger(f"{LOGGER_NAME}.client")

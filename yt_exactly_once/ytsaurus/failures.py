@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import http.client
 import re
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from yt.common import YtError
@@ -39,9 +40,6 @@ from yt_exactly_once.errors import (
     TransientError,
 )
 from yt_exactly_once.ytsaurus.client_noise import held_back
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
 TRANSPORT_ERRORS = (
     RequestException,

@@ -7,6 +7,7 @@ repeated as a whole while the cluster does not answer, and a repeat never acts t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,8 +22,6 @@ from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.ytsaurus.failures import translated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from yt.wrapper import YtClient
 
     from yt_exactly_once.observability import Emitter

@@ -12,6 +12,7 @@ import json
 import logging
 import secrets
 import struct
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -51,8 +52,6 @@ else:
     HAS_LANES = True
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from yt.wrapper.format import Format
 
 _API = "v4"

@@ -8,6 +8,7 @@ without a row in the consumer table is at 0.
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -27,8 +28,6 @@ from yt_exactly_once.ytsaurus.failures import TRANSPORT_ERRORS, translated
 from yt_exactly_once.ytsaurus.tables import TableInfo, columns_of, describe_table
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     from yt_exactly_once.ytsaurus.client import Connection
 
 _UNREADABLE = frozenset({"none", "unmounted", "mounting", "unmounting"})

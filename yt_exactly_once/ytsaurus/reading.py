@@ -6,6 +6,7 @@ at one timestamp, tablet by tablet, in pages that begin after the last key of th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,8 +23,6 @@ from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.tables import columns_of, unsigned
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from yt_exactly_once.ytsaurus.client import Connection
 
 KeyValue: TypeAlias = "int | float | bytes | str | bool | None"

@@ -6,6 +6,7 @@ retried push does not, since the session remembers the last number.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,8 +24,6 @@ from yt_exactly_once.ytsaurus.tables import describe_table
 from yt_exactly_once.ytsaurus.transaction import input_format
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from yt_exactly_once.ytsaurus.client import Connection
 
 

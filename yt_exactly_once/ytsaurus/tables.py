@@ -5,6 +5,7 @@ Descriptions are read once per run, before the first row. Nothing here reads Cyp
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,6 @@ from yt_exactly_once.errors import (
 from yt_exactly_once.ytsaurus.failures import translated
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from yt_exactly_once.errors import ExactlyOnceError
     from yt_exactly_once.ytsaurus.client import Connection
 

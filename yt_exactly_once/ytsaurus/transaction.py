@@ -6,6 +6,7 @@ go to the proxy that started it. Its writes are invisible until the commit, to i
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import wait
 from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
@@ -23,7 +24,6 @@ from yt_exactly_once.ytsaurus.failures import leaves_outcome_unknown, translated
 from yt_exactly_once.ytsaurus.lanes import Unread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
     from datetime import timedelta
 

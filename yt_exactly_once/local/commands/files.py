@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local import arguments
@@ -14,7 +15,6 @@ from yt_exactly_once.local.errors import YtError
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
 
     from yt_exactly_once.local.cypress.tree import Position
     from yt_exactly_once.local.cypress.view import View

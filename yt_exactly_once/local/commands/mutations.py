@@ -7,6 +7,7 @@ repeated commit is a second commit.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,6 @@ from yt_exactly_once.local.formats.structured import dump_yson, load_yson
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator
 
     from yt_exactly_once.local.commands.registry import Context
 

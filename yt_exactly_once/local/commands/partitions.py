@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from yt import yson
@@ -15,8 +16,6 @@ from yt_exactly_once.local.cypress import ypath
 from yt_exactly_once.local.errors import YtError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from yt_exactly_once.local.commands.registry import Context
     from yt_exactly_once.local.commands.whole_tables import Source
     from yt_exactly_once.local.cypress.ypath import YPath

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,6 @@ from yt_exactly_once.local.tablets.appends import apply_due
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
 
     from yt_exactly_once.local.commands.registry import Context
     from yt_exactly_once.local.queues.places import Place

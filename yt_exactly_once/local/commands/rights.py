@@ -6,6 +6,7 @@ queries when they open a table, as on a server. The user `root` needs nothing, a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from yt_exactly_once.local import arguments
@@ -14,8 +15,6 @@ from yt_exactly_once.local.cypress.ypath import Mark
 from yt_exactly_once.local.errors import Code, YtError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from yt_exactly_once.local.cypress.tree import Position
     from yt_exactly_once.local.cypress.view import View
     from yt_exactly_once.local.proxy import Proxy

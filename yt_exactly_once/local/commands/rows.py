@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local import arguments
@@ -22,8 +23,6 @@ from yt_exactly_once.local.tablets import modifications, reads, validation
 from yt_exactly_once.local.tablets.access import check_readable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from yt_exactly_once.local.commands.registry import Context
     from yt_exactly_once.local.tables.layout import TableLayout
     from yt_exactly_once.local.tables.schema import Column

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,6 @@ from yt_exactly_once.local.tablets.access import open_table
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
 
     from yt_exactly_once.local.commands.registry import Context
     from yt_exactly_once.local.tables.layout import TableLayout

@@ -5,6 +5,7 @@ Static tables are read and written here; dynamic ones can be read like static on
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from yt import yson
@@ -31,7 +32,6 @@ from yt_exactly_once.local.static import uploads
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Mapping, Sequence
 
     from yt_exactly_once.local.commands.whole_tables import Source
     from yt_exactly_once.local.cypress.view import Node, View

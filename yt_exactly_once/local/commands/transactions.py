@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from yt.yson import YsonUint64
@@ -21,8 +22,6 @@ from yt_exactly_once.local.tablets.transactions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from yt_exactly_once.local.commands.registry import Context
     from yt_exactly_once.local.tablets.transactions import TabletTransaction
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from yt_exactly_once.local import arguments
@@ -16,7 +17,6 @@ from yt_exactly_once.local.tablets.catalog import load_layout
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Sequence
 
     from yt_exactly_once.local.cypress.view import Node, View
     from yt_exactly_once.local.cypress.ypath import YPath

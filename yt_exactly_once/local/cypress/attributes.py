@@ -5,6 +5,7 @@ Names and rules follow the master's node proxies. Attributes of dynamic tables c
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local import arguments, support
@@ -29,8 +30,6 @@ from yt_exactly_once.local.cypress.ypath import Mark
 from yt_exactly_once.local.errors import Code, YtError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from yt_exactly_once.local.cypress.view import Node, View
     from yt_exactly_once.local.cypress.ypath import Step
 

@@ -7,6 +7,7 @@ as a list refers to it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,6 @@ from yt_exactly_once.local.formats.structured import dump_yson, load_yson
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator
 
 
 _ENDLESS = 2**62

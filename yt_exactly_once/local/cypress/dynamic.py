@@ -6,11 +6,11 @@ is created, copied, removed or read.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
 
     from yt_exactly_once.local.cypress.view import Node
 

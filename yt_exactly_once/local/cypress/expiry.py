@@ -7,6 +7,7 @@ node that somebody has locked stays until it can be removed, and its timeout beg
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,6 @@ from yt_exactly_once.local.formats.structured import load_yson
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
 
 AT, AFTER = attributes.EXPIRATION
 _STORED = (

@@ -7,6 +7,7 @@ It owns life cycle and leases. What a transaction changed lives beside it as ver
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,6 @@ from yt_exactly_once.local.formats.structured import dump_yson, load_yson
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
 
 DEFAULT_TIMEOUT_MS = 15_000
 MAX_TIMEOUT_MS = 10**12

@@ -6,6 +6,7 @@ that is taken away is gone with the next command. The user `root` is never looke
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,6 @@ from yt_exactly_once.local.errors import Code, YtError
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Sequence
 
 ROOT = "root"
 GUEST = "guest"

@@ -6,6 +6,7 @@ tree takes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local import arguments
@@ -15,7 +16,6 @@ from yt_exactly_once.local.errors import Code, YtError
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable
 
 TRANSACTIONS, REVISIONS = "prerequisite_transaction_ids", "prerequisite_revisions"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from yt import yson
@@ -11,8 +12,6 @@ from yt_exactly_once.local.cypress.nodes import COMPOSITE, SCALAR_DEFAULTS, with
 from yt_exactly_once.local.errors import Code, YtError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from yt_exactly_once.local.cypress.tree import Position
     from yt_exactly_once.local.cypress.view import View
     from yt_exactly_once.local.cypress.ypath import YPath

@@ -5,6 +5,7 @@ Values are plain Python here; a change is made in place and the caller stores th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from yt import yson
@@ -13,8 +14,6 @@ from yt_exactly_once.local.cypress.ypath import Mark
 from yt_exactly_once.local.errors import Code, YtError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from yt_exactly_once.local.cypress.ypath import Step
 
 MAX_DEPTH = 200

@@ -6,6 +6,7 @@ the first of the chain. This module knows rows and versions, not paths, types or
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,6 @@ from yt_exactly_once.local.formats.structured import dump_yson, load_yson
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable
 
 OVERWRITE = "overwrite"
 APPEND = "append"

@@ -6,6 +6,7 @@ what the cluster knows; they can be read, never changed.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,6 @@ from yt_exactly_once.local.cypress.ypath import Mark, YPath
 from yt_exactly_once.local.errors import Code, YtError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from yt_exactly_once.local.cypress.view import View
     from yt_exactly_once.local.cypress.ypath import Step
 

@@ -7,17 +7,15 @@ parts are in `rich_path`. What a path leads to is decided by the tree.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.cypress import node_names, rich_path
 from yt_exactly_once.local.errors import YtError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class Mark(Enum):

@@ -6,9 +6,10 @@ Composite values are binary YSON and say so in the metadata of their field. Rule
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from io import BytesIO
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,9 +17,6 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats.row_formats import with_indexes
 from yt_exactly_once.local.tables import values
 from yt_exactly_once.local.tables.schema import Column
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 _ROWS_PER_BATCH = 10_000
 _END = b"\0\0\0\0"

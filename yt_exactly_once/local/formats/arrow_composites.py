@@ -6,6 +6,7 @@ read. What has no array of plain values to write has no answer here: it is taken
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +17,6 @@ from yt_exactly_once.local.formats.yson_lines import NULL, Lines
 from yt_exactly_once.local.tables import types
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     Leaf = Callable[[Any, Any], Any]
 
 _BINARY = pa.binary()

@@ -6,9 +6,10 @@ compare the scale of decimals, and ignores time zones. Rules: `yt/yt/library/for
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,9 +28,6 @@ from yt_exactly_once.local.tables import composite_columns
 from yt_exactly_once.local.tables.columnar import ColumnarRows, listed
 from yt_exactly_once.local.tables.simple_values import RANGES
 from yt_exactly_once.local.tables.types import TZ_TYPES, UNSIGNED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 _END_OF_STREAM = (b"\xff\xff\xff\xff\x00\x00\x00\x00", b"\x00\x00\x00\x00")
 """The second one is older, and is what YTsaurus itself writes."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from yt import yson
 
@@ -18,9 +19,6 @@ from yt_exactly_once.local import arguments
 from yt_exactly_once.local.arguments import flag
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats import row_checks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 _INT64_MIN = -(2**63)
 _INT64_MAX = 2**63 - 1

@@ -8,15 +8,13 @@ Rules: `yt/yt/client/table_client/table_consumer.cpp` and `unversioned_row.cpp`.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from yt import yson
 
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables.columnar import ColumnarRows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 _BINARY_STRING = b"\x01"
 _STRING = rb'"(?:[^"\\]|\\.)*"|[A-Za-z_][\w.\-]*'

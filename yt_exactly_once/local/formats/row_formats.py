@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from yt import yson
@@ -18,8 +19,6 @@ from yt_exactly_once.local.formats import json_format, row_checks
 from yt_exactly_once.local.tables.columnar import ColumnarRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from yt_exactly_once.local.formats.structured import Format
     from yt_exactly_once.local.tables.vectors import StoredRows
 

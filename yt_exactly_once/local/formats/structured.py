@@ -7,17 +7,15 @@ attributes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt import yson
 
 from yt_exactly_once.local import support
 from yt_exactly_once.local.errors import Code, YtError, text_of
 from yt_exactly_once.local.formats import json_format
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _NAMES = "null yson json dsv yamr yamred_dsv schemaful_dsv protobuf web_json skiff arrow yaml"
 NAMES = frozenset(_NAMES.split())

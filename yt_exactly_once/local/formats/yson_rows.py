@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -10,8 +11,6 @@ from yt_exactly_once.local.formats.yson_lines import NULL, Lines
 from yt_exactly_once.local.tables.values import dump_yson
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from yt_exactly_once.local.tables.schema import Column
     from yt_exactly_once.local.tables.vectors import StoredRows
 

@@ -7,7 +7,8 @@ twice. There is no answer for other rows: a parser reads them, and says what is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +16,6 @@ import pyarrow as pa
 from yt_exactly_once.local.tables import types, yson_tokens
 from yt_exactly_once.local.tables.columnar import ColumnarRows
 from yt_exactly_once.local.tables.yson_tokens import UnknownSpellingError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _PADDING = bytes(16)
 _MOST_BYTES = 1 << 31

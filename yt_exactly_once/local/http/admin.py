@@ -6,6 +6,7 @@ answers are JSON.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
@@ -14,8 +15,6 @@ from yt_exactly_once.local.http.messages import json_answer, not_found
 from yt_exactly_once.local.queues import trimming
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from yt_exactly_once.local.http.messages import Answer, Request
     from yt_exactly_once.local.proxy import Proxy
 

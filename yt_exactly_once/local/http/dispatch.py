@@ -7,6 +7,7 @@ command does is its handler's business.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -22,8 +23,6 @@ from yt_exactly_once.local.tables.vectors import StoredRows
 from yt_exactly_once.local.tables.yson_modes import Modes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from yt_exactly_once.local.formats.structured import Format
     from yt_exactly_once.local.proxy import Proxy
 

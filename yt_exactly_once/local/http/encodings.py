@@ -7,12 +7,9 @@ client sends zlib under the name gzip, and the real proxy detects both.
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from yt_exactly_once.local.errors import YtError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 IDENTITY = "identity"
 MOST_BYTES = 1 << 29

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import secrets
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,6 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import json_format, structured
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from yt_exactly_once.local.commands.streams import Stream
     from yt_exactly_once.local.formats.structured import Format
 

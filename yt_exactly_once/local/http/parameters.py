@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
@@ -20,8 +21,6 @@ from yt_exactly_once.local.formats import json_format, structured
 from yt_exactly_once.local.formats.structured import Format
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from yt_exactly_once.local.commands.registry import DataType
 
 _DEFAULTS: dict[DataType, Format] = {

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import re
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
@@ -25,8 +26,6 @@ from yt_exactly_once.local.http.admin import PREFIX, AdminPages
 from yt_exactly_once.local.http.messages import Answer, Request, json_answer, not_found
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-
     from yt_exactly_once.local.commands.registry import Command
     from yt_exactly_once.local.faults import Fault
     from yt_exactly_once.local.formats.structured import Format

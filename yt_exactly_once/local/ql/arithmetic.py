@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.value_types import Type
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,

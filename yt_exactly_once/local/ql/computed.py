@@ -7,6 +7,7 @@ server follows some ranges through division and modulo, so here such a query rea
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
@@ -17,8 +18,6 @@ from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tables.values import decode_value
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from yt_exactly_once.local.tables.schema import TableSchema
 
 

@@ -6,6 +6,7 @@ given, a transaction snapshot or the newest state, and changes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,6 @@ from yt_exactly_once.local.tables.types import type_v3_from_v1
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Mapping, Sequence
 
 DEFAULT_ROW_LIMIT = 1_000_000
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +33,6 @@ from yt_exactly_once.local.ql.functions import storage, udf
 from yt_exactly_once.local.ql.value_types import Type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from yt_exactly_once.local.ql.binding.scope import AnySource
 
 _SIGN_MASK = (1 << 63) - 1

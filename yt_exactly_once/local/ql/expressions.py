@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -22,8 +23,6 @@ from yt_exactly_once.local.tables.layout import TableLayout, quote
 from yt_exactly_once.local.tables.schema import TableSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from yt_exactly_once.local.ql.binding.query import BoundQuery
     from yt_exactly_once.local.tables.schema import Column
 

@@ -7,6 +7,7 @@ tried on every row once there are many.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ from yt_exactly_once.local.ql.ranges import EVERYTHING
 from yt_exactly_once.local.tables.keys import AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from yt_exactly_once.local.ql.binding.scope import Source
     from yt_exactly_once.local.ql.ranges import KeyRange, KeyRanges
 

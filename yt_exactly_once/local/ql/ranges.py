@@ -7,6 +7,7 @@ before the second. Positions in ordered tables are encoded in the same way.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,6 @@ from yt_exactly_once.local.ql.value_types import Type
 from yt_exactly_once.local.tables.keys import AFTER, encode_prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
     from yt_exactly_once.local.ql.binding.scope import Source

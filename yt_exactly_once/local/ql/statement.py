@@ -6,6 +6,7 @@ always that of the table. `expression_sql` writes the expressions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,6 @@ from yt_exactly_once.local.ql.key_sql import key_access
 from yt_exactly_once.local.ql.text.syntax import Totals
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from yt_exactly_once.local.ql.binding.bound import Bound
     from yt_exactly_once.local.ql.binding.joins import BoundJoin, Equation
     from yt_exactly_once.local.ql.binding.query import BoundQuery, Order

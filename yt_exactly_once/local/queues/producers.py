@@ -7,6 +7,7 @@ one transaction. So a repeated push is skipped, and an older epoch is fenced at 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import lt
@@ -23,7 +24,6 @@ from yt_exactly_once.local.tablets.validation import SEQUENCE_NUMBER
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
 
     from yt_exactly_once.local.queues.places import Place
     from yt_exactly_once.local.tables.encoding import Conversions

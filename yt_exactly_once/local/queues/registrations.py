@@ -6,6 +6,7 @@ decides what a missing one means. It never looks at queues or consumers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,6 @@ from yt_exactly_once.local.tablets.catalog import find_layout
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
 
     from yt_exactly_once.local.tables.layout import TableLayout
 

@@ -7,6 +7,7 @@ measurements (rates) are zero here.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,6 @@ from yt_exactly_once.local.tablets import reads
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
 
     from yt_exactly_once.local.cypress.view import Node
     from yt_exactly_once.local.tables.layout import TableLayout

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats.structured import dump_yson
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 CALL_FAILED = "Internal RPC call failed"
 

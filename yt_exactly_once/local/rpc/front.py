@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
@@ -25,7 +26,6 @@ from yt_exactly_once.local.rpc.methods import METHODS
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterator
 
     from yt_exactly_once.local.faults import Fault
     from yt_exactly_once.local.proxy import Proxy

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from yt_exactly_once.local.formats.structured import load_yson
 from yt_exactly_once.local.rpc import identifiers, paths
 from yt_exactly_once.local.rpc.message_types import text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 _TRACKING = "suppressable_access_tracking_options"
 _GROUPS = ("transactional_options", "prerequisite_options", "mutating_options", _TRACKING)

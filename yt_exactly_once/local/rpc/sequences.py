@@ -7,6 +7,7 @@ whichever request is decoded first; what is missing at the commit makes it fail.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -14,8 +15,6 @@ from weakref import WeakKeyDictionary
 from yt_exactly_once.local.errors import Code, YtError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from yt_exactly_once.local.tablets.modifications import Batch
     from yt_exactly_once.local.tablets.transactions import TabletTransaction
 

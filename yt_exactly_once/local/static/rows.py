@@ -7,7 +7,7 @@ row indexes or keys.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -28,7 +28,6 @@ from yt_exactly_once.local.tables.schema import TableSchema, parse_schema
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator, Mapping
 
     from yt_exactly_once.local.cypress.view import Node, View
 

@@ -6,6 +6,7 @@ from the last write (weak mode).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,6 @@ from yt_exactly_once.local.static import rows as static_rows
 from yt_exactly_once.local.tables.schema import TableSchema, parse_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from yt_exactly_once.local.cypress.ypath import YPath
 
 STRONG, WEAK = "strong", "weak"

@@ -6,11 +6,8 @@ happens to the row. A column is a list, or an Arrow array where the request had 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, overload
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
 
 Row = dict[str, Any]
 

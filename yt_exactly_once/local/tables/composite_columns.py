@@ -7,8 +7,9 @@ The results are the bytes that `composites` and `values.dump_yson` give together
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +18,6 @@ import pyarrow.compute as pc
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.tables import simple_values, types, values, yson_tokens
 from yt_exactly_once.local.tables.yson_tokens import Tokens, UnknownSpellingError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _PADDING = bytes(16)
 _PAIR = 2

@@ -6,16 +6,14 @@ maps or pairs by name; everything else stays as in YSON. It never touches column
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from yt import yson
 
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables import simple_values, types
 from yt_exactly_once.local.tables.types import text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _PAIR = 2
 _MAX_INT64 = (1 << 63) - 1

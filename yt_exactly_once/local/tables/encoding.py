@@ -8,6 +8,7 @@ columns take a fast path: it looks at the set of Python types and not at every v
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,8 +20,6 @@ from yt_exactly_once.local.tables import simple_values, types, values
 from yt_exactly_once.local.tables.composites import check_composite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from yt_exactly_once.local.tables.schema import Column
 
 Kind = Literal["int64", "uint64", "double", "boolean", "string", "null", "any"]

@@ -7,6 +7,7 @@ is a prefix of. Order between types is YTsaurus order: null, int64, uint64, doub
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +16,6 @@ from yt import yson
 from yt_exactly_once.local.tables import types
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from yt_exactly_once.local.tables.schema import Column
 
 NULL_KEY = b"\x00"

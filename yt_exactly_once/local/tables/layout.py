@@ -11,6 +11,7 @@ those that it needs in a temporary table: `"$tablet_index"`, `"$row_index"`, the
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,6 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.local.tables import keys
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from yt_exactly_once.local.tables.schema import Column, TableSchema
 
 _MAX_TIMESTAMP = 2**63 - 1

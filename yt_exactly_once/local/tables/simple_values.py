@@ -9,14 +9,12 @@ from __future__ import annotations
 import json
 import math
 import zoneinfo
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal, localcontext
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.errors import Code, YtError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
 
 _DATE_END = 49_673
 _DATE32_END = 53_375_808

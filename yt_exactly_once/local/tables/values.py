@@ -8,6 +8,7 @@ it NULL. Strings are blobs, and composites are blobs of binary YSON.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,6 @@ from yt.yson import YsonUint64
 from yt_exactly_once.local.tables import types
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from yt_exactly_once.local.tables.schema import Column
 
 NAN = "nan"

@@ -7,7 +7,7 @@ checks all others, and says what is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -26,8 +26,6 @@ from yt_exactly_once.local.tables.encoding import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from yt_exactly_once.local.tables.schema import Column
 
 Row = dict[str, Any]

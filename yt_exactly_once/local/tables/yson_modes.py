@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
@@ -19,8 +19,6 @@ from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables import simple_values, types
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from yt_exactly_once.local.tables.schema import Column
 
 Convert = Callable[[Any], Any]

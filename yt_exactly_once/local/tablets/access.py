@@ -5,6 +5,7 @@ Owns the step between the tree and the layouts; it never looks at rows.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.cypress import ypath
@@ -14,7 +15,6 @@ from yt_exactly_once.local.tablets.catalog import find_layout
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable
 
     from yt_exactly_once.local.cypress.tree import Cypress
     from yt_exactly_once.local.cypress.view import Node

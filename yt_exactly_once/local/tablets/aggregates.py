@@ -6,13 +6,13 @@ leaves the other. Functions with a state of their own (`xdelta`, nested ones) ar
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.tables import types, values
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
 
     from yt_exactly_once.local.tables.schema import Column
 

@@ -7,6 +7,7 @@ order of the batches. It never checks anything: what arrives here is part of a s
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,6 @@ from yt_exactly_once.local.tablets.catalog import find_layout
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping, Sequence
 
     from yt_exactly_once.local.store import Store
     from yt_exactly_once.local.tables.layout import TableLayout

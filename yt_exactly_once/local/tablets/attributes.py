@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,6 @@ from yt_exactly_once.local.tablets.reads import weight_sql
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
 
     from yt_exactly_once.local.cypress.view import Node
     from yt_exactly_once.local.tables.layout import TableLayout

@@ -9,6 +9,7 @@ goes. Chunks that clients see are another thing, see `flushed`.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,6 @@ from yt_exactly_once.local.tablets.block_bodies import (
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Sequence
 
     from yt_exactly_once.local.tables.layout import TableLayout
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
@@ -19,7 +20,6 @@ from yt_exactly_once.local.tablets import blocks
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
 
     from yt_exactly_once.local.tables.schema import TableSchema
 

@@ -11,6 +11,7 @@ import math
 import random
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,6 @@ from yt_exactly_once.local.tablets.settings import SHARED_WRITES
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Sequence
 
     from yt_exactly_once.local.tables.layout import TableLayout, Tablet
     from yt_exactly_once.local.tablets.modifications import Batch

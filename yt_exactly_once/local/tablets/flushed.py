@@ -8,13 +8,13 @@ their tablet is mounted.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from yt_exactly_once.local.cypress.ids import make_id
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable
 
     from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 

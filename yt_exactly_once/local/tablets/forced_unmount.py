@@ -8,6 +8,7 @@ is older than the period of the automatic flush. It never changes the state of a
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS
@@ -16,7 +17,6 @@ from yt_exactly_once.local.tablets import appends, blocks, flushed, retention
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
 
     from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 

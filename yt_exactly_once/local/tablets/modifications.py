@@ -6,6 +6,7 @@ The commit, which holds up other writers, is then short. It never touches the st
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import le
@@ -19,8 +20,6 @@ from yt_exactly_once.local.tablets import row_locks, validation
 from yt_exactly_once.local.tablets.row_locks import PRIMARY_LOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from yt_exactly_once.local.tables.layout import TableLayout
     from yt_exactly_once.local.tablets.row_locks import LockType
     from yt_exactly_once.local.tablets.validation import EncodedRows, Row

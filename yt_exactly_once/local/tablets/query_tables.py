@@ -6,6 +6,7 @@ into temporary tables: the columns that it names, from the blocks in its ranges 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,6 @@ from yt_exactly_once.local.tablets import reads
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator, Sequence
 
     from yt_exactly_once.local.ql.coverage import Reading
     from yt_exactly_once.local.ql.ranges import KeyRange

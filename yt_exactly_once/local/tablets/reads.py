@@ -6,6 +6,7 @@ snapshot of a transaction, or the newest state.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,6 @@ from yt_exactly_once.local.tablets.catalog import find_layout
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Sequence
 
     from yt_exactly_once.local.tables.layout import TableLayout
     from yt_exactly_once.local.tablets.block_bodies import Rows

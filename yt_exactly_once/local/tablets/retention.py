@@ -10,6 +10,7 @@ when the table is written.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
@@ -19,7 +20,6 @@ from yt_exactly_once.local.tablets import blocks, flushed
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
 
     from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 

@@ -8,6 +8,7 @@ The format never changes: https://www.sqlite.org/fileformat2.html.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,6 @@ from yt_exactly_once.local.tables import types
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Sequence
 
     from yt_exactly_once.local.tables.schema import Column
 

@@ -7,6 +7,7 @@ in the table `row_locks`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,7 +16,6 @@ from yt_exactly_once.local.tables.layout import quote
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator, Mapping
 
     from yt_exactly_once.local.tables.layout import TableLayout
 

@@ -7,6 +7,7 @@ are fetched as Python objects.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from yt_exactly_once.local.tablets.row_images import BITS, INTERIOR, LEAF, MORE,
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Sequence
 
     from yt_exactly_once.local.tables.schema import Column
 

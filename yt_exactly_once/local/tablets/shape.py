@@ -5,6 +5,7 @@ Rows stay where they are: tablets of a sorted table are only bounds, and new col
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local import arguments
@@ -32,7 +33,6 @@ from yt_exactly_once.local.tablets.storage import (
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
 
     from yt_exactly_once.local.tables.schema import TableSchema
 

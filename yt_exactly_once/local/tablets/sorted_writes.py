@@ -7,6 +7,7 @@ passed. Other locks are looked up first, see `row_locks`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,7 +21,6 @@ from yt_exactly_once.local.tablets.row_locks import PRIMARY_LOCK
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Sequence
 
     from yt_exactly_once.local.tables.layout import TableLayout
     from yt_exactly_once.local.tables.schema import Column

@@ -6,6 +6,7 @@ mounting or freezing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from yt_exactly_once.local import arguments
@@ -17,7 +18,6 @@ from yt_exactly_once.local.tablets.catalog import load_layout, save_layout
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
 
     from yt_exactly_once.local.tables.layout import TableLayout, Tablet
 

@@ -6,6 +6,7 @@ Owns the DDL. What may be created is decided elsewhere (`lifecycle`, `shape`).
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,6 @@ from yt_exactly_once.local.tablets import blocks, flushed
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
 
     from yt_exactly_once.local.tables.schema import TableSchema
 

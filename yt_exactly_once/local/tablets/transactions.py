@@ -11,6 +11,7 @@ import secrets
 import struct
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -23,7 +24,6 @@ from yt_exactly_once.local.tablets.commit import Manner
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator, Sequence
 
     from yt_exactly_once.local.store import Snapshot, Store
     from yt_exactly_once.local.tablets.modifications import Batch

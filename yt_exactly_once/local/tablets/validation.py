@@ -6,6 +6,7 @@ that the real proxy raises while parsing are raised; those it raises at commit t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,6 @@ from yt_exactly_once.local.tables.encoding import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from yt_exactly_once.local.tables.layout import TableLayout
     from yt_exactly_once.local.tables.schema import Column
 

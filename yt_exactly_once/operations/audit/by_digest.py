@@ -7,6 +7,7 @@ that rows differ, not which.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.codec.row_hash import added, combined, row_hashes
@@ -17,8 +18,6 @@ from yt_exactly_once.operations.audit.ranges import fields_of
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     import pyarrow as pa
 
     from yt_exactly_once.commit.entry import RowDigest

@@ -8,6 +8,7 @@ Memory is one bit per row, and eight bytes per `BUCKET` rows, whatever the rows 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,8 +25,6 @@ from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.tables import describe_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     import numpy.typing as npt
 
     from yt_exactly_once.codec.schema import ColumnSchema

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.codec.schema import SOURCE_ROW_COLUMN, SOURCE_TABLET_COLUMN
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class By(StrEnum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,8 +13,6 @@ from yt_exactly_once.errors import UnprovableError
 from yt_exactly_once.ytsaurus.browsing import selected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from yt_exactly_once.ytsaurus.client import Connection
     from yt_exactly_once.ytsaurus.queues import PartitionBounds
     from yt_exactly_once.ytsaurus.tables import TableInfo

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from yt_exactly_once.errors import AccessError, ExactlyOnceError
@@ -10,8 +11,6 @@ from yt_exactly_once.ytsaurus.browsing import attributes_of, may, user_of
 from yt_exactly_once.ytsaurus.failures import grant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from yt_exactly_once.operations.doctor.subject import Subject
     from yt_exactly_once.ytsaurus.client import Connection
 

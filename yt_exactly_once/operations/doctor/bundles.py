@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from yt_exactly_once.operations.doctor.subject import Subject
     from yt_exactly_once.ytsaurus.client import Connection
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem
@@ -10,8 +11,6 @@ from yt_exactly_once.operations.doctor.queries import rows_of_targets
 from yt_exactly_once.spark.storage import open_storage, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from yt_exactly_once.operations.doctor.subject import Subject
     from yt_exactly_once.operations.ledgers import LedgerRow
     from yt_exactly_once.spark.storage import Storage

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, proble
 from yt_exactly_once.spark.java import require_java
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from yt_exactly_once.operations.doctor.subject import Subject
 
 _OLDEST_PYTHON = (3, 11)

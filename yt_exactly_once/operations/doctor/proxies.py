@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -13,8 +14,6 @@ from yt_exactly_once.ytsaurus.browsing import proxies_of
 from yt_exactly_once.ytsaurus.reach import Address, require_proxy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from yt_exactly_once.operations.doctor.subject import Subject
     from yt_exactly_once.ytsaurus.client import Connection
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ from yt_exactly_once.operations.ledgers import entries_of
 from yt_exactly_once.operations.status import repair_command, statuses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from yt_exactly_once.operations.doctor.subject import Subject
     from yt_exactly_once.operations.ledgers import LedgerRow
     from yt_exactly_once.operations.status import QueryStatus

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.operations.doctor.finding import Finding, counted, ok, problem, warning
@@ -12,8 +13,6 @@ from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.queues import RemoteQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from yt_exactly_once.operations.doctor.subject import Queue, Subject
     from yt_exactly_once.ytsaurus.client import Connection
 

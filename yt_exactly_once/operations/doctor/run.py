@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,6 @@ from yt_exactly_once.operations.doctor.finding import Finding, Level, problem
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from yt_exactly_once.config import ClusterConfig
     from yt_exactly_once.operations.doctor.subject import Subject
 

@@ -7,13 +7,11 @@ import json
 import os
 import urllib.error
 import urllib.request
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _PATIENCE_SECONDS = 10
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem, warning
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from yt_exactly_once.operations.doctor.subject import Subject
     from yt_exactly_once.ytsaurus.client import Connection
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.codec.schema import TableSchema, check_frame
@@ -11,8 +12,6 @@ from yt_exactly_once.operations.doctor.finding import Finding, Level, counted, o
 from yt_exactly_once.ytsaurus.browsing import attributes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from yt_exactly_once.operations.doctor.subject import Subject
     from yt_exactly_once.ytsaurus.client import Connection
 

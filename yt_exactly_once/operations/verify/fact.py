@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -9,8 +10,6 @@ from typing import TYPE_CHECKING
 from yt_exactly_once.config import DeliveryMode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from yt_exactly_once.operations.verify.stage import Stage
 
     Check = Callable[[Stage], str | None]

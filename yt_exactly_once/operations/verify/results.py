@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -10,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.operations.verify.fact import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from yt_exactly_once.operations.verify.fact import Fact
 
 _CANNOT_SHOW = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,8 +28,6 @@ from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.failures import codes_in, translated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from yt_exactly_once.config import ClusterConfig
     from yt_exactly_once.operations.verify.fact import Fact
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -19,8 +20,6 @@ from yt_exactly_once.ytsaurus.failures import codes_in, translated
 from yt_exactly_once.ytsaurus.transaction import TabletTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from yt_exactly_once.ytsaurus.client import Connection, Row
 
 T = TypeVar("T")

@@ -7,6 +7,7 @@ outlive the process.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
@@ -18,8 +19,6 @@ from yt_exactly_once.errors import IncompleteBatchError, RepeatedCallError
 from yt_exactly_once.observability import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from yt_exactly_once.commit.entry import LedgerEntry
     from yt_exactly_once.commit.notes import Notes
     from yt_exactly_once.errors import ExactlyOnceError

@@ -6,6 +6,7 @@ A note that the checkpoint refuses is kept beside the ledger, as an attribute of
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,6 @@ from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.ytsaurus.tables import attributes_of, set_attribute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from yt_exactly_once.config import RetryPolicy
     from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.storage import Storage

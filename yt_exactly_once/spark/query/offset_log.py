@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from yt_exactly_once.commit.batch import PartitionRange, SourceRange
@@ -15,8 +16,6 @@ from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.spark.query.queue_offset import QueueOffset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from pyspark.sql import DataFrame
 
     from yt_exactly_once.commit.batch import MicroBatch

@@ -9,15 +9,13 @@ since. It also carries which ranges share a Spark task, so a replay has the same
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from yt_exactly_once.commit.batch import PartitionRange
 from yt_exactly_once.commit.formats import require_known_format
 from yt_exactly_once.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 NEW_QUERY = "Start a new query with a new checkpoint location"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,6 @@ from yt_exactly_once.spark.query.offset_log import (
 from yt_exactly_once.spark.versions import STATE_STORE_WRITER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from pyspark.sql import DataFrame
 
     from yt_exactly_once.commit.batch import SourceRange

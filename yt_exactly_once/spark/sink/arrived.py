@@ -6,6 +6,7 @@ Spark keeps one message per partition: that of the task attempt which counts.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,6 @@ from yt_exactly_once.spark.sink.options import PRESERVE, ROUND_ROBIN
 from yt_exactly_once.spark.sink.placement import TABLET_COLUMN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from pyspark.sql.types import StructType

@@ -7,6 +7,7 @@ whether a repeated job is written, wholly or in parts. There is no checkpoint, a
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -30,8 +31,6 @@ from yt_exactly_once.spark.worker import spare_modules
 from yt_exactly_once.ytsaurus.rows import sessions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     import pyarrow as pa
     from pyspark.sql.types import StructType
 

@@ -7,6 +7,7 @@ sends anything anywhere: which attempt of it counts is Spark's to decide.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -23,8 +24,6 @@ from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.errors import EncodingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from yt_exactly_once.codec.schema import WritePlan
     from yt_exactly_once.spark.sink.placement import Placement
 

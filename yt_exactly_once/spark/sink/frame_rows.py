@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,6 @@ from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS
 from yt_exactly_once.spark.versions import arrow_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
 
     import pyarrow as pa

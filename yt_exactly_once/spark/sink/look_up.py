@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -29,8 +30,6 @@ from yt_exactly_once.ytsaurus.rows import sessions_of
 from yt_exactly_once.ytsaurus.tables import rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from yt_exactly_once.commit.cluster import Ahead
     from yt_exactly_once.commit.contents import Read
     from yt_exactly_once.commit.ledger import CommitLedger

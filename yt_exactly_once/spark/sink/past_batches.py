@@ -6,6 +6,7 @@ the ledger alone counts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,8 +17,6 @@ from yt_exactly_once.observability import Event
 from yt_exactly_once.ytsaurus.tables import ensure_table, store_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from yt_exactly_once.observability import Emitter
     from yt_exactly_once.ytsaurus.client import Connection
 

@@ -6,6 +6,7 @@ Spark partition that go to one tablet keep their order there.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,6 @@ from yt_exactly_once.spark.schema import named_column
 from yt_exactly_once.spark.sink.options import BY_PARTITION, PRESERVE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from pyspark.sql import Column, DataFrame
 
 TABLET_COLUMN = f"{RESERVED_PREFIX}tablet"

@@ -9,6 +9,7 @@ write is looked up for every batch; the commit remembers what its process has co
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,8 +25,6 @@ from yt_exactly_once.spark.versions import ArrowStreamWriter
 from yt_exactly_once.spark.worker import spare_modules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     import pyarrow as pa
     from pyspark.sql.types import StructType
 

@@ -6,6 +6,7 @@ known before anything is written. It is done again when another table is in the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -32,8 +33,6 @@ from yt_exactly_once.spark.sink.placement import Placement
 from yt_exactly_once.ytsaurus.tables import describe_table, table_identity
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pyspark.sql.types import StructType
 
     from yt_exactly_once.codec.rejects import Rejects

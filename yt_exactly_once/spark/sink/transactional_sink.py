@@ -6,6 +6,7 @@ and prepared targets are created in the process that uses it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,6 @@ from yt_exactly_once.spark.sink.targets import are_the_same, name_change
 from yt_exactly_once.ytsaurus.client import Connection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
     from pyspark.sql import DataFrame

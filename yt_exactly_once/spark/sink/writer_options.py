@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE, RetryPolicy
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.options import options_of, read_texts, require_known
 from yt_exactly_once.spark.sink.options import SinkOptions, Target
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 CHECKPOINT_OPTION = "checkpointlocation"
 """How Spark spells its option for a data source."""

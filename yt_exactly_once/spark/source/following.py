@@ -5,14 +5,13 @@ Nothing depends on when: Spark's log says where to read, and a sink of ours move
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.errors import ConflictError, OffsetConflictError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from yt_exactly_once.spark.query.queue_offset import QueueOffset
     from yt_exactly_once.spark.source.patient import PatientQueue
 

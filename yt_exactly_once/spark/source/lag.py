@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,6 @@ from yt_exactly_once.observability import Event, channel
 from yt_exactly_once.spark.source.range import BYTES_PER_PULL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from yt_exactly_once.spark.source.patient import PatientQueue
     from yt_exactly_once.ytsaurus.queues import PartitionBounds
 

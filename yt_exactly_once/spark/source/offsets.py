@@ -5,14 +5,13 @@ Everything here is arithmetic: nothing sends a request.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.errors import ConfigError, DataLossError
 from yt_exactly_once.spark.source.options import StartingPoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from yt_exactly_once.commit.batch import PartitionRange
     from yt_exactly_once.spark.query.queue_offset import QueueOffset
     from yt_exactly_once.ytsaurus.queues import PartitionBounds

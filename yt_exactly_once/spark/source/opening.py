@@ -5,6 +5,7 @@ What was found travels with the data source to the processes that plan and read.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -20,8 +21,6 @@ from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.reading import WholeTable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pyarrow as pa
     from pyspark.sql.types import StructType
 

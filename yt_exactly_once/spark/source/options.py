@@ -8,9 +8,10 @@ ignored changes what a query reads.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from yt_exactly_once.config import BACKEND, CLIENT_CONFIG, PROXY, TOKEN, ClusterConfig, Secret
 from yt_exactly_once.errors import ConfigError
@@ -23,9 +24,6 @@ from yt_exactly_once.options import (
     require_known,
 )
 from yt_exactly_once.ytsaurus.backends import check_backend
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class StartingPoint(StrEnum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,8 +12,6 @@ from yt_exactly_once.spark.query.queue_offset import QueueOffset
 from yt_exactly_once.spark.source.range import PATIENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
     from yt_exactly_once.observability import Emitter
     from yt_exactly_once.spark.source.options import SourceOptions
     from yt_exactly_once.spark.source.packed import PackedQueue

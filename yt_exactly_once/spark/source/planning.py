@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,6 @@ from yt_exactly_once.spark.source.offsets import BEGIN_AGAIN, end_within, recrea
 from yt_exactly_once.spark.source.range import BYTES_PER_PULL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from yt_exactly_once.commit.batch import PartitionRange
     from yt_exactly_once.spark.source.patient import PatientQueue
     from yt_exactly_once.ytsaurus.queues import PartitionBounds, QueueState

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,7 +28,6 @@ from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.source.offsets import BEGIN_AGAIN, trimmed_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor, Future
 
     from pyarrow import RecordBatch

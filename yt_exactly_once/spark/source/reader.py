@@ -8,6 +8,7 @@ from its logged offset alone, so it has the same rows. If the sink skips it, its
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -44,8 +45,6 @@ from yt_exactly_once.spark.versions import (
 from yt_exactly_once.spark.worker import keep_freed_memory, spare_modules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from pyarrow import RecordBatch
     from pyspark.sql.types import StructType
 

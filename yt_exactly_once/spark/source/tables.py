@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -35,8 +36,6 @@ from yt_exactly_once.ytsaurus.reading import WholeTable, literal, quoted
 from yt_exactly_once.ytsaurus.tables import unsigned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 

@@ -5,6 +5,7 @@ Owns the binding of the clause. SQLite unrolls the lists through `json_each` ove
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,6 @@ from yt_exactly_once.local.tables import types
 from yt_exactly_once.local.tables.schema import Column as SchemaColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
     from yt_exactly_once.local.ql.binding.binder import Binder

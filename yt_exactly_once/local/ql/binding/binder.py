@@ -7,6 +7,7 @@ version 1 (`yt/yt/library/query/base/expr_builder_v1.cpp`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
@@ -52,8 +53,6 @@ from yt_exactly_once.local.ql.value_types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from yt_exactly_once.local.ql.binding.scope import Scope
     from yt_exactly_once.local.ql.text.syntax import Expression, Expressions
 

@@ -5,6 +5,7 @@ Owns the binding of a join and its rules; how it is executed is the compiler's b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ from yt_exactly_once.local.ql.text.naming import expressions_text, reference_nam
 from yt_exactly_once.local.ql.value_types import COMPARABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from yt_exactly_once.local.ql.binding.array_joins import BoundArrayJoin
     from yt_exactly_once.local.ql.binding.binder import Binder
     from yt_exactly_once.local.ql.text import syntax

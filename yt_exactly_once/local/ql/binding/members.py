@@ -5,6 +5,7 @@ Owns the way from a path and a logical type to the type of the member.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.errors import YtError
@@ -14,8 +15,6 @@ from yt_exactly_once.local.ql.value_types import Type, of_logical
 from yt_exactly_once.local.tables import types
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from yt_exactly_once.local.ql.binding.operators import Untyped
     from yt_exactly_once.local.ql.text import syntax
 

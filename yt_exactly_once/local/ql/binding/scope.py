@@ -6,6 +6,7 @@ to plain ones, as on the server.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,6 @@ from yt_exactly_once.local.ql.value_types import Type, of_column, of_logical
 from yt_exactly_once.local.tables.schema import Column as SchemaColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from yt_exactly_once.local.ql.text.syntax import Reference
     from yt_exactly_once.local.tables.layout import TableLayout
 

@@ -6,6 +6,7 @@ A range may be shorter than the tuple; then it bounds a prefix.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cmp_to_key
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,6 @@ from yt_exactly_once.local.ql.binding.operators import relation
 from yt_exactly_once.local.ql.value_types import NUMERIC, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from yt_exactly_once.local.ql.text.syntax import Constants
 
 Row = tuple[Any, ...]

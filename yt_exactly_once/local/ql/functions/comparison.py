@@ -6,7 +6,8 @@ cannot be NaN are compared by SQLite itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.arithmetic import RELATIONS
@@ -16,9 +17,6 @@ from yt_exactly_once.local.ql.functions.storage import NAN, to_signed, to_unsign
 from yt_exactly_once.local.ql.value_types import Type
 from yt_exactly_once.local.tables.keys import encode_prefix
 from yt_exactly_once.local.tables.schema import Column
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _WIRE_TYPES = {
     Type.NULL: "null",

@@ -7,15 +7,13 @@ binary YSON, in the normal form of `tables.composites`: structs are maps.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt_exactly_once.local.ql.functions.storage import encoder
 from yt_exactly_once.local.ql.value_types import Type
 from yt_exactly_once.local.tables.values import dump_yson, load_yson
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # Every item of a list asks for the whole list again.
 _load = lru_cache(maxsize=32)(load_yson)

@@ -7,17 +7,14 @@ After `yt/yt/library/query/engine/time/dates.cpp`: without a suffix in UTC, with
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.functions.signatures import declare, function
 from yt_exactly_once.local.ql.value_types import Type
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _MIN_TIMESTAMP = -62135596800
 _MAX_TIMESTAMP = 253402300799

@@ -5,7 +5,8 @@ A value of type `any` is the blob of its binary YSON, here and in the store.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from yt import yson
 from yt.yson import YsonUint64
@@ -14,9 +15,6 @@ from yt_exactly_once.local.errors import YtError, text_of
 from yt_exactly_once.local.ql.functions.general import scalar_in_any
 from yt_exactly_once.local.ql.functions.signatures import declare, function
 from yt_exactly_once.local.ql.value_types import SCALAR, Type
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _MISSING = object()
 _INT64_END = 1 << 63

@@ -7,14 +7,12 @@ fingerprints of several values are combined.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import farmhash
 
 from yt_exactly_once.local.ql.value_types import Type
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
 _MULTIPLIER = 0x9DDFEA08EB382D69

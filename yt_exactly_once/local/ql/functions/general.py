@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt import yson
 
@@ -16,9 +17,6 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.functions.farm_hash import fingerprint_of_values
 from yt_exactly_once.local.ql.functions.signatures import declare, function
 from yt_exactly_once.local.ql.value_types import NUMERIC, SCALAR, Type
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _INT64_END = 1 << 63
 _UINT64_END = 1 << 64

@@ -6,15 +6,13 @@ Results that C++ leaves undefined (a double that fits no integer) are errors her
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.functions.general import runtime_error
 from yt_exactly_once.local.ql.functions.signatures import declare, function
 from yt_exactly_once.local.ql.value_types import NUMERIC, Type
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _INT64_MIN = -(1 << 63)
 _INT64_END = 1 << 63

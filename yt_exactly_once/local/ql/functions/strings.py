@@ -7,9 +7,10 @@ text whatever the pattern, and it does not hold the interpreter.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yt import yson
 
@@ -17,9 +18,6 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.functions.general import converted_number, scalar_in_any
 from yt_exactly_once.local.ql.functions.signatures import declare, function
 from yt_exactly_once.local.ql.value_types import NUMERIC, Type
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _LARGEST_PROGRAM = 10_000
 """Steps of a compiled pattern: from several times as many on RE2 has no memory for its fast engine."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,6 @@ from yt_exactly_once.local.ql.value_types import Type
 from yt_exactly_once.local.tables.keys import AFTER, key_encoder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from yt_exactly_once.local.ql.functions.signatures import Function
 
     Python = Callable[..., Any]

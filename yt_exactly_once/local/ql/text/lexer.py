@@ -7,14 +7,12 @@ becomes the tokens of its value, so a value can never be read as anything else t
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self
 
 from lark import Token
 
 from yt_exactly_once.local.errors import YtError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 _KEYWORDS = (
     "SELECT FROM WHERE HAVING OFFSET LIMIT JOIN ARRAY USING ASC DESC LEFT AS ON UNNEST AND OR IS NOT"

@@ -7,9 +7,10 @@ are the ones the server's grammar makes itself (`yt/yt/library/query/base/parser
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lark import Lark, Token, Transformer, UnexpectedToken, v_args
 from lark.lexer import Lexer
@@ -21,9 +22,6 @@ from yt_exactly_once.local.ql.text.naming import expressions_text
 from yt_exactly_once.local.ql.text.syntax import Constants, Expression, Expressions, Literal
 from yt_exactly_once.local.ql.text.syntax_errors import OPERATORS, syntax_error
 from yt_exactly_once.local.ql.value_types import Type
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 _SIGNS = frozenset(("+", "-", "~"))
 

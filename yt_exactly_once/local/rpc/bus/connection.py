@@ -10,6 +10,7 @@ import asyncio
 import logging
 import secrets
 import socket
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
 from yt_exactly_once.local import sockets
@@ -18,8 +19,6 @@ from yt_exactly_once.local.rpc.bus.exchange import Exchange
 from yt_exactly_once.local.rpc.bus.packets import BadPacketError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from yt_exactly_once.local.rpc.bus.envelopes import Envelope
     from yt_exactly_once.local.rpc.bus.packets import Parts
 

@@ -7,6 +7,7 @@ its own unless the header names codecs. Codecs other than "none" are refused.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,6 @@ from yt_exactly_once.local.rpc import error_messages, message_types
 from yt_exactly_once.local.rpc.bus.packets import BadPacketError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from yt_exactly_once.local.rpc.bus.packets import Parts
 
 REQUEST, CANCEL, RESPONSE = 0x69637072, 0x63637072, 0x6F637072

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,6 @@ from yt_exactly_once.local.tables.columnar import ColumnarRows
 from yt_exactly_once.local.tablets import modifications, validation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from yt_exactly_once.local.rpc.rows.rowsets import Rowset
     from yt_exactly_once.local.tables.encoding import Conversions
     from yt_exactly_once.local.tables.layout import TableLayout

@@ -7,6 +7,7 @@ columns come with the first block that uses them.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,6 @@ from yt_exactly_once.local.rpc.rows import rowset_writer, rowsets, schemas
 from yt_exactly_once.local.tables.schema import TableSchema, parse_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from yt_exactly_once.local.commands.registry import Rows
     from yt_exactly_once.local.rpc.calls import Call
 

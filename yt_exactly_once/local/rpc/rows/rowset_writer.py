@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +18,6 @@ from yt_exactly_once.local.tables.values import dump_yson, load_yson
 from yt_exactly_once.local.tables.vectors import StoredRows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from yt_exactly_once.local.tables.schema import Column
 
 _PADDING = tuple(bytes(size) for size in range(8))

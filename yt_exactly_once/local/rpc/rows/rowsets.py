@@ -7,8 +7,9 @@ all have the same columns, which is what clients send, are taken apart by numpy,
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +20,6 @@ from yt_exactly_once.local.errors import Code, YtError, text_of
 from yt_exactly_once.local.rpc.rows import value_kinds as kinds
 from yt_exactly_once.local.tables.columnar import ColumnarRows
 from yt_exactly_once.local.tables.values import PlainUint64
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _FEW_ROWS = 32
 """Up to so many rows a loop is as fast as numpy."""

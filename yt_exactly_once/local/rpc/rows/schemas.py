@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local.formats.structured import dump_yson
 from yt_exactly_once.local.rpc.rows import value_kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from yt_exactly_once.local.tables.schema import Column, TableSchema
 
 _ORDERS = {"ascending": 0, "descending": 1}

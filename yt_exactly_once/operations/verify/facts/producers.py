@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.errors import ConflictError, ProducerFencedError
@@ -12,8 +13,6 @@ from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.rows import ProducerSession, sessions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from yt_exactly_once.operations.verify.stage import Stage
 
 _INVALID_EPOCH, _ZOMBIE, _BAD_NUMBER, _CONFLICT = 3101, 3102, 3103, 1700

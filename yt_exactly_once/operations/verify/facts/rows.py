@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,6 @@ from yt_exactly_once.ytsaurus.queues import RemoteQueue
 from yt_exactly_once.ytsaurus.tables import describe_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from yt_exactly_once.codec.schema import WritePlan
     from yt_exactly_once.operations.verify.stage import Stage
 

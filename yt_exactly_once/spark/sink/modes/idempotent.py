@@ -6,6 +6,7 @@ sorted one they write by key, and a row that is written again replaces itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.config import DeliveryMode
@@ -25,8 +26,6 @@ from yt_exactly_once.spark.sink.modes.tasks import (
 from yt_exactly_once.ytsaurus.tables import ensure_producer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     import pyarrow as pa
 
     from yt_exactly_once.commit.batch import MicroBatch

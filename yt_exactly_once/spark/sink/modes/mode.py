@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -22,8 +23,6 @@ from yt_exactly_once.spark.worker import spare_modules
 from yt_exactly_once.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     import pyarrow as pa
     from pyspark.sql.types import StructType
 

@@ -7,6 +7,7 @@ computed twice. The first time no task sends a request.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -35,8 +36,6 @@ from yt_exactly_once.spark.worker import side_by_side
 from yt_exactly_once.ytsaurus.rows import ProducerSession
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from yt_exactly_once.commit.batch import MicroBatch
     from yt_exactly_once.spark.sink.modes.sessions import NumberedRows, Numbering
     from yt_exactly_once.ytsaurus.rows import SessionState

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     Numbers = np.ndarray[Any, Any]
 
 _BITS = 64

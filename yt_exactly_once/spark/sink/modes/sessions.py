@@ -7,6 +7,7 @@ compared before a row is dropped.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -27,8 +28,6 @@ from yt_exactly_once.errors import ConfigError, NotOneToOneError
 from yt_exactly_once.spark.sink.modes.row_digest import mixed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
     import pyarrow as pa
 
     from yt_exactly_once.codec.schema import WritePlan

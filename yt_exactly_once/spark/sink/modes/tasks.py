@@ -6,6 +6,7 @@ there twice (at-least-once), or relies on keys to overwrite them with themselves
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,8 +28,6 @@ from yt_exactly_once.spark.sink.modes.mode import Mode, RowTask
 from yt_exactly_once.ytsaurus.rows import insert_payload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from yt_exactly_once.commit.cluster import OpenTransaction
     from yt_exactly_once.spark.sink.modes.mode import Plan, TaskSettings
     from yt_exactly_once.spark.sink.targets import PreparedTarget

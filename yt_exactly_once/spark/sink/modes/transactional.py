@@ -6,6 +6,7 @@ or a speculative copy is already sorted out. The result is Arrow: no Python obje
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -22,8 +23,6 @@ from yt_exactly_once.spark.sink.modes.mode import Mode, Plan
 from yt_exactly_once.spark.sink.modes.tasks import ChunkReport, JoinedInsertTask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from yt_exactly_once.spark.sink.modes.mode import TargetBatch
 
 
