@@ -112,11 +112,7 @@ def measured(
             sizes.append(fields["bytes"])
 
     sink = TransactionalSink(
-        path,
-        proxy=link.address,
-        sent_by=sender,
-        rows_per_tablet_limit=_LIMIT,
-        listener=listen,
+        path, proxy=link.address, sent_by=sender, rows_per_tablet_limit=_LIMIT, listener=listen
     )
     found: list[Batch] = []
     write = timed(sink, link, sizes, found)

@@ -49,14 +49,7 @@ def command_line() -> str:
 
 
 def _sections(command: click.Command, context: click.Context) -> list[str]:
-    sections = [
-        f"## `{context.command_path}`",
-        "",
-        "```text",
-        command.get_help(context),
-        "```",
-        "",
-    ]
+    sections = [f"## `{context.command_path}`", "", "```text", command.get_help(context), "```", ""]
     if isinstance(command, click.Group):
         for name, part in sorted(command.commands.items()):
             inner = click.Context(part, context, name, terminal_width=_WIDTH)

@@ -353,10 +353,7 @@ _FOREIGN_TYPES: tuple[spark.DataType, ...] = (
     spark.CalendarIntervalType(),
     spark.VariantType(),
 )
-_SIMPLE: tuple[LogicalType, ...] = (
-    *map(SimpleType, SCALARS),
-    DecimalType(20, 0),
-)
+_SIMPLE: tuple[LogicalType, ...] = (*map(SimpleType, SCALARS), DecimalType(20, 0))
 _PARTS = (Member("a", SimpleType("int64")), Member("b", OptionalType(SimpleType("utf8"))))
 _COMPOSITE: tuple[LogicalType, ...] = (
     OptionalType(SimpleType("int64")),

@@ -83,13 +83,7 @@ def _compare(parser: argparse.ArgumentParser, options: argparse.Namespace, *fold
 
 
 def _run(points: Sequence[Point], folder: Path, console: Console) -> None:
-    from rich.progress import (  # noqa: PLC0415 - installed, if we are here
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-    )
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - installed, if we are here
 
     turns = sum(len(point.contenders) * turns_of(point) for point in points)
     columns = (

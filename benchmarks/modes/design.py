@@ -5,17 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchmarks.modes.growth import DIMENSIONS
-from benchmarks.modes.points import (
-    BASE,
-    DELTA,
-    FLOOR,
-    LEAST,
-    LIMIT,
-    MODES,
-    OURS,
-    POSTGRES,
-    SNIPPET,
-)
+from benchmarks.modes.points import BASE, DELTA, FLOOR, LEAST, LIMIT, MODES, OURS, POSTGRES, SNIPPET
 
 DOUBLING = tuple(15_625 << step for step in range(7))
 
@@ -27,22 +17,10 @@ POINTS = (
         replace(BASE, name=f"rows-{rows}", rows=rows, repetitions=repetitions)
         for rows, repetitions in ((1, 25), (1_000, 25), (10_000, 15))
     ),
-    replace(
-        BASE,
-        name="rows-1000000",
-        rows=1_000_000,
-        repetitions=5,
-        contenders=(*OURS, LIMIT),
-    ),
+    replace(BASE, name="rows-1000000", rows=1_000_000, repetitions=5, contenders=(*OURS, LIMIT)),
     # How the time grows: each has twice the rows of the one before, from 15 625 to 1 000 000.
     *(
-        replace(
-            BASE,
-            name=f"doubled-{rows}",
-            rows=rows,
-            contenders=(MODES[1],),
-            family="doubled",
-        )
+        replace(BASE, name=f"doubled-{rows}", rows=rows, contenders=(MODES[1],), family="doubled")
         for rows in DOUBLING
     ),
     replace(BASE, name="wide", shape_name="wide", repetitions=5),

@@ -106,10 +106,7 @@ DIMENSIONS = (
         (1, 16, 128, 1024),
         lambda _: _BYTES / (1 << 20),
         lambda value: replace(
-            BASE,
-            shape_name=f"bytes-{value << 10}",
-            rows=_BYTES // (value << 10),
-            contenders=OURS,
+            BASE, shape_name=f"bytes-{value << 10}", rows=_BYTES // (value << 10), contenders=OURS
         ),
     ),
 )

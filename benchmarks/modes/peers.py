@@ -43,12 +43,7 @@ def delta(folder: Path) -> Writer:
         AbsentError: the package is not installed.
     """
     try:
-        from deltalake import (  # noqa: PLC0415 - optional
-            CommitProperties,
-            DeltaTable,
-            Transaction,
-            write_deltalake,
-        )
+        from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake  # noqa: PLC0415 - optional
     except ImportError:
         raise AbsentError("the package deltalake (extra `bench`) is not installed") from None
     application = "benchmark"

@@ -170,10 +170,7 @@ class PointResult:
         return _spread(self.of(contender, value))
 
     def ratio(
-        self,
-        contender: str,
-        reference: str,
-        value: Metric = METRICS["seconds"],
+        self, contender: str, reference: str, value: Metric = METRICS["seconds"]
     ) -> Spread | None:
         """Return how many times the reference's value a contender has in the same round."""
         pairs = self._pairs(contender, reference, value)
@@ -181,10 +178,7 @@ class PointResult:
         return _spread([one / other for one, other in pairs if other])
 
     def added(
-        self,
-        contender: str,
-        reference: str,
-        value: Metric = METRICS["seconds"],
+        self, contender: str, reference: str, value: Metric = METRICS["seconds"]
     ) -> Spread | None:
         """Return how much more than the reference a contender has in the same round."""
         pairs = self._pairs(contender, reference, value)

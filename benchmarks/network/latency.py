@@ -53,11 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger(LOGGER_NAME).setLevel(logging.WARNING)
     point = Point("latency", rows=options.rows, partitions=options.partitions, source="queue")
     measured: dict[str, list[Turn]] = {name: [] for name in options.contenders}
-    with (
-        LocalCluster() as cluster,
-        session() as spark,
-        tempfile.TemporaryDirectory() as folder,
-    ):
+    with LocalCluster() as cluster, session() as spark, tempfile.TemporaryDirectory() as folder:
         register_source(spark)
         with Stage(point, spark, cluster, Path(folder), _WARM + options.batches) as stage:
             contenders = [stage.contender(name) for name in options.contenders]

@@ -84,9 +84,7 @@ def spyt(cache: Path, spyt: str = SPYT, pyspark: str = PYSPARK) -> Environment:
     folder = cache / _name(f"spyt-{spyt}", pyspark)
     # PySpark 3.5 imports distutils, which Python has dropped; setuptools brings it back.
     python = _made(
-        folder,
-        [f"pyspark=={pyspark}", "setuptools<81"],
-        ["--no-deps", f"ytsaurus-spyt=={spyt}"],
+        folder, [f"pyspark=={pyspark}", "setuptools<81"], ["--no-deps", f"ytsaurus-spyt=={spyt}"]
     )
     (package,) = folder.glob("lib/python*/site-packages/spyt")
     variables = _inherited()

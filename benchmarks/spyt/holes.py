@@ -182,8 +182,7 @@ SCENARIOS = {
             "::test_batch_without_its_commit_log_entry_is_replayed_without_effect",
         ),
         Scenario(
-            lost_agg,
-            "integration/test_sink_commit_faults.py::test_lossy_network_changes_nothing",
+            lost_agg, "integration/test_sink_commit_faults.py::test_lossy_network_changes_nothing"
         ),
         Scenario(
             fail_once,

@@ -151,12 +151,7 @@ def failing_once(frames: list[DataFrame], spec: Spec) -> DataFrame:
     return copied(frames, spec).withColumn("id", checked("id"))
 
 
-SHAPES = {
-    "copy": copied,
-    "dedup": first_tokens,
-    "windows": windows,
-    "fail_once": failing_once,
-}
+SHAPES = {"copy": copied, "dedup": first_tokens, "windows": windows, "fail_once": failing_once}
 
 
 class Teller(StreamingQueryListener):

@@ -90,11 +90,7 @@ def measure(
     trials = {
         rows: [
             Trial(
-                stage,
-                who,
-                queue=queue.for_another(),
-                limit=rows // PARTITIONS,
-                tablets=PARTITIONS,
+                stage, who, queue=queue.for_another(), limit=rows // PARTITIONS, tablets=PARTITIONS
             )
             for who in contenders
         ]

@@ -63,10 +63,7 @@ OTHER_VERSIONS = (
     ),
     Contender("SPYT default, PySpark 4.2", is_ours=False, pyspark=environments.NEWEST_PYSPARK),
     Contender(
-        "SPYT alpha transactional",
-        is_ours=False,
-        transactional=True,
-        spyt=environments.SPYT_ALPHA,
+        "SPYT alpha transactional", is_ours=False, transactional=True, spyt=environments.SPYT_ALPHA
     ),
 )
 """SPYT in versions that show what has been fixed, and what depends on Spark."""

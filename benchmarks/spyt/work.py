@@ -127,11 +127,7 @@ def known_row(number: int) -> dict[str, Any]:
 
 
 def create_table(
-    client: YtClient,
-    path: str,
-    types: dict[str, str],
-    keys: Sequence[str] = (),
-    **attributes: Any,
+    client: YtClient, path: str, types: dict[str, str], keys: Sequence[str] = (), **attributes: Any
 ) -> None:
     """Create and mount a table; columns take nulls, since Spark cannot rule them out."""
     schema = [

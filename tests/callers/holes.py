@@ -45,10 +45,10 @@ HOLES = {
         (Run(IDEMPOTENT, death=PUSHED_THREE_TIMES), Run(IDEMPOTENT, cores=3)), source=Source.FILES
     ),
     "3: coalesce(cores) with other cores": Program(
-        (Run(IDEMPOTENT, COALESCED, 1, death=PUSHED_THREE_TIMES), Run(IDEMPOTENT, COALESCED, 2)),
+        (Run(IDEMPOTENT, COALESCED, 1, death=PUSHED_THREE_TIMES), Run(IDEMPOTENT, COALESCED, 2))
     ),
     "3: a filter deployed in between": Program(
-        (Run(IDEMPOTENT, death=PUSHED_ONCE), Run(IDEMPOTENT, Function((Call(Part.EVEN),)))),
+        (Run(IDEMPOTENT, death=PUSHED_ONCE), Run(IDEMPOTENT, Function((Call(Part.EVEN),))))
     ),
     "3: catch, clean, call again": Program(
         (Run(IDEMPOTENT, Function((Call(on_error=OnError.GOOD_ODD),))),), rows=(("..x.", "."),)
@@ -64,10 +64,7 @@ HOLES = {
         (Run(),), rows=(("x", ""),), rejects=True, placement="round_robin"
     ),
     "6: by source, other cores after a task died": Program(
-        (
-            Run(IDEMPOTENT, COALESCED, 1, death=PUSHED_THREE_TIMES),
-            Run(IDEMPOTENT, COALESCED, 2),
-        ),
+        (Run(IDEMPOTENT, COALESCED, 1, death=PUSHED_THREE_TIMES), Run(IDEMPOTENT, COALESCED, 2)),
         rows=ONE_BATCH,
         numbered=True,
     ),

@@ -39,9 +39,7 @@ def numbered(*numbers):
 
 
 def values(client, queue):
-    return sorted(
-        (int(row["v"]) for row in client.select_rows(f"v from [{queue}]")),
-    )
+    return sorted(int(row["v"]) for row in client.select_rows(f"v from [{queue}]"))
 
 
 def test_session_starts_empty_and_its_epoch_grows(open_session):

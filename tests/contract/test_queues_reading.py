@@ -146,10 +146,7 @@ def test_default_pull_is_limited_to_a_thousand_rows(client, tmp):
 
 @pytest.mark.parametrize(
     ("offset", "tablet", "code", "message"),
-    [
-        (-1, 0, 1, "at a negative offset -1"),
-        (0, 5, 1701, r"expected in range \[0,0\], got 5"),
-    ],
+    [(-1, 0, 1, "at a negative offset -1"), (0, 5, 1701, r"expected in range \[0,0\], got 5")],
 )
 def test_impossible_pull_is_refused(client, tmp, offset, tablet, code, message):
     """No such place in the queue."""

@@ -112,11 +112,7 @@ def test_bytes_that_are_no_text_survive(client, tmp):
     ("type_v3", "value", "expected"),
     [
         ({"type_name": "list", "item": "int64"}, [1, 2], [1, 2]),
-        (
-            {"type_name": "struct", "members": [{"name": "a", "type": "int64"}]},
-            {"a": 1},
-            {"a": 1},
-        ),
+        ({"type_name": "struct", "members": [{"name": "a", "type": "int64"}]}, {"a": 1}, {"a": 1}),
         pytest.param(
             {"type_name": "struct", "members": [{"name": "a", "type": "int64"}]},
             [1],
@@ -133,11 +129,7 @@ def test_bytes_that_are_no_text_survive(client, tmp):
             [["a", 1], ["b", 2]],
             [["a", 1], ["b", 2]],
         ),
-        (
-            {"type_name": "variant", "members": [{"name": "a", "type": "int64"}]},
-            ["a", 1],
-            ["a", 1],
-        ),
+        ({"type_name": "variant", "members": [{"name": "a", "type": "int64"}]}, ["a", 1], ["a", 1]),
         ({"type_name": "optional", "item": {"type_name": "list", "item": "string"}}, None, None),
         (
             {"type_name": "optional", "item": {"type_name": "optional", "item": "int64"}},
@@ -248,10 +240,7 @@ def test_insert_replaces_and_update_keeps(client, tmp):
     path = create(client, f"{tmp}/t", [KEY, VALUE, {"name": "w", "type": "int64"}])
     client.insert_rows(path, [{"k": 1, "v": "x", "w": 1}])
     client.insert_rows(path, [{"k": 1, "w": 2}, {"k": 2, "v": "y"}], update=True)
-    assert lookup(client, path, 1, 2) == [
-        {"k": 1, "v": "x", "w": 2},
-        {"k": 2, "v": "y", "w": None},
-    ]
+    assert lookup(client, path, 1, 2) == [{"k": 1, "v": "x", "w": 2}, {"k": 2, "v": "y", "w": None}]
     client.insert_rows(path, [{"k": 1, "w": 3}])
     assert lookup(client, path, 1) == [{"k": 1, "v": None, "w": 3}]
 

@@ -200,10 +200,7 @@ def test_writes_of_one_transaction_act_in_their_order(client, sticky, tmp):
     inside.insert_rows(table, [{"k": 3, "v": "x"}])
     inside.delete_rows(table, [{"k": 3}])
     commit(transaction)
-    assert rows_of(client, table) == [
-        {"k": 1, "v": "new", "w": None},
-        {"k": 2, "v": "old", "w": 2},
-    ]
+    assert rows_of(client, table) == [{"k": 1, "v": "new", "w": None}, {"k": 2, "v": "old", "w": 2}]
 
 
 @ONLY_HTTP

@@ -17,11 +17,7 @@ from tests.tiers import NIGHTLY
 pytest.importorskip("yt_driver_rpc_bindings")
 
 ROWS_PER_PARTITION = 200
-DEATHS = (
-    CrashPoint.BATCH_COMPUTED,
-    CrashPoint.COMMIT_OUTCOME_UNKNOWN,
-    CrashPoint.SINK_RETURNED,
-)
+DEATHS = (CrashPoint.BATCH_COMPUTED, CrashPoint.COMMIT_OUTCOME_UNKNOWN, CrashPoint.SINK_RETURNED)
 if not NIGHTLY:
     DEATHS = DEATHS[1:2]
 CELLS = (
@@ -39,9 +35,7 @@ if not NIGHTLY:
 def test_queries_killed_over_rpc_end_exactly_right(lineage, cluster):
     """Each death in a later batch of the same checkpoints; nothing is lost, doubled or wrong."""
     family = lineage(
-        *CELLS,
-        rows=(len(DEATHS) + 2) * ROWS_PER_PARTITION,
-        rows_per_partition=ROWS_PER_PARTITION,
+        *CELLS, rows=(len(DEATHS) + 2) * ROWS_PER_PARTITION, rows_per_partition=ROWS_PER_PARTITION
     )
     family = replace(family, backend="rpc")
     before = cluster.request_counts()

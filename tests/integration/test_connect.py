@@ -36,10 +36,7 @@ from yt_exactly_once.demo.child import kill_session
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [
-    pytest.mark.nightly,
-    pytest.mark.timeout(1_200),
-]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1_200)]
 
 BARE = """
 import sys

@@ -7,12 +7,7 @@ import pytest
 import yt.yson
 
 from yt_exactly_once.codec.rows import WireFormat
-from yt_exactly_once.codec.schema import (
-    SOURCE_COLUMNS,
-    TableSchema,
-    check_frame,
-    table_schema_for,
-)
+from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, check_frame, table_schema_for
 from yt_exactly_once.errors import EncodingError
 from yt_exactly_once.spark.schema import arrow_of_spark
 from yt_exactly_once.spark.sink.encode import RowEncoder, encode_batches
@@ -70,10 +65,7 @@ def rows_of(chunk, wire=WireFormat.YSON):
             ]
     return list(
         yt.yson.loads(
-            chunk.data,
-            yson_type="list_fragment",
-            encoding=None,
-            always_create_attributes=False,
+            chunk.data, yson_type="list_fragment", encoding=None, always_create_attributes=False
         )
     )
 

@@ -60,12 +60,7 @@ def written(cluster, client, tmp):
         frame = arrow_schema_of(TableSchema.from_yt(columns), binary_strings=True)
         described = spark_schema_of(frame)
         target = prepare_target(
-            connection,
-            Target(path),
-            described,
-            wire=wire,
-            rows_per_tablet=100,
-            show_values=False,
+            connection, Target(path), described, wire=wire, rows_per_tablet=100, show_values=False
         )
         row = {name: VALUES[name][1] for name in names}
         payload = encode(pa.RecordBatch.from_pylist([row], frame), target.plan, target.wire)

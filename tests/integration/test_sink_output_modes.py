@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as sf
 
-from tests.flows import (
-    AGGREGATION,
-    DEDUP,
-    STATELESS,
-    WINDOW_SECONDS,
-    WINDOWED,
-    Query,
-)
+from tests.flows import AGGREGATION, DEDUP, STATELESS, WINDOW_SECONDS, WINDOWED, Query
 from tests.tiers import first_of
 from yt_exactly_once import Event
 

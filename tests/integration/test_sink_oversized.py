@@ -63,10 +63,7 @@ def test_several_targets_are_written_together(stream, client, tmp):
 
     def run(act=None):
         heard = Heard(act=act)
-        targets = [
-            flow.target,
-            Target(totals, transform=per_batch),
-        ]
+        targets = [flow.target, Target(totals, transform=per_batch)]
         proxy = flow.cluster.proxy_urls[0]
         finish(flow.start(TransactionalSink(targets, proxy=proxy, listener=heard, retry=QUICK)))
         return heard

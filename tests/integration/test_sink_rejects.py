@@ -24,9 +24,7 @@ def flow(stream):
     )
     flow.rejects = f"{flow.target}_rejects"
     flow.open = lambda: flow.frame().selectExpr(
-        "*",
-        "part as __spyt_streaming_src_tablet_index",
-        "row as __spyt_streaming_src_row_index",
+        "*", "part as __spyt_streaming_src_tablet_index", "row as __spyt_streaming_src_row_index"
     )
     return flow
 

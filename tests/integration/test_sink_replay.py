@@ -5,15 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from tests.flows import (
-    AGGREGATION,
-    DEDUP,
-    QUERIES,
-    STATELESS,
-    WINDOWED,
-    Queue,
-    differences,
-)
+from tests.flows import AGGREGATION, DEDUP, QUERIES, STATELESS, WINDOWED, Queue, differences
 from tests.integration.streams import Broken, Heard, finish, forget_last_batch
 from tests.tiers import NIGHTLY, first_of
 from yt_exactly_once import Event

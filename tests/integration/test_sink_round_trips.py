@@ -53,10 +53,5 @@ def test_small_batch_takes_seven_requests_whatever_its_partitions(stream, cluste
     assert (
         spent[1]
         == spent[2]
-        == {
-            "start_transaction": 1,
-            "lookup_rows": 2,
-            "insert_rows": 3,
-            "commit_transaction": 1,
-        }
+        == {"start_transaction": 1, "lookup_rows": 2, "insert_rows": 3, "commit_transaction": 1}
     )

@@ -7,13 +7,7 @@ import shutil
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from tests.flows import (
-    Queue,
-    columns,
-    create_table,
-    differences,
-    passed_on,
-)
+from tests.flows import Queue, columns, create_table, differences, passed_on
 from tests.integration.streams import QUICK, Broken, Heard, finish, forget_last_batch
 from tests.tiers import first_of
 from yt_exactly_once import Event, TransactionalSink

@@ -65,11 +65,7 @@ def small_parts(monkeypatch):
 def sorted_table(client, tmp):
     """A sorted dynamic table of three tablets."""
     path = f"{tmp}/customers-{uuid.uuid4()}"
-    attributes = {
-        "dynamic": True,
-        "schema": SORTED,
-        "pivot_keys": PIVOTS,
-    }
+    attributes = {"dynamic": True, "schema": SORTED, "pivot_keys": PIVOTS}
     client.create("table", path, attributes=attributes)
     client.mount_table(path, sync=True)
     client.insert_rows(path, customers(100))

@@ -35,12 +35,7 @@ def table(cluster, client, tmp):
     connection = Connection(ClusterConfig(proxy=cluster.proxy_urls[0]))
     frame = spark_schema_of(pa.schema([("k", pa.int8()), ("v", pa.list_(pa.string()))]))
     prepared = prepare_target(
-        connection,
-        Target(path),
-        frame,
-        wire="auto",
-        rows_per_tablet=100,
-        show_values=False,
+        connection, Target(path), frame, wire="auto", rows_per_tablet=100, show_values=False
     )
 
     def look():

@@ -21,11 +21,7 @@ from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, check_frame
 from yt_exactly_once.commit.batch import MicroBatch, SourceRange
 from yt_exactly_once.config import ROWS_PER_TABLET_LIMIT, ClusterConfig
-from yt_exactly_once.errors import (
-    DuplicateKeyError,
-    NotOneToOneError,
-    RequestRefusedError,
-)
+from yt_exactly_once.errors import DuplicateKeyError, NotOneToOneError, RequestRefusedError
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.sink.modes.mode import TaskSettings
 from yt_exactly_once.spark.sink.modes.push import PushTask, RehearsalTask

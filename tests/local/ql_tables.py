@@ -29,10 +29,7 @@ class Tables:
         self.layouts: dict[str, TableLayout] = {}
 
     def create(
-        self,
-        path: str,
-        schema: Iterable[Mapping[str, Any]],
-        rows: Iterable[Mapping[str, Any]] = (),
+        self, path: str, schema: Iterable[Mapping[str, Any]], rows: Iterable[Mapping[str, Any]] = ()
     ) -> TableLayout:
         """Create a table; rows of an ordered one may name their tablet in `$tablet_index`."""
         parsed = parse_schema([dict(column) for column in schema])

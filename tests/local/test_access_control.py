@@ -18,12 +18,7 @@ EVERYTHING = ("read", "write", "administer", "remove", "mount")
 
 
 def ace(subject, *permissions, action="allow", **fields):
-    return {
-        "action": action,
-        "subjects": [subject],
-        "permissions": list(permissions),
-        **fields,
-    }
+    return {"action": action, "subjects": [subject], "permissions": list(permissions), **fields}
 
 
 @pytest.fixture

@@ -200,10 +200,7 @@ def test_chosen_port_is_used():
 
 def test_directory_in_use_is_said_so(tmp_path):
     """Two clusters cannot share their data by accident."""
-    with (
-        LocalCluster(tmp_path),
-        pytest.raises(LocalClusterError, match="used by another cluster"),
-    ):
+    with LocalCluster(tmp_path), pytest.raises(LocalClusterError, match="used by another cluster"):
         LocalCluster(tmp_path).start()
 
 

@@ -62,12 +62,7 @@ def test_ignore_type_mismatch_accepts_anything(raw, client, tmp):
     answer = raw.command(
         "POST",
         "create",
-        {
-            "type": "file",
-            "path": f"{tmp}/a",
-            "ignore_existing": True,
-            "ignore_type_mismatch": True,
-        },
+        {"type": "file", "path": f"{tmp}/a", "ignore_existing": True, "ignore_type_mismatch": True},
     )
     assert answer.json() == {"node_id": node_id}
 

@@ -136,10 +136,7 @@ def test_of_two_replays_at_once_one_writes(query, tmp_path, monkeypatch):
             told(query, f"replay {query.letters} --letters {file} --apply")
         write(transaction, *given, **options)
 
-    with (
-        mock.patch.object(TabletTransaction, "write", overtaken),
-        pytest.raises(ConflictError),
-    ):
+    with mock.patch.object(TabletTransaction, "write", overtaken), pytest.raises(ConflictError):
         dead_letters.replay(connection, plan)
     assert dead_letters.replay(connection, plan) == 0
     assert query.written() == wanted(query, more)

@@ -195,11 +195,7 @@ def test_repair_is_a_command_that_repairs(client, healthy, fault):
             "spark.sql.streaming.minBatchesToRetain",
             WARN,
         ),
-        (
-            {"conf": {"spark.driver.maxResultSize": "1m"}},
-            "spark.driver.maxResultSize",
-            FAIL,
-        ),
+        ({"conf": {"spark.driver.maxResultSize": "1m"}}, "spark.driver.maxResultSize", FAIL),
         ({"conf": {"spark.driver.maxResultSize": "much"}}, "spark.driver.maxResultSize", FAIL),
         ({"conf": {"spark.executor.pyspark.memory": "1"}}, "spark.executor.pyspark.memory", WARN),
         ({"conf": {"spark.yt.write.dynBatchSize": "many"}}, "spark.yt.write.dynBatchSize", FAIL),

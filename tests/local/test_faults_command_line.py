@@ -20,9 +20,7 @@ COMMAND = [sys.executable, "-m", "yt_exactly_once", "local", "--port", "0"]
 @contextlib.contextmanager
 def _served(data_dir, *flags):
     process = subprocess.Popen(
-        [*COMMAND, "--data-dir", str(data_dir), *map(str, flags)],
-        stdout=subprocess.PIPE,
-        text=True,
+        [*COMMAND, "--data-dir", str(data_dir), *map(str, flags)], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     try:

@@ -225,10 +225,7 @@ def test_totals_follow_the_groups(tables: Tables) -> None:
     groups = [{"g": 0, "total": 9}, {"g": 1, "total": 7}]
     assert tables.select(f"{query} with totals") == [*groups, {"g": None, "total": 16}]
     having = "having total > 8"
-    assert tables.select(f"{query} with totals {having}") == [
-        groups[0],
-        {"g": None, "total": 16},
-    ]
+    assert tables.select(f"{query} with totals {having}") == [groups[0], {"g": None, "total": 16}]
     assert tables.select(f"{query} {having} with totals") == [groups[0], {"g": None, "total": 9}]
 
 

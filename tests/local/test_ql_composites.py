@@ -50,11 +50,7 @@ def tables() -> Iterator[Tables]:
     found.create(
         "//other",
         [*key_columns(key="int64"), column("C", list_of(optional("int64")))],
-        [
-            {"key": 1, "C": [1, None]},
-            {"key": 2, "C": [5]},
-            {"key": 3, "C": []},
-        ],
+        [{"key": 1, "C": [1, None]}, {"key": 2, "C": [5]}, {"key": 3, "C": []}],
     )
     pair = {"type_name": "tuple", "elements": [{"type": "double"}, {"type": list_of("bool")}]}
     found.create(

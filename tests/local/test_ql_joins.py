@@ -107,10 +107,7 @@ def test_joins_chain_and_mix_with_groups(tables: Tables) -> None:
 def test_join_on_expression_computes_the_key(tables: Tables) -> None:
     """The own side of an equation may be any expression."""
     query = "o.id, p.name from [//orders] as o join [//people] as p on (o.who - 10, 0) = (p.who, p.part)"
-    assert tables.select(query) == [
-        {"o.id": 2, "p.name": b"eve"},
-        {"o.id": 3, "p.name": b"nobody"},
-    ]
+    assert tables.select(query) == [{"o.id": 2, "p.name": b"eve"}, {"o.id": 3, "p.name": b"nobody"}]
 
 
 def test_ordered_table_joins_by_position(tables: Tables) -> None:
@@ -119,11 +116,7 @@ def test_ordered_table_joins_by_position(tables: Tables) -> None:
         "o.id as id, l.a as a from [//orders] as o "
         "join [//log] as l on (0, o.part) = (l.[$tablet_index], l.[$row_index])"
     )
-    assert tables.select(query) == [
-        {"id": 1, "a": 6},
-        {"id": 2, "a": 5},
-        {"id": 3, "a": 5},
-    ]
+    assert tables.select(query) == [{"id": 1, "a": 6}, {"id": 2, "a": 5}, {"id": 3, "a": 5}]
 
 
 @pytest.mark.parametrize(
@@ -137,10 +130,7 @@ def test_ordered_table_joins_by_position(tables: Tables) -> None:
             "o.id from [//orders] as o join [//people] as p on o.u = p.who",
             "Types mismatch in join equation",
         ),
-        (
-            "id from [//orders] join [//people] using who, id",
-            'Column "id" not found',
-        ),
+        ("id from [//orders] join [//people] using who, id", 'Column "id" not found'),
         (
             "o.id from [//orders] as o join [//people] as p on (o.who, o.part) = (p.who)",
             "Tuples of same size are expected",

@@ -56,11 +56,7 @@ class Commands:
     def register(self, consumer: str = CONSUMER, *, vital: bool = True, **more: Any) -> None:
         self("create", type="queue_consumer", path=consumer)
         self(
-            "register_queue_consumer",
-            queue_path=QUEUE,
-            consumer_path=consumer,
-            vital=vital,
-            **more,
+            "register_queue_consumer", queue_path=QUEUE, consumer_path=consumer, vital=vital, **more
         )
 
     def push(self, *numbers: int) -> Any:

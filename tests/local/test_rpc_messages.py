@@ -69,10 +69,7 @@ def real():
             found[f"{prefix}.{message.name}"] = message
             collect(f"{prefix}.{message.name}", message.nested_type)
 
-    with (
-        library.open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
-    ):
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         for name in FILES:
             parsed = descriptor_pb2.FileDescriptorProto.FromString(embedded(data, name))
             collect(parsed.package, parsed.message_type)

@@ -23,9 +23,7 @@ from yt_exactly_once.operations.verify.stage import Patience
 from yt_exactly_once.ytsaurus.client import Connection
 
 IMPATIENT = Patience(
-    visible=timedelta(seconds=0.5),
-    registered=timedelta(seconds=0.5),
-    idle=timedelta(seconds=1.5),
+    visible=timedelta(seconds=0.5), registered=timedelta(seconds=0.5), idle=timedelta(seconds=1.5)
 )
 DIRECTORY = "//tmp/verify"
 BY_NAME = {fact.name: fact for fact in FACTS}
@@ -243,11 +241,7 @@ def shuffled(_client, real, path, keys, **options):
             "refused as RequestRefusedError",
         ),
         ({"commit_transaction": small_limit}, "transaction.row-limit", "BatchTooLargeError"),
-        (
-            {"commit_transaction": recoded(1702, 1799)},
-            "transaction.unmounted",
-            "does not retry",
-        ),
+        ({"commit_transaction": recoded(1702, 1799)}, "transaction.unmounted", "does not retry"),
         ({"pull_queue_consumer": other_text}, "consumer.unregistered", "refused as AccessError"),
         ({"advance_queue_consumer": forgetful}, "consumer.old-offset", "where the consumer is"),
         ({"push_queue_producer": any_epoch}, "producer.epochs", "took over are accepted"),

@@ -114,11 +114,7 @@ def test_malformed_header_is_named(raw, headers, status, text):
 
 @pytest.mark.parametrize(
     ("encoding", "body"),
-    [
-        ("gzip", b"plain"),
-        ("gzip", b"x\x9c\x03"),
-        ("deflate", b"\x00\x01"),
-    ],
+    [("gzip", b"plain"), ("gzip", b"x\x9c\x03"), ("deflate", b"\x00\x01")],
     ids=["not-gzip", "cut-off", "not-deflate"],
 )
 def test_undecodable_body_is_an_error(raw, tmp, encoding, body):

@@ -51,10 +51,7 @@ def test_history_counts_what_the_blows_caused(tmp_path):
         },
         {"Event": "SparkListenerStageCompleted", "Stage Info": {"Stage Attempt ID": 0}},
         {"Event": "SparkListenerStageCompleted", "Stage Info": {"Stage Attempt ID": 1}},
-        {
-            "Event": "SparkListenerExecutorRemoved",
-            "Removed Reason": "Executor killed by driver.",
-        },
+        {"Event": "SparkListenerExecutorRemoved", "Removed Reason": "Executor killed by driver."},
         {"Event": "SparkListenerExecutorRemoved", "Removed Reason": "Command exited with code 137"},
     ]
     lines = [json.dumps(event, separators=(",", ":")) for event in events]

@@ -22,11 +22,7 @@ from yt.common import YtError
 from tests.model.cluster import LOST, UNAVAILABLE, session_key
 from yt_exactly_once.codec.rows import SEQUENCE_NUMBER, WireFormat
 from yt_exactly_once.codec.schema import SOURCE_COLUMNS, TableSchema, check_frame
-from yt_exactly_once.config import (
-    DEFAULT_DYN_BATCH_SIZE,
-    ROWS_PER_TABLET_LIMIT,
-    ClusterConfig,
-)
+from yt_exactly_once.config import DEFAULT_DYN_BATCH_SIZE, ROWS_PER_TABLET_LIMIT, ClusterConfig
 from yt_exactly_once.errors import ClusterUnavailableError, TransactionLostError
 from yt_exactly_once.spark.sink.modes import push, tasks
 from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS
@@ -147,10 +143,7 @@ class JobFailed(NamedTuple):
 
 
 def run_task(
-    scenario: Scenario,
-    task: RowTask,
-    call: RunTask,
-    script: Script,
+    scenario: Scenario, task: RowTask, call: RunTask, script: Script
 ) -> tuple[tuple[tuple[str, Any], ...], ...]:
     """Run a real task; return its reports, each as the items of a row."""
     connection = cast("Any", _Connection(script, scenario))

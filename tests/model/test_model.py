@@ -20,14 +20,7 @@ from tests.model.cluster import (
     offset_in,
     put,
 )
-from tests.model.continuations import (
-    NO_FAILURE,
-    Asking,
-    Continuations,
-    Raised,
-    Returned,
-    Script,
-)
+from tests.model.continuations import NO_FAILURE, Asking, Continuations, Raised, Returned, Script
 from tests.model.explore import Explorer
 from tests.model.scenario import Faults, Scenario
 from tests.model.scenarios import NO_QUEUE, ROW

@@ -11,12 +11,7 @@ from hypothesis import strategies as st
 
 from tests.property.random_tables import ANY, types, values
 from yt_exactly_once.codec.arrow_types import arrow_type_of
-from yt_exactly_once.codec.types import (
-    VariantType,
-    render_type,
-    scalar_of,
-    untagged,
-)
+from yt_exactly_once.codec.types import VariantType, render_type, scalar_of, untagged
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import arrow_rows
 from yt_exactly_once.local.tables import composite_columns, vectors

@@ -6,14 +6,7 @@ from collections import defaultdict
 
 import pytest
 
-from tests.property.hostile_bytes import (
-    COLUMNS,
-    FLOOR,
-    cost_of,
-    payloads,
-    rows_in_a_cell,
-    string,
-)
+from tests.property.hostile_bytes import COLUMNS, FLOOR, cost_of, payloads, rows_in_a_cell, string
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
 from yt_exactly_once.errors import EncodingError
@@ -69,8 +62,7 @@ READERS = {
 
 
 @pytest.mark.parametrize(
-    "count",
-    [50, pytest.param(10_000, marks=[pytest.mark.nightly, pytest.mark.timeout(7_200)])],
+    "count", [50, pytest.param(10_000, marks=[pytest.mark.nightly, pytest.mark.timeout(7_200)])]
 )
 @pytest.mark.parametrize("reader", READERS)
 def test_bytes_are_read_or_refused_in_little_memory(reader, count):

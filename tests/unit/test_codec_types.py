@@ -35,11 +35,7 @@ INT = SimpleType("int64")
 DESCRIBED = [
     ("int64", INT, "int64"),
     ({"type_name": "int64"}, INT, "int64"),
-    (
-        {"type_name": "decimal", "precision": 10, "scale": 2},
-        DecimalType(10, 2),
-        "decimal(10, 2)",
-    ),
+    ({"type_name": "decimal", "precision": 10, "scale": 2}, DecimalType(10, 2), "decimal(10, 2)"),
     ({"type_name": "optional", "item": "utf8"}, OptionalType(SimpleType("utf8")), "optional<utf8>"),
     ({"type_name": "list", "item": "int64"}, ListType(INT), "list<int64>"),
     (

@@ -5,11 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from yt_exactly_once.config import (
-    ClusterConfig,
-    RetryPolicy,
-    Secret,
-)
+from yt_exactly_once.config import ClusterConfig, RetryPolicy, Secret
 from yt_exactly_once.errors import ConfigError
 
 
@@ -55,10 +51,7 @@ def test_impossible_retry_policy_is_refused(options):
 
 @pytest.mark.parametrize(
     "build",
-    [
-        lambda: RetryPolicy(deadline=600),
-        lambda: ClusterConfig(proxy="p", request_timeout=20),
-    ],
+    [lambda: RetryPolicy(deadline=600), lambda: ClusterConfig(proxy="p", request_timeout=20)],
     ids=["retry", "cluster"],
 )
 def test_duration_without_a_unit_is_refused(build):

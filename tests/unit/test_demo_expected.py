@@ -6,12 +6,7 @@ import pandas as pd
 import pytest
 from yt.yson import YsonUint64
 
-from yt_exactly_once.demo.expected import (
-    canonical,
-    expected_delays,
-    expected_flights,
-    read_source,
-)
+from yt_exactly_once.demo.expected import canonical, expected_delays, expected_flights, read_source
 from yt_exactly_once.demo.layout import DELAYS_TYPES
 
 _NONE = float("nan")

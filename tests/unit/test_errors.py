@@ -46,8 +46,7 @@ def test_errors_that_a_new_attempt_may_cure_are_transient(name):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["FencedError", "OffsetConflictError", "LedgerDivergedError", "SchemaMismatchError"],
+    "name", ["FencedError", "OffsetConflictError", "LedgerDivergedError", "SchemaMismatchError"]
 )
 def test_errors_that_a_person_must_decide_are_not_transient(name):
     """Repeating these would hide them."""

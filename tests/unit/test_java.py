@@ -28,8 +28,7 @@ def nothing_installed(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [_MODERN, 'openjdk version "17.0.15" 2025-04-15', 'java version "26-ea" 2026-03-17'],
+    "text", [_MODERN, 'openjdk version "17.0.15" 2025-04-15', 'java version "26-ea" 2026-03-17']
 )
 def test_java_in_java_home_is_accepted(monkeypatch, tmp_path, text):
     """A new enough runtime under JAVA_HOME is all that is needed."""

@@ -25,11 +25,7 @@ from yt_exactly_once.errors import (
 )
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.schema import spark_schema_of
-from yt_exactly_once.spark.sink.preparation import (
-    check_before_start,
-    prepare,
-    require_output_mode,
-)
+from yt_exactly_once.spark.sink.preparation import check_before_start, prepare, require_output_mode
 from yt_exactly_once.spark.sink.targets import are_the_same, prepare_target
 from yt_exactly_once.ytsaurus import queues
 
@@ -229,12 +225,7 @@ def target(cluster, wire="auto", more=(), **options):
     names = [*(column["name"] for column in cluster.tables[TARGET]["schema"]), *more]
     schema = spark_schema_of(pa.schema([(name, KINDS[name]) for name in names]))
     return prepare_target(
-        cluster,
-        Target(TARGET, **options),
-        schema,
-        wire=wire,
-        rows_per_tablet=10,
-        show_values=False,
+        cluster, Target(TARGET, **options), schema, wire=wire, rows_per_tablet=10, show_values=False
     )
 
 

@@ -75,9 +75,7 @@ class Query:
             resolvedCheckpointRoot="/checkpoint",
             isActive=True,
             lastExecution=Jvm(
-                currentBatchId=4,
-                executedPlan=plan,
-                offsetSeqMetadata=Jvm(batchTimestampMs=logged),
+                currentBatchId=4, executedPlan=plan, offsetSeqMetadata=Jvm(batchTimestampMs=logged)
             ),
             outputMode="Append",
             recentProgress=[Jvm(batchId=number) for number in ran],

@@ -9,11 +9,7 @@ from hypothesis import strategies as st
 
 from yt_exactly_once.commit.batch import PartitionRange
 from yt_exactly_once.config import RetryPolicy
-from yt_exactly_once.errors import (
-    ClusterUnavailableError,
-    DataLossError,
-    RetriesExhaustedError,
-)
+from yt_exactly_once.errors import ClusterUnavailableError, DataLossError, RetriesExhaustedError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.source import range as source_range
 from yt_exactly_once.spark.source.range import QueueTask, RangeReader
@@ -92,13 +88,7 @@ def reader(queue, **options):
     log = Log()
     waits = []
     options = {"policy": RetryPolicy(attempts=4), "pool": AtOnce} | options
-    made = RangeReader(
-        queue,
-        decode=decoded,
-        emit=log,
-        sleep=waits.append,
-        **options,
-    )
+    made = RangeReader(queue, decode=decoded, emit=log, sleep=waits.append, **options)
     return made, log, waits
 
 

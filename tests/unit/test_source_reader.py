@@ -412,20 +412,13 @@ def test_checkpoint_of_another_queue_is_refused():
     """On both ways an offset comes in."""
     source = reader(FakeQueue(10))
     foreign = source.initialOffset() | {"queue": "//home/app/other"}
-    for call in (
-        lambda: everything(source, foreign),
-        lambda: source.partitions({}, foreign),
-    ):
+    for call in (lambda: everything(source, foreign), lambda: source.partitions({}, foreign)):
         with pytest.raises(ConfigError, match="belongs to the queue //home/app/other"):
             call()
 
 
 @pytest.mark.parametrize(
-    ("schema", "change"),
-    [
-        (("id", "name"), "name was added"),
-        ((), "id was removed"),
-    ],
+    ("schema", "change"), [(("id", "name"), "name was added"), ((), "id was removed")]
 )
 def test_schema_that_changes_under_the_query_is_an_error(schema, change):
     """Rows would be read with columns the plan does not have."""

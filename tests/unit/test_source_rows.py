@@ -98,9 +98,7 @@ def test_service_columns_come_first():
 def test_every_type_is_decoded_into_what_spark_was_told(include_service_columns, binary_strings):
     """Spark refuses a batch whose Arrow schema differs in a type or in a nullable field."""
     made = row_format(
-        EVERY_TYPE,
-        include_service_columns=include_service_columns,
-        binary_strings=binary_strings,
+        EVERY_TYPE, include_service_columns=include_service_columns, binary_strings=binary_strings
     )
     _, _, rows = made.decode(b"")
     assert rows.schema.equals(to_arrow_schema(made.spark_schema, timezone="UTC"))

@@ -241,10 +241,7 @@ def test_event_of_a_worker_reaches_the_driver(receiver):
     emit(Event.SOURCE_LOOKED, rows=1, seconds_behind=None)
     wait_for(heard, 2)
     assert heard == [
-        (
-            "source.rows_skipped",
-            {"queue": "//q", "rows": 5, "error": "x" * 500, "left": {"0": 1}},
-        ),
+        ("source.rows_skipped", {"queue": "//q", "rows": 5, "error": "x" * 500, "left": {"0": 1}}),
         ("source.looked", {"queue": "//q", "rows": 1, "seconds_behind": None}),
     ]
 

@@ -44,11 +44,7 @@ def test_literals_of_every_length_are_found(length):
     literal = bytes(range(1, length + 1))
     assert Words(literal + b"!" + literal).begin(
         np.array([0, 1, length + 1]), literal
-    ).tolist() == [
-        True,
-        False,
-        True,
-    ]
+    ).tolist() == [True, False, True]
     assert Words(literal + b"!" + literal + b"?").behind(
         np.array([0, length + 1]), literal
     ).tolist() == list(b"!?")

@@ -27,10 +27,7 @@ _RULES = (
     ),
     # Off by default on real masters too; the configuration of the tests turns it on.
     ("servers", r"Descending sort order is not available"),
-    (
-        "servers",
-        r"Attribute .(media|owning_nodes|stored_replicas|vital). is not found",
-    ),
+    ("servers", r"Attribute .(media|owning_nodes|stored_replicas|vital). is not found"),
     (
         "lacks",
         r"is not supported by the embedded cluster|are not supported by the embedded cluster",

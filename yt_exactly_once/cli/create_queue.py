@@ -42,10 +42,7 @@ def command(
     is there and fits, nothing changes.
     """
     require_one_schema(like, schema)
-    from yt_exactly_once.operations.create_table import (  # noqa: PLC0415 - the client is slow
-        parse_schema,
-        schema_like,
-    )
+    from yt_exactly_once.operations.create_table import parse_schema, schema_like  # noqa: PLC0415 - the client is slow
     from yt_exactly_once.operations.queues import create_queue  # noqa: PLC0415
 
     connection = cluster.connect()

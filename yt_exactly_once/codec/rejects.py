@@ -17,13 +17,7 @@ import pyarrow as pa
 
 from yt_exactly_once.codec.limits import TOO_HEAVY, heavy_rows
 from yt_exactly_once.codec.reserved import is_reserved
-from yt_exactly_once.codec.rows import (
-    WireFormat,
-    check_column,
-    coordinates,
-    encode,
-    value_at,
-)
+from yt_exactly_once.codec.rows import WireFormat, check_column, coordinates, encode, value_at
 from yt_exactly_once.codec.schema import TableSchema, WritePlan, check_frame
 from yt_exactly_once.codec.values import UnfitValueError
 

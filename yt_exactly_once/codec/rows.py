@@ -32,13 +32,7 @@ from yt_exactly_once.codec.schema import (
     row_column,
 )
 from yt_exactly_once.codec.types import is_nullable, plain_scalar_of, scalar_of
-from yt_exactly_once.codec.values import (
-    IS_NULL,
-    NOT_UTF8,
-    UnfitValueError,
-    check_nulls,
-    first_true,
-)
+from yt_exactly_once.codec.values import IS_NULL, NOT_UTF8, UnfitValueError, check_nulls, first_true
 from yt_exactly_once.codec.yson_parts import (
     ENTITY,
     constant,

@@ -208,11 +208,7 @@ def _spark_type(arrow: pa.DataType, column: str) -> Any:
         }
     if pa.types.is_list(arrow):
         element = _spark_type(arrow.value_type, column)
-        return {
-            "type": "array",
-            "elementType": element,
-            "containsNull": arrow.value_field.nullable,
-        }
+        return {"type": "array", "elementType": element, "containsNull": arrow.value_field.nullable}
     if pa.types.is_struct(arrow):
         return {"type": "struct", "fields": [_spark_field(field, column) for field in arrow]}
     raise SchemaMismatchError(

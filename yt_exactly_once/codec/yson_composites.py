@@ -25,12 +25,7 @@ if TYPE_CHECKING:
 
 STRING, INT64, DOUBLE, FALSE, TRUE, UINT64 = range(1, 7)
 ENTITY, OPEN_LIST, CLOSE_LIST, OPEN_MAP, CLOSE_MAP, EQUALS, SEMICOLON = b"#[]{}=;"
-MARKERS = {
-    pa.binary(): STRING,
-    pa.int64(): INT64,
-    pa.uint64(): UINT64,
-    pa.float64(): DOUBLE,
-}
+MARKERS = {pa.binary(): STRING, pa.int64(): INT64, pa.uint64(): UINT64, pa.float64(): DOUBLE}
 """First byte of a value by the Arrow type that it is parsed into."""
 
 _WIDTHS = np.zeros(256, np.int64)
@@ -229,8 +224,7 @@ class Composites:
                 # Arrow has no such maps.
                 require(parts[0].null_count == 0)
                 entries = pa.StructArray.from_arrays(
-                    parts,
-                    fields=[kind.key_field, kind.item_field],
+                    parts, fields=[kind.key_field, kind.item_field]
                 )
                 return _lists(kind, null, counts, entries)
             case types.OptionalType(item):

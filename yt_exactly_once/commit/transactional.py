@@ -302,12 +302,7 @@ class BatchCommit:
         """
         ledger = self._ledger.path
         verdict = judge(
-            entry,
-            batch,
-            ledger=ledger,
-            running=True,
-            logged=self._logged,
-            accepted=self._accepted,
+            entry, batch, ledger=ledger, running=True, logged=self._logged, accepted=self._accepted
         )
         if verdict is Verdict.NEW or entry.part < part.number:
             return False

@@ -105,10 +105,7 @@ def _create_table(
     client: YtClient, path: str, schema: list[dict[str, Any]], **attributes: Any
 ) -> None:
     client.create(
-        "table",
-        path,
-        recursive=True,
-        attributes={"dynamic": True, "schema": schema, **attributes},
+        "table", path, recursive=True, attributes={"dynamic": True, "schema": schema, **attributes}
     )
     client.mount_table(path, sync=True)
 

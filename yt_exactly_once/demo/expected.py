@@ -19,10 +19,7 @@ _MICROSECOND = pd.Timedelta(microseconds=1)
 def read_source(rows: int | None = None) -> pd.DataFrame:
     """Return the first flights of the file, or all."""
     return pd.read_csv(
-        data_set_file("flights.csv.zip"),
-        nrows=rows,
-        keep_default_na=False,
-        na_values=[MISSING],
+        data_set_file("flights.csv.zip"), nrows=rows, keep_default_na=False, na_values=[MISSING]
     )
 
 

@@ -97,8 +97,7 @@ def read_sorted(client: YtClient, path: str, types: dict[str, str]) -> pd.DataFr
 def consumer_offsets(client: YtClient, consumer: str, queue: str) -> dict[int, int]:
     """Return the offsets of a consumer, per queue partition."""
     rows = _select(
-        client,
-        f'partition_index, [offset] from [{consumer}] where queue_path = "{queue}"',
+        client, f'partition_index, [offset] from [{consumer}] where queue_path = "{queue}"'
     )
     return {int(row["partition_index"]): int(row["offset"]) for row in rows}
 

@@ -325,11 +325,7 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def replay(
-    connection: Connection,
-    plan: Replay,
-    *,
-    binary: Collection[str] = (),
-    overwrite: bool = False,
+    connection: Connection, plan: Replay, *, binary: Collection[str] = (), overwrite: bool = False
 ) -> int:
     """Write the fitting letters of a plan, and note them in the ledger; return how many were written.
 

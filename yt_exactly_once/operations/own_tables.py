@@ -74,9 +74,7 @@ def create_own_tables(
     if not subjects.operators:
         # Who creates a table does not own it, and has to mount it.
         subjects = Subjects(
-            writers=subjects.writers,
-            readers=subjects.readers,
-            operators=(user_of(connection),),
+            writers=subjects.writers, readers=subjects.readers, operators=(user_of(connection),)
         )
     rights = {"acl": subjects.acl(), "inherit_acl": False}
     created = {

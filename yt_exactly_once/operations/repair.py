@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.operations.ledgers import supersedes
-from yt_exactly_once.operations.moves import (
-    LOST,
-    REPEATED,
-    Move,
-    move_consumer,
-    require_accepted,
-)
+from yt_exactly_once.operations.moves import LOST, REPEATED, Move, move_consumer, require_accepted
 from yt_exactly_once.operations.status import statuses
 from yt_exactly_once.ytsaurus.queues import create_consumer_table, register_consumer
 from yt_exactly_once.ytsaurus.tables import mount_table

@@ -74,9 +74,7 @@ class YtDataSource(DataSource):
         return job_writer(self.options, schema, overwrites=overwrite)
 
     def streamWriter(  # noqa: N802 - Spark's name
-        self,
-        schema: StructType,
-        overwrite: bool,
+        self, schema: StructType, overwrite: bool
     ) -> StreamWriter:
         """Return what writes the batch that Spark runs; see `stream_writer`."""
         from yt_exactly_once.spark.sink.stream_writer import stream_writer  # noqa: PLC0415 - readers start sooner

@@ -104,9 +104,7 @@ def serve_metrics(
         ConfigError: OpenTelemetry is not installed, or the address is taken.
     """
     _require("opentelemetry", "opentelemetry.sdk", "opentelemetry.exporter.prometheus")
-    from opentelemetry.exporter.prometheus import (  # noqa: PLC0415 - the extra may be missing
-        PrometheusMetricReader,
-    )
+    from opentelemetry.exporter.prometheus import PrometheusMetricReader  # noqa: PLC0415 - the extra may be missing
     from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415
     from opentelemetry.trace import NoOpTracerProvider  # noqa: PLC0415
     from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415

@@ -215,10 +215,7 @@ CODED = (
     Failure(
         "a tablet is not mounted: it moves, or its table is unmounted or frozen",
         ClusterUnavailableError,
-        {
-            1702: "TabletNotMounted",
-            1706: "InvalidTabletState",
-        },
+        {1702: "TabletNotMounted", 1706: "InvalidTabletState"},
         remedy="If the table stays so, mount it, and unfreeze it if it is frozen: yt mount-table PATH "
         "--sync; yt unfreeze-table PATH --sync",
     ),

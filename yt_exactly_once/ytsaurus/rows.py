@@ -12,11 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from yt.wrapper import YsonFormat
 
-from yt_exactly_once.errors import (
-    ProducerDivergedError,
-    TableNotDynamicError,
-    TableNotFoundError,
-)
+from yt_exactly_once.errors import ProducerDivergedError, TableNotDynamicError, TableNotFoundError
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.lanes import Unread
 from yt_exactly_once.ytsaurus.reading import literal

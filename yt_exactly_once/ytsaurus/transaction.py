@@ -16,10 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 from yt.wrapper import YsonFormat
 from yt.wrapper.format import ArrowFormat
 
-from yt_exactly_once.errors import (
-    CommitOutcomeUnknownError,
-    ExactlyOnceError,
-)
+from yt_exactly_once.errors import CommitOutcomeUnknownError, ExactlyOnceError
 from yt_exactly_once.ytsaurus.failures import leaves_outcome_unknown, translated
 from yt_exactly_once.ytsaurus.lanes import Unread
 
@@ -242,11 +239,7 @@ class TabletTransaction:
         self._joined.close()
         try:
             with translated(
-                "commit",
-                asked=lambda: client,
-                among=written,
-                transaction=self.id,
-                proxy=self.proxy,
+                "commit", asked=lambda: client, among=written, transaction=self.id, proxy=self.proxy
             ):
                 client.commit_transaction(self.id)
         except ExactlyOnceError as error:

@@ -10,11 +10,7 @@ from yt.yson import YsonUnicode
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands.registry import Rows, command
-from yt_exactly_once.local.commands.sessions import (
-    conversions_of,
-    table_of,
-    transaction_of,
-)
+from yt_exactly_once.local.commands.sessions import conversions_of, table_of, transaction_of
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.queues import consumers, producers, registrations
 from yt_exactly_once.local.queues.places import locate
@@ -46,13 +42,7 @@ def register_queue_consumer(context: Context) -> dict[str, Any]:
     partitions = None if given is None else arguments.integers(given, "partitions")
     with context.proxy.store.write() as connection:
         queue, consumer = _places(context, connection, must_exist=True)
-        registrations.put(
-            connection,
-            queue,
-            consumer,
-            vital=vital,
-            partitions=partitions,
-        )
+        registrations.put(connection, queue, consumer, vital=vital, partitions=partitions)
     return {}
 
 

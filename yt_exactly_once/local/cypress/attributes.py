@@ -122,11 +122,7 @@ def _common(view: View, node: Node) -> Computed:
         "annotation_path": lambda: _annotation(view, node)[1],
     }
     stored = node.attributes
-    defaults: dict[str, Any] = {
-        "acl": [],
-        "inherit_acl": True,
-        "opaque": False,
-    }
+    defaults: dict[str, Any] = {"acl": [], "inherit_acl": True, "opaque": False}
     found |= _constants({k: v for k, v in defaults.items() if k not in stored})
     found["effective_expiration"] = lambda: _effective_expiration(view, node.id)
     found["effective_acl"] = lambda: permissions.effective(view, node.id)

@@ -205,10 +205,7 @@ def _on_node(
 def _insert(connection: sqlite3.Connection, lock: Lock) -> Lock:
     now = time.time()
     made = replace(
-        lock,
-        id=make_id("lock"),
-        created=now,
-        acquired=now if lock.state == "acquired" else None,
+        lock, id=make_id("lock"), created=now, acquired=now if lock.state == "acquired" else None
     )
     connection.execute(
         "INSERT INTO cypress_locks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(made)

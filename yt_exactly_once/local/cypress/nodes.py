@@ -433,7 +433,7 @@ def _set_self(view: View, position: Position, value: Any, *, force: bool, owner:
     elif position.type in COMPOSITE and type_of(value) == position.type:
         if not force:
             raise YtError(
-                f'"set" of {position.path} without "force" flag is forbidden; use "create" instead',
+                f'"set" of {position.path} without "force" flag is forbidden; use "create" instead'
             )
         values.check_depth(value, position.path.count("/"), position.path)
         locks.acquire(view, position.id)

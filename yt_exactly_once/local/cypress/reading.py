@@ -155,11 +155,7 @@ def _show(
 
 
 def _show_children(
-    view: View,
-    position: Position,
-    names: Sequence[str],
-    max_size: int | None,
-    may_read: MayRead,
+    view: View, position: Position, names: Sequence[str], max_size: int | None, may_read: MayRead
 ) -> Any:
     children = view.children(position.id)
     in_list = position.type == lists.LIST

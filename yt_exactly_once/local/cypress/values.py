@@ -213,8 +213,7 @@ def item_index(items: Sequence[Any], step: str, where: str) -> int:
     found = index + len(items) if index < 0 else index
     if not 0 <= found < len(items):
         raise YtError(
-            f"Node {where} has no child with index {index}: it has {len(items)} items",
-            Code.RESOLVE,
+            f"Node {where} has no child with index {index}: it has {len(items)} items", Code.RESOLVE
         )
     return found
 

@@ -18,12 +18,7 @@ from yt import yson
 from yt_exactly_once.local.errors import YtError, text_of
 from yt_exactly_once.local.features import value_of
 from yt_exactly_once.local.formats import arrow_sizes, row_checks
-from yt_exactly_once.local.formats.arrow_composites import (
-    NoVectorError,
-    entries,
-    is_list,
-    written,
-)
+from yt_exactly_once.local.formats.arrow_composites import NoVectorError, entries, is_list, written
 from yt_exactly_once.local.tables import composite_columns
 from yt_exactly_once.local.tables.columnar import ColumnarRows, listed
 from yt_exactly_once.local.tables.simple_values import RANGES

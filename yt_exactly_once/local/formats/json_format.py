@@ -106,9 +106,7 @@ def _map_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _writer(attributes: Mapping[str, Any]) -> json.JSONEncoder:
     return json.JSONEncoder(
-        separators=(",", ":"),
-        ensure_ascii=False,
-        allow_nan=flag(attributes, "support_infinity"),
+        separators=(",", ":"), ensure_ascii=False, allow_nan=flag(attributes, "support_infinity")
     )
 
 
@@ -364,8 +362,7 @@ class _Encoder:
             return str(value)
         if not math.isfinite(value) and not self._support_infinity:
             raise YtError(
-                "JSON cannot hold NaN and infinity; use stringify or support_infinity",
-                Code.GENERIC,
+                "JSON cannot hold NaN and infinity; use stringify or support_infinity", Code.GENERIC
             )
         return value
 

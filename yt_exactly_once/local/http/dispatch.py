@@ -153,10 +153,7 @@ def _answer(call: Call, result: Any) -> Answer:
         pieces = row_formats.dump_stored(items, call.output_format, _ROWS_PER_PIECE)
     else:
         pieces = _pieces(command, iter(items), call.output_format)
-    stream = Stream(
-        encodings.encode_pieces(pieces, call.output_encoding),
-        close,
-    )
+    stream = Stream(encodings.encode_pieces(pieces, call.output_encoding), close)
     # Most answers are over by then, and every error so far is still an error of the whole answer.
     head = list(islice(stream, _HEAD_PIECES))
     whole = len(head) < _HEAD_PIECES

@@ -76,10 +76,7 @@ def gather_header(headers: Mapping[str, str], name: str) -> bytes | None:
 
 
 def choose_format(
-    headers: Mapping[str, str],
-    yt_header: str,
-    mime: str | None,
-    data_type: DataType,
+    headers: Mapping[str, str], yt_header: str, mime: str | None, data_type: DataType
 ) -> Format:
     """Return the format named by an `X-YT-...` header, a MIME header or the kind of data.
 

@@ -91,16 +91,10 @@ def execute(
     Raises:
         YtError: the query is wrong, fails on a row, or hits a limit (codes 1709 and 1710).
     """
-    limits = (
-        _limit("input", input_row_limit),
-        _limit("output", output_row_limit),
-    )
+    limits = (_limit("input", input_row_limit), _limit("output", output_row_limit))
     syntax = parse(query, placeholders, syntax_version)
     bound = bind_query(
-        syntax,
-        resolve,
-        canonical_nulls=use_canonical_null_relations,
-        stamped=with_timestamps,
+        syntax, resolve, canonical_nulls=use_canonical_null_relations, stamped=with_timestamps
     )
     if not allow_join_without_index:
         check_index_used(bound.joins)

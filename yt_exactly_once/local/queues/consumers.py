@@ -18,16 +18,9 @@ from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.queues import registrations
 from yt_exactly_once.local.queues.consumer_tables import CONSUMER_NAME, check_consumer
 from yt_exactly_once.local.tables import values
-from yt_exactly_once.local.tables.schema import (
-    CUMULATIVE_WEIGHT_COLUMN,
-    TIMESTAMP_COLUMN,
-)
+from yt_exactly_once.local.tables.schema import CUMULATIVE_WEIGHT_COLUMN, TIMESTAMP_COLUMN
 from yt_exactly_once.local.tablets import flushed, modifications, reads, validation
-from yt_exactly_once.local.tablets.access import (
-    check_has_cell,
-    check_readable,
-    tablet_at,
-)
+from yt_exactly_once.local.tablets.access import check_has_cell, check_readable, tablet_at
 from yt_exactly_once.local.tablets.catalog import find_layout
 
 if TYPE_CHECKING:

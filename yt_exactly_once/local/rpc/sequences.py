@@ -50,11 +50,7 @@ class Sequences:
             return sources.count - 1
 
     def put(
-        self,
-        transaction: TabletTransaction,
-        source_id: int,
-        number: int,
-        batches: Sequence[Batch],
+        self, transaction: TabletTransaction, source_id: int, number: int, batches: Sequence[Batch]
     ) -> None:
         """Hand modifications on as soon as all that come before them are there.
 

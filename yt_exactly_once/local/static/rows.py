@@ -19,11 +19,7 @@ from yt_exactly_once.local.cypress import chunks
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats import row_formats, structured
 from yt_exactly_once.local.tables import keys, values
-from yt_exactly_once.local.tables.encoding import (
-    DEFAULT_CONVERSIONS,
-    Conversions,
-    encode_column,
-)
+from yt_exactly_once.local.tables.encoding import DEFAULT_CONVERSIONS, Conversions, encode_column
 from yt_exactly_once.local.tables.schema import TableSchema, parse_schema
 
 if TYPE_CHECKING:

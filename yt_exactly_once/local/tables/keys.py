@@ -145,9 +145,7 @@ def decode_first(encoded: bytes) -> Any:
     return _DOUBLE.unpack(_UINT64.pack(bits))[0]
 
 
-def key_encoder(
-    key_columns: Sequence[Column],
-) -> Callable[[Sequence[Sequence[Any]]], list[bytes]]:
+def key_encoder(key_columns: Sequence[Column]) -> Callable[[Sequence[Sequence[Any]]], list[bytes]]:
     """Return a function from stored key columns (one sequence per column) to one blob per row.
 
     A shorter list of columns gives the blobs of key prefixes: every key that starts with those

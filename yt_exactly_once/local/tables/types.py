@@ -186,12 +186,7 @@ def _parse_members(name: str, fields: dict[str, Any]) -> LogicalType:
                 raise YtError(f"Name of {name} field #{len(members)} is empty")
             if any(known["name"] == given for known in members):
                 raise YtError(f'{name.capitalize()} field name "{given}" is used twice')
-            members.append(
-                {
-                    "name": given,
-                    "type": parse_type_v3(_required(member, "type", name)),
-                }
-            )
+            members.append({"name": given, "type": parse_type_v3(_required(member, "type", name))})
         return {"type_name": name, "members": members}
     if name == "struct":
         raise YtError('Missing required key "members" in type "struct"')

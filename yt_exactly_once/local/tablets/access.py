@@ -82,10 +82,7 @@ def check_readable(layout: TableLayout, tablets: Iterable[Tablet]) -> None:
                 f"Cannot read from tablet {tablet.tablet_id} of table {layout.path} "
                 f'while it is in "{tablet.state}" state',
                 Code.TABLET_NOT_MOUNTED,
-                {
-                    "tablet_id": tablet.tablet_id,
-                    "is_tablet_unmounted": tablet.state == "unmounted",
-                },
+                {"tablet_id": tablet.tablet_id, "is_tablet_unmounted": tablet.state == "unmounted"},
             )
 
 

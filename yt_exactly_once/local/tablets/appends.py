@@ -135,10 +135,7 @@ def _split(batch: Batch, places: Mapping[int, Any]) -> list[Part]:
         Part(index, names, arrays, weights)
         if positions is None
         else Part(
-            index,
-            names,
-            [array.take(pa.array(positions)) for array in arrays],
-            weights[positions],
+            index, names, [array.take(pa.array(positions)) for array in arrays], weights[positions]
         )
         for index, positions in sorted(places.items())
     ]

@@ -53,11 +53,7 @@ CREATE TABLE IF NOT EXISTS row_locks (
 ) WITHOUT ROWID;
 """
 
-_ADDED_COLUMNS = (
-    ("row_locks", "shared_ts"),
-    ("tablets", "flushed_ts"),
-    ("tablets", "chunk_ts"),
-)
+_ADDED_COLUMNS = (("row_locks", "shared_ts"), ("tablets", "flushed_ts"), ("tablets", "chunk_ts"))
 """Columns that data directories of earlier versions lack."""
 
 

@@ -203,10 +203,7 @@ def _check_mounted(layout: TableLayout, tablet: Tablet) -> None:
         raise YtError(
             f'Tablet {tablet.tablet_id} of table {layout.path} is in "{tablet.state}" state',
             Code.TABLET_NOT_MOUNTED,
-            {
-                "tablet_id": tablet.tablet_id,
-                "is_tablet_unmounted": tablet.state == "unmounted",
-            },
+            {"tablet_id": tablet.tablet_id, "is_tablet_unmounted": tablet.state == "unmounted"},
         )
 
 

@@ -89,10 +89,7 @@ def write_batches(
 
 
 def append_batch(
-    layout: TableLayout,
-    rows: Sequence[Row],
-    *,
-    conversions: Conversions = DEFAULT_CONVERSIONS,
+    layout: TableLayout, rows: Sequence[Row], *, conversions: Conversions = DEFAULT_CONVERSIONS
 ) -> Batch:
     """Encode rows for the end of an ordered table."""
     given = any_has(rows, validation.TABLET_INDEX)

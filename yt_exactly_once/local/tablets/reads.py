@@ -178,8 +178,7 @@ def versioned_lookup(
     )
     return [
         _versioned(
-            columns,
-            connection.execute(f"{query} ORDER BY 1 DESC", (key, *moments)).fetchall(),
+            columns, connection.execute(f"{query} ORDER BY 1 DESC", (key, *moments)).fetchall()
         )
         for key in keys
     ]

@@ -147,11 +147,7 @@ class SortedWriter:
             )
 
     def _upsert(
-        self,
-        batch: Batch,
-        columns: Sequence[Column],
-        guarded: Sequence[str],
-        given: Sequence[str],
+        self, batch: Batch, columns: Sequence[Column], guarded: Sequence[str], given: Sequence[str]
     ) -> tuple[str, str, str]:
         """Return an upsert in three parts: what comes before the rows, one row, and the rest.
 

@@ -111,10 +111,7 @@ def encode_write(
 
 
 def encode_update(
-    layout: TableLayout,
-    rows: Sequence[Row],
-    *,
-    conversions: Conversions = DEFAULT_CONVERSIONS,
+    layout: TableLayout, rows: Sequence[Row], *, conversions: Conversions = DEFAULT_CONVERSIONS
 ) -> list[EncodedRows]:
     """Encode rows that change only what they mention; one group per set of mentioned columns."""
     columns = writable_columns(layout)
@@ -145,10 +142,7 @@ def encode_update(
 
 
 def encode_keys(
-    layout: TableLayout,
-    rows: Sequence[Row],
-    *,
-    conversions: Conversions = DEFAULT_CONVERSIONS,
+    layout: TableLayout, rows: Sequence[Row], *, conversions: Conversions = DEFAULT_CONVERSIONS
 ) -> EncodedRows:
     """Encode keys of a delete, a lock or a lookup; an absent key column is null."""
     columns = tuple(column for column in layout.key_columns if column.expression is None)
@@ -236,11 +230,7 @@ def _encode(
         data.append(stored)
         first_error = first_error or error
     return EncodedRows(
-        columns,
-        data,
-        count,
-        dict(zip(extras, given[len(columns) :], strict=True)),
-        first_error,
+        columns, data, count, dict(zip(extras, given[len(columns) :], strict=True)), first_error
     )
 
 

@@ -128,9 +128,7 @@ def _read_sorted(
     found = _digest(info, reader.keys(info, _schema(info), _total(entries)))
     if _version(look()) != _version(entries):
         raise UnprovableError(
-            "The query has written while the sorted target was read",
-            remedy=_STOP,
-            target=info.path,
+            "The query has written while the sorted target was read", remedy=_STOP, target=info.path
         )
     return found
 

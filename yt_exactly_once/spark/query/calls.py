@@ -219,12 +219,7 @@ def _refusal(
 
 def _judge(place: Place, key: LedgerKey, row: _Row) -> ExactlyOnceError | None:
     number = place.batch_id
-    where = {
-        "query": place.query_id,
-        "batch": number,
-        "target": key.target,
-        "ledger": key.ledger,
-    }
+    where = {"query": place.query_id, "batch": number, "target": key.target, "ledger": key.ledger}
     if row.newest is not None and (
         number < row.newest or (number == row.newest and row.failed != number)
     ):

@@ -42,12 +42,7 @@ _OTHER_LEDGER = (
 _OTHER_DEAD_LETTER_PATH = "Name another path in dead_letter_path: the sink creates the table there"
 
 
-def prepare(
-    mode: Mode,
-    rows: Rows,
-    batch: MicroBatch,
-    emit: Emitter,
-) -> tuple[PreparedTarget, ...]:
+def prepare(mode: Mode, rows: Rows, batch: MicroBatch, emit: Emitter) -> tuple[PreparedTarget, ...]:
     """Check everything that can be wrong before the first row; create the tables that a sink keeps.
 
     Nothing is written into a target, and all of it may be done again.
@@ -85,11 +80,7 @@ def prepare(
         ensure_table(connection, options.dead_letter_path, REJECT_SCHEMA, {})
         rejected = describe_table(connection, options.dead_letter_path)
         require_columns(
-            rejected,
-            REJECT_SCHEMA,
-            "a dead-letter table",
-            ConfigError,
-            _OTHER_DEAD_LETTER_PATH,
+            rejected, REJECT_SCHEMA, "a dead-letter table", ConfigError, _OTHER_DEAD_LETTER_PATH
         )
     return targets
 

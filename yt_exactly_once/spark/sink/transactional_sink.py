@@ -451,10 +451,7 @@ class TransactionalSink:
         return written
 
     def _plan(
-        self,
-        delivery: Delivery,
-        target: PreparedTarget,
-        transaction: OpenTransaction | None = None,
+        self, delivery: Delivery, target: PreparedTarget, transaction: OpenTransaction | None = None
     ) -> Plan:
         """Return what the tasks do with the rows of a target."""
         columns = tuple(delivery.rows.written(target.options).names)

@@ -15,14 +15,7 @@ from typing import Any, Self
 
 from yt_exactly_once.config import BACKEND, CLIENT_CONFIG, PROXY, TOKEN, ClusterConfig, Secret
 from yt_exactly_once.errors import ConfigError
-from yt_exactly_once.options import (
-    Group,
-    documented,
-    option,
-    options_of,
-    read_texts,
-    require_known,
-)
+from yt_exactly_once.options import Group, documented, option, options_of, read_texts, require_known
 from yt_exactly_once.ytsaurus.backends import check_backend
 
 
@@ -160,9 +153,7 @@ class SourceOptions:
     max_rows_per_partition: int | None = field(
         default=None,
         metadata=option(
-            Group.LIMITS,
-            "Rows of one batch from one queue partition, at most.",
-            default="no limit",
+            Group.LIMITS, "Rows of one batch from one queue partition, at most.", default="no limit"
         ),
     )
     max_bytes_per_partition: int | None = field(

@@ -7,11 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.errors import (
-    ClusterUnavailableError,
-    ExactlyOnceError,
-    SchemaMismatchError,
-)
+from yt_exactly_once.errors import ClusterUnavailableError, ExactlyOnceError, SchemaMismatchError
 from yt_exactly_once.spark.source.offsets import BEGIN_AGAIN, end_within, recreated, shared_tasks
 from yt_exactly_once.spark.source.range import BYTES_PER_PULL
 

@@ -208,11 +208,7 @@ class RangeReader:
         if self.fail_on_data_loss:
             raise error
         self.emit(
-            Event.SOURCE_ROWS_SKIPPED,
-            partition=partition,
-            start=start,
-            end=end,
-            rows=end - start,
+            Event.SOURCE_ROWS_SKIPPED, partition=partition, start=start, end=end, rows=end - start
         )
 
 

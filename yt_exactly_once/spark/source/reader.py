@@ -14,11 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader
 
-from yt_exactly_once.errors import (
-    ConfigError,
-    NotAQueueError,
-    SchemaMismatchError,
-)
+from yt_exactly_once.errors import ConfigError, NotAQueueError, SchemaMismatchError
 from yt_exactly_once.observability import Event
 from yt_exactly_once.spark.query.queue_offset import QueueOffset
 from yt_exactly_once.spark.source.following import ConsumerFollower

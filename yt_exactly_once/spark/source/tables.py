@@ -21,11 +21,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from yt_exactly_once.codec.rows import decode
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of
 from yt_exactly_once.commit.batch import PartitionRange
-from yt_exactly_once.errors import (
-    ConfigError,
-    RequestRefusedError,
-    SchemaMismatchError,
-)
+from yt_exactly_once.errors import ConfigError, RequestRefusedError, SchemaMismatchError
 from yt_exactly_once.observability import emitter
 from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.source.offsets import ENDING_OPTION, first_positions

@@ -121,11 +121,7 @@ AGGREGATES: dict[str, AggregateFunction] = {
             for name in ("cardinality", *(f"hll_{precision}" for precision in range(7, 15)))
         ),
         AggregateFunction(
-            "array_agg",
-            (SCALAR | {Type.ANY}, Type.BOOLEAN),
-            Type.ANY,
-            _array_agg,
-            never_null=True,
+            "array_agg", (SCALAR | {Type.ANY}, Type.BOOLEAN), Type.ANY, _array_agg, never_null=True
         ),
     )
 }

@@ -178,11 +178,7 @@ def _key(types: Sequence[Type], end: bytes) -> Python:
 
 
 def _converting(
-    python: Python,
-    types: Sequence[Type],
-    result: Type,
-    *,
-    null_if_any_null: bool,
+    python: Python, types: Sequence[Type], result: Type, *, null_if_any_null: bool
 ) -> Python:
     """Wrap a function on plain values into one on stored values."""
     decoders = [storage.decoder(kind) for kind in types]

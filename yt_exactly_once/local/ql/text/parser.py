@@ -67,11 +67,7 @@ class _Tokens(Lexer):
 def _grammar() -> Lark:
     text = resources.files(__package__).joinpath("grammar.lark").read_text(encoding="utf-8")
     return Lark(
-        text,
-        parser="lalr",
-        lexer=_Tokens,
-        transformer=_Builder(),
-        maybe_placeholders=False,
+        text, parser="lalr", lexer=_Tokens, transformer=_Builder(), maybe_placeholders=False
     )
 
 

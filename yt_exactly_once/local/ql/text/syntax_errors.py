@@ -48,11 +48,7 @@ _TOKEN_NAMES = {
     "LSQB": "`[`",
     "RSQB": "`]`",
 } | {name: f"`{symbol}`" for name, symbol in OPERATORS.items()}
-_UNSUPPORTED = {
-    "WITH_INDEX": "WITH INDEX",
-    "WITH_HINT": "WITH HINT",
-    "UNNEST": "UNNEST",
-}
+_UNSUPPORTED = {"WITH_INDEX": "WITH INDEX", "WITH_HINT": "WITH HINT", "UNNEST": "UNNEST"}
 _MAX_EXPECTED = 4
 _CONTEXT = 16
 

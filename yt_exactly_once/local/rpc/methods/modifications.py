@@ -93,11 +93,7 @@ def _runs(kinds: list[int], locks: list[dict[str, str]]) -> Iterator[tuple[int, 
 
 
 def _batches(
-    layout: TableLayout,
-    kind: int,
-    part: Rowset,
-    locks: dict[str, str],
-    conversions: Conversions,
+    layout: TableLayout, kind: int, part: Rowset, locks: dict[str, str], conversions: Conversions
 ) -> list[Batch]:
     if kind == _DELETE:
         return [modifications.delete_batch(layout, part.rows, conversions=conversions)]

@@ -177,11 +177,7 @@ def _check_file(call: Call) -> list[bytes]:
 
 
 @method(
-    "WriteFile",
-    "write_file",
-    options.fields("compute_md5"),
-    direction="write",
-    opening=_check_file,
+    "WriteFile", "write_file", options.fields("compute_md5"), direction="write", opening=_check_file
 )
 def write_file(call: Call) -> None:
     """Write the bytes that have come as a stream."""

@@ -54,10 +54,7 @@ _VALUES: dict[str, tuple[Any, Any]] = {
     "decimal38": (_decimal(38, 0), Decimal(10**37 + 1)),
     "any": ("yson", b"[\x02\x02;{\x01\x02a=\x06\x05;};]"),
     "list": ({"type_name": "list", "item": "int64"}, [1, 2]),
-    "struct": (
-        {"type_name": "struct", "members": [{"name": "a", "type": "int64"}]},
-        {"a": 1},
-    ),
+    "struct": ({"type_name": "struct", "members": [{"name": "a", "type": "int64"}]}, {"a": 1}),
     "dict": ({"type_name": "dict", "key": "utf8", "value": "int64"}, [("k", 1)]),
 }
 

@@ -258,10 +258,7 @@ def _sticky(stage: Stage) -> str:
 )
 def _lease(stage: Stage) -> None:
     rows = stage.path("rows")
-    with (
-        stage.transaction(0) as patient,
-        stage.transaction(1, _SHORT_LEASE) as impatient,
-    ):
+    with stage.transaction(0) as patient, stage.transaction(1, _SHORT_LEASE) as impatient:
         for transaction, key in ((patient, "patient"), (impatient, "impatient")):
             transaction.insert(rows, [{"k": key, "v": "x"}])
         time.sleep(stage.patience.idle.total_seconds())

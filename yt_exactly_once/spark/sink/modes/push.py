@@ -195,10 +195,7 @@ class _NumberedSession:
 
     def _open(self) -> ProducerSession:
         self._session = ProducerSession.create(
-            self._task.settings.connection,
-            self._task.producer,
-            self._target.path,
-            self._session_id,
+            self._task.settings.connection, self._task.producer, self._target.path, self._session_id
         )
         self._require_no_later_batch(self._session.state)
         self._require_sole_writer(self._session.state)
@@ -243,10 +240,7 @@ class _NumberedSession:
 
         Another run may spread the same rows over other tasks.
         """
-        ours = (state.run, state.batch) == (
-            self._task.settings.run_id,
-            self._batch.batch_id,
-        )
+        ours = (state.run, state.batch) == (self._task.settings.run_id, self._batch.batch_id)
         if ours and state.task != self._partition:
             raise NotOneToOneError(
                 f"Rows of one source partition are in the Spark partitions {state.task} and "

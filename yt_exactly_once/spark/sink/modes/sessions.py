@@ -17,11 +17,7 @@ import pyarrow.compute as pc
 
 from yt_exactly_once.codec.row_hash import row_hashes
 from yt_exactly_once.codec.rows import row_fragments
-from yt_exactly_once.codec.schema import (
-    SOURCE_COLUMNS,
-    SOURCE_ROW_COLUMN,
-    SOURCE_TABLET_COLUMN,
-)
+from yt_exactly_once.codec.schema import SOURCE_COLUMNS, SOURCE_ROW_COLUMN, SOURCE_TABLET_COLUMN
 from yt_exactly_once.commit.entry import APPLICATION_PREFIX
 from yt_exactly_once.commit.formats import require_known_format
 from yt_exactly_once.errors import ConfigError, NotOneToOneError
