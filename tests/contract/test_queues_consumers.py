@@ -62,13 +62,6 @@ def test_registration_is_idempotent_and_listed(client, tmp, queue, cluster_name)
     assert client.list_queue_consumer_registrations(queue_path=queue) == []
 
 
-def test_registration_follows_links(client, tmp, queue, consumer):
-    """What counts is the physical path."""
-    client.link(queue, f"{tmp}/link")
-    assert len(client.list_queue_consumer_registrations(queue_path=f"{tmp}/link")) == 1
-    assert pull(client, consumer, f"{tmp}/link") == list(range(10))
-
-
 def test_unregistered_consumer_may_not_pull(client, tmp, queue):
     """The code is that of a missing permission."""
     client.create("queue_consumer", f"{tmp}/c")
@@ -200,14 +193,6 @@ def test_of_two_advances_from_one_offset_one_commits(client, sticky, queue, cons
     assert offsets(client, consumer) == {(queue, 0): 7}
 
 
-def test_table_that_is_no_consumer_is_refused(client, tmp, queue):
-    """The schema decides."""
-    client.create("queue_producer", f"{tmp}/p")
-    client.register_queue_consumer(queue, f"{tmp}/p", vital=False)
-    with pytest.raises(YtResponseError, match="not recognized as a valid consumer schema"):
-        pull(client, f"{tmp}/p", queue)
-
-
 @pytest.mark.parametrize("change", [{"required": False}, {"type": "int64"}, {"name": "queue"}])
 def test_consumer_has_exactly_its_schema(client, tmp, queue, change):
     """Nearly right is not enough."""
@@ -216,30 +201,6 @@ def test_consumer_has_exactly_its_schema(client, tmp, queue, change):
     client.register_queue_consumer(queue, f"{tmp}/near", vital=False)
     with pytest.raises(YtResponseError, match="not recognized as a valid consumer schema"):
         client.advance_queue_consumer(f"{tmp}/near", queue, 0, None, 1)
-
-
-@pytest.mark.only_over("http", "the C++ driver does not know consumers with names")
-def test_consumers_that_share_a_table_have_names(client, tmp, queue):
-    """The name is an attribute of the path, required by that schema and by no other."""
-    schema = [
-        {"name": "queue_consumer_name", "type": "string"},
-        {"name": "queue_cluster", "type": "string"},
-        {"name": "queue_path", "type": "string"},
-        {"name": "partition_index", "type": "uint64"},
-    ]
-    schema = [{**column, "sort_order": "ascending", "required": True} for column in schema]
-    schema += [
-        {"name": "offset", "type": "uint64", "required": True},
-        {"name": "meta", "type": "any"},
-    ]
-    path = f"{tmp}/shared"
-    create(client, path, schema)
-    with pytest.raises(YtResponseError, match="Queue consumer name is required"):
-        client.advance_queue_consumer(path, queue, 0, 0, 1)
-    for name, offset in (("a", 1), ("b", 2)):
-        client.advance_queue_consumer(f"<queue_consumer_name={name}>{path}", queue, 0, 0, offset)
-    rows = client.select_rows(f"queue_consumer_name, [offset] from [{path}]")
-    assert [tuple(row.values()) for row in rows] == [("a", 1), ("b", 2)]
 
 
 @pytest.mark.parametrize("name", ["pull_consumer", "advance_consumer"])
@@ -294,16 +255,6 @@ def test_places_on_other_clusters_are_registered_but_not_read(
         client.unregister_queue_consumer(path, consumer)
         assert client.list_queue_consumer_registrations(queue_path="abc://tmp/x") == []
     assert client.list_queue_consumer_registrations(queue_path=f"abc:{queue}") == []
-
-
-def test_rich_parts_of_a_path_do_not_matter_to_registrations(client, queue, consumer, cluster_name):
-    """Ranges and attributes of a path are not part of the key."""
-    rich = {
-        "queue_path": f"<append=%true>{queue}[#10:#100]",
-        "consumer_path": f"<append=%true>{cluster_name}:{consumer}[#20:#200]",
-    }
-    (listed,) = client.list_queue_consumer_registrations(**rich)
-    assert (str(listed["queue_path"]), str(listed["consumer_path"])) == (queue, consumer)
 
 
 NAMED = [
@@ -391,31 +342,6 @@ def listed(client, **wanted):
     }
 
 
-@pytest.mark.parametrize("suffix", ["", "-link"])
-def test_registrations_are_listed_by_queue_and_consumer(client, tmp, suffix, cluster_name):
-    """By links as by the paths they stand for; the tables may be of any kind."""
-    schema = {"dynamic": True, "schema": [VALUE]}
-    for name in ("q1", "q2", "c1", "c2"):
-        client.create("table", f"{tmp}/{name}", attributes=schema)
-        client.link(f"{tmp}/{name}", f"{tmp}/{name}-link")
-    at = {name: f"{tmp}/{name}{suffix}" for name in ("q1", "q2", "c1", "c2")}
-    client.register_queue_consumer(at["q1"], at["c1"], vital=True)
-    client.register_queue_consumer(at["q1"], at["c2"], vital=False)
-    client.register_queue_consumer(at["q2"], at["c1"], vital=True, partitions=[1, 5, 4, 3])
-    first, second = ("q1", "c1", True, None), ("q1", "c2", False, None)
-    third = ("q2", "c1", True, (1, 5, 4, 3))
-    both = {"queue_path": at["q1"], "consumer_path": at["c1"]}
-    assert listed(client, **both) == {first}
-    assert listed(client, queue_path=at["q1"]) == {first, second}
-    assert listed(client, consumer_path=at["c1"]) == {first, third}
-    assert listed(client, consumer_path=f"{cluster_name}:{at['c2']}") == {second}
-    assert listed(client) >= {first, second, third}
-    assert listed(client, queue_path=f"remote_0:{at['q1']}") == set()
-    for queue, consumer in (("q1", "c1"), ("q1", "c2"), ("q2", "c1")):
-        client.unregister_queue_consumer(at[queue], at[consumer])
-    assert listed(client, queue_path=at["q1"]) == listed(client, queue_path=at["q2"]) == set()
-
-
 @pytest.mark.parametrize(("queue_end", "consumer_end"), [("-link", ""), ("", "-link")])
 def test_registration_by_a_link_is_one_of_its_target(
     client, queue, consumer, queue_end, consumer_end
@@ -436,24 +362,6 @@ def test_registration_of_a_removed_queue_can_be_dropped(client, queue, consumer)
     assert listed(client, consumer_path=consumer) == {("q", "c", True, None)}
     client.unregister_queue_consumer(queue, consumer)
     assert listed(client, consumer_path=consumer) == set()
-
-
-@pytest.mark.parametrize("shape", ["", "-link"])
-@pytest.mark.only_over("http", "the C++ driver insists on an offset")
-def test_consumer_pulls_what_a_reader_of_the_queue_pulls(client, queue, consumer, shape):
-    """With the same limits and refusals, by links too."""
-    client.link(queue, f"{queue}-link")
-    client.link(consumer, f"{consumer}-link")
-    queue, consumer = queue + shape, consumer + shape
-    rows = list(client.pull_queue(queue, 0, 0))
-    assert list(client.pull_queue_consumer(consumer, queue, 0, 0)) == rows
-    for limits in ({"max_row_count": 1}, {"max_data_weight": 5}):
-        assert list(client.pull_queue(queue, 0, 0, **limits)) == rows[:1]
-        assert list(client.pull_queue_consumer(consumer, queue, 0, 0, **limits)) == rows[:1]
-    for offset in (None, 0):
-        with pytest.raises(YtResponseError, match="Invalid tablet index for table") as caught:
-            pull(client, consumer, queue, offset, partition=2)
-        assert caught.value.contains_code(1701)
 
 
 @pytest.mark.parametrize("with_meta", [True, False])
@@ -491,32 +399,3 @@ def test_one_transaction_moves_offsets_of_several_queues(client, sticky, tmp, co
             member.advance_queue_consumer(consumer, path, 0, None, 1543, client_side=False)
         assert offsets(client, consumer) == {}
     assert offsets(client, consumer) == {(path, 0): 1543 for path in paths}
-
-
-@pytest.mark.parametrize(
-    "moves",
-    [
-        [("a", 0, 1), ("b", 0, 1), ("a", 1, 2), ("b", 1, 2), ("a", 0, 3), ("b", 0, 3)],
-        [("b", 0, 2), ("a", 1, 1), ("b", 1, 3), ("a", 0, 2), ("b", 0, 3), ("a", 1, 3)],
-    ],
-)
-@pytest.mark.only_over("http", "the C++ driver insists on an offset")
-def test_named_consumers_move_apart_from_each_other(client, tmp, queue, moves):
-    """In every partition, in any order."""
-    client.insert_rows(queue, [{"v": f"{index}", "$tablet_index": 1} for index in range(10)])
-    table = f"{tmp}/shared"
-    create(client, table, NAMED)
-    at = {name: f"<queue_consumer_name={name}>{table}" for name in ("a", "b")}
-    expected = {(name, partition): 0 for name in at for partition in range(2)}
-    for path in at.values():
-        client.register_queue_consumer(queue, path, vital=False)
-        for partition in range(2):
-            client.advance_queue_consumer(path, queue, partition, None, 0, client_side=False)
-    for name, partition, offset in moves:
-        client.advance_queue_consumer(at[name], queue, partition, None, offset, client_side=False)
-        expected[name, partition] = offset
-        rows = client.select_rows(f"* from [{table}]")
-        kept = {(row["queue_consumer_name"], row["partition_index"]): row["offset"] for row in rows}
-        assert kept == expected
-        for (reader, index), first in expected.items():
-            assert pull(client, at[reader], queue, None, partition=index) == list(range(first, 10))

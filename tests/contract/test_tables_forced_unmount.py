@@ -79,14 +79,6 @@ def test_queue_goes_back_to_what_was_flushed(client, create, flush):
     assert found[2]["w"] - found[1]["w"] == found[1]["w"] - found[0]["w"]
 
 
-def test_never_flushed_rows_are_all_lost(client, create):
-    """A table that was only mounted is empty again."""
-    table = create([KEY, VALUE])
-    client.insert_rows(table, [{"k": 1, "v": "lost"}])
-    force(client, table)
-    assert rows_of(client, table) == []
-
-
 @pytest.mark.parametrize("kind", ["sorted", "ordered"])
 def test_other_tablets_keep_their_rows(client, create, kind):
     """Only the tablets that are unmounted by force lose rows."""
@@ -100,48 +92,3 @@ def test_other_tablets_keep_their_rows(client, create, kind):
         left = [0, 2]
     force(client, table, first_tablet_index=1, last_tablet_index=1)
     assert [k for k, _ in rows_of(client, table)] == left
-
-
-def test_frozen_tablet_loses_nothing(client, create):
-    """Its rows were flushed by the freeze."""
-    table = create([KEY, VALUE])
-    client.insert_rows(table, [{"k": 1, "v": "kept"}])
-    client.freeze_table(table, sync=True)
-    force(client, table)
-    assert rows_of(client, table) == [(1, "kept")]
-
-
-def test_resharded_rows_stay(client, create):
-    """Tablets made by a reshard start with flushed rows."""
-    table = create([KEY, VALUE])
-    client.insert_rows(table, [{"k": k, "v": "kept"} for k in (1, 11)])
-    client.unmount_table(table, sync=True)
-    client.reshard_table(table, pivot_keys=[[], [10]], sync=True)
-    client.mount_table(table, sync=True)
-    force(client, table)
-    assert [k for k, _ in rows_of(client, table)] == [1, 11]
-
-
-def test_rows_that_were_trimmed_before_their_flush_are_lost_with_the_others(client, tmp):
-    """A trimmed row count never passes what is flushed; a trimmed chunk keeps its numbers."""
-    path = f"{tmp}/q"
-    schema = [{"name": "v", "type": "int64"}]
-    client.create("table", path, attributes={"dynamic": True, "schema": schema})
-    client.mount_table(path, sync=True)
-    client.insert_rows(path, [{"v": 1}, {"v": 2}])
-    client.trim_rows(path, 0, 1)
-    client.unmount_table(path, force=True, sync=True)
-    (tablet,) = client.get(f"{path}/@tablets")
-    assert (tablet["flushed_row_count"], tablet["trimmed_row_count"]) == (0, 0)
-    assert client.get(f"{path}/@chunk_count") == 0
-    client.mount_table(path, sync=True)
-    client.insert_rows(path, [{"v": 3}, {"v": 4}])
-    client.freeze_table(path, sync=True)
-    client.unfreeze_table(path, sync=True)
-    client.trim_rows(path, 0, 1)
-    client.unmount_table(path, force=True, sync=True)
-    (tablet,) = client.get(f"{path}/@tablets")
-    assert (tablet["flushed_row_count"], tablet["trimmed_row_count"]) == (2, 1)
-    assert client.get(f"{path}/@chunk_count") == 1
-    client.mount_table(path, sync=True)
-    assert [row["v"] for row in client.select_rows(f"v from [{path}]")] == [4]

@@ -226,15 +226,6 @@ def test_null_in_a_required_column_is_refused(client, tmp, form):
     assert 'Required column "v" cannot have "null" value' in str(caught.value)
 
 
-def test_update_without_a_required_column_is_refused(client, tmp):
-    """There is no row without its required values."""
-    schema = [KEY, {**VALUE, "required": True}, {"name": "w", "type": "int64"}]
-    path = create(client, f"{tmp}/t", schema)
-    with pytest.raises(YtResponseError) as caught:
-        client.insert_rows(path, [{"k": 1, "w": 1}], update=True)
-    assert caught.value.contains_code(323)
-
-
 def test_insert_replaces_and_update_keeps(client, tmp):
     """`update` leaves the columns alone that a row does not mention."""
     path = create(client, f"{tmp}/t", [KEY, VALUE, {"name": "w", "type": "int64"}])
@@ -262,13 +253,6 @@ def test_update_of_an_ordered_table_is_refused(client, tmp):
         client.insert_rows(path, [{"v": "x"}], update=True)
 
 
-def test_update_of_nothing_is_refused(client, tmp):
-    """A key alone is no update."""
-    path = create(client, f"{tmp}/t")
-    with pytest.raises(YtResponseError, match="At least one non-key column"):
-        client.insert_rows(path, [{"k": 1}], update=True)
-
-
 def test_deleted_row_is_gone_and_may_return(client, tmp):
     """A tombstone hides a row and its old values."""
     path = create(client, f"{tmp}/t", [KEY, VALUE, {"name": "w", "type": "int64"}])
@@ -278,21 +262,6 @@ def test_deleted_row_is_gone_and_may_return(client, tmp):
     assert client.get(f"{path}/@row_count") == 1
     client.insert_rows(path, [{"k": 1, "w": 5}], update=True)
     assert lookup(client, path, 1) == [{"k": 1, "v": None, "w": 5}]
-
-
-def test_delete_by_value_column_is_refused(client, tmp):
-    """Only keys name rows."""
-    path = create(client, f"{tmp}/t")
-    with pytest.raises(YtResponseError) as caught:
-        client.delete_rows(path, [{"k": 1, "v": "x"}])
-    assert caught.value.contains_code(307)
-
-
-def test_delete_from_an_ordered_table_is_refused(client, tmp):
-    """Queues are trimmed, not deleted from."""
-    path = create(client, f"{tmp}/q", [VALUE])
-    with pytest.raises(YtResponseError, match="is not sorted"):
-        client.delete_rows(path, [{"v": "x"}])
 
 
 def test_lookup_answers_in_the_order_of_the_keys(client, tmp):
@@ -450,15 +419,6 @@ def test_versioned_lookup_lists_every_version(client, tmp):
     assert before.attributes["delete_timestamps"] == []
 
 
-def test_versioned_lookup_of_a_deleted_row_has_no_values(client, tmp):
-    """The key is there, with the moment of its deletion."""
-    path = create(client, f"{tmp}/t")
-    client.delete_rows(path, [{"k": 1}])
-    (row,) = lookup(client, path, 1, 2, versioned=True)
-    assert dict(row) == {"k": 1}
-    assert len(row.attributes["delete_timestamps"]) == 1
-
-
 @pytest.mark.only_over("http", "the C++ driver does not know the option")
 def test_lookup_puts_timestamps_beside_values(client, tmp):
     """Whoever merges copies of a table asks for them."""
@@ -470,17 +430,6 @@ def test_lookup_puts_timestamps_beside_values(client, tmp):
     assert row["$timestamp:v"] > before
     with pytest.raises(YtResponseError):
         lookup(client, path, 1, with_timestamps=True, versioned=True)
-
-
-def test_table_is_read_as_it_was_at_a_timestamp(client, tmp):
-    """The path names the moment, for reads of the whole table."""
-    path = create(client, f"{tmp}/t")
-    client.insert_rows(path, [{"k": 1, "v": "old"}, {"k": 2, "v": "gone"}])
-    moment = client.generate_timestamp()
-    client.insert_rows(path, [{"k": 1, "v": "new"}, {"k": 3, "v": "late"}])
-    client.delete_rows(path, [{"k": 2}])
-    past = client.read_table(f"<timestamp={moment}>{path}")
-    assert list(past) == [{"k": 1, "v": "old"}, {"k": 2, "v": "gone"}]
 
 
 def test_missing_and_static_tables_are_told_apart(client, tmp):
@@ -512,22 +461,6 @@ def test_arrow_rows_are_taken_and_unknown_columns_dropped(client, raw, tmp):
         {"k": 1, "v": "x", "d": 0.5},
         {"k": 2, "v": None, "d": 1.5},
     ]
-
-
-def test_atomicity_of_table_and_writer_must_agree(client, raw, tmp):
-    """A table without atomicity takes only writes without it, and has no conflicts."""
-    path = create(client, f"{tmp}/t", atomicity="none")
-    with pytest.raises(YtResponseError, match="atomicity mismatch"):
-        client.insert_rows(path, [{"k": 1, "v": "x"}])
-    client.insert_rows(path, [{"k": 1, "v": "x"}], atomicity="none")
-    started = raw.command("POST", "start_transaction", {"type": "tablet", "atomicity": "none"})
-    transaction_id = started.json()["transaction_id"]
-    inside = {"path": path, "transaction_id": transaction_id, "input_format": "json"}
-    assert raw.command("PUT", "insert_rows", inside, b'{"k":1,"v":"mine"}').status == 200
-    client.insert_rows(path, [{"k": 1, "v": "other"}], atomicity="none")
-    commit = raw.command("POST", "commit_transaction", {"transaction_id": transaction_id})
-    assert commit.status == 200
-    assert lookup(client, path, 1) == [{"k": 1, "v": "mine"}]
 
 
 @pytest.mark.parametrize("count", [1, 24, 25, 26, 51])

@@ -11,7 +11,6 @@ from yt.wrapper import YtResponseError
 KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
 GROUPS = [{"name": name, "type": "int64", "lock": f"l{name}"} for name in "abc"]
 PLAIN = [{"name": "a", "type": "int64"}, {"name": "b", "type": "int64"}]
-TOTAL = {"name": "a", "type": "int64", "aggregate": "sum"}
 
 READS, WRITES = ("shared_weak", "shared_strong"), ("shared_write", "exclusive")
 TYPES = (*READS, *WRITES)
@@ -121,86 +120,3 @@ def test_writes_of_overlapping_transactions(client, create, overlapping, columns
     else:
         assert refused(commit_two).message == TEXTS[first]
         assert read(client, table)[0]["a"] == 1
-
-
-@pytest.mark.parametrize("columns", [PLAIN, GROUPS], ids=["plain", "groups"])
-def test_shared_write_keeps_earlier_conflicts(create, overlapping, columns):
-    """A shared write after an exclusive one does not hide that one from who started before both."""
-    table = create(columns)
-    old, commit_old = overlapping()
-    for lock in ("exclusive", "shared_write"):
-        joined, commit = overlapping()
-        with joined() as inside:
-            inside.insert_rows(table, [{"k": 1, "a": 1}], update=True, lock_type=lock)
-        commit()
-    with old() as inside:
-        inside.insert_rows(table, [{"k": 1, "a": 2}], update=True, lock_type="shared_write")
-    assert refused(commit_old).message == TEXTS["exclusive"]
-
-
-@pytest.mark.parametrize("group", [None, "total"])
-def test_shared_writes_add_up_aggregates(client, create, overlapping, group):
-    """Counters are what shared writes are for: nobody waits, nothing is lost."""
-    table = create([TOTAL if group is None else {**TOTAL, "lock": group}])
-    started = [overlapping() for _ in range(5)]
-    for joined, commit in started:
-        with joined() as inside:
-            row = {"k": 1, "a": 1}
-            inside.insert_rows(table, [row], aggregate=True, lock_type="shared_write")
-        commit()
-    assert read(client, table) == [{"k": 1, "a": 5}]
-
-
-def test_reading_and_sharing_a_row_makes_it_exclusive(create, overlapping):
-    """A transaction that reads a row and writes it with others excludes the others."""
-    table = create(GROUPS)
-    (one, commit_one), (two, commit_two) = overlapping(), overlapping()
-    with one() as inside:
-        inside.insert_rows(table, [{"k": 1, "a": 1}], update=True, lock_type="shared_write")
-        inside.lock_rows(table, [{"k": 1}], locks=["la"], lock_type="shared_weak")
-    with two() as inside:
-        inside.insert_rows(table, [{"k": 1, "a": 2}], update=True, lock_type="shared_write")
-    commit_one()
-    assert refused(commit_two).message == TEXTS["exclusive"]
-
-
-def test_locks_of_other_groups_do_not_conflict(client, create, overlapping):
-    """Written and read groups count one by one, and the strongest lock checks the row itself."""
-    table = create(GROUPS)
-    (one, commit_one), (two, commit_two), (three, commit_three) = (overlapping() for _ in range(3))
-    with one() as inside:
-        inside.insert_rows(table, [{"k": 1, "a": 1}], update=True)
-        inside.lock_rows(table, [{"k": 1}], locks=["la", "lc"], lock_type="shared_weak")
-    with two() as inside:
-        inside.insert_rows(table, [{"k": 1, "b": 2}], update=True)
-        inside.lock_rows(table, [{"k": 1}], locks=["lc"], lock_type="shared_weak")
-    with three() as inside:
-        inside.lock_rows(table, [{"k": 1}], locks=["la"], lock_type="shared_weak")
-    commit_one()
-    commit_two()
-    assert refused(commit_three).attributes["lock"] == "la"
-    assert read(client, table) == [{"k": 1, "a": 1, "b": 2, "c": None}]
-
-
-@pytest.mark.parametrize(("lock", "conflicts"), [("shared_weak", False), ("shared_strong", True)])
-def test_delete_conflicts_with_a_read_group(create, overlapping, lock, conflicts):
-    """A delete takes the whole row, and so every group that somebody has read."""
-    table = create(GROUPS)
-    (one, commit_one), (two, commit_two) = overlapping(), overlapping()
-    with one() as inside:
-        inside.lock_rows(table, [{"k": 1}], locks=["lb"], lock_type=lock)
-    with two() as inside:
-        inside.delete_rows(table, [{"k": 1}])
-    commit_one()
-    if conflicts:
-        assert refused(commit_two).message == READ_CONFLICT
-    else:
-        commit_two()
-
-
-@pytest.mark.parametrize("lock", [*READS, "none"])
-def test_write_with_a_lock_for_reading_is_refused(client, create, lock):
-    """Rows cannot be written under a read lock."""
-    table = create(PLAIN)
-    with pytest.raises(YtResponseError, match="Inappropriate lock type"):
-        client.insert_rows(table, [{"k": 1, "a": 1}], lock_type=lock)

@@ -76,17 +76,6 @@ def test_ended_prerequisite_refuses_the_commit(client, write, tables, commit, ki
     assert commit(transaction_id).error["code"] == 11000
 
 
-def test_ended_prerequisite_refuses_a_commit_without_atomicity(client, write, tables, commit):
-    """Prerequisites do not depend on atomicity."""
-    table = tables("sorted", atomicity="none")
-    lease = client.start_transaction()
-    assert commit(write(table, "none"), lease).status == 200
-    client.abort_transaction(lease)
-    refused = commit(write(table, "none"), lease)
-    assert 1000 in codes(refused.error)
-    assert count(client, table) == 1
-
-
 def test_living_prerequisites_let_the_commit_through(client, write, tables, commit):
     """All of them must be alive; nested transactions count like others."""
     table = tables("sorted")
@@ -98,21 +87,3 @@ def test_living_prerequisites_let_the_commit_through(client, write, tables, comm
     assert commit(write(table), outer).status == 200
     assert commit(write(table), outer, inner).status == 400
     client.abort_transaction(outer)
-
-
-def test_commit_without_rows_asks_nobody(client, sticky, commit):
-    """A transaction that wrote nothing has no tablet that would check."""
-    lease = client.start_transaction()
-    client.abort_transaction(lease)
-    assert commit(sticky().start_transaction(type="tablet"), lease).status == 200
-
-
-def test_unknown_prerequisite_is_refused_when_it_is_no_transaction(
-    client, sticky, write, tables, commit
-):
-    """The id of a node or of a tablet transaction never counts as alive."""
-    table = tables("sorted")
-    other = sticky().start_transaction(type="tablet")
-    for wrong in (other, client.get(f"{table}/@id")):
-        assert 1000 in codes(commit(write(table), wrong).error)
-    assert count(client, table) == 0

@@ -18,14 +18,6 @@ if NIGHTLY:
         (kind, is_sorted) for kind in QUERIES.values() for is_sorted in (False, True)
     ]
 
-INSIDE = [
-    Event.LEDGER_READ,
-    Event.BATCH_COMPUTED,
-    Event.LEDGER_RECORDED,
-    Event.TRANSACTION_COMMITTED,
-    Event.BATCH_COMMITTED,
-]
-
 
 def named(kind):
     query, is_sorted = kind
