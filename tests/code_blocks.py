@@ -56,7 +56,7 @@ _HOWS: dict[str, list[How | str]] = {
     "docs/contributing.md": [_BY_CI],
     "docs/how-to/pipelines.md": ["tests/integration/test_pipelines.py runs it"] * 2,
     "docs/how-to/read-tables.md": [How.RUNS] * 2,
-    "docs/how-to/scala-and-sql.md": ["tests/integration/test_scala.py runs spark-shell"],
+    "docs/how-to/scala-and-sql.md": [How.OPTIONS, How.OPTIONS],
     "docs/how-to/write-once.md": [
         How.RUNS,
         "its files are those of the reader",
