@@ -193,7 +193,10 @@ class RetryPolicy:
     def __post_init__(self) -> None:
         """Check every value."""
         if self.attempts < 1:
-            raise ConfigError("attempts must be at least 1", remedy="1 means no retry")
+            raise ConfigError(
+                "attempts must be at least 1",
+                remedy="Give 1, which means no retry, or more",
+            )
         for name in ("deadline", "first_wait", "max_wait"):
             if require_duration(getattr(self, name), name) < timedelta(0):
                 raise ConfigError(f"{name} must not be negative", remedy="Pass a longer duration")

@@ -24,9 +24,12 @@ from unittest import mock
 import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import LongType, StructType
 from yt.cli import yt_binary
 
+import yt_exactly_once
 from tests.callers.frames import Frame, Functions
+from tests.remedies import COMMAND
 from yt_exactly_once import RetryPolicy, Target, TransactionalSink, cli
 from yt_exactly_once.spark.query import checkpoint
 from yt_exactly_once.spark.query.checkpoint import CheckpointFiles
@@ -54,10 +57,12 @@ ATTEMPTS = RetryPolicy(attempts=2, first_wait=timedelta(0), max_wait=timedelta(0
 _MOST_STEPS = 6
 """How many pieces of advice an operator follows, one after the other, before they give up."""
 
-_COMMAND = re.compile(
-    r"(?<![\w/-])(?:yt-exactly-once|yt) [a-z].*?(?=\. |\.$|\n|, and |; |$)", re.MULTILINE
-)
-_OPTION = re.compile(r"\b(split_oversized)=(True)")
+_WAYS = re.compile(r" Or\b|,? or |; or ")
+_SET = re.compile(r"(?:[Uu]se|query with|set) ([a-z_]+)='?(\w[\w-]*)'?")
+_MEANT = re.compile(r"Did you mean ([\w-]+)\?(?: Use it instead of (\w+))?")
+_ONE_OF = re.compile(r"Use (?:one of: )?(\w[\w-]*)(?:, |$)")
+_LEAVE = re.compile(r"[Ll]eave (?:the )?(\w+)(?:='\w+')? out")
+_CALL = re.compile(r"yt_exactly_once\.\w+\(.*\)")
 _LOSS = re.compile(r"fail_on_data_loss(?: to |=)false")
 
 
@@ -82,11 +87,13 @@ class Operated:
         fed: every row that was ever in the queue.
         options: of the sink, in every run.
         target_options: of the target, in every run.
+        source_options: of the source, in every run.
         gone: rows that no repair can bring back.
         proxy: address that the query was given; that of the cluster unless it is wrong.
         token: that the query was given.
         people: what a person does who is asked, by the words that ask them.
         meanwhile: what happens between the plan of the next batch and its run.
+        followed: every advice that was followed.
     """
 
     cluster: LocalCluster
@@ -97,11 +104,13 @@ class Operated:
     fed: list[int] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
     target_options: dict[str, Any] = field(default_factory=dict)
+    source_options: dict[str, str] = field(default_factory=dict)
     gone: list[int] = field(default_factory=list)
     proxy: str = ""
     token: str = ""
     people: dict[str, Callable[[], object]] = field(default_factory=dict)
     meanwhile: Callable[[], object] | None = None
+    followed: list[str] = field(default_factory=list)
     _numbers: Any = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
@@ -221,6 +230,7 @@ class Operated:
             "proxy": self.proxy,
             **({"token": self.token} if self.token else {}),
             "fail_on_data_loss": "false" if self.loss else "true",
+            **self.source_options,
         }
         return QueueStreamReader(PackedQueue(OpenedQueue.open(given)), sleep=lambda _seconds: None)
 
@@ -279,8 +289,14 @@ class Operated:
                     return int(ended.code or 0), said.getvalue()
             return 0, said.getvalue()
 
-    def follow(self, advice: str) -> str:
-        """Do what a text says, word by word: run its commands, and set its options; return what was said."""
+    def follow(self, advice: str, option: str = "") -> str:
+        """Do what a text says, word by word: run its commands, and set its options; return what was said.
+
+        Args:
+            advice: the text.
+            option: that the error names.
+        """
+        self.followed.append(advice)
         asked = [words for words in self.people if words in advice]
         for words in asked:
             self.people.pop(words)()
@@ -288,19 +304,52 @@ class Operated:
             return ""
         heard = []
         # Alternatives, the next one if one is refused.
-        for way in advice.replace("TARGET", self.target).split(" Or"):
-            commands = _COMMAND.findall(way)
+        for way in _WAYS.split(advice.replace("TARGET", self.target)):
+            if "if no query has" in way and self._newest("commits") >= 0:
+                continue
+            commands = list(dict.fromkeys(COMMAND.findall(way)))
             answers = [self.command(command) for command in commands]
             heard += [said for _, said in answers]
-            options = {name: value == "True" for name, value in _OPTION.findall(way)}
-            does = commands or options or _LOSS.search(way)
-            if does and all(code in {0, 1} for code, _ in answers):
+            calls = _CALL.findall(way)
+            does = [*commands, *calls, *_LOSS.findall(way)]
+            if all(code in {0, 1} for code, _ in answers) and (self._set(way, option) or does):
                 self.loss |= bool(_LOSS.search(way))
-                self.options |= options
+                for call in calls:
+                    self._call(call)
+                if "pass it as consumer_path" in way:
+                    self.consumer = shlex.split(commands[0])[2]
                 if "a new checkpoint" in way:
                     self.checkpoint = self.checkpoint.with_name(str(uuid.uuid4()))
                 return "\n".join(heard)
         raise UndecidedError("\n".join([advice, *heard]))
+
+    def _set(self, way: str, option: str) -> bool:
+        """Change the options of the program as a text says; return whether it says anything of them."""
+        meant, one_of = _MEANT.search(way), _ONE_OF.search(way)
+        if meant is not None:
+            given = self._given(option)
+            value = given.pop(option)
+            given.update({meant[1]: value} if meant[2] else {option: meant[1]})
+        elif option and one_of is not None:
+            self._given(option)[option] = one_of[1]
+        values = {"True": True, "False": False}
+        for name, value in _SET.findall(way):
+            self._given(name)[name] = values.get(value, value)
+        left = [option if name in {"it", "option"} else name for name in _LEAVE.findall(way)]
+        for name in left:
+            self._given(name).pop(name)
+        return bool(meant or (option and one_of) or _SET.search(way) or left)
+
+    def _given(self, name: str) -> dict[str, Any]:
+        """Return the options among which one is, or belongs."""
+        every = (self.options, self.target_options, self.source_options)
+        return next((given for given in every if name in given), self.options)
+
+    def _call(self, code: str) -> None:
+        """Run a call of the package as the program of the query would."""
+        frame = SimpleNamespace(schema=StructType().add("value", LongType()))
+        with mock.patch.dict("os.environ", {"YT_PROXY": self.cluster.proxy_urls[0]}):
+            eval(code, {"yt_exactly_once": yt_exactly_once, "df": frame})
 
     def restart_with_advice(self, **options: Any) -> list[str]:
         """Start the query, and follow the remedy of each error that it stops with; return the errors."""
@@ -310,7 +359,8 @@ class Operated:
                 self.run(**options)
             except Exception as error:  # noqa: BLE001 - whatever the operator reads
                 stopped.append(str(error))
-                self.follow(getattr(error, "remedy", ""))
+                where = getattr(error, "where", {})
+                self.follow(getattr(error, "remedy", ""), where.get("option", ""))
             else:
                 return stopped
         raise AssertionError("\n".join(stopped))
@@ -322,13 +372,13 @@ class Operated:
             f" --max-rows-per-partition 1000 {more}"
         )
 
-    def repairs(self, more: str = "") -> list[str]:
-        """Return the repairs that the doctor prints for problems."""
+    def repairs(self, more: str = "", levels: tuple[str, ...] = ("problem ",)) -> list[str]:
+        """Return the repairs that the doctor prints for problems, or for what is as bad as said."""
         lines = self.doctor(more)[1].splitlines()
         found, is_problem = [], False
         for line in lines:
             if not line.startswith(" "):
-                is_problem = line.startswith("problem ")
+                is_problem = line.startswith(levels)
             elif is_problem and line.strip().startswith("repair: "):
                 found.append(line.strip().removeprefix("repair: "))
         return found

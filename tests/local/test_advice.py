@@ -6,7 +6,8 @@ import shutil
 
 import pytest
 
-from tests.local.operated import Operated
+from tests.local.operated import TARGET_SCHEMA, Operated
+from tests.remedies import unfollowed
 from tests.tiers import first_of
 
 
@@ -83,6 +84,37 @@ def test_recreated_queue_is_read_from_its_first_row(query, touched, waiting):
         )
     query.restart_with_advice()
     query.assert_exact()
+    assert unfollowed("queue recreated", query.followed) == []
+
+
+def test_recreated_queue_that_trims_itself_keeps_its_rows_until_they_are_read(query, cluster):
+    """It would trim what the consumer has passed in the old one."""
+    query.client.remove(query.queue)
+    query.create_queue()
+    query.client.set(f"{query.queue}/@auto_trim_config", {"enable": True})
+    query.feed(8)
+    _, said = query.command(f"yt-exactly-once repair {query.target} --apply")
+    query.follow(said)
+    cluster.trim_queues()
+    query.restart_with_advice()
+    query.assert_exact()
+    assert unfollowed("queue recreated, and trimmed by itself", query.followed) == []
+
+
+def test_consumer_that_another_query_has_moved_is_free_once_that_is_gone(query, tmp_path):
+    """Its entry is removed as the tool says, and the query that needs the consumer gets it back."""
+    first = query.target, query.checkpoint, query.query_id
+    query.target, query.checkpoint = f"{query.folder}/second", tmp_path / "second"
+    query.options = {"ledger_path": query.ledger}
+    query.create_table(query.target, TARGET_SCHEMA)
+    query.feed(1)
+    query.run()
+    query.target, query.checkpoint, name = first
+    _, said = query.command(f"yt-exactly-once repair {query.ledger} --query {name} --apply")
+    query.follow(said)
+    query.restart_with_advice()
+    query.assert_exact()
+    assert unfollowed("consumer of two queries", query.followed) == []
 
 
 def test_unmounted_ledger_does_not_hide_the_other_queries(query, cluster, tmp_path):
@@ -91,12 +123,14 @@ def test_unmounted_ledger_does_not_hide_the_other_queries(query, cluster, tmp_pa
     other.feed(2)
     other.run()
     query.client.unmount_table(query.ledger, sync=True)
+    query.client.unmount_table(other.queue, sync=True)
     for command in ("status", "ledger list"):
         _, said = query.command(f"yt-exactly-once {command} {query.folder}")
         assert other.query_id[:8] in said
         assert f"yt mount-table {query.ledger} --sync" in said
     by_status(query)
     query.assert_exact()
+    assert unfollowed("ledger and queue unmounted", query.followed) == []
 
 
 def _torn(query):

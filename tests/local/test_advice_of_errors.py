@@ -14,6 +14,7 @@ from unittest import mock
 import pytest
 
 from tests.local.operated import QUEUE_SCHEMA, TARGET_SCHEMA, Operated, UndecidedError
+from tests.remedies import unfollowed
 from tests.tiers import first_of
 from yt_exactly_once.commit import contents
 from yt_exactly_once.operations import status
@@ -315,7 +316,7 @@ def test_recreated_target_is_named_with_the_rows_that_it_lacks(query, monkeypatc
         assert "lacks 20. Restore it, or empty it and begin again" in said
     code, said = query.command(f"yt-exactly-once repair {query.target} --new-checkpoint --apply")
     assert code == 2
-    assert "A person must decide" in said
+    assert "a person must decide" in said
     _, said = query.command(f"yt-exactly-once audit {query.target}")
     assert "NOT exact" in said
 
@@ -336,6 +337,7 @@ def test_remedies_are_followed_to_the_letter(query, broken):
     query.restart_with_advice()
     query.assert_exact([row for row in query.fed if row not in query.gone])
     assert not query.people
+    assert unfollowed(broken, query.followed) == []
 
 
 @pytest.mark.parametrize("broken", first_of(REFUSED))

@@ -83,7 +83,7 @@ MISTAKES = {
     ),
     "no target": (
         lambda proxy, _: check(proxy, "//home/none"),
-        r"TableNotFoundError: There is no such table \[path=//home/none\]\. Check the path, or create",
+        r"TableNotFoundError: There is no such table \[path=//home/none\]\. Check the path\. Or, if no query",
     ),
     "a static target": (
         lambda proxy, _: check(proxy, "//home/static"),

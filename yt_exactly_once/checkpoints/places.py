@@ -109,15 +109,15 @@ class Places:
         if not hmac.compare_digest(given.encode(), self._first.encode()):
             raise AccessError(
                 "The URL of the checkpoint does not have the secret of this gateway",
-                remedy="Call store.configure again, or use the location that yt-exactly-once checkpoints "
-                "prints. A gateway without a fixed secret gets another one with each start",
+                remedy="Call store.configure again, or use the location that the gateway prints. Without "
+                "--secret-file it has another secret after each start",
             )
         parts = names[1:]
         if ".." in parts or not self.serves(parts):
             raise AccessError(
                 "The gateway does not serve this path",
-                remedy="Ask store.url() for each checkpoint, or start yt-exactly-once checkpoints with a "
-                "--root that contains it",
+                remedy="Ask store.url() for each checkpoint, or start the gateway with a --root that "
+                "contains it",
                 path="//" + "/".join(parts),
             )
         return parts

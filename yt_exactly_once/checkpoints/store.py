@@ -122,7 +122,7 @@ def gateway_at(location: str) -> RunningGateway:
     if parts.scheme != SCHEME or not parts.netloc or not parts.path.strip("/"):
         raise ConfigError(
             "This is no location of a gateway for checkpoints",
-            remedy="Pass webhdfs://HOST:PORT/SECRET, as yt-exactly-once checkpoints prints it",
+            remedy="Pass a location that the gateway prints: it begins with webhdfs://",
         )
     return RunningGateway(location)
 

@@ -242,7 +242,8 @@ def keyed(
         )
     if len(bare) == len(key_columns):
         raise SchemaMismatchError(
-            "No column is left besides the key", remedy="A table needs one that is no key"
+            "No column is left besides the key",
+            remedy="Name a column that is no key: a table needs one",
         )
     keys = [{**bare.pop(name), "sort_order": "ascending"} for name in key_columns]
     return [*keys, *bare.values()]

@@ -51,7 +51,7 @@ class CompleteResult:
             raise BatchTooLargeError(
                 f"The result has {len(self.keys)} rows and replaces at least {len(stale)} others, but "
                 f"one transaction takes only {self.room} rows",
-                remedy="Empty the table before the first batch, or add tablets with yt reshard-table",
+                remedy="Empty the table before the first batch, or give it more tablets",
                 target=path,
             )
         return [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from yt_exactly_once import advice
 from yt_exactly_once.commit.entry import Offsets, PartitionOffset
 from yt_exactly_once.errors import OffsetConflictError
 
@@ -142,7 +143,7 @@ def _moved_remedy(
         )
     return (
         "It was removed, or another client moved it. To take it back to where the query left it, run: "
-        f"yt-exactly-once repair {ledger} --query {before.query_id} --apply. Then start the query on the "
+        f"{advice.repair(ledger, before.query_id)}. Then start the query on the "
         f"same checkpoint: a new one would begin where the consumer is. {others}"
     )
 

@@ -22,7 +22,7 @@ def require_known_format(version: int, newest: int, what: str, **where: str | in
     """
     if version > newest:
         raise NewerFormatError(
-            f"{what} has format version {version}, and this version of yt-exactly-once knows {newest}",
+            f"{what} has format version {version}, and this version of the package knows {newest}",
             remedy="A newer version has written it: run that version again. What a downgrade needs is in "
             "how-to/change.md, section 'Upgrade and downgrade'",
             **where,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from yt_exactly_once import advice
 from yt_exactly_once.errors import FencedError, LedgerDivergedError, RepeatedCallError
 
 if TYPE_CHECKING:
@@ -14,13 +15,6 @@ if TYPE_CHECKING:
     from yt_exactly_once.commit.entry import LedgerEntry, Offsets
 
 _RESTORE = "Another checkpoint has written the ledger: restore that one"
-
-
-def _begin_after(ledger: str, entry: LedgerEntry) -> str:
-    return (
-        "Or, if that is lost, start with a new checkpoint once the consumer is where the ledger ends. Run: "
-        f"yt-exactly-once repair {ledger} --query {entry.query_id} --new-checkpoint --apply"
-    )
 
 
 class Verdict(StrEnum):
@@ -82,7 +76,7 @@ def judge(
             f"The ledger already holds batch {entry.batch_id}, but Spark runs batch {batch.batch_id}",
             remedy="The checkpoint is older than the ledger: it was restored, or a second run of the query "
             "is active. Stop other runs, and restore the newest checkpoint. "
-            f"{_begin_after(ledger, entry)}",
+            f"Or, if that is lost, {advice.begin_after(ledger, entry.query_id)}",
             **where,
         )
     now = _ranges_of(batch.sources)
@@ -93,7 +87,7 @@ def judge(
         raise LedgerDivergedError(
             f"The ledger holds this batch with other offsets: {_render(then)}, now {_render(now)}"
             + ("" if now != then else ", and other offsets of sources that are no queues"),
-            remedy=f"{_RESTORE}. {_begin_after(ledger, entry)}",
+            remedy=f"{_RESTORE}. Or, if that is lost, {advice.begin_after(ledger, entry.query_id)}",
             **where,
         )
     if not entry.is_complete:
@@ -115,7 +109,7 @@ def judge(
                 f"Partition {key[-1]} of {key[1]} starts at {start}, but the ledger ends at "
                 f"{then[key][1]}",
                 remedy=f"{_RESTORE}. If the sink was not called for some batches, call it for every batch, "
-                f"empty ones too. {_begin_after(ledger, entry)}",
+                f"empty ones too. Or, if that is lost, {advice.begin_after(ledger, entry.query_id)}",
                 **where,
             )
     return Verdict.NEW

@@ -120,7 +120,7 @@ class WatchingDisplay(Display):
         facts += [("replays skipped", str(result.replays)), ("seconds", f"{result.seconds:.0f}")]
         text = "Exactly once: every row is right" if result.exact else "NOT exact"
         return Page(
-            f"yt-exactly-once demo, {settings}",
+            f"The demo of yt-exactly-once, {settings}",
             self.history,
             time.time(),
             Verdict(text, good=result.exact),

@@ -195,8 +195,7 @@ def repaired(letters: Sequence[Letter], document: Any) -> list[Letter]:
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(
             "The file does not hold letters of this table",
-            remedy="Save what yt-exactly-once dead-letters show PATH --json prints, and change only the "
-            "values in row",
+            remedy="Save what the command show prints with --json, and change only the values in row",
         ) from error
 
 

@@ -72,7 +72,7 @@ def plan_move(
     if unknown:
         raise ConfigError(
             f"The queue has no partition {unknown[0]}",
-            remedy=f"It has the partitions 0 to {len(bounds) - 1}",
+            remedy=f"Give partitions from 0 to {len(bounds) - 1}",
             queue=queue,
         )
     cluster = remote.cluster_name()
@@ -82,8 +82,8 @@ def plan_move(
     if to == LEDGER and ends is None:
         raise ConfigError(
             "No ledger has a query that has read this queue with this consumer",
-            remedy="Name its ledger or its target with --ledger. If the queue was recreated, use "
-            "yt-exactly-once repair",
+            remedy="Name its ledger or its target with --ledger. If the queue was recreated, run: "
+            "yt-exactly-once repair TARGET",
             queue=queue,
             consumer=consumer,
         )
@@ -106,7 +106,7 @@ def plan_move(
         raise ConfigError(
             f"There is nothing to {direction.value}: the consumer is already there, or would move the "
             "other way",
-            remedy=f"Look at it with yt-exactly-once status, or use {other.value}",
+            remedy=f"Look at it: yt-exactly-once status. Or use {other.value}",
             queue=queue,
             consumer=consumer,
         )
@@ -212,7 +212,7 @@ def _require_timestamps(to: datetime, columns: Sequence[str], queue: str) -> Non
     if TIMESTAMP_COLUMN not in columns:
         raise ConfigError(
             f"The queue has no column {TIMESTAMP_COLUMN}, so the time of its rows is not known",
-            remedy="Give an offset. Queues of yt-exactly-once create-queue have this column",
+            remedy="Give an offset. Queues that create-queue has made have this column",
             queue=queue,
         )
 

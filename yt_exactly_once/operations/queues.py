@@ -68,8 +68,7 @@ def create_queue(
     if info.tablet_count != partitions:
         raise ConfigError(
             f"The queue exists with {info.tablet_count} partitions instead of {partitions}",
-            remedy=f"Give --partitions {info.tablet_count}, or reshard it: yt unmount-table, yt "
-            "reshard-table, yt mount-table",
+            remedy=f"Give --partitions {info.tablet_count}, or choose another path",
             path=path,
         )
     return False

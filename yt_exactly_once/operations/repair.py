@@ -242,7 +242,7 @@ class _Found:
             for part in queue.partitions
             if part.consumer is not None and (new := self._place(queue, part)) != part.consumer
         )
-        if moves and queue.is_recreated and queue.auto_trim:
+        if queue.is_recreated and queue.auto_trim:
             self.open.append(
                 f"The queue trims what its consumers have passed, and would trim unread rows. Run: yt remove "
                 f"{queue.path}/@auto_trim_config. Set it again when the query runs"
@@ -321,8 +321,8 @@ def accept(repairs: Sequence[Repair], *, repeated: int, lost: int) -> None:
     for repair in repairs:
         if repair.open:
             raise ConfigError(
-                f"A person must decide: {repair.open[0]}",
-                remedy="Nothing was changed",
+                "Nothing was changed: a person must decide",
+                remedy=repair.open[0],
                 query=repair.row.entry.query_id,
             )
     for name, accepted, count, what in (

@@ -60,6 +60,6 @@ def unfit_python_named() -> Iterator[None]:
             raise
         raise ConfigError(
             f"The Python of Spark's executors has no package {found[1]!r}",
-            remedy="Install yt-exactly-once there, and let PYSPARK_PYTHON name that Python. Or ship a packed "
+            remedy="Install the package there, and let PYSPARK_PYTHON name that Python. Or ship a packed "
             "environment with spark.archives",
         ) from error

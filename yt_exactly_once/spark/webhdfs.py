@@ -47,7 +47,7 @@ class WebHdfsFolder:
         except ValueError:
             raise ConfigError(
                 "The location of the checkpoint has no valid port",
-                remedy="Pass a location as yt-exactly-once checkpoints prints it",
+                remedy="Pass a location that the gateway prints: it begins with webhdfs://",
                 gateway=self.address,
             ) from None
         self._root = parts.path.rstrip("/")
@@ -101,7 +101,8 @@ class WebHdfsFolder:
         except (OSError, http.client.HTTPException) as error:
             raise ClusterUnavailableError(
                 f"The gateway of the checkpoint does not answer: {error}",
-                remedy="Start it: yt-exactly-once checkpoints. Or correct the address in the location",
+                remedy="Start it: yt-exactly-once checkpoints --root PATH. Or correct the address in the "
+                "location",
                 gateway=self.address,
             ) from error
         finally:

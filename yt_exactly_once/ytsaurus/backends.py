@@ -27,7 +27,7 @@ def check_backend(client_config: Mapping[str, Any]) -> None:
     if backend != RPC_BACKEND:
         raise ConfigError(
             f"client_config asks for the backend {backend!r}",
-            remedy="Leave it out, or use 'http' or 'rpc'",
+            remedy="Leave backend out, or use 'http' or 'rpc'",
         )
     if not any(find_spec(module) for module in _RPC_BINDINGS):
         raise ConfigError(

@@ -23,6 +23,7 @@ from yt.packages.urllib3.exceptions import HTTPError as Urllib3Error
 from yt.wrapper.errors import YtIncorrectResponse, YtProxyUnavailable, YtTokenError
 from yt.yson.common import YsonError
 
+from yt_exactly_once import advice
 from yt_exactly_once.errors import (
     AccessError,
     BatchTooLargeError,
@@ -108,8 +109,8 @@ NO_ANSWER = Failure(
 NOT_REGISTERED = Failure(
     "the consumer is not registered for the queue (code 901, recognised by its text)",
     ConsumerNotRegisteredError,
-    remedy="Register it: yt register-queue-consumer QUEUE CONSUMER --vital. Proxies learn of a "
-    "registration within seconds",
+    remedy=f"Register it: {advice.register('QUEUE', 'CONSUMER')}. Proxies learn of a registration within "
+    "seconds",
 )
 """Shares its code with a missing permission."""
 
@@ -117,7 +118,7 @@ NO_CELL = Failure(
     "a tablet has no cell, for example because its table is unmounted (code 1, recognised by its text)",
     ClusterUnavailableError,
     answered=False,
-    remedy="Mount the table: yt mount-table PATH --sync. Proxies learn of it within half a minute",
+    remedy=f"Mount the table: {advice.mount('PATH')}. Proxies learn of it within half a minute",
 )
 """What `get_tablet_infos` and pulls are answered: the proxy looks for the cell and finds none."""
 
@@ -145,15 +146,15 @@ CODED = (
         "the user does not have the permission",
         AccessError,
         {901: "AuthorizationError"},
-        remedy="Ask an administrator of PATH for the permission, and start the query again. yt-exactly-once "
+        remedy="Ask an administrator of PATH for the permission, and start the query again. The command "
         "doctor lists all that are missing, each with the administrator's command",
     ),
     Failure(
         "the account has no free space",
         AccessError,
         {902: "AccountLimitExceeded"},
-        remedy="Free space in the account that yt get PATH/@account names, or ask an administrator to raise "
-        "its limits. Then start the query again: Spark replays the batch",
+        remedy="Free space in the account, which this prints: yt get PATH/@account. Or ask an administrator "
+        "to raise its limits. Then start the query again: Spark replays the batch",
     ),
     Failure(
         "the consumer is not at the expected offset",
@@ -165,8 +166,8 @@ CODED = (
         "a newer attempt owns the producer session",
         ProducerFencedError,
         {3101: "InvalidEpoch", 3102: "ZombieEpoch"},
-        remedy="A newer attempt of the task continues the work. If there is none, the rows of one source "
-        "partition are in several Spark partitions, and idempotent mode does not fit a query that shuffles",
+        remedy="Wait: a newer attempt of the task continues the work. If there is none, the rows of one "
+        "source partition are in several Spark partitions: use mode='transactional' for such a query",
     ),
     Failure(
         "more rows than a transaction may write to a tablet",
@@ -216,8 +217,8 @@ CODED = (
         "a tablet is not mounted: it moves, or its table is unmounted or frozen",
         ClusterUnavailableError,
         {1702: "TabletNotMounted", 1706: "InvalidTabletState"},
-        remedy="If the table stays so, mount it, and unfreeze it if it is frozen: yt mount-table PATH "
-        "--sync; yt unfreeze-table PATH --sync",
+        remedy="If the table stays so, mount it, and unfreeze it if it is frozen: "
+        f"{advice.mount('PATH')}; {advice.mount('PATH', 'frozen')}",
     ),
     Failure(
         "the tablet cell bundle of a table has no cell that works, or no resources",
@@ -228,8 +229,8 @@ CODED = (
             1737: "CellHasNoAssignedPeers",
             1739: "BundleIsBanned",
         },
-        remedy="Ask the administrators of the cluster about the bundle that yt get PATH/@tablet_cell_bundle "
-        "names. Then start the query again: Spark replays the batch",
+        remedy="Ask the administrators of the cluster about the bundle, which this prints: yt get "
+        "PATH/@tablet_cell_bundle. Then start the query again: Spark replays the batch",
     ),
     Failure(
         "a proxy or a tablet is unavailable for now: banned, moving, or slow to flush",
@@ -407,16 +408,9 @@ def _refused(
     detail = denied.text if path is None or path in denied.text else f"{denied.text} ({path})"
     return AccessError(
         f"Could not {action}: {detail}",
-        remedy=grant(denied.user, denied.permission, path or "PATH"),
+        remedy=advice.grant(denied.user, denied.permission, path or "PATH"),
         **where,
     )
-
-
-def grant(user: str, permission: str, path: str) -> str:
-    """Return who can grant a permission, and how."""
-    vital = ";vital=%true" if permission == "register_queue_consumer" else ""
-    entry = f"{{action=allow;subjects=[{user}];permissions=[{permission}]{vital}}}"
-    return f"An administrator of that object runs: yt set '{path}/@acl/end' '{entry}'"
 
 
 def reason(error: BaseException) -> str:
@@ -458,6 +452,8 @@ def _error(failure: Failure, action: str, detail: str, where: dict[str, Any]) ->
     named = _TABLE.search(detail)
     path = named[1] if named else where.get("path")
     remedy = failure.remedy.replace("PATH", str(path or "the table"))
+    for name in ("queue", "consumer"):
+        remedy = remedy.replace(name.upper(), str(where.get(name, name.upper())))
     return failure.error(f"Could not {action}: {detail}", remedy=remedy, **where)
 
 

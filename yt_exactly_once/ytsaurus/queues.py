@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from yt.common import YtError
 from yt.wrapper import YsonFormat
 
+from yt_exactly_once import advice
 from yt_exactly_once.errors import (
     ClusterUnavailableError,
     ConsumerNotFoundError,
@@ -116,7 +117,7 @@ class RemoteQueue:
         if info.tablet_state in _UNREADABLE:
             raise TableNotMountedError(
                 f"The queue is {info.tablet_state}, not mounted",
-                remedy=f"Run: yt mount-table {self.path} --sync",
+                remedy=f"Run: {advice.mount(self.path, info.tablet_state)}",
                 queue=self.path,
             )
         if self.consumer is not None:
@@ -261,7 +262,7 @@ def require_registration(connection: Connection, consumer: str, queue: str) -> N
             time.sleep(_PAUSE_SECONDS)
     raise ConsumerNotRegisteredError(
         "The consumer is not registered for the queue",
-        remedy=f"Run: yt register-queue-consumer {queue} {consumer} --vital",
+        remedy=f"Run: {advice.register(queue, consumer)}",
         consumer=consumer,
         queue=queue,
     )
@@ -288,14 +289,14 @@ def _require_consumer(connection: Connection, consumer: str, queue: str) -> None
         if not connection.reader.exists(consumer):
             raise ConsumerNotFoundError(
                 "There is no such consumer",
-                remedy=f"Run: yt-exactly-once create-consumer {consumer} {queue}",
+                remedy=f"Run: {advice.create_consumer(consumer, queue)}",
                 consumer=consumer,
             )
         is_consumer = connection.reader.get(f"{consumer}/@").get("treat_as_queue_consumer", False)
     if not is_consumer:
         raise ConsumerNotFoundError(
             "This is not a queue consumer",
-            remedy=f"Make one at a free path: yt-exactly-once create-consumer PATH {queue}",
+            remedy=f"Run: {advice.new_consumer(queue)}",
             consumer=consumer,
         )
 

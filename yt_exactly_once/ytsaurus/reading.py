@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from yt.wrapper import TablePath, YsonFormat
 from yt.yson import YsonUint64
 
+from yt_exactly_once import advice
 from yt_exactly_once.errors import (
     ConflictError,
     SchemaMismatchError,
-    TableNotFoundError,
     TableNotMountedError,
 )
 from yt_exactly_once.ytsaurus.failures import translated
-from yt_exactly_once.ytsaurus.tables import columns_of, unsigned
+from yt_exactly_once.ytsaurus.tables import columns_of, require_table, unsigned
 
 if TYPE_CHECKING:
     from yt_exactly_once.ytsaurus.client import Connection
@@ -92,14 +92,9 @@ class WholeTable:
         """
         with translated("describe the table", path=path):
             if not connection.reader.exists(path):
-                raise TableNotFoundError(
-                    "There is no such table", remedy="Check the path", path=path
-                )
+                require_table(path, None)
             found = connection.reader.get(path, attributes=_ATTRIBUTES).attributes
-        if found["type"] != "table":
-            raise TableNotFoundError(
-                f"This is a {found['type']}, not a table", remedy="Check the path", path=path
-            )
+        require_table(path, found)
         table = cls(
             connection,
             path,
@@ -116,7 +111,7 @@ class WholeTable:
         if table.is_dynamic and found["tablet_state"] not in {"mounted", "frozen"}:
             raise TableNotMountedError(
                 f"The table is {found['tablet_state']}, not mounted",
-                remedy=f"Run: yt mount-table {path} --sync",
+                remedy=f"Run: {advice.mount(path, found['tablet_state'])}",
                 path=path,
             )
         return table
@@ -147,7 +142,7 @@ class WholeTable:
         if (str(found["id"]), int(found.get("content_revision", 0))) != (self.id, self.revision):
             raise ConflictError(
                 "The table was written while it was read, so the rows are of different moments",
-                remedy="Read it again, or read a copy: yt copy",
+                remedy=f"Read it again, or read a copy: yt copy {self.path} {self.path}_copy",
                 path=self.path,
             )
 
@@ -238,7 +233,7 @@ def _key_type(column: dict[str, Any], path: str) -> str:
     if kind is None:
         raise SchemaMismatchError(
             f"A table with a key column of type {column['type']} cannot be read in parts",
-            remedy="Read a copy of the table as a static one: yt merge, or SPYT",
+            remedy=f"Read a static copy: yt merge --src {path} --dst {path}_copy. Or use SPYT",
             column=column["name"],
             path=path,
         )

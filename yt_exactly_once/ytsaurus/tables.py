@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 from yt.wrapper import YsonFormat
 from yt.yson import YsonUint64
 
+from yt_exactly_once import advice
 from yt_exactly_once.errors import (
     AccessError,
+    TableError,
     TableNotDynamicError,
     TableNotFoundError,
     TableNotMountedError,
@@ -38,6 +40,7 @@ class TableInfo:
         is_sorted: sorted (keys) or ordered (a queue).
         tablet_count: number of tablets.
         tablet_state: `mounted`, `unmounted`, `frozen`, `mixed`, ...
+        atomicity: `full`, or `none` for a table that takes part in no transaction.
         schema: columns as in `@schema`: name, type, type_v3, required, sort_order, ...
     """
 
@@ -47,14 +50,20 @@ class TableInfo:
     tablet_count: int
     tablet_state: str
     schema: list[dict[str, Any]]
+    atomicity: str = "full"
 
     def require_mounted(self) -> None:
-        """Check that rows can be written; raise `TableNotMountedError` if some tablet is not mounted."""
+        """Check that transactions can write rows; raise `TableError` if not."""
+        if self.atomicity != "full":
+            raise TableError(
+                f"The table has atomicity={self.atomicity}, so its rows would be in no transaction",
+                remedy=f"Run: {advice.make_atomic(self.path)}",
+                path=self.path,
+            )
         if self.tablet_state != "mounted":
-            command = "unfreeze-table" if self.tablet_state == "frozen" else "mount-table"
             raise TableNotMountedError(
                 f"The table is {self.tablet_state}, not mounted",
-                remedy=f"Run: yt {command} {self.path} --sync",
+                remedy=f"Run: {advice.mount(self.path, self.tablet_state)}",
                 path=self.path,
             )
 
@@ -74,38 +83,54 @@ def describe_table(connection: Connection, path: str) -> TableInfo:
         return described(path, connection.reader.get(f"{path}/@", attributes=None))
 
 
-ATTRIBUTES = ("type", "dynamic", "id", "sorted", "tablet_count", "tablet_state", "schema")
+ATTRIBUTES = (
+    "type",
+    "dynamic",
+    "id",
+    "sorted",
+    "tablet_count",
+    "tablet_state",
+    "schema",
+    "atomicity",
+)
 """What `described` needs."""
 
 
 def described(path: str, attributes: Mapping[str, Any] | None) -> TableInfo:
     """Return the same as `describe_table` of attributes that were read; `None` is for nothing at the path."""
-    if attributes is None:
-        raise TableNotFoundError(
-            "There is no such table",
-            remedy="Check the path, or create the table: yt_exactly_once.create_table(path, "
-            "orders.schema, ...) or yt-exactly-once create-table",
-            path=path,
-        )
-    if attributes["type"] != "table":
-        raise TableNotFoundError(
-            f"This is a {attributes['type']}, not a table", remedy="Check the path", path=path
-        )
-    if not attributes["dynamic"]:
+    known = require_table(path, attributes)
+    if not known["dynamic"]:
         raise TableNotDynamicError(
             "The table is static, but only dynamic tables take part in tablet transactions",
-            remedy=f"Run yt alter-table {path} --dynamic, or create a dynamic table with yt-exactly-once "
-            "create-table",
+            remedy=f"Run: {advice.make_dynamic(path)}",
             path=path,
         )
     return TableInfo(
         path=path,
-        id=str(attributes["id"]),
-        is_sorted=bool(attributes["sorted"]),
-        tablet_count=int(attributes["tablet_count"]),
-        tablet_state=str(attributes["tablet_state"]),
-        schema=columns_of(attributes),
+        id=str(known["id"]),
+        is_sorted=bool(known["sorted"]),
+        tablet_count=int(known["tablet_count"]),
+        tablet_state=str(known["tablet_state"]),
+        schema=columns_of(known),
+        atomicity=str(known.get("atomicity", "full")),
     )
+
+
+def require_table(path: str, attributes: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the attributes of a table.
+
+    Raises:
+        TableNotFoundError: they are those of something else, or of nothing.
+    """
+    if attributes is None or attributes["type"] != "table":
+        raise TableNotFoundError(
+            "There is no such table"
+            if attributes is None
+            else f"This is a {attributes['type']}, not a table",
+            remedy=advice.create_table(path),
+            path=path,
+        )
+    return attributes
 
 
 def table_identity(connection: Connection, path: str) -> tuple[str, list[dict[str, Any]], int]:

@@ -114,7 +114,8 @@ def _replaced(
     if len(entries) > 1:
         raise UnprovableError(
             f"{len(entries)} queries have written this target, and one replaces all of its rows",
-            remedy="Remove the entries of queries that are gone: yt-exactly-once ledger prune",
+            remedy="Remove the entries of queries that are gone: yt-exactly-once ledger prune "
+            f"{entries[0].ledger} --query ID --yes",
             target=info.path,
         )
     rows, digest = _read_sorted(reader, info, entries, look)

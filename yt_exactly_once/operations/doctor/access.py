@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from yt_exactly_once import advice
 from yt_exactly_once.errors import AccessError, ExactlyOnceError
 from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem
 from yt_exactly_once.ytsaurus.browsing import attributes_of, may, user_of
-from yt_exactly_once.ytsaurus.failures import grant
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.doctor.subject import Subject
@@ -95,7 +95,7 @@ def _denied(user: str, need: _Need) -> Finding:
         _CHECK,
         f"{user} lacks the permission {need.permission} on {need.path}",
         need.purpose,
-        grant(user, need.permission, need.path),
+        advice.grant(user, need.permission, need.path),
     )
 
 

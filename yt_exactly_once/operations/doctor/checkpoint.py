@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from yt_exactly_once import advice
 from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem
 from yt_exactly_once.operations.doctor.queries import rows_of_targets
 from yt_exactly_once.spark.storage import open_storage, shown
@@ -46,14 +47,7 @@ def _numbers(files: Storage, folder: str) -> list[int]:
 def _way(row: LedgerRow | None) -> str:
     if row is None:
         return _RESTORE
-    return f"{_RESTORE}. Or: {_begin_after(row)}"
-
-
-def _begin_after(row: LedgerRow) -> str:
-    return (
-        "Start with a new checkpointLocation after: yt-exactly-once repair "
-        f"{row.ledger} --query {row.entry.query_id} --new-checkpoint --apply"
-    )
+    return f"{_RESTORE}. Or {advice.begin_after(row.ledger, row.entry.query_id)}"
 
 
 def _without_metadata(place: str, rows: list[LedgerRow], *, is_used: bool) -> Finding:
@@ -70,7 +64,8 @@ def _without_metadata(place: str, rows: list[LedgerRow], *, is_used: bool) -> Fi
         _CHECK,
         f"There is no checkpoint at {place}, and {rows[0].entry.query_id} has written the target",
         "A new query begins where the consumer is, without the state of the old one",
-        f"Check the path. If the checkpoint is lost: {_begin_after(rows[0])}",
+        "Check the path. If the checkpoint is lost, "
+        f"{advice.begin_after(rows[0].ledger, rows[0].entry.query_id)}",
     )
 
 

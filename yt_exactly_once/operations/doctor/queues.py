@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once import advice
 from yt_exactly_once.operations.doctor.finding import Finding, counted, ok, problem, warning
 from yt_exactly_once.operations.doctor.queries import repair_commands
 from yt_exactly_once.operations.doctor.tables import ATTRIBUTES
@@ -38,8 +39,7 @@ def examine(subject: Subject, connection: Connection) -> Iterator[Finding]:
                 "consumer",
                 f"The queue {queue.path} is read without a consumer",
                 "Nobody sees how far the query is, and the queue cannot wait for it with trimming",
-                f"yt-exactly-once create-consumer {queue.path}_consumer {queue.path}, and pass it as "
-                "consumer_path of the source",
+                advice.new_consumer(queue.path),
             )
             continue
         command = commands.get((queue.path, queue.consumer), "")
@@ -63,7 +63,7 @@ def _unreadable(path: str, found: dict[str, Any] | None) -> Iterator[Finding]:
             "queue",
             f"The queue {path} is {found['tablet_state']}",
             why,
-            f"yt mount-table {path} --sync",
+            advice.mount(path, found["tablet_state"]),
         )
 
 
@@ -86,22 +86,21 @@ def _consumer(
     path = queue.consumer
     consumer = attributes_of(connection, path, (*ATTRIBUTES, "treat_as_queue_consumer"))
     why = "The query stops at its start"
-    create = f"yt-exactly-once create-consumer {path} {queue.path}"
     if consumer is None:
         # A consumer that is only created again is at row 0, where no query left it.
         what = f"There is nothing at the consumer {path}"
-        yield problem("consumer", what, why, command or create)
+        yield problem("consumer", what, why, command or advice.create_consumer(path, queue.path))
         return
     if not consumer.get("treat_as_queue_consumer"):
-        create = f"yt-exactly-once create-consumer PATH {queue.path}, with a free path"
-        yield problem("consumer", f"{path} is not a queue consumer", why, create)
+        what = f"{path} is not a queue consumer"
+        yield problem("consumer", what, why, advice.new_consumer(queue.path))
         return
     if consumer["tablet_state"] != "mounted":
         yield problem(
             "consumer",
             f"The consumer {path} is {consumer['tablet_state']}",
             f"{why}, and a vital consumer that cannot be read stops the trimming of the queue",
-            f"yt mount-table {path} --sync",
+            advice.mount(path, consumer["tablet_state"]),
         )
         return
     yield _registration(connection, queue.path, path, found)
@@ -116,7 +115,7 @@ def _registration(
         listed = connection.reader.list_queue_consumer_registrations(
             queue_path=queue, consumer_path=consumer
         )
-    register = f"yt register-queue-consumer {queue} {consumer} --vital"
+    register = advice.register(queue, consumer)
     if not listed:
         return problem(
             "registration",
@@ -158,7 +157,7 @@ def _offsets(
             f"The consumer {consumer} is at row {stored[partition]} of partition {partition} of {queue}, and "
             f"rows before {lower} are trimmed",
             "Those rows are gone. A query that has not read them stops with DataLossError",
-            "Continue without them with fail_on_data_loss=false, and find out what trimmed the queue",
+            "To continue without them, set fail_on_data_loss to false. Ask who trims the queue",
         )
     for partition, upper in beyond.items():
         yield problem(
@@ -166,9 +165,10 @@ def _offsets(
             f"The consumer {consumer} is at row {stored[partition]} of partition {partition} of {queue}, "
             f"which ends at {upper}",
             "The queue was recreated, or somebody moved the consumer. A new query would skip rows",
-            "Name the target of the query with --target: its ledger knows where the consumer belongs. If "
-            f"no query has ever read with it: yt-exactly-once rewind {consumer} {queue} --to earliest "
-            f"--partition {partition} --accept-repeated {upper - bounds[partition].lower} --yes",
+            "Name the target of the query with --target: its ledger knows where the consumer belongs. "
+            + advice.back_into_the_queue(
+                consumer, queue, partition, upper - bounds[partition].lower
+            ),
         )
     if not lost and not beyond:
         behind = sum(b.upper - max(stored.get(n, 0), b.lower) for n, b in enumerate(bounds))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from yt_exactly_once import advice
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA, require_known_ledger
 from yt_exactly_once.errors import NewerFormatError, SchemaMismatchError
@@ -49,7 +50,7 @@ def _target(subject: Subject, connection: Connection, path: str) -> Iterator[Fin
             "target",
             f"There is nothing at the target {path}",
             "The sink does not create its target, because it does not choose the schema",
-            f"yt-exactly-once create-table {path} --schema 'id bigint, name string'",
+            advice.create_table(path),
         )
         return
     faults = list(_unusable("target", path, found))
@@ -61,8 +62,7 @@ def _target(subject: Subject, connection: Connection, path: str) -> Iterator[Fin
             "target",
             f"The target {path} has atomicity={found.get('atomicity')}",
             "Its rows would not be part of the transaction that moves the offsets",
-            f"yt unmount-table {path} --sync && yt set {path}/@atomicity full && yt mount-table {path} "
-            "--sync",
+            advice.make_atomic(path),
         )
         return
     kind = "sorted" if found.get("sorted") else "ordered"
@@ -210,12 +210,10 @@ def _unusable(check: str, path: str, found: dict[str, Any]) -> Iterator[Finding]
             "Pass the path of a dynamic table",
         )
     elif not found.get("dynamic"):
-        yield problem(check, f"{path} is a static table", why, f"yt alter-table {path} --dynamic")
+        yield problem(check, f"{path} is a static table", why, advice.make_dynamic(path))
     elif found["tablet_state"] != "mounted":
-        command = "unfreeze-table" if found["tablet_state"] == "frozen" else "mount-table"
-        yield problem(
-            check, f"{path} is {found['tablet_state']}", why, f"yt {command} {path} --sync"
-        )
+        state = found["tablet_state"]
+        yield problem(check, f"{path} is {state}", why, advice.mount(path, state))
 
 
 def _columns(schema: Any) -> set[tuple[str, str]]:

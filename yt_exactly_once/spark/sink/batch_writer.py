@@ -79,8 +79,8 @@ class Job:
             raise ConfigError(
                 f"The batch write has no {VERSION if application else APPLICATION}, so a repeated job "
                 "could not be recognised",
-                remedy=".option('application', 'backfill-orders').option('version', 20261122): the job is "
-                "written once per application and version",
+                remedy="Add .option('application', 'backfill-orders').option('version', 20261122): the "
+                "job is written once per application and version",
                 option=VERSION if application else APPLICATION,
             )
         if not (version.isascii() and version.isdigit() and int(version) <= _LARGEST):

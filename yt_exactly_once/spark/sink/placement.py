@@ -132,8 +132,7 @@ class Placement:
             found = "no queue partition" if tablets.null_count else f"queue partition {wrong[0]}"
             raise EncodingError(
                 f"A row comes from {found}, and the target has {self.tablet_count} tablets",
-                remedy="Give the target as many tablets as the queue has (yt reshard-table), or "
-                "choose another placement",
+                remedy="Give the target as many tablets as the queue has, or choose another placement",
             )
         return tablets
 

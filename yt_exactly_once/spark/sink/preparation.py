@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _OTHER_LEDGER = (
     "Give a query with a new checkpoint another ledger_path. For one that has a checkpoint restore the "
-    "ledger (or yt alter-table it): an empty one has no entry of a batch that Spark replays"
+    "ledger: an empty one has no entry of a batch that Spark replays"
 )
 _OTHER_DEAD_LETTER_PATH = "Name another path in dead_letter_path: the sink creates the table there"
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from yt_exactly_once import advice
 from yt_exactly_once.codec.reserved import require_no_reserved
 from yt_exactly_once.codec.rows import WireFormat, encode_empty
 from yt_exactly_once.codec.schema import TableSchema, check_frame
@@ -124,8 +125,8 @@ class PreparedTarget:
         if self.placement.is_by_partition and tablets is not None and tasks > tablets:
             raise ConfigError(
                 f"{tasks} tasks cannot write into {tablets} tablets in order",
-                remedy="Give the target a tablet for each Spark partition; or use sent_by='auto', which "
-                "sends such batches from the driver",
+                remedy="Use sent_by='auto', which sends such batches from the driver. Or give the target a "
+                f"tablet for each Spark partition: {advice.reshard(self.path, tasks)}",
                 target=self.path,
             )
 
@@ -143,9 +144,8 @@ class PreparedTarget:
                     + (f"{tablets} tablets" if tablet is None else f"tablet {tablet}")
                     + f", and one transaction takes {self.rows_per_tablet} rows per tablet",
                     remedy="Start the query with split_oversized=True. Or spread the rows of an ordered "
-                    "target: add tablets (yt unmount-table, reshard-table, mount-table) until it has one for "
-                    "each Spark partition, or use Target(..., placement='round_robin'). A lower "
-                    "max_rows_per_partition helps only later batches: Spark has logged the range of this one",
+                    "target: give it a tablet for each Spark partition, or use placement='round_robin'. A "
+                    "lower max_rows_per_partition helps only later batches: Spark has logged this one",
                     target=self.path,
                 )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from yt_exactly_once import advice
 from yt_exactly_once.errors import ConfigError, DataLossError
 from yt_exactly_once.spark.source.options import StartingPoint
 
@@ -98,18 +99,22 @@ def check_reachable(
             f"{BEGIN_AGAIN}",
             queue=offset.queue,
         )
+    consumer = offset.consumer
     for partition, bound in enumerate(bounds):
         position = offset.partitions.get(partition, 0)
         if position > bound.upper:
             raise DataLossError(
                 f"The query is at row {position} of partition {partition}, which ends at "
                 f"{bound.upper}: it is not the queue that the query has read",
-                remedy=f"The queue was recreated or the consumer was moved too far. {BEGIN_AGAIN}",
+                remedy=f"The queue was recreated or the consumer was moved too far. {BEGIN_AGAIN}. "
+                + advice.back_into_the_queue(
+                    consumer or "CONSUMER", offset.queue, partition, bound.upper - bound.lower
+                ),
                 queue=offset.queue,
-                consumer=offset.consumer,
+                consumer=consumer,
             )
         if position < bound.lower and fail_on_data_loss:
-            raise trimmed_rows(offset.queue, offset.consumer, partition, position, bound.lower)
+            raise trimmed_rows(offset.queue, consumer, partition, position, bound.lower)
 
 
 def end_within(weight_until: Callable[[int], int], start: int, end: int, max_bytes: int) -> int:

@@ -176,7 +176,7 @@ class RangeReader:
             raise DataLossError(
                 f"Rows from {position} on were requested in partition {pulls.wanted.partition}. The "
                 f"answer of {len(indexes)} rows from {first} to {indexes[-1]} has gaps or repeats",
-                remedy="The cluster breaks the order of the queue; do not continue before it is repaired",
+                remedy="Ask the administrators of the cluster: it breaks the order of the queue",
                 queue=self.queue.path,
             )
         pulls.answered(len(indexes), len(payload))

@@ -131,7 +131,7 @@ class TaskMode(Mode):
         if options.sent_by == DRIVER:
             raise ConfigError(
                 f"sent_by='driver' is not possible in {mode}: its tasks send the rows",
-                remedy="Leave it out, or use mode='transactional'",
+                remedy="Leave sent_by out, or use mode='transactional'",
             )
         if options.dead_letter_path is not None:
             raise ConfigError(
@@ -142,7 +142,7 @@ class TaskMode(Mode):
         if options.split_oversized:
             raise ConfigError(
                 f"split_oversized has no meaning in {mode}",
-                remedy="Leave it out: only transactional mode puts a batch into one transaction",
+                remedy="Leave split_oversized out: only transactional mode puts a batch into one transaction",
             )
         for target in options.targets:
             for name in ("write='replace'", "delete_marker", "aggregate"):

@@ -1,0 +1,80 @@
+"""The commands that errors and tools tell a person to run, each in one place: tests run them as printed."""
+
+from __future__ import annotations
+
+
+def mount(path: str, state: str = "unmounted") -> str:
+    """Return how a table is mounted, or unfrozen: what is frozen cannot be mounted."""
+    if state in {"frozen", "freezing"}:
+        return f"yt unfreeze-table {path} --sync"
+    return f"yt mount-table {path} --sync"
+
+
+def reshard(path: str, tablets: int) -> str:
+    """Return how a table gets another number of tablets."""
+    return (
+        f"yt unmount-table {path} --sync && yt reshard-table {path} --tablet-count {tablets} --sync && "
+        f"{mount(path)}"
+    )
+
+
+def make_dynamic(path: str) -> str:
+    """Return how a static table becomes a target."""
+    return f"yt alter-table {path} --dynamic && {mount(path)}"
+
+
+def make_atomic(path: str) -> str:
+    """Return how a table takes part in transactions."""
+    return f"yt unmount-table {path} --sync && yt set {path}/@atomicity full && {mount(path)}"
+
+
+def back_into_the_queue(consumer: str, queue: str, partition: int, rows: int) -> str:
+    """Return what to do with a consumer that is at a row that its queue has not yet, by its rows."""
+    return (
+        "Or, if no query has read with this consumer yet, run: yt-exactly-once rewind "
+        f"{consumer} {queue} --to earliest --partition {partition} --accept-repeated {rows} --yes"
+    )
+
+
+def create_table(path: str) -> str:
+    """Return what to do without a target: one that had rows is not to be replaced by an empty one."""
+    return (
+        "Check the path. Or, if no query has written there yet, create it: "
+        f"yt_exactly_once.create_table('{path}', df.schema)"
+    )
+
+
+def create_consumer(consumer: str, queue: str) -> str:
+    """Return how a consumer is created and registered."""
+    return f"yt-exactly-once create-consumer {consumer} {queue}"
+
+
+def new_consumer(queue: str) -> str:
+    """Return how a query gets a consumer that has none."""
+    made = create_consumer(f"{queue}_consumer", queue)
+    return f"{made}, and pass it as consumer_path of the source"
+
+
+def register(queue: str, consumer: str) -> str:
+    """Return how a consumer is registered, so that the queue keeps what it has not read."""
+    return f"yt register-queue-consumer {queue} {consumer} --vital"
+
+
+def repair(ledger: str, query: str) -> str:
+    """Return how a query gets everything back that its last entry needs."""
+    return f"yt-exactly-once repair {ledger} --query {query} --apply"
+
+
+def begin_after(ledger: str, query: str) -> str:
+    """Return how a query continues whose checkpoint is lost, or is not the one that the ledger needs."""
+    return (
+        "start with a new checkpoint once the consumer is where the ledger ends. Run: "
+        f"yt-exactly-once repair {ledger} --query {query} --new-checkpoint --apply"
+    )
+
+
+def grant(user: str, permission: str, path: str) -> str:
+    """Return who can grant a permission, and how."""
+    vital = ";vital=%true" if permission == "register_queue_consumer" else ""
+    entry = f"{{action=allow;subjects=[{user}];permissions=[{permission}]{vital}}}"
+    return f"An administrator of that object runs: yt set '{path}/@acl/end' '{entry}'"
