@@ -194,8 +194,7 @@ class RetryPolicy:
         """Check every value."""
         if self.attempts < 1:
             raise ConfigError(
-                "attempts must be at least 1",
-                remedy="Give 1, which means no retry, or more",
+                "attempts must be at least 1", remedy="Give 1, which means no retry, or more"
             )
         for name in ("deadline", "first_wait", "max_wait"):
             if require_duration(getattr(self, name), name) < timedelta(0):

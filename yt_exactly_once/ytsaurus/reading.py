@@ -14,11 +14,7 @@ from yt.wrapper import TablePath, YsonFormat
 from yt.yson import YsonUint64
 
 from yt_exactly_once import advice
-from yt_exactly_once.errors import (
-    ConflictError,
-    SchemaMismatchError,
-    TableNotMountedError,
-)
+from yt_exactly_once.errors import ConflictError, SchemaMismatchError, TableNotMountedError
 from yt_exactly_once.ytsaurus.failures import translated
 from yt_exactly_once.ytsaurus.tables import columns_of, require_table, unsigned
 
