@@ -32,7 +32,7 @@ from yt_exactly_once.spark.sink.placement import Placement
 from yt_exactly_once.spark.sink.targets import PreparedTarget
 from yt_exactly_once.ytsaurus.client import Connection
 from yt_exactly_once.ytsaurus.rows import SessionState, sessions_of
-from yt_exactly_once.ytsaurus.tables import ensure_producer
+from yt_exactly_once.ytsaurus.tables import ensure_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,7 +73,7 @@ class Writing:
     def __post_init__(self) -> None:
         schema = columns({"key": "int64", "row": "int64"}, ["key"] if self.is_sorted else [])
         path = create_table(self.client, f"{self.folder}/target", schema)
-        ensure_producer(self.connection, f"{self.folder}/producer")
+        ensure_object(self.connection, "queue_producer", f"{self.folder}/producer")
         frame = pa.schema([("key", pa.int64()), ("row", pa.int64())])
         plan = check_frame(frame, TableSchema.from_yt(schema), target=path, sorted=self.is_sorted)
         self.target = PreparedTarget(

@@ -30,7 +30,7 @@ from yt_exactly_once.codec.schema import (
 )
 from yt_exactly_once.commit.cluster import Payload
 from yt_exactly_once.commit.entry import LedgerEntry, Tally, Written
-from yt_exactly_once.config import LEASE, DeliveryMode
+from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError, LedgerError, TableError
 from yt_exactly_once.operations.audit.ranges import RangeReader, placed
 from yt_exactly_once.operations.ledgers import LedgerRow, entries_of
@@ -362,14 +362,12 @@ def _commit(
     began = datetime.now(UTC)
     # The digests that the queries of this target keep must cover these rows too.
     digests = any(row.entry.tally.digest for row in entries_of(connection, info.path, plan.ledger))
-    transaction = connection.begin(LEASE)
-    try:
+    with connection.transaction() as transaction:
         found = transaction.lookup(plan.ledger, [{"query_id": query_id, "target": info.path}])[0]
         before = LedgerEntry.from_row(found) if found else None
         done = Done(before.others if before else "{}")
         letters = [one for one in letters if one not in done]
         if not letters:
-            transaction.abort()
             return 0
         rows, columns = _rows(info, letters, binary)
         tablets = None
@@ -398,10 +396,6 @@ def _commit(
             },
         )
         transaction.insert(plan.ledger, [entry.to_row()])
-    except BaseException:
-        transaction.abort()
-        raise
-    transaction.commit()
     return len(letters)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -53,7 +53,6 @@ LEDGER_SUFFIX = "_ledger"
 """What the default name of a ledger adds to the path of its target."""
 
 _ATTRIBUTES = (*ATTRIBUTES, LEDGER_MARK)
-_LEASE = timedelta(seconds=30)
 
 
 @dataclass(frozen=True)
@@ -192,8 +191,7 @@ def read_ledgers(
         if isinstance(attributes, ExactlyOnceError):
             raise attributes
         _require_ledger(connection, path, attributes).require_mounted()
-        rows = [LedgerRow(path, LedgerEntry.from_row(row)) for row in all_rows(connection, path)]
-        return sorted(rows, key=lambda row: row.entry.committed_at, reverse=True)
+        return _entries(connection, path)
 
     rows: list[LedgerRow] = []
     unread: dict[str, ExactlyOnceError] = {}
@@ -216,6 +214,10 @@ def read_history(connection: Connection, path: str) -> list[LedgerRow]:
     remedy = "Pass the path that the sink has as history_path"
     require_columns(info, HISTORY_SCHEMA, "a history", TableError, remedy)
     info.require_mounted()
+    return _entries(connection, path)
+
+
+def _entries(connection: Connection, path: str) -> list[LedgerRow]:
     rows = [LedgerRow(path, LedgerEntry.from_row(row)) for row in all_rows(connection, path)]
     return sorted(rows, key=lambda row: row.entry.committed_at, reverse=True)
 
@@ -330,14 +332,9 @@ def remove_entry(connection: Connection, row: LedgerRow) -> None:
         ConflictError: the entry has changed; nothing was removed.
     """
     key = {"query_id": row.entry.query_id, "target": row.entry.target}
-    transaction = connection.begin(_LEASE)
-    try:
+    with connection.transaction() as transaction:
         require_unchanged(row, transaction.lookup(row.ledger, [key])[0])
         transaction.delete(row.ledger, [key])
-    except BaseException:
-        transaction.abort()
-        raise
-    transaction.commit()
 
 
 def require_unchanged(row: LedgerRow, found: Mapping[str, Any] | None) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +30,6 @@ QUIET_SECONDS = 60.0
 
 LOOK_SECONDS = 5.0
 """Time between the two looks at the consumer and the ledgers."""
-
-_LEASE = timedelta(seconds=30)
 
 REPEATED = "get into a target twice"
 LOST = "never get into a target"
@@ -174,8 +171,7 @@ def move_consumer(
     """
     ranges = tuple(PartitionRange(move.partition, move.old, move.new) for move in moves)
     source = SourceRange(cluster, queue, consumer, ranges)
-    transaction = connection.begin(_LEASE)
-    try:
+    with connection.transaction() as transaction:
         _require_still_there(consumer, moves, consumer_offsets(transaction, source))
         for row in rows:
             key = {"query_id": row.entry.query_id, "target": row.entry.target}
@@ -183,10 +179,6 @@ def move_consumer(
         transaction.insert(
             consumer, consumer_rows(source, {move.partition: move.new for move in moves})
         )
-    except BaseException:
-        transaction.abort()
-        raise
-    transaction.commit()
 
 
 def _require_still_there(consumer: str, moves: Sequence[Move], at: Mapping[int, int]) -> None:

@@ -14,7 +14,7 @@ from yt_exactly_once.codec.rejects import REJECT_SCHEMA
 from yt_exactly_once.commit.entry import LEDGER_MARK, LEDGER_SCHEMA, LEDGER_VERSION
 from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.ytsaurus.browsing import user_of
-from yt_exactly_once.ytsaurus.tables import ensure_producer, ensure_table, restrict
+from yt_exactly_once.ytsaurus.tables import ensure_object, ensure_table, restrict
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.doctor.subject import Subject
@@ -83,7 +83,7 @@ def create_own_tables(
         )
     }
     if subject.mode.traits.has_sessions:
-        created[producer] = ensure_producer(connection, producer, rights)
+        created[producer] = ensure_object(connection, "queue_producer", producer, rights)
     if subject.dead_letter is not None:
         created[subject.dead_letter] = ensure_table(
             connection, subject.dead_letter, REJECT_SCHEMA, rights

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.codec.schema import TIMESTAMP_COLUMN
 from yt_exactly_once.config import check_path
-from yt_exactly_once.errors import ConfigError, NotAQueueError, TableError
+from yt_exactly_once.errors import ConfigError, TableError
 from yt_exactly_once.operations.create_table import create_table
 from yt_exactly_once.ytsaurus.browsing import attributes_of, registration
-from yt_exactly_once.ytsaurus.queues import RemoteQueue, create_consumer_table, register_consumer
-from yt_exactly_once.ytsaurus.tables import describe_table
+from yt_exactly_once.ytsaurus.queues import RemoteQueue, register_consumer
+from yt_exactly_once.ytsaurus.tables import ensure_object
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,12 +95,7 @@ def create_consumer(
         AccessError: the token may not register consumers of the queue.
     """
     check_path(path, "path")
-    if describe_table(connection, queue).is_sorted:
-        raise NotAQueueError(
-            "The table is sorted, but a queue is an ordered dynamic table",
-            remedy="Pass the path of an ordered dynamic table",
-            path=queue,
-        )
+    RemoteQueue(connection, queue).describe()
     found = attributes_of(connection, path, ["treat_as_queue_consumer"])
     if found is not None and not found.get("treat_as_queue_consumer"):
         raise TableError(
@@ -108,7 +103,7 @@ def create_consumer(
             remedy="Choose another path",
             path=path,
         )
-    create_consumer_table(connection, path)
+    ensure_object(connection, "queue_consumer", path)
     known = registration(connection, queue, path)
     if known is not None and bool(known["vital"]) == vital:
         return found is None, False

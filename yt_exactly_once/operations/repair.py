@@ -16,8 +16,8 @@ from yt_exactly_once.errors import ConfigError
 from yt_exactly_once.operations.ledgers import supersedes
 from yt_exactly_once.operations.moves import LOST, REPEATED, Move, move_consumer, require_accepted
 from yt_exactly_once.operations.status import statuses
-from yt_exactly_once.ytsaurus.queues import create_consumer_table, register_consumer
-from yt_exactly_once.ytsaurus.tables import mount_table
+from yt_exactly_once.ytsaurus.queues import register_consumer
+from yt_exactly_once.ytsaurus.tables import ensure_object, mount_table
 
 if TYPE_CHECKING:
     from yt_exactly_once.operations.ledgers import LedgerRow
@@ -343,7 +343,7 @@ def apply(connection: Connection, repair: Repair) -> None:
             case Mount():
                 mount_table(connection, step.path, is_frozen=step.state in {"frozen", "freezing"})
             case Consumer():
-                create_consumer_table(connection, step.path)
+                ensure_object(connection, "queue_consumer", step.path)
                 register_consumer(connection, step.queue, step.path, vital=True)
             case Place():
                 move_consumer(

@@ -27,6 +27,7 @@ from yt.wrapper.http_driver import HeavyProxyProvider
 from yt.wrapper.http_helpers import make_request_with_retries
 from yt.wrapper.native_driver import get_driver_instance
 
+from yt_exactly_once.config import LEASE
 from yt_exactly_once.errors import ClusterUnavailableError
 from yt_exactly_once.ytsaurus.backends import RPC_BACKEND, check_backend
 from yt_exactly_once.ytsaurus.failures import translated
@@ -204,6 +205,17 @@ class Connection:
             return TabletTransaction.start(
                 pinned.senders(lanes), pinned.pool, timeout, proxy=pinned.url
             )
+
+    @contextmanager
+    def transaction(self) -> Iterator[TabletTransaction]:
+        """Yield a tablet transaction; commit it at the end, or abort it if something fails."""
+        transaction = self.begin(LEASE)
+        try:
+            yield transaction
+        except BaseException:
+            transaction.abort()
+            raise
+        transaction.commit()
 
     def begin_ahead(
         self, timeout: timedelta, lanes: int, reads: Callable[[TabletTransaction], T]

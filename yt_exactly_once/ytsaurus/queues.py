@@ -268,16 +268,6 @@ def require_registration(connection: Connection, consumer: str, queue: str) -> N
     )
 
 
-def create_consumer_table(connection: Connection, path: str) -> None:
-    """Create and mount a consumer, unless it exists and is mounted."""
-    client = connection.reader
-    with translated("create the consumer", consumer=path):
-        if not client.exists(path):
-            client.create("queue_consumer", path, recursive=True, ignore_existing=True)
-        if client.get(f"{path}/@tablet_state") != "mounted":
-            client.mount_table(path, sync=True)
-
-
 def register_consumer(connection: Connection, queue: str, consumer: str, *, vital: bool) -> None:
     """Register a consumer for a queue, or change how it is registered."""
     with translated("register the consumer", queue=queue, consumer=consumer):

@@ -190,25 +190,35 @@ def ensure_table(
     Returns:
         Whether this call created the table.
     """
-    client = connection.reader
-    created = False
+    whole = {**attributes, "dynamic": True, "schema": list(schema)}
     with translated("create the table", path=path):
-        if not client.exists(path):
-            client.create(
-                "table",
-                path,
-                recursive=True,
-                ignore_existing=True,
-                attributes={**attributes, "dynamic": True, "schema": list(schema)},
-            )
-            created = True
+        created = _create(connection, "table", path, whole)
     info = describe_table(connection, path)
     if info.tablet_state == "frozen":
         info.require_mounted()
     if info.tablet_state != "mounted":
-        with translated("mount the table", path=path):
-            client.mount_table(path, sync=True)
+        mount_table(connection, path)
     return created
+
+
+def ensure_object(
+    connection: Connection, kind: str, path: str, attributes: Mapping[str, Any] | None = None
+) -> bool:
+    """Create and mount a `queue_consumer` or a `queue_producer`; see `ensure_table`."""
+    with translated(f"create the {kind.replace('_', ' ')}", path=path):
+        created = _create(connection, kind, path, attributes or {})
+        if connection.reader.get(f"{path}/@tablet_state") != "mounted":
+            connection.reader.mount_table(path, sync=True)
+    return created
+
+
+def _create(connection: Connection, kind: str, path: str, attributes: Mapping[str, Any]) -> bool:
+    client = connection.reader
+    if client.exists(path):
+        return False
+    given = dict(attributes)
+    client.create(kind, path, recursive=True, ignore_existing=True, attributes=given)
+    return True
 
 
 def mount_table(connection: Connection, path: str, *, is_frozen: bool = False) -> None:
@@ -254,27 +264,6 @@ def rows_of(connection: Connection, path: str, limit: int) -> list[dict[str, Any
 def unsigned(number: int) -> Any:
     """Return a number that the cluster reads as unsigned."""
     return YsonUint64(number)
-
-
-def ensure_producer(
-    connection: Connection, path: str, attributes: Mapping[str, Any] | None = None
-) -> bool:
-    """Create and mount a queue-producer table, unless it exists and is mounted; see `ensure_table`."""
-    client = connection.reader
-    created = False
-    with translated("create the queue producer", path=path):
-        if not client.exists(path):
-            client.create(
-                "queue_producer",
-                path,
-                recursive=True,
-                ignore_existing=True,
-                attributes=dict(attributes or {}),
-            )
-            created = True
-        if client.get(f"{path}/@tablet_state") != "mounted":
-            client.mount_table(path, sync=True)
-    return created
 
 
 def restrict(connection: Connection, path: str, rights: Mapping[str, Any]) -> None:

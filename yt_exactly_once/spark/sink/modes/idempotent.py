@@ -23,7 +23,7 @@ from yt_exactly_once.spark.sink.modes.tasks import (
     require_unique,
     unpack_hashes,
 )
-from yt_exactly_once.ytsaurus.tables import ensure_producer
+from yt_exactly_once.ytsaurus.tables import ensure_object
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +52,7 @@ class Idempotent(TaskMode):
                 query=batch.query_id,
             )
         if not all(target.is_sorted for target in targets):
-            ensure_producer(self.connection, self.options.producer)
+            ensure_object(self.connection, "queue_producer", self.options.producer)
 
     def plan(self, given: TargetBatch) -> Plan:
         """See `Mode.plan`.
