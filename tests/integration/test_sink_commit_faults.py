@@ -51,26 +51,6 @@ def test_old_commit_landing_after_the_new_one_is_refused(stream, faults):
     flow.assert_exact()
 
 
-@pytest.mark.nightly
-def test_old_commit_landing_before_the_new_one_is_recognised(stream, faults):
-    """The new one is refused, and the next attempt finds that the first one won."""
-    flow = stream(rows=1_000)
-    meet_in_the_middle(faults)
-    told = flow.run()
-    (lost,) = told.of(Event.COMMIT_OUTCOME_UNKNOWN)
-    (resolved,) = told.of(Event.COMMIT_OUTCOME_RESOLVED)
-    (committed,) = told.of(Event.BATCH_COMMITTED)
-    assert resolved["transaction"] == committed["transaction"] == lost["transaction"]
-    assert committed["attempts"] == 3
-    flow.assert_exact()
-
-
-def meet_in_the_middle(faults):
-    """Let the first commit land while the second attempt's commit is on its way."""
-    faults.inject("hold", COMMIT, seconds=1)
-    faults.inject("delay", COMMIT, after=1, seconds=2)
-
-
 def wait_until_ended(cluster, transaction):
     """Wait until no proxy has the transaction any more: its commit has been answered."""
     pause = threading.Event()

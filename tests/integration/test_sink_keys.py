@@ -42,16 +42,3 @@ def test_delete_finds_the_row_whichever_zero_its_key_has(flow, client):
     client.insert_rows(flow.target, [{"k": -0.0, "v": 9}, {"k": 1.0, "v": 9}])
     run(flow, delete_marker="gone")
     assert list(client.select_rows(f"* from [{flow.target}]")) == [{"k": 1.0, "v": 9}]
-
-
-@pytest.mark.nightly
-def test_idempotent_mode_tells_nulls_of_a_key_apart(flow, client):
-    """Spark leaves nulls out of a hash, so that (null, 1) and (1, null) have the same one."""
-    flow = flow(
-        {"a": "int64?", "b": "int64?", "v": "int64"}, ["a", "b"],
-        lambda frame: frame.selectExpr(
-            "if(id = 0, 1L, null) as a", "if(id = 1, 1L, null) as b", "id as v"
-        ),
-    )  # fmt: skip
-    run(flow, mode="idempotent")
-    assert [row["v"] for row in client.select_rows(f"v from [{flow.target}]")] == [1, 0]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from tests.flows import AGGREGATION, DEDUP, QUERIES, STATELESS, WINDOWED, Queue, differences
-from tests.integration.streams import Broken, Heard, finish, forget_last_batch
+from tests.flows import AGGREGATION, DEDUP, QUERIES, STATELESS, WINDOWED
+from tests.integration.streams import Broken
 from tests.tiers import NIGHTLY, first_of
 from yt_exactly_once import Event
 
@@ -83,44 +83,3 @@ def trim_as_the_queue_agent(flow):
     """Trim everything before the offset of the vital consumer."""
     for partition, offset in flow.queue.stored(flow.consumer).items():
         flow.client.trim_rows(flow.queue.path, partition, offset)
-
-
-@pytest.mark.nightly
-def test_joined_streams_survive_a_replay(stream, client, tmp, tmp_path):
-    """Both sides keep state; every pair comes out once."""
-    left, right = Queue.create(client, tmp, "left"), Queue.create(client, tmp, "right")
-    ours = stream(queue=left)
-    theirs = stream(queue=right, name="other")
-
-    def joined():
-        one = ours.frame().selectExpr("id", "part", "row", "key", "value")
-        other = theirs.frame().selectExpr("id as its_id", "name")
-        return one.join(other, one["id"] == other["its_id"]).select(
-            "part", "row", "id", "key", "value", "name"
-        )
-
-    def run():
-        heard = Heard()
-        finish(
-            joined()
-            .writeStream.foreachBatch(ours.sink(heard))
-            .option("checkpointLocation", str(tmp_path / "join"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        return heard
-
-    for partition in range(3):
-        left.append(1_500, partition)
-        right.append(700, partition)
-    run()
-    last = forget_last_batch(tmp_path / "join")
-    told = run()
-    assert [fields["batch"] for fields in told.of(Event.BATCH_SKIPPED)][:1] == [last]
-    for partition in range(3):
-        right.append(1_000, partition)
-    run()
-    expected = STATELESS.must_hold(left, 0, is_sorted=False)
-    assert differences(ours.found(), expected) == ""
-    assert left.stored() == left.ends()
-    assert right.stored() == right.ends()

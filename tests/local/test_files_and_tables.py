@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 
 import pytest
@@ -39,21 +38,6 @@ def test_part_of_a_file(client, tmp):
     assert client.read_file(f"{tmp}/f").read() == b"hello world"
     assert client.read_file(f"{tmp}/f", offset=4, length=4).read() == b"o wo"
     assert client.read_file(f"{tmp}/f", offset=11).read() == b""
-
-
-def test_file_is_replaced(client, tmp):
-    """A second write starts anew, and the old chunks go."""
-    client.write_file(f"{tmp}/f", b"long old content")
-    client.write_file(f"{tmp}/f", b"new")
-    assert client.read_file(f"{tmp}/f").read() == b"new"
-    assert client.get(f"{tmp}/f/@chunk_count") == 1
-
-
-def test_digest_is_kept_on_request(client, tmp):
-    """`compute_md5` stores the digest of the whole file."""
-    client.write_file(f"{tmp}/f", b"content", compute_md5=True)
-    expected = hashlib.md5(b"content", usedforsecurity=False).hexdigest()
-    assert client.get(f"{tmp}/f/@md5") == expected
 
 
 def test_large_file_goes_in_several_requests(client, tmp):
@@ -124,76 +108,6 @@ def test_key_columns_of_a_sorted_table_are_shown(client, tmp):
     client.write_table(f"{tmp}/plain", [{"a": 1}])
     assert client.get(f"{tmp}/plain/@key_columns") == []
     assert not client.exists(f"{tmp}/plain/@sorted_by")
-
-
-def test_weak_schema_is_that_of_the_last_write(client, tmp):
-    """A table that was given none takes its key columns from `sorted_by`, and loses them again."""
-    path = f"{tmp}/t"
-    client.write_table(f"<sorted_by=[a;b]>{path}", [{"a": 1, "b": 2, "c": 3}, {"a": 2}])
-    assert client.get(f"{path}/@sorted_by") == ["a", "b"]
-    assert client.get(f"{path}/@schema_mode") == "weak"
-    assert not client.get(f"{path}/@schema").attributes["strict"]
-    client.write_table(f"<append=%true;sorted_by=[a]>{path}", [{"a": 3}])
-    assert client.get(f"{path}/@sorted_by") == ["a"]
-    early = f"<append=%true;sorted_by=[a]>{path}"
-    assert _failure(client.write_table, early, [{"a": 0}]).contains_code(301)
-    other = f"<append=%true;sorted_by=[b]>{path}"
-    assert "Key columns mismatch" in str(_failure(client.write_table, other, [{"b": 9}]))
-    client.write_table(f"<append=%true>{path}", [{"a": 0}])
-    assert not client.get(f"{path}/@sorted")
-    assert client.row_count(path) == 4
-    client.write_table(f"<sorted_by=[a]>{path}", [{"a": 1}])
-    client.write_table(path, [{"a": 2}, {"a": 1}])
-    assert len(client.get(f"{path}/@schema")) == 0
-
-
-def test_strong_schema_stays(client, tmp):
-    """What the path says must agree with it, or replace it."""
-    path = f"{tmp}/t"
-    client.create("table", path, attributes={"schema": SORTED})
-    client.write_table(f"<sorted_by=[k;s]>{path}", [{"k": 1, "s": "a"}])
-    error = _failure(client.write_table, f"<sorted_by=[k]>{path}", [{"k": 1, "s": "a"}])
-    assert 'must be compatible with table schema for a "strong" schema mode' in str(error)
-    assert client.get(f"{path}/@schema_mode") == "strong"
-    client.write_table(f"<schema=[{{name=x;type=int64}}]>{path}", [{"x": 1}])
-    assert [column["name"] for column in client.get(f"{path}/@schema")] == ["x"]
-
-
-@pytest.mark.parametrize("other", ["append=%true", "sorted_by=[x]"])
-def test_schema_of_a_path_needs_no_other(raw, client, tmp, other):
-    """It cannot be combined with what it would contradict."""
-    client.create("table", f"{tmp}/t")
-    path = f"<{other};schema=[{{name=x;type=int64}}]>{tmp}/t"
-    answer = raw.command("PUT", "write_table", {"path": path, "input_format": "json"}, b'{"x":1}')
-    assert '"schema" are not compatible' in answer.error["message"]
-
-
-def test_expected_rows_are_those_of_whole_chunks_when_keys_select(client, tmp):
-    """As the real cluster estimates: exact by row index, rounded by key."""
-    path = f"{tmp}/t"
-    for part in (["b", "c", "d"], ["e", "f"]):
-        target = f"<append=%true;sorted_by=[a]>{path}"
-        client.write_table(target, [{"a": value} for value in part])
-    for selector, expected in (
-        ("", 5),
-        ("[#1:]", 4),
-        ("[d:]", 5),
-        ("[e:]", 2),
-        ("[c]", 3),
-        ("[x:]", 0),
-    ):
-        answer: dict = {}
-        list(client.read_table(path + selector, response_parameters=answer))
-        assert answer["approximate_row_count"] == expected, selector
-
-
-def test_chunks_are_counted_by_layout(client, tmp):
-    """All chunks of a table have the layout that it asks for."""
-    for layout in ("scan", "lookup"):
-        client.create("table", f"{tmp}/{layout}", attributes={"optimize_for": layout})
-        client.write_table(f"{tmp}/{layout}", [{"a": 1}])
-        counted = client.get(f"{tmp}/{layout}/@optimize_for_statistics")
-        assert {name: found["chunk_count"] for name, found in counted.items()} == {layout: 1}
 
 
 def test_unique_keys_are_unique(client, tmp):
@@ -389,25 +303,6 @@ def sorted_table(client, tmp):
     return f"{tmp}/d"
 
 
-@pytest.mark.parametrize(
-    ("key", "found"),
-    [
-        ("0", [0, 1]),
-        ("0; <type=min>#", [0, 1]),
-        ("0; #", [0, 1]),
-        ("<type=min>#; <type=max>#", [0, 1]),
-        ("0; <type=max>#", [1]),
-        ("0; #; <type=max>#", [1]),
-        ("0; #; #; #", [1]),
-        ("1; 5; #", []),
-    ],
-)
-def test_limit_key_may_be_longer_than_the_keys(client, sorted_table, key, found):
-    """A row is before every longer key that begins with its own."""
-    path = f"<ranges=[{{lower_limit={{key=[{key}]}}}}]>{sorted_table}"
-    assert [row["k"] for row in client.read_table(path)] == found
-
-
 def test_table_can_be_read_without_rows_written_before_a_timestamp(client, sorted_table):
     """The path carries both ends of the time that counts."""
     since = client.generate_timestamp()
@@ -463,46 +358,6 @@ def test_joined_keys_are_unique_where_the_target_says_so(raw, client, tmp):
     assert raw.command("POST", "concatenate", given).json()["code"] == 307
 
 
-def test_append_sees_the_table_as_it_was_when_it_began(cluster, client, tmp):
-    """What another transaction appends meanwhile is not read in the middle of one's own."""
-    client.create("table", f"{tmp}/t")
-    append = f"<append=%true>{tmp}/t"
-    client.write_table(append, [{"a": 1}])
-    with client.Transaction():
-        client.write_table(append, [{"a": 2}])
-        cluster.client(1).write_table(append, [{"a": 3}])
-        assert [row["a"] for row in client.read_table(f"{tmp}/t")] == [1, 2]
-    assert [row["a"] for row in client.read_table(f"{tmp}/t")] == [1, 3, 2]
-
-
-def test_computed_columns_of_static_tables_are_filled(client, tmp):
-    """Before the order of the keys is checked."""
-    key = {"name": "h", "type": "int64", "sort_order": "ascending", "expression": "v * 2"}
-    schema = [key, {"name": "v", "type": "int64"}]
-    client.create("table", f"{tmp}/t", attributes={"schema": schema})
-    client.write_table(f"{tmp}/t", [{"v": 1}, {"v": 4}])
-    assert [row["h"] for row in client.read_table(f"{tmp}/t")] == [2, 8]
-    assert _failure(client.write_table, f"{tmp}/t", [{"v": 4}, {"v": 1}]).contains_code(301)
-
-
-@pytest.mark.parametrize(
-    ("ranges", "found"),
-    [
-        ("lower_limit={chunk_index=1}", [2, 3]),
-        ("exact={chunk_index=1}", [2]),
-        ("lower_limit={chunk_index=1};upper_limit={row_index=2}", [2]),
-    ],
-    ids=["lower", "exact", "mixed"],
-)
-def test_rows_are_selected_by_chunk(client, tmp, ranges, found):
-    """As tools do that share the chunks of a table among themselves."""
-    client.create("table", f"{tmp}/t")
-    for value in (1, 2, 3):
-        client.write_table(f"<append=%true>{tmp}/t", [{"v": value}])
-    path = f"<ranges=[{{{ranges}}}]>{tmp}/t"
-    assert [row["v"] for row in client.read_table(path)] == found
-
-
 @pytest.mark.parametrize(
     ("kind", "limit"),
     [("static", "offset=1"), ("static", "tablet_index=0"), ("sorted", "row_index=1")],
@@ -518,28 +373,12 @@ def test_limit_that_would_be_ignored_is_refused(client, tmp, kind, limit):
     _failure(client.read_table, f"<lower_limit={{{limit}}}>{path}")
 
 
-def test_rows_are_sorted_by_columns_with_an_order(client, tmp):
-    """Both spellings of `sorted_by` mean the same."""
-    client.create("table", f"{tmp}/t")
-    path = f"<sorted_by=[{{name=k;sort_order=ascending}}]>{tmp}/t"
-    client.write_table(path, [{"k": 1}, {"k": 2}])
-    assert client.get(f"{tmp}/t/@sorted_by") == ["k"]
-    assert _failure(client.write_table, path, [{"k": 2}, {"k": 1}]).contains_code(301)
-
-
 def test_values_of_different_types_are_ordered_by_type(client, tmp):
     """Null, int64, uint64, double, boolean, string: as masters compare keys without a schema."""
     given = [None, 5, yson.YsonUint64(3), 2.5, False, "a"]
     client.create("table", f"{tmp}/t")
     client.write_table(f"<sorted_by=[s]>{tmp}/t", [{"s": value} for value in given])
     assert [row["s"] for row in client.read_table(f"{tmp}/t[3u:%false]")] == [3, 2.5]
-
-
-def test_digest_is_not_made_up_for_old_bytes(client, tmp):
-    """A file that has bytes and no digest gets none by appending, and nobody sets one."""
-    client.write_file(f"{tmp}/f", b"old")
-    _failure(client.write_file, f"<append=%true>{tmp}/f", b"new", compute_md5=True)
-    _failure(client.set, f"{tmp}/f/@md5", "x")
 
 
 def test_path_attribute_that_would_be_ignored_is_refused(client, tmp):

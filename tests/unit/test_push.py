@@ -233,24 +233,3 @@ def test_no_push_is_under_way_when_a_task_has_failed(cluster):
     with pytest.raises(FencedError):
         push(cluster, [1, 2], by_source=True, tablets=[0, 1], connections=2)
     assert cluster.rows == [2]
-
-
-@pytest.mark.nightly
-def test_ten_thousand_batches_are_pushed_once(cluster):
-    """Tasks that die in the middle of a batch, runs that replay one, and drivers that are late."""
-    for batch in range(10_000):
-        rows = [3 * batch, 3 * batch + 1, 3 * batch + 2]
-        run = f"run {batch // 1_000}"
-        if batch % 7 == 0:
-            push(cluster, rows[:2], batch=batch, run=run)
-        push(cluster, rows, batch=batch, run=run, attempt=int(batch % 7 == 0))
-        if batch % 1_000 == 0:
-            push(cluster, rows, batch=batch, run=f"run {batch // 1_000 + 1}")
-            with pytest.raises(NotOneToOneError):
-                push(cluster, rows[1:], batch=batch, run="other code")
-        if batch % 1_000 == 999:
-            with pytest.raises(FencedError):
-                push(cluster, rows, batch=batch - 1, run="an old driver")
-    assert cluster.rows == list(range(30_000))
-    ((_, last, _),) = cluster.sessions.values()
-    assert last < 2**63
