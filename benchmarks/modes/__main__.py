@@ -21,7 +21,7 @@ from yt.logger import LOGGER
 from benchmarks.arguments import positive
 from benchmarks.modes import comparison, tables
 from benchmarks.modes.comparison import NothingToCompareError, compare
-from benchmarks.modes.design import BY_NAME, GROWTH, POINTS, QUICK
+from benchmarks.modes.design import BY_NAME, POINTS, QUICK
 from benchmarks.modes.points import ALL, DESCRIPTIONS
 from benchmarks.modes.report import write_report
 from benchmarks.modes.results import load_all
@@ -102,7 +102,7 @@ def _run(points: Sequence[Point], folder: Path, console: Console) -> None:
 
 
 def _chosen(options: argparse.Namespace) -> list[Point]:
-    points = list(QUICK if options.quick else GROWTH if options.growth else POINTS)
+    points = list(QUICK if options.quick else POINTS)
     if options.points:
         points = [BY_NAME[name] for name in options.points]
     if options.contenders:
@@ -153,11 +153,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--quick", action="store_true", help="a few points, within three minutes")
-    which.add_argument(
-        "--growth",
-        action="store_true",
-        help="how costs grow with partitions, tablets, targets, columns and bytes of a row instead",
-    )
     which.add_argument(
         "--points", nargs="+", choices=list(BY_NAME), metavar="POINT", help="only these points"
     )

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from benchmarks.modes.growth import DIMENSIONS
-from benchmarks.modes.points import FLOOR, MODES, STEP_NAMES
+from benchmarks.modes.points import FLOOR, STEP_NAMES
 from benchmarks.processes import PARTS
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ _COLOURS = {
 }
 _SIZES = (1, 1_000, 10_000, 1_000_000)
 _DOTS = 110
-_DEFAULT = MODES[1]
 
 
 def draw(results: Results, folder: Path) -> Iterator[Path]:
@@ -47,7 +45,6 @@ def draw(results: Results, folder: Path) -> Iterator[Path]:
         "steps": _steps,
         "partitions": _partitions,
         "cpu": _cpu,
-        "growth": _growth,
     }
     for name, paint in charts.items():
         figure = Figure(figsize=(8, 4.2), layout="constrained")
@@ -169,33 +166,5 @@ def _cpu(axes: Any, results: Results) -> bool:
     axes.invert_yaxis()
     axes.set_xlabel("milliseconds of processor time per batch, means")
     axes.set_title("Who spends the processor time of a batch of 100,000 narrow rows")
-    axes.legend(fontsize=8)
-    return True
-
-
-def _growth(axes: Any, results: Results) -> bool:
-    """Draw what a unit of work costs in the default mode, as a multiple of the cheapest one."""
-    drawn = False
-    for dimension in DIMENSIONS:
-        costs = {
-            value: median(results[point.name].seconds(_DEFAULT)) / dimension.work(value)
-            for value, point in dimension.points.items()
-            if point.name in results and results[point.name].seconds(_DEFAULT)
-        }
-        if len(costs) > 1:
-            least = min(costs.values())
-            relative = [cost / least for cost in costs.values()]
-            axes.plot(
-                list(costs), relative, marker="o", label=f"{dimension.name}: {dimension.unit}"
-            )
-            drawn = True
-    if not drawn:
-        return False
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel("value of the dimension")
-    axes.set_ylabel("time per unit, to the cheapest")
-    axes.set_title("What a unit of work costs in transactional mode while a dimension grows")
-    axes.grid(visible=True, which="both", alpha=0.2)
     axes.legend(fontsize=8)
     return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.modes.growth import DIMENSIONS
 from benchmarks.modes.points import BASE, DELTA, FLOOR, LEAST, LIMIT, MODES, OURS, POSTGRES, SNIPPET
 
 DOUBLING = tuple(15_625 << step for step in range(7))
@@ -60,8 +59,7 @@ POINTS = (
         for partitions in (1, 4, 16)
     ),
 )
-GROWTH = tuple(point for dimension in DIMENSIONS for point in dimension.points.values())
-BY_NAME = {point.name: point for point in (*POINTS, *GROWTH)}
+BY_NAME = {point.name: point for point in POINTS}
 
 QUICK = (
     replace(BASE, repetitions=5, contenders=(*OURS, LIMIT, DELTA, POSTGRES)),

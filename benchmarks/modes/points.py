@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.modes.work import Shape, shape
+from benchmarks.modes.work import SHAPES, Shape
 from yt_exactly_once import Event
 from yt_exactly_once.config import DeliveryMode
 
@@ -66,9 +66,7 @@ class Point:
         name: of the point.
         shape_name: kind of rows.
         rows: of one micro-batch.
-        partitions: of the source.
-        tablets: of an ordered target; 0 for as many as the source has partitions.
-        targets: tables that a sink writes the rows to, each all of them.
+        partitions: of the source, and tablets of an ordered target.
         source: `generated` (rows are made in the JVM, so that only the writing differs) or `queue`.
         target: `ordered` or `sorted`.
         query: `stateless`, `shuffle` or `stateful`.
@@ -81,8 +79,6 @@ class Point:
     shape_name: str = "narrow"
     rows: int = 100_000
     partitions: int = 4
-    tablets: int = 0
-    targets: int = 1
     source: str = "generated"
     target: str = "ordered"
     query: str = "stateless"
@@ -93,7 +89,7 @@ class Point:
     @property
     def shape(self) -> Shape:
         """Kind of rows."""
-        return shape(self.shape_name)
+        return SHAPES[self.shape_name]
 
     @property
     def references(self) -> tuple[str, str]:

@@ -6,7 +6,6 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.modes import growth_report
 from benchmarks.modes.bars import judged
 from benchmarks.modes.points import DESCRIPTIONS, STEP_NAMES
 from benchmarks.modes.results import Spread, summary
@@ -81,7 +80,6 @@ def markdown(results: Mapping[str, PointResult]) -> Iterator[str]:
     for result in results.values():
         yield ""
         yield from point_tables(result)
-    yield from growth_report.tables(results)
 
 
 def bars_table(results: Mapping[str, PointResult]) -> Iterator[str]:

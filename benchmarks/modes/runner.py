@@ -152,7 +152,7 @@ class _Measure:
 
 def _require_all_rows(point: Point, contender: Contender, turns: int) -> None:
     """Check that nobody was fast because rows are missing, or wrote some twice."""
-    found, expected = contender.rows_written(), turns * point.rows * point.targets
+    found, expected = contender.rows_written(), turns * point.rows
     if found is not None and found != expected:
         message = (
             f"{point.name}: {contender.name} was given {expected} rows and has written {found}"

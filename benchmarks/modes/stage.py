@@ -29,7 +29,7 @@ from benchmarks.modes.points import (
 )
 from benchmarks.modes.turns import DirectContender, QueryContender, Writer
 from benchmarks.modes.work import TOTALS_TYPES, totals
-from yt_exactly_once import Target, TransactionalSink
+from yt_exactly_once import TransactionalSink
 from yt_exactly_once.codec.rows import WireFormat
 from yt_exactly_once.codec.schema import TableSchema, check_frame
 from yt_exactly_once.observability import Event
@@ -116,18 +116,15 @@ class Stage:
 
     def _sink(self, mode: str) -> Writer:
         steps = Steps()
-        point = self.point
-        paths = [self._create_target(mode, number) for number in range(point.targets)]
-        # The tablets of a point with a number of its own are not those of the Spark partitions.
-        placed: dict[str, Any] = {"placement": "round_robin"} if point.tablets else {}
+        path = self._create_target(mode)
         sink = TransactionalSink(
-            [Target(path, **placed) for path in paths],
+            path,
             mode=mode,
             proxy=self.cluster.proxy_urls[0],
             rows_per_tablet_limit=ROWS_PER_TABLET,
             listener=steps,
         )
-        return Writer(sink, steps.last, lambda: sum(map(self._count, paths)))
+        return Writer(sink, steps.last, partial(self._count, path))
 
     def _snippet(self, target: str) -> Callable[[DataFrame, int], None]:
         def write(frame: DataFrame, _batch_id: int) -> None:
@@ -217,17 +214,13 @@ class Stage:
             return ()
         return ("key",) if self.point.query == "stateful" else ("id",)
 
-    @property
-    def _tablets(self) -> int:
-        return self.point.tablets or self.point.partitions
-
-    def _create_target(self, name: str, number: int = 0) -> str:
+    def _create_target(self, name: str) -> str:
         point, keys = self.point, self._keys
-        attributes: dict[str, Any] = {} if keys else {"tablet_count": self._tablets}
+        attributes: dict[str, Any] = {} if keys else {"tablet_count": self.point.partitions}
         schema = point.shape.columns(keys)
         if point.query == "stateful":
             schema = _totals_schema(keys)
-        return self._create_table(f"{name} {number}", schema, **attributes)
+        return self._create_table(name, schema, **attributes)
 
     def _create_table(self, name: str, schema: list[dict[str, Any]], **attributes: Any) -> str:
         path = f"{self.home}/{_plain(name)}"
@@ -258,7 +251,7 @@ class Stage:
 
     def _count(self, target: str) -> int:
         if not self._keys:
-            tablets = list(range(self._tablets))
+            tablets = list(range(self.point.partitions))
             infos = self.client.get_tablet_infos(target, tablets)["tablets"]
             return sum(int(info["total_row_count"]) for info in infos)
         (row,) = self.client.select_rows(f"sum(1) as n from [{target}] group by 1")

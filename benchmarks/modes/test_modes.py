@@ -11,13 +11,12 @@ import pytest
 from benchmarks.modes.__main__ import main
 from benchmarks.modes.bars import BARS, judged
 from benchmarks.modes.design import BY_NAME, POINTS, QUICK
-from benchmarks.modes.growth import DIMENSIONS
 from benchmarks.modes.points import ALL, BASE, DESCRIPTIONS
 from benchmarks.modes.report import markdown, to_json
 from benchmarks.modes.results import PointResult, Sample, load_all
 from benchmarks.modes.stage import Steps
 from benchmarks.modes.turns import DirectContender, Gate
-from benchmarks.modes.work import SHAPES, shape
+from benchmarks.modes.work import SHAPES
 
 
 class Query:
@@ -232,34 +231,6 @@ def test_report_tells_points_of_several_runs_apart():
     text = "\n".join(markdown({"base": one, "rows-1000": other}))
     assert "points of several runs" in text
     assert "rows-1000: time later" in text
-
-
-def test_growth_is_told_per_unit_of_work():
-    """Twice the time for twice the work is no growth; three times is."""
-    results = {
-        f"polled-{value}": result(f"polled-{value}", noop=[seconds], transactional=[2 * seconds])
-        for value, seconds in ((1, 0.1), (2, 0.2), (4, 0.6))
-    }
-    text = "\n".join(markdown(results))
-    assert "| 2 | noop | 200 | 100 | 1.00 (1.00 to 1.00) |" in text
-    assert "| 4 | transactional | 1,200 | 300 | 1.50 (1.50 to 1.50) |" in text
-    assert (
-        "Faster than its work: noop, from 2 to 4: 1.50 (1.50 to 1.50); transactional, from 2"
-        in text
-    )
-    assert "Growth of targets" not in text
-
-
-def test_every_point_of_a_dimension_has_its_work():
-    """All have the rows that the work is counted in, and the same contenders."""
-    for dimension in DIMENSIONS:
-        for value, point in dimension.points.items():
-            assert BY_NAME[point.name] is point
-            assert point.rows > 0
-            assert dimension.work(value) > 0
-            assert len(point.shape.types) == len(point.shape.expressions)
-    assert {len(shape(f"columns-{count}").types) for count in (10, 300)} == {10, 300}
-    assert shape("bytes-1024").row_bytes == 1024
 
 
 def test_design_varies_one_dimension_at_a_time():

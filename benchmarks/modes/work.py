@@ -106,43 +106,6 @@ COMPOSITE = Shape(
 )
 SHAPES = {shape.name: shape for shape in (NARROW, WIDE, COMPOSITE)}
 
-_COLUMNS, _BYTES = "columns-", "bytes-"
-"""Beginnings of the names of kinds that differ in one number only."""
-
-
-def shape(name: str) -> Shape:
-    """Return a kind of row: of `SHAPES`, `columns-N` of N whole numbers, or `bytes-N` of that size.
-
-    Raises:
-        KeyError: there is none of that name.
-    """
-    if name.startswith(_COLUMNS):
-        return _of_columns(name, int(name.removeprefix(_COLUMNS)))
-    if name.startswith(_BYTES):
-        return _of_bytes(name, int(name.removeprefix(_BYTES)))
-    return SHAPES[name]
-
-
-def _of_columns(name: str, count: int) -> Shape:
-    more = [f"number_{place}" for place in range(count - len(_NUMBERED))]
-    return Shape(
-        name,
-        8 * count,
-        dict.fromkeys((*_NUMBERED, *more), "int64"),
-        {**_NUMBERED, **{column: f"id + {place}" for place, column in enumerate(more)}},
-    )
-
-
-def _of_bytes(name: str, size: int) -> Shape:
-    text = size - 8 * len(_NUMBERED)
-    return Shape(
-        name,
-        size,
-        {**dict.fromkeys(_NUMBERED, "int64"), "text": "utf8"},
-        {**_NUMBERED, "text": f"lpad(string(id), {text}, 'text-')"},
-    )
-
-
 TOTALS_TYPES = {"key": "int64", "n": "int64", "total": "double"}
 
 
