@@ -69,13 +69,7 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True)
 class Rejects:
-    """Where the rejected rows of a batch go, and what is stored with them.
-
-    Attributes:
-        path: the table.
-        query_id: id of the query.
-        batch_id: number of the batch.
-    """
+    """Where the rejected rows of a batch go, and what is stored with them."""
 
     path: str
     query_id: str

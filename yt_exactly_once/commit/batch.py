@@ -10,7 +10,6 @@ class PartitionRange(NamedTuple):
     """Rows of one queue partition.
 
     Attributes:
-        partition: index of the partition.
         start: first row.
         end: first row that does not belong to them.
     """
@@ -26,7 +25,6 @@ class SourceRange:
 
     Attributes:
         cluster: name of the queue's cluster, as in consumer rows.
-        queue: path of the queue.
         consumer: path of the consumer; `None` when the query reads without one.
         partitions: sorted by partition, including those that do not move.
         queue_id: object id of the queue's table, empty when not known; a queue that was recreated

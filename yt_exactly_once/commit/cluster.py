@@ -22,7 +22,6 @@ class Payload(NamedTuple):
     """The body of one request.
 
     Attributes:
-        row_count: rows in it.
         data: the bytes.
         deletes: whether it deletes the keys in it, which are YSON, or writes rows.
         digest: of the rows, where the ledger keeps one.
@@ -45,7 +44,6 @@ class OpenTransaction(NamedTuple):
     """What another process needs to write into an open transaction.
 
     Attributes:
-        id: transaction id.
         proxy: address of the proxy that holds it.
     """
 

@@ -28,7 +28,6 @@ class CompleteResult:
     """All rows that a table holds after the commit.
 
     Attributes:
-        plan: the key columns.
         keys: fragments of YSON, one per row of the result.
         room: most rows that one transaction can touch in the table.
     """

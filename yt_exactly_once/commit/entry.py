@@ -170,7 +170,6 @@ class Tally:
     Attributes:
         rows: rows of the last batch, written or deleted.
         total_rows: rows of all batches.
-        batches: number of batches.
         rejected: rows of the last batch that the target cannot take; they are not among `rows`.
         total_rejected: the same for all batches.
         bytes: of the encoded rows of the last batch.
@@ -257,7 +256,6 @@ class LedgerEntry:
     """The committed state of one query and target.
 
     Attributes:
-        query_id: id of the query.
         target: path of the table written to.
         batch_id: the last committed batch.
         run_id: the run that committed it.
@@ -267,7 +265,6 @@ class LedgerEntry:
         part_count: how many parts the batch has; 1 unless it was split.
         digests: of the committed parts of a split batch.
         others: `MicroBatch.others` of the batch.
-        mode: delivery mode of the batch.
         attempts: how many attempts the part took.
         started_at: when the sink began with the part, UTC by the driver's clock, ISO 8601; never compared.
         committed_at: when its commit was sent; as `started_at`.

@@ -45,7 +45,6 @@ class Note:
         kind: what it says.
         target: short digest of the target's path.
         ledger: short digest of the ledger's path.
-        batch: number of the batch.
         ledger_id: object id of the ledger table; only for `LEDGER`.
     """
 

@@ -24,7 +24,6 @@ class TargetRows:
     """Encoded rows for one table.
 
     Attributes:
-        path: the table.
         lanes: payloads that keep their order, per lane; empty when the tasks wrote the rows.
         wire: wire format of the payloads.
         row_count: rows written or deleted, in the payloads or by the tasks.
@@ -65,7 +64,6 @@ class Part:
         number: from 1.
         count: how many parts the batch has.
         digests: of the parts up to this one; empty for a batch of one part.
-        targets: the rows.
     """
 
     number: int

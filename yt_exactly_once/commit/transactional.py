@@ -373,7 +373,6 @@ class _Ahead:
     """A transaction that was opened ahead.
 
     Attributes:
-        opened: the transaction.
         until: when it has spent its share of the lease, on the monotonic clock.
     """
 

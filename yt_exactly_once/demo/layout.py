@@ -84,7 +84,6 @@ class Query:
 
     Attributes:
         name: names it in the checkpoint directory and on the screen.
-        consumer: path of its consumer.
         target: path of the table it writes.
     """
 

@@ -62,10 +62,7 @@ class Letter:
 
     Attributes:
         table: object id of the dead-letter table.
-        tablet: its tablet there.
-        index: its index in that tablet.
         query_id: the query that read the row.
-        batch_id: in which batch.
         target: the table that could not take it.
         column: the column that does not fit.
         reason: why not.
@@ -122,8 +119,6 @@ class Replay:
     """What a replay does with the letters of one target.
 
     Attributes:
-        target: path of the target.
-        ledger: path of its ledger.
         fitting: letters that get in.
         unfit: letters that stay, and why.
         done: how many were replayed before.

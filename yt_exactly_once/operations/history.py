@@ -27,7 +27,6 @@ class Mark:
 
     Attributes:
         at: when, in seconds since 1970.
-        what: what it was.
         query: to which query; empty for all.
         batch: number of the batch, if it was one.
         rows: rows of the batch, if they are known.
@@ -48,7 +47,6 @@ class Lag:
 
     Attributes:
         at: when, in seconds since 1970.
-        query: the query.
         rows: rows that were not committed.
     """
 

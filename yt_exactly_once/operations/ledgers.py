@@ -57,12 +57,7 @@ _ATTRIBUTES = (*ATTRIBUTES, LEDGER_MARK)
 
 @dataclass(frozen=True)
 class LedgerRow:
-    """One entry, and the ledger that holds it.
-
-    Attributes:
-        ledger: path of the ledger.
-        entry: the entry.
-    """
+    """One entry, and the ledger that holds it."""
 
     ledger: str
     entry: LedgerEntry
@@ -277,7 +272,6 @@ class Judged:
     """An entry, and who may need it.
 
     Attributes:
-        row: the entry.
         use: the verdict.
         why: the reason, for people.
     """

@@ -47,7 +47,6 @@ class Move:
     """The move of a consumer in one partition.
 
     Attributes:
-        partition: index of the partition.
         old: where the consumer is.
         new: where it will be.
     """
@@ -62,8 +61,6 @@ class Affected:
     """A query whose consumer moves.
 
     Attributes:
-        query_id: id of the query.
-        ledger: path of its ledger.
         target: what it writes.
         batch: its last batch.
         meaning: what the move does to its target and its checkpoint.
@@ -83,8 +80,6 @@ class Plan:
     Attributes:
         direction: back or forward.
         cluster: name of the queue's cluster.
-        queue: the queue.
-        consumer: the consumer.
         moves: the partitions that move.
         stays: partitions that are already there or beyond.
         affected: the queries that read with this consumer, as far as ledgers say.

@@ -28,7 +28,6 @@ class Subjects:
     """Users and groups, by what they do.
 
     Attributes:
-        writers: run the query.
         readers: look at it: `status`, `audit`.
         operators: mount, repair and remove the tables, and change these rights.
     """

@@ -32,7 +32,6 @@ class Mount:
     """Mount a table.
 
     Attributes:
-        path: of the table.
         state: of its tablets now.
     """
 
@@ -48,8 +47,6 @@ class Consumer:
     """Create a consumer, or register it as a vital one.
 
     Attributes:
-        path: of the consumer.
-        queue: path of the queue.
         is_missing: whether it must be created.
     """
 
@@ -68,8 +65,6 @@ class Place:
 
     Attributes:
         cluster: name of the queue's cluster.
-        queue: path of the queue.
-        path: of the consumer.
         moves: by partition.
     """
 
@@ -91,7 +86,6 @@ class Repair:
     """What is to be done for one query.
 
     Attributes:
-        row: an entry of the query.
         targets: what the query writes.
         steps: what `apply` does, in order.
         repeated: rows that may get into the target a second time, at most.

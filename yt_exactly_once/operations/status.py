@@ -68,7 +68,6 @@ class PartitionStatus:
     """One partition of a queue, and how far a query is in it.
 
     Attributes:
-        partition: index of the partition.
         delivered: first row that the query has not committed.
         left: first row that its consumer may be at: where the last batch left it.
         consumer: where its consumer is; `None` without one, or if it cannot be read.
@@ -109,8 +108,6 @@ class QueueStatus:
     """One queue of a query.
 
     Attributes:
-        cluster: name of its cluster.
-        path: the queue.
         consumer: the consumer; `None` when the query reads without one.
         registered: whether the consumer is registered; `None` without a consumer.
         vital: whether the registration is vital, so that rows it has not read are not trimmed.
@@ -151,7 +148,6 @@ class TargetStatus:
     """What a query has written into one target.
 
     Attributes:
-        path: the target.
         rows: rows of the last batch.
         total_rows: rows of all batches.
         batches: how many batches there were.
@@ -182,12 +178,9 @@ class QueryStatus:
     """One query, as its ledger and its queues show it.
 
     Attributes:
-        query_id: id of the query.
-        ledger: path of the ledger.
         run_id: the run that committed the last batch.
         batch: number of the last committed batch.
         parts: committed and all parts of it; (1, 1) unless it was split.
-        mode: delivery mode.
         attempts: attempts of the last batch.
         committed_at: when, by the driver's clock.
         seconds: how long the sink had worked on the batch by then.
@@ -366,7 +359,6 @@ class _Facts:
         registrations: by queue and consumer.
         bounds: of the partitions of a queue.
         written: how many rows an ordered target has ever had, by path.
-        offsets: of a consumer, by queue and consumer.
         stamps: times of rows by partition and index, by queue.
     """
 

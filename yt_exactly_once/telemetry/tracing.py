@@ -36,7 +36,6 @@ class _Batch:
     """A batch on its way.
 
     Attributes:
-        span: of the batch.
         attempts: open spans of its transactions, by id.
     """
 

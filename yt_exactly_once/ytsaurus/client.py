@@ -68,7 +68,6 @@ class PinnedProxy:
     A client that has joined a transaction sends nothing outside it, so the first one joins none.
 
     Attributes:
-        url: address of the proxy.
         config: configuration of its clients.
         clients: each with an HTTP connection of its own, or all with one RPC driver.
         lanes: what sends the commands of transactions over them.

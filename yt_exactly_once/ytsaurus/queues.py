@@ -81,8 +81,6 @@ class RemoteQueue:
     It travels by pickle to the tasks and opens its connection there.
 
     Attributes:
-        connection: the cluster.
-        path: of the queue.
         consumer: path of the consumer; `None` reads without one.
     """
 

@@ -55,9 +55,6 @@ class WholeTable:
     """A table that can be read as a whole, as it was when it was looked at.
 
     Attributes:
-        connection: the cluster.
-        path: of the table.
-        id: of the table.
         schema: its columns, see `columns_of`.
         is_dynamic: a sorted dynamic table; otherwise a static one.
         row_count: of a static table; for a dynamic one about how many its chunks have.

@@ -113,9 +113,7 @@ class ProducerSession:
     """A queue-producer session that this task owns until another client creates it again.
 
     Attributes:
-        producer: path of the producer table.
         queue: path of the ordered target.
-        session_id: name of the session.
         epoch: increases with every creation; pushes with an older one are refused.
         state: what the last push stored there.
     """

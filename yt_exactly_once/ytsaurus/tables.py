@@ -38,7 +38,6 @@ class TableInfo:
         path: as it was given.
         id: object id; changes when the table is recreated.
         is_sorted: sorted (keys) or ordered (a queue).
-        tablet_count: number of tablets.
         tablet_state: `mounted`, `unmounted`, `frozen`, `mixed`, ...
         atomicity: `full`, or `none` for a table that takes part in no transaction.
         schema: columns as in `@schema`: name, type, type_v3, required, sort_order, ...

@@ -64,7 +64,6 @@ class TabletTransaction:
     """One open tablet transaction; use `start`.
 
     Attributes:
-        id: transaction id.
         proxy: address of the proxy it lives on.
     """
 

@@ -39,8 +39,6 @@ class Source(Protocol):
     """The rows of a table, of any kind, in batches.
 
     Attributes:
-        schema: of the table.
-        row_count: number of rows.
         in_chunks: whether chunks have bounds that a reader learns of.
     """
 

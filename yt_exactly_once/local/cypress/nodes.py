@@ -64,7 +64,6 @@ class Creation:
     """How a node is put at a path.
 
     Attributes:
-        node_type: object type.
         attributes: given by the user.
         owner: who creates it.
         recursive: whether missing parents are created.

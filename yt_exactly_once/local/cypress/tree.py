@@ -32,7 +32,6 @@ class Position:
 
     Attributes:
         id: the deepest existing node.
-        type: its type.
         path: its path without links.
         rest: the steps that are left; empty when the path is a node.
         given: the path as the client wrote it.

@@ -28,7 +28,6 @@ class Node:
     """One object of the tree, as a transaction saw it.
 
     Attributes:
-        id: object id.
         type: object type, such as `map_node` or `table`.
         parent_id: id of the parent; `None` for the root and for objects without a path.
         name: key in the parent; empty in a list.

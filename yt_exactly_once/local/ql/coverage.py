@@ -33,7 +33,6 @@ class Reading:
     """What a query reads of one table.
 
     Attributes:
-        layout: the table.
         columns: names of the columns that the query mentions.
         ranges: finds the key ranges; it may have to look up the keys of a join.
         most: how many of the first rows are enough; None when all in the ranges are needed.

@@ -40,10 +40,8 @@ class Partition:
     """One partition of one queue, as a consumer knows it.
 
     Attributes:
-        consumer: the consumer table.
         consumer_name: name inside a table that several consumers share.
         queue: where the queue is.
-        index: tablet index in the queue.
     """
 
     consumer: TableLayout

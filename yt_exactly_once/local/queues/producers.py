@@ -65,7 +65,6 @@ class Push:
 
     Attributes:
         epoch: the epoch it believes to be current.
-        rows: rows for the queue.
         sequence_number: number of the first row; None when every row carries its own.
         user_meta: replaces the session's when given.
         has_user_meta: whether it was given.

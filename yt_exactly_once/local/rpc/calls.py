@@ -67,8 +67,6 @@ class Method:
         commands: every command that it may be.
         partial: what is missing compared to the real method.
         parameters: reads the parameters of the command out of the request.
-        request: name of the request message.
-        response: name of the response message.
         run: executes; of a method that streams its answer it returns the blocks.
         direction: whether a stream belongs to it, and who sends.
         opening: of a stream that the client writes: blocks that go to it first.

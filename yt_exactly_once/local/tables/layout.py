@@ -31,7 +31,6 @@ class Tablet:
 
     Attributes:
         index: position in the table.
-        tablet_id: object id.
         state: `mounted`, `frozen` or `unmounted`.
         pivot_key: encoded first key (sorted tables; empty blob for the first tablet).
         pivot_values: the same key as values.
@@ -61,7 +60,6 @@ class TableLayout:
     Attributes:
         node_id: Cypress id of the table.
         path: path under which it was found.
-        schema: schema of the table.
         sql_names: SQL column names, parallel to the columns of the schema.
         tablets: tablets in order.
         options: settings that act on rows, such as `max_rows_per_transaction`.

@@ -47,14 +47,12 @@ class Column:
     """One column of a schema.
 
     Attributes:
-        name: column name.
         wire_type: v1 name of the type; `any` for every composite, `string` for decimals.
         type_v3: logical type in normal form, see `types`.
         required: whether null is refused.
         sort_order: `ascending`, `descending` or None for a value column.
         expression: text of a computed column.
         aggregate: name of the aggregate function.
-        lock: lock group.
         extra: other keys that are stored and shown but change nothing here.
     """
 

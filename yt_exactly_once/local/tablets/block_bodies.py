@@ -35,7 +35,6 @@ class Rows(NamedTuple):
     """Consecutive rows of a tablet.
 
     Attributes:
-        first: index of the first one.
         timestamps: when each was written.
         arrays: stored values by the columns of the table.
     """

@@ -72,7 +72,6 @@ class Conflict:
 
     Attributes:
         key: encoded key of the row.
-        lock: lock group.
         message: what was faster.
         winner: commit timestamp of what was faster.
     """

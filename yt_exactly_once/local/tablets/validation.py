@@ -55,7 +55,6 @@ class EncodedRows:
     Attributes:
         columns: which columns were given or filled.
         data: stored values per column: lists for a sorted table, Arrow arrays for an ordered one.
-        count: number of rows.
         extras: service columns of the request, such as `$tablet_index`, as they came.
         error: what the commit will say about these rows.
         weights: data weight of every row of an ordered table.

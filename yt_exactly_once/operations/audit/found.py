@@ -41,7 +41,6 @@ class Columns:
     """Where a target keeps the source of its rows.
 
     Attributes:
-        partition: column with the partition of the queue.
         row: column with the index of the row in that partition.
         queue: column with the path of the queue; not needed if the queries have read only one.
     """
@@ -56,8 +55,6 @@ class PartitionAudit:
     """What was found in one partition of a queue.
 
     Attributes:
-        queue: path of the queue.
-        partition: index of the partition.
         start: first row that must be there.
         end: first row that need not be there.
         lost: rows that are not there.
@@ -85,7 +82,6 @@ class Audit:
     """What an audit found.
 
     Attributes:
-        target: path of the target.
         by: what it was compared with.
         queries: queries that have written, as ledger entries say.
         modes: their delivery modes, as far as the entries know them.

@@ -23,7 +23,6 @@ class Queue:
     """A queue that the query reads.
 
     Attributes:
-        path: of the queue.
         consumer: path of its consumer; `None` reads without one.
     """
 
@@ -39,7 +38,6 @@ class Subject:
         cluster: how to reach the cluster.
         queues: what it reads.
         targets: paths of the tables it writes.
-        mode: delivery mode.
         ledger: path of the ledger; by default that of a sink with these targets.
         producer: path of the producer table; by default as above.
         dead_letter: path of the dead-letter table, if one is used.

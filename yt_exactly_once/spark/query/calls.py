@@ -26,13 +26,7 @@ if TYPE_CHECKING:
 
 
 class LedgerKey(NamedTuple):
-    """What a sink writes for one target; of two sinks with the same, one would hide the other.
-
-    Attributes:
-        cluster: address of the cluster.
-        ledger: path of the ledger.
-        target: path of the target.
-    """
+    """What a sink writes for one target; of two sinks with the same, one would hide the other."""
 
     cluster: str
     ledger: str
@@ -44,10 +38,7 @@ class Place:
     """Where Spark is when it calls a sink.
 
     Attributes:
-        query_id: id of the query.
-        run_id: id of the run.
         batch_id: number of the batch that Spark runs.
-        notes: of the query.
         in_background: whether Spark does not wait for the calling thread.
         problem: why the call must fail although its place is known.
     """

@@ -133,8 +133,6 @@ class RunningBatch:
 
     Attributes:
         query_id: id of the query; empty before the first task has named it.
-        run_id: id of the run.
-        output_mode: of the query.
     """
 
     query_id: str

@@ -35,11 +35,9 @@ class QueueOffset:
 
     Attributes:
         cluster: name of the queue's cluster.
-        queue: path of the queue.
         consumer: path of the consumer; `None` when the query reads without one.
         partitions: first unread row of every queue partition.
         start: first row of the batch that ends here, of every queue partition.
-        queue_id: object id of the queue.
         shared: queue partitions that are read by one Spark task in the batch that ends here, for each such
             task; all others have a task of their own.
     """

@@ -45,9 +45,6 @@ class TaskIdentity:
     """What a task knows of itself.
 
     Attributes:
-        query_id: id of the query.
-        run_id: id of the run.
-        batch_id: number of the batch.
         partition: number of the Spark partition.
     """
 
@@ -82,7 +79,6 @@ class TaskMessage(WriterCommitMessage):
     """What one task has done.
 
     Attributes:
-        task: which one.
         row_count: rows that it got.
         rows: its rows as an Arrow stream, where the commit is to write them.
         reports: what it has written, see `ChunkReport`.

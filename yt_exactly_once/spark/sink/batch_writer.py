@@ -49,7 +49,6 @@ class Job:
     """What a batch job is told.
 
     Attributes:
-        application: its name.
         version: which of its runs may write; a higher one is a later job.
         options: of the sink, as texts.
         overwrites: whether its rows replace those of the target.

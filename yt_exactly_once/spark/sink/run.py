@@ -67,7 +67,6 @@ class QueryRun:
     """One run of one query; a sink may serve several queries at a time.
 
     Attributes:
-        id: of the run.
         targets: as they were prepared; empty before.
         schema: of the DataFrame they were prepared for.
         looked_at: when the targets were last checked.
@@ -124,10 +123,7 @@ class Delivery:
     """One micro-batch on its way into its targets: what every step needs.
 
     Attributes:
-        batch: which one.
-        rows: its rows.
         call: the call of the sink that delivers it.
-        run: of its query.
         ledger: its query's ledger entries.
         emit: takes events.
     """

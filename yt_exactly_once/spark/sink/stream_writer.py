@@ -120,7 +120,6 @@ class Given(NamedTuple):
     Attributes:
         options: as Spark hands them over, sorted.
         schema: of the DataFrame.
-        output_mode: of the query.
     """
 
     options: tuple[tuple[str, str], ...]

@@ -50,14 +50,11 @@ class PreparedTarget:
     """A table that fits the frame.
 
     Attributes:
-        options: of the target.
         is_sorted: sorted or ordered.
-        tablet_count: number of its tablets.
         plan: how the DataFrame's columns become the table's.
         wire: wire format of payloads.
         placement: which tablet of an ordered target takes a row.
         rows_per_tablet: most rows one transaction may write into one tablet.
-        table_id: object id of the table.
         schema: its columns, as `TableInfo` has them.
         request_size: most rows in one request.
     """

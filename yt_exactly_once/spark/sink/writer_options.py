@@ -37,7 +37,6 @@ class WriterOptions(NamedTuple):
     """What a streaming writer is told.
 
     Attributes:
-        sink: the options of the sink.
         checkpoint: location of the query's checkpoint.
     """
 

@@ -41,7 +41,6 @@ class OpenedQueue:
     Attributes:
         options: of the source.
         queue: where.
-        cluster: name of the cluster.
         info: the queue as it was when the query was defined.
         rows: how its rows become Spark's.
     """
@@ -87,7 +86,6 @@ class TableRows:
     """How the rows of a table become Spark's.
 
     Attributes:
-        arrow: their schema.
         spark_schema: the same for Spark.
     """
 

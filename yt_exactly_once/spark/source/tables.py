@@ -247,7 +247,6 @@ class Tablet(InputPartition):
     """A tablet of a sorted dynamic table, at a timestamp.
 
     Attributes:
-        index: of the tablet.
         timestamp: of the read.
     """
 

@@ -28,7 +28,6 @@ class BoundArrayJoin:
     """An ARRAY JOIN that is ready to be compiled.
 
     Attributes:
-        source: its columns.
         is_left: whether rows without items are kept.
         predicate: condition on the items.
     """

@@ -42,7 +42,6 @@ class Member:
     """A part of a composite column.
 
     Attributes:
-        base: the column.
         path: fields of structs and indexes of tuples.
         key: index of a list or key of a dict behind the path.
         logical: type of the part.
@@ -164,7 +163,6 @@ class Aggregate:
     """One aggregate to compute per group.
 
     Attributes:
-        function: its name in the table of aggregates.
         arguments: bound expressions over the input rows.
         type: type of the result.
         name: text of the call, the name of its column under `*`.

@@ -37,7 +37,6 @@ class Source:
     Attributes:
         index: position among the joined tables; the main one has 0.
         layout: where its rows are.
-        alias: its alias in the query.
         optional: whether a row may be absent (right side of a left join).
         shared: names of columns that are the same in an earlier table (USING).
         stamped: whether every value column has a timestamp column beside it.

@@ -27,7 +27,6 @@ class Reference:
     """A column or an alias, possibly qualified by the alias of a table.
 
     Attributes:
-        name: of the column.
         table: alias of its table.
         path: fields and indexes of nested structs and tuples.
         item: the expression in brackets after them: an index of a list or a key of a dict.

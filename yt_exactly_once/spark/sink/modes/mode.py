@@ -49,7 +49,6 @@ class TaskSettings:
         dyn_batch_size: rows per request.
         retry: how often a request is repeated.
         connections: how many sessions are opened and pushed to at a time.
-        run_id: run of the query.
         version: of the package that the driver has.
     """
 
@@ -150,7 +149,6 @@ class Plan:
     """What the tasks of a batch do with the rows of one target.
 
     Attributes:
-        given: the batch and the target.
         names: columns of the rows, in order; those that the DataFrame lacks are computed for them.
         task: what the tasks do; `None` where the rows come to the driver.
         rehearsal: what they do before, once over all rows, without writing; `None` for nothing.

@@ -67,7 +67,6 @@ class PushTask(RowTask):
 
     Attributes:
         numbering: how rows are numbered.
-        producer: path of the producer table.
         is_begun: whether sessions had rows of the batch when it was planned.
     """
 

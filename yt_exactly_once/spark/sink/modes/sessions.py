@@ -72,7 +72,6 @@ class NumberedRows:
     """Rows of one chunk that go through one session.
 
     Attributes:
-        session: name of the session.
         home: the tablet of the queue or the Spark partition.
         rows: in order.
         numbers: one per row.
