@@ -16,6 +16,7 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql import arithmetic
 from yt_exactly_once.local.ql.functions import aggregates, comparison, composites, storage, strings
 from yt_exactly_once.local.ql.functions.general import runtime_error
+from yt_exactly_once.local.ql.text.lexer import OPERATORS
 from yt_exactly_once.local.ql.value_types import Type
 from yt_exactly_once.local.tables.keys import AFTER, key_encoder
 
@@ -24,20 +25,7 @@ if TYPE_CHECKING:
 
     Python = Callable[..., Any]
 
-_OPERATOR_NAMES = {
-    "+": "add",
-    "-": "subtract",
-    "*": "multiply",
-    "/": "divide",
-    "%": "modulo",
-    "<<": "shl",
-    ">>": "shr",
-    "|": "bitor",
-    "&": "bitand",
-    "~": "invert",
-    "negate": "negate",
-}
-_RELATION_NAMES = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+_NAMES = {symbol: name.lower() for name, symbol in OPERATORS.items()} | {"negate": "negate"}
 
 _LACKING = "no such function: "
 _TOO_DEEP = "parser stack overflow"
@@ -92,14 +80,14 @@ def call_name(function: Function, types: Sequence[Type]) -> str:
 
 def operator_name(symbol: str, types: Sequence[Type]) -> str:
     """Return the SQL name of an operator on operands of given types."""
-    return _remember(f"op_{_OPERATOR_NAMES[symbol]}", types, partial(_operator, symbol, types))
+    return _remember(f"op_{_NAMES[symbol]}", types, partial(_operator, symbol, types))
 
 
 def relation_name(symbol: str, types: Sequence[Type], *, null_safe: bool) -> str:
     """Return the SQL name of a relational operator."""
     family = "is" if null_safe else "was"
     make = partial(comparison.relation, symbol, types, null_safe=null_safe)
-    return _remember(f"{family}_{_RELATION_NAMES[symbol]}", types, make)
+    return _remember(f"{family}_{_NAMES[symbol]}", types, make)
 
 
 def key_name(types: Sequence[Type], *, after: bool = False) -> str:

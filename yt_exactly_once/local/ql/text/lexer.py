@@ -26,32 +26,37 @@ RESERVED = KEYWORDS - {"SELECT", "UNNEST", "CAST", "IS"} | frozenset(
 )
 """Words that are quoted when an expression is printed as a column name."""
 
+OPERATORS = {
+    "PLUS": "+",
+    "MINUS": "-",
+    "TILDE": "~",
+    "STAR": "*",
+    "SLASH": "/",
+    "PERCENT": "%",
+    "SHIFT_LEFT": "<<",
+    "SHIFT_RIGHT": ">>",
+    "BAR": "|",
+    "AMPERSAND": "&",
+    "CONCATENATE": "||",
+    "EQUAL": "=",
+    "NOT_EQUAL": "!=",
+    "LESS": "<",
+    "LESS_OR_EQUAL": "<=",
+    "GREATER": ">",
+    "GREATER_OR_EQUAL": ">=",
+}
+PUNCTUATION = {
+    "LPAR": "(",
+    "RPAR": ")",
+    "LSQB": "[",
+    "RSQB": "]",
+    "COMMA": ",",
+    "DOT": ".",
+    "HASH": "#",
+}
 _SYMBOLS = {
-    "<=": "LESS_OR_EQUAL",
-    ">=": "GREATER_OR_EQUAL",
-    "!=": "NOT_EQUAL",
+    **{symbol: name for name, symbol in (OPERATORS | PUNCTUATION).items()},
     "<>": "NOT_EQUAL",
-    "<<": "SHIFT_LEFT",
-    ">>": "SHIFT_RIGHT",
-    "||": "CONCATENATE",
-    "(": "LPAR",
-    ")": "RPAR",
-    "*": "STAR",
-    ",": "COMMA",
-    "<": "LESS",
-    "=": "EQUAL",
-    ">": "GREATER",
-    "+": "PLUS",
-    "-": "MINUS",
-    "/": "SLASH",
-    "%": "PERCENT",
-    ".": "DOT",
-    "|": "BAR",
-    "&": "AMPERSAND",
-    "~": "TILDE",
-    "#": "HASH",
-    "[": "LSQB",
-    "]": "RSQB",
 }
 
 _TOKEN = re.compile(

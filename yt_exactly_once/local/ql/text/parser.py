@@ -17,10 +17,10 @@ from lark.lexer import Lexer
 
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.text import syntax
-from yt_exactly_once.local.ql.text.lexer import tokenize
+from yt_exactly_once.local.ql.text.lexer import OPERATORS, tokenize
 from yt_exactly_once.local.ql.text.naming import expressions_text
 from yt_exactly_once.local.ql.text.syntax import Constants, Expression, Expressions, Literal
-from yt_exactly_once.local.ql.text.syntax_errors import OPERATORS, syntax_error
+from yt_exactly_once.local.ql.text.syntax_errors import syntax_error
 from yt_exactly_once.local.ql.value_types import Type
 
 _SIGNS = frozenset(("+", "-", "~"))

@@ -9,30 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from yt_exactly_once.local.errors import YtError
+from yt_exactly_once.local.ql.text.lexer import OPERATORS, PUNCTUATION
 
 if TYPE_CHECKING:
     from lark import UnexpectedToken
 
-OPERATORS = {
-    "PLUS": "+",
-    "MINUS": "-",
-    "TILDE": "~",
-    "STAR": "*",
-    "SLASH": "/",
-    "PERCENT": "%",
-    "SHIFT_LEFT": "<<",
-    "SHIFT_RIGHT": ">>",
-    "BAR": "|",
-    "AMPERSAND": "&",
-    "CONCATENATE": "||",
-    "EQUAL": "=",
-    "NOT_EQUAL": "!=",
-    "LESS": "<",
-    "LESS_OR_EQUAL": "<=",
-    "GREATER": ">",
-    "GREATER_OR_EQUAL": ">=",
-}
 _TOKEN_NAMES = {
+    **{name: f"`{symbol}`" for name, symbol in (OPERATORS | PUNCTUATION).items()},
     "$END": "end of stream",
     "FAILURE": "lexer failure",
     "IDENTIFIER": "identifier",
@@ -40,14 +23,7 @@ _TOKEN_NAMES = {
     "UINT64": "uint64 literal",
     "DOUBLE": "double or dot int token",
     "STRING": "string literal",
-    "LPAR": "`(`",
-    "RPAR": "`)`",
-    "COMMA": "`,`",
-    "DOT": "`.`",
-    "HASH": "`#`",
-    "LSQB": "`[`",
-    "RSQB": "`]`",
-} | {name: f"`{symbol}`" for name, symbol in OPERATORS.items()}
+}
 _UNSUPPORTED = {"WITH_INDEX": "WITH INDEX", "WITH_HINT": "WITH HINT", "UNNEST": "UNNEST"}
 _MAX_EXPECTED = 4
 _CONTEXT = 16
