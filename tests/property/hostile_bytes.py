@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 assert pd.__version__
 """Arrow imports it when it converts the first value, which takes more memory than most payloads."""
 
-FLOOR = 8 << 20
+FLOOR = 4 << 20
 """Bytes that reading may take of whatever payload: parts of fixed size, and the objects of an interpreter."""
 
 COLUMNS = {

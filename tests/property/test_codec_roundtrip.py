@@ -1,6 +1,7 @@
 """Random tables and rows: what is encoded is what independent readers of YSON and Arrow find."""
 
 import math
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from yt.yson.yson_types import YsonUint64
 
 from tests.property.random_tables import batch_of, tables, types
+from yt_exactly_once.codec import bindings
 from yt_exactly_once.codec.rows import WireFormat, decode, encode
 from yt_exactly_once.codec.schema import TableSchema, arrow_schema_of, check_frame
 from yt_exactly_once.codec.yson_reader import parse_rows
@@ -135,6 +137,35 @@ def test_scan_and_parser_find_the_same_columns(table, data):
         assert fast.type == slow.type
         # Equality of Arrow arrays holds no NaN equal to itself; their text does.
         assert repr(fast.to_pylist()) == repr(slow.to_pylist())
+
+
+@thorough
+@given(tables(types(MAX_DIGITS)), st.data())
+def test_long_rows_are_read_as_short_ones(table, data):
+    """Of what is long, no object is made for each part; the columns are the same, or the finding is."""
+    columns, types_drawn, rows = table
+    schema = TableSchema.from_yt(columns)
+    frame = arrow_schema_of(schema, binary_strings=True)
+    plan = check_frame(frame, schema, target="//t", sorted=False)
+    payload = bytearray(encode(batch_of(frame, types_drawn, rows), plan, WireFormat.YSON))
+    for _ in range(data.draw(st.sampled_from([0, 0, 1])) if payload else 0):
+        payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
+    wanted = {c.name: c.type for c in schema.columns if data.draw(st.booleans())}
+    limits = {"LONG": data.draw(st.integers(1, 60)), "_PART_BYTES": 20, "_BLOCK": 2}
+    short = read(payload, wanted)
+    with patch.multiple(bindings, **limits):
+        long = read(payload, wanted)
+    assert repr(long) == repr(short)
+
+
+def read(payload, wanted):
+    try:
+        found = parse_rows(bytes(payload), wanted)
+    except ValueError as error:
+        return type(error)
+    return [
+        (one.to_pylist(), one.type) if isinstance(one, pa.Array) else one for one in found.values()
+    ]
 
 
 def strings(row):

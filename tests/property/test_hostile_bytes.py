@@ -28,6 +28,15 @@ LISTS = [
     for name in COLUMNS
 ]
 STRINGS = [{"name": "c", "type": "string"}]
+STRUCT = {
+    "type_name": "struct",
+    "members": [{"name": f"m{n}", "type": optional("int64")} for n in range(12)],
+}
+STRUCTS = [
+    {"name": name, "type_v3": optional({"type_name": "list", "item": optional(STRUCT)})}
+    for name in COLUMNS
+]
+ANY = [{"name": name, "type": "any", "type_v3": optional("yson")} for name in COLUMNS]
 NUMBERS = [{"name": "c", "type_v3": LISTS[0]["type_v3"]}]
 
 
@@ -55,8 +64,7 @@ PARSED = 45
 """Most bytes of an interpreter's objects over the bytes they are parsed from: empty lists, entities."""
 
 READERS = {
-    # Rows are parsed some at a time, but one value as a whole.
-    "source": (decoded, EncodingError, defaultdict(lambda: 8, one_large=PARSED)),
+    "source": (decoded, EncodingError, defaultdict(lambda: 8)),
     "cluster": (loaded, YtError, defaultdict(lambda: PARSED, rows_in_a_cell=8)),
 }
 
@@ -69,8 +77,8 @@ def test_bytes_are_read_or_refused_in_little_memory(reader, count):
     """Whatever they are: rows, rows inside of strings, deep and long values, damage, noise."""
     read, typed, most = READERS[reader]
     read(b"{\x01\x02i=#;};", PLAIN)
-    for number, (family, payload) in enumerate(payloads(count, count, 1 << 18)):
-        schema = (PLAIN, LISTS)[number % 2]
+    for number, (family, payload) in enumerate(payloads(count, count, 1 << 21)):
+        schema = (PLAIN, LISTS, STRUCTS, ANY)[number % 4]
         cost = cost_of(lambda rows, schema=schema: read(rows, schema), payload)
         shown = f"payload {number} of {count}: {family}, {len(payload)} bytes"
         assert cost.error is None or isinstance(cost.error, typed), f"{shown}: {cost.error!r}"

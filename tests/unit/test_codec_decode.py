@@ -177,6 +177,7 @@ def test_bytes_that_are_no_text_are_read_with_the_option():
         ([{"a": 1}, {}], {"type_name": "struct", "members": [{"name": "a", "type": "int8"}]},
          "null is not allowed"),
         ([[1], 5], {"type_name": "list", "item": "int64"}, "another type"),
+        ([[1], "text"], {"type_name": "list", "item": "int64"}, "another type"),
         ([["a", 1], ["z", 1]], VARIANT, "another type"),
         ([b"\x80\x00\x00\x01", b"\x80"], decimal(9, 0), "has 4 bytes"),
         ([b"\x80\x00\x00\x01", b"\xff\xff\xff\xff"], decimal(9, 0), "NaN, infinite"),

@@ -6,7 +6,6 @@ They parse pulled rows and check YSON given in DataFrames. Writing does not need
 from __future__ import annotations
 
 from collections.abc import Iterator
-from io import BytesIO
 from typing import Any
 
 from yt_exactly_once.errors import ConfigError
@@ -20,33 +19,115 @@ except ImportError as error:
     ) from error
 
 
-_PART_BYTES = 1 << 16
-"""Rows of so many bytes are parsed at a time, or one longer row."""
+_PART_BYTES = 1 << 15
+"""Items of so many bytes are parsed at a time. Parsed, they take up to 45 times their bytes."""
+LONG = 1 << 16
+"""An item of more bytes is not parsed as a whole."""
+_BLOCK = 1 << 13
 _AS_IS = {"encoding": None, "always_create_attributes": False}
 _INVALID = "this is not valid YSON"
 """Without the parser's error, which quotes the bytes around the place: they are row values."""
 
 
-def parse_rows(rows: bytes) -> Iterator[list[Any]]:
-    """Parse a list fragment, some rows at a time; strings are bytes, unsigned numbers a subclass of int.
+class _LongItemError(Exception):
+    """Parsing an item would take too much memory."""
 
-    Parsed rows take many times their bytes, and are parsed faster while they fit into a processor's caches.
+
+class _Source:
+    """Bytes as a file, which ends with `_LongItemError` where an item is long.
+
+    Attributes:
+        place: how much has been read.
+        start: where the items that are parsed now begin, or shortly before.
+    """
+
+    def __init__(self, data: memoryview, most: int) -> None:
+        self._data = data
+        self._most = most
+        self.place = self.start = 0
+
+    def read(self, _size: int) -> bytes:
+        if self.place - self.start > self._most:
+            raise _LongItemError
+        block = bytes(self._data[self.place : self.place + _BLOCK])
+        self.place += len(block)
+        return block
+
+
+def parse_items(data: bytes | memoryview) -> Iterator[list[Any] | memoryview]:
+    """Parse a list fragment, some items at a time; strings are bytes, unsigned numbers a subclass of int.
+
+    Parsed items take many times their bytes. So an item that is long comes as it is.
 
     Raises:
         ValueError: this is not YSON.
     """
-    source = BytesIO(rows)
+    whole = memoryview(data)
+    source = _Source(whole, LONG)
     part: list[Any] = []
-    start = 0
+    count = 0
     try:
-        for row in _bindings.load(source, yson_type="list_fragment", **_AS_IS):
-            part.append(row)
-            if source.tell() - start >= _PART_BYTES:
+        for item in _bindings.load(source, yson_type="list_fragment", **_AS_IS):
+            part.append(item)
+            if source.place - source.start >= _PART_BYTES:
                 yield part
-                part, start = [], source.tell()
+                count += len(part)
+                part, source.start = [], source.place
+    except _LongItemError:
+        yield from _items_one_by_one(whole, count)
     except Exception:  # noqa: BLE001 - its class lives in a package that only others may import
         raise ValueError(_INVALID) from None
-    yield part
+    else:
+        yield part
+
+
+def _items_one_by_one(data: memoryview, skipped: int) -> Iterator[list[Any] | memoryview]:
+    start = end = 0
+    for number, item in enumerate(raw_items(data)):
+        is_long = len(item) > LONG
+        if number < skipped:
+            start = end + len(item)
+        elif start < end and (is_long or end - start >= _PART_BYTES):
+            yield _parsed(data[start:end])
+            start = end
+        end += len(item)
+        if is_long and number >= skipped:
+            yield item
+            start = end
+    yield _parsed(data[start:end])
+
+
+def raw_items(data: memoryview) -> Iterator[memoryview]:
+    """Yield the items of a list fragment, each with the separator that follows it.
+
+    Raises:
+        ValueError: this is not YSON.
+    """
+    end = 0
+    try:
+        source = _Source(data, len(data))
+        for item in _bindings.load(source, yson_type="list_fragment", raw=True, **_AS_IS):
+            start, end = end, end + len(item)
+            del item
+            yield data[start:end]
+    except Exception:  # noqa: BLE001 - as above
+        raise ValueError(_INVALID) from None
+
+
+def parse_item(item: memoryview) -> Any:
+    """Parse one item of a list fragment.
+
+    Raises:
+        ValueError: this is not YSON.
+    """
+    return _parsed(item)[0]
+
+
+def _parsed(items: memoryview) -> list[Any]:
+    try:
+        return list(_bindings.loads(bytes(items), yson_type="list_fragment", **_AS_IS))
+    except Exception:  # noqa: BLE001 - as above
+        raise ValueError(_INVALID) from None
 
 
 def parse_value(value: bytes) -> Any:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from yt_exactly_once.codec import types
 from yt_exactly_once.codec.arrow_types import parsed_type_of
 from yt_exactly_once.codec.buffers import from_numpy
+from yt_exactly_once.codec.room import width
 from yt_exactly_once.codec.yson_words import UnevenError, require
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 STRING, INT64, DOUBLE, FALSE, TRUE, UINT64 = range(1, 7)
 ENTITY, OPEN_LIST, CLOSE_LIST, OPEN_MAP, CLOSE_MAP, EQUALS, SEMICOLON = b"#[]{}=;"
+CLOSE_ATTRIBUTES = b">"[0]
 MARKERS = {pa.binary(): STRING, pa.int64(): INT64, pa.uint64(): UINT64, pa.float64(): DOUBLE}
 """First byte of a value by the Arrow type that it is parsed into."""
 
@@ -37,6 +39,8 @@ _STEPS[[OPEN_LIST, OPEN_MAP]] = 1
 _STEPS[[CLOSE_LIST, CLOSE_MAP]] = -1
 _MANY_ROUNDS, FEW_VALUES = 64, 32
 """After so many rounds, fewer values than that are read faster one by one."""
+_FEWEST_BYTES = 1 << 21
+"""Of items as Arrow: so many are made at once, or as many as there are bytes of rows."""
 _DEEPEST = 64
 """Values nested deeper are left to the parser: each level is a pass over all tokens."""
 
@@ -214,9 +218,11 @@ class Composites:
         match bare:
             case types.ListType(item):
                 items, counts = self._items(present)
+                self._require_room(items, kind.value_type)
                 return _lists(kind, null, counts, self.array(items, item))
             case types.DictType(key, value):
                 pairs, counts = self._items(present)
+                self._require_room(pairs, kind.item_type)
                 parts = [
                     self.array(part, logical)
                     for part, logical in zip(self._parts(pairs, 2), (key, value), strict=True)
@@ -277,6 +283,10 @@ class Composites:
             items = items[shifts + np.arange(len(shifts))]
         require(opening == OPEN_MAP or not tokens.keys[items].any())
         return items, counts
+
+    def _require_room(self, items: Places, kind: pa.DataType) -> None:
+        if len(items) * width(kind) > max(_FEWEST_BYTES, len(self._tokens.data)):
+            raise CrowdedError
 
     def _parts(self, found: Places, count: int, opening: int = OPEN_LIST) -> list[Places]:
         """Return what lists of one length hold, by position."""

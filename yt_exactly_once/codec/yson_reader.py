@@ -6,15 +6,18 @@ hold numbers and bytes as the cluster counts them: `reading` gives them their me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain, islice
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from yt_exactly_once.codec import bindings
 from yt_exactly_once.codec.arrow_types import NESTED_VALUE, parsed_type_of, variant_field
 from yt_exactly_once.codec.buffers import concatenated
+from yt_exactly_once.codec.room import MOST_COLUMNS, Room
 from yt_exactly_once.codec.types import (
     DecimalType,
     DictType,
@@ -31,6 +34,13 @@ from yt_exactly_once.codec.types import (
     untagged,
 )
 from yt_exactly_once.codec.values import UnfitValueError
+from yt_exactly_once.codec.yson_composites import (
+    CLOSE_ATTRIBUTES,
+    OPEN_LIST,
+    OPEN_MAP,
+    SEMICOLON,
+    STRING,
+)
 
 Shaper = Callable[[Any], Any]
 
@@ -46,40 +56,259 @@ def parse_rows(
     Raises:
         ValueError: this is not a list fragment of maps.
     """
-    found: dict[str, list[pa.Array]] = {name: [] for name in wanted}
-    unfit: dict[str, UnfitValueError] = {}
-    shapes = {
-        name: (name.encode(), _or_null(logical), parsed_type_of(logical))
-        for name, logical in wanted.items()
-    }
+    room = Room(len(rows))
+    columns = {name: _Column(name.encode(), logical, room) for name, logical in wanted.items()}
     count = 0
-    for part in bindings.parse_rows(rows):
+    for part in bindings.parse_items(rows):
+        if isinstance(part, memoryview):
+            cells = _cells(part, frozenset(name.encode() for name in wanted))
+            for column in columns.values():
+                column.add_long(cells.get(column.key), count)
+            count += 1
+            continue
         if not all(isinstance(row, dict) for row in part):
-            raise ValueError("a row is not a map")
-        for name, arrays in found.items():
-            try:
-                arrays.append(_collected(part, *shapes[name]))
-            except UnfitValueError as error:
-                unfit.setdefault(name, error.within(count + error.row, ""))
+            raise ValueError(_NO_MAP)
+        filled = min(len(part), sum(map(len, part)) // max(1, len(wanted)))
+        for column in columns.values():
+            column.add(part, count, filled)
         count += len(part)
-    return {name: unfit.get(name) or concatenated(found.pop(name)) for name in wanted}
+    return {name: columns.pop(name).array() for name in wanted}
 
 
-def parsed_values(rows: bytes, row: int, names: Iterable[str]) -> list[Any]:
+def parsed_values(rows: bytes, row: int, names: Sequence[str]) -> list[Any]:
     """Return values of one row as they are parsed, None where it has none."""
-    found = next(islice(chain.from_iterable(bindings.parse_rows(rows)), row, None))
-    return [found.get(name.encode()) for name in names]
+    keys = [name.encode() for name in names]
+    count = 0
+    for part in bindings.parse_items(rows):
+        if isinstance(part, memoryview):
+            if count == row:
+                cells = _cells(part, frozenset(keys))
+                return [_one_parsed(cells[key]) if key in cells else None for key in keys]
+            count += 1
+        elif row < count + len(part):
+            return [part[row - count].get(key) for key in keys]
+        else:
+            count += len(part)
+    raise AssertionError("there are fewer rows")
 
 
-def _collected(rows: list[Any], key: bytes, shape: Shaper, target: pa.DataType) -> pa.Array:
-    values = [row.get(key) for row in rows]
+class _Column:
+    """The values of one column, as far as the rows have been read."""
+
+    def __init__(self, key: bytes, logical: LogicalType, room: Room) -> None:
+        self.key = key
+        self._logical = logical
+        self._shape, self._kind = _or_null(logical), parsed_type_of(logical)
+        self._room = room
+        self._found: list[pa.Array] = []
+        self._unfit: UnfitValueError | None = None
+
+    def add(self, rows: list[Any], count: int, filled: int) -> None:
+        """Take the values of some rows; so many have been read before, and so many have their columns."""
+        if self._unfit is None:
+            self._keep(lambda: self._collected([row.get(self.key) for row in rows], filled), count)
+
+    def add_long(self, raw: memoryview | None, count: int) -> None:
+        """Take the value of one row."""
+        if self._unfit is None:
+            self._keep(lambda: _one(raw, self._logical, self._room), count)
+
+    def array(self) -> pa.Array | UnfitValueError:
+        """Return all values, or what is wrong with one."""
+        return self._unfit or concatenated(self._found)
+
+    def _keep(self, read: Callable[[], pa.Array], count: int) -> None:
+        try:
+            self._found.append(read())
+        except UnfitValueError as error:
+            self._unfit = error.within(count + error.row, "")
+            self._found.clear()
+
+    def _collected(self, values: list[Any], filled: int) -> pa.Array:
+        array = _array(values, self._shape, self._kind)
+        self._room.take(array, filled)
+        return array
+
+
+def _array(values: list[Any], shape: Shaper, kind: pa.DataType) -> pa.Array:
     try:
-        return pa.array(values if shape is _same else map(shape, values), target)
+        return pa.array(values if shape is _same else map(shape, values), kind)
     except _MISFITS:
         # Not chained: Arrow's messages quote the value.
-        raise UnfitValueError(_first_misfit(values, shape, target), "it has another type") from None
+        raise UnfitValueError(_first_misfit(values, shape, kind), _MISFIT) from None
 
 
+def _one(raw: memoryview | None, logical: LogicalType, room: Room) -> pa.Array:
+    """Return one value of a long row as an array, without an object for each of its parts."""
+    kind = parsed_type_of(logical)
+    bare = untagged(logical)
+    if raw is None:
+        return pa.nulls(1, kind)
+    if len(raw) <= bindings.LONG or raw[0] not in _WITH_PARTS:
+        return _array([bindings.parse_item(raw)], _or_null(logical), kind)
+    if isinstance(bare, OptionalType) and not is_nested_optional(bare):
+        return _one(raw, bare.item, room)
+    if isinstance(bare, SimpleType) and bare.scalar.holds_yson:
+        return pa.array([bytes(raw[: _after(raw, 0)])], kind)
+    if isinstance(bare, ListType | DictType):
+        return _list_of_one(raw, bare, kind, room)
+    return pa.StructArray.from_arrays(_fields(raw, bare, room), fields=list(kind))
+
+
+def _fields(raw: memoryview, logical: LogicalType, room: Room) -> list[pa.Array]:
+    """Return an array of one value for each field of the struct that represents the value."""
+    match logical:
+        case StructType(members):
+            cells = _cells(raw, frozenset(one.name.encode() for one in members))
+            return [_one(cells.get(one.name.encode()), one.type, room) for one in members]
+        case OptionalType(item):
+            return [_one(part, item, room) for part in _few(raw, 1)]
+        case TupleType(elements):
+            found = zip(_few(raw, len(elements)), elements, strict=True)
+            return [_one(part, element, room) for part, element in found]
+        case VariantType(alternatives):
+            tag, part = _few(raw, 2)
+            return _alternatives(_one_parsed(tag), part, alternatives, room)
+    raise UnfitValueError(0, _MISFIT)
+
+
+def _one_parsed(raw: memoryview) -> Any:
+    """Parse a value without parts; of another one None is returned."""
+    return None if raw[0] in _WITH_PARTS else bindings.parse_item(raw)
+
+
+def _alternatives(
+    tag: Any, raw: memoryview, alternatives: Sequence[Member], room: Room
+) -> list[pa.Array]:
+    """Return an array of one value for each alternative, null where it is not chosen."""
+    parts = []
+    for place, one in enumerate(alternatives):
+        chosen = tag in (place, one.name.encode())
+        part = _one(raw if chosen else None, one.type, room)
+        if is_nullable(one.type):
+            # So that "not chosen" and "chosen, and null" differ.
+            part = pa.StructArray.from_arrays([part], [NESTED_VALUE], mask=pa.array([not chosen]))
+        parts.append(part)
+    if not any(tag in (place, one.name.encode()) for place, one in enumerate(alternatives)):
+        raise UnfitValueError(0, _MISFIT)
+    return parts
+
+
+def _items(raw: memoryview, item: LogicalType, room: Room) -> pa.Array:
+    """Return the items of a list."""
+    shape, kind = _or_null(item), parsed_type_of(item)
+    found = []
+    for part in bindings.parse_items(_inside(raw)):
+        if isinstance(part, memoryview):
+            found.append(_one(part, item, room))
+        else:
+            found.append(_array(part, shape, kind))
+            room.take(found[-1])
+    return concatenated(found)
+
+
+def _few(raw: memoryview, count: int) -> list[memoryview]:
+    """Return the items of a list of a certain length, not parsed."""
+    found = list(islice(bindings.raw_items(_inside(raw)), count + 1))
+    if len(found) != count:
+        raise UnfitValueError(0, _MISFIT)
+    return found
+
+
+def _list_of_one(
+    raw: memoryview, logical: ListType | DictType, kind: pa.DataType, room: Room
+) -> pa.Array:
+    if isinstance(logical, ListType):
+        items = _items(raw, logical.item, room)
+    else:
+        pairs = _items(raw, TupleType((logical.key, logical.value)), room)
+        if pairs.null_count or pairs.field(0).null_count:
+            raise UnfitValueError(0, _MISFIT)
+        fields = [kind.key_field, kind.item_field]
+        items = pa.StructArray.from_arrays(pairs.flatten(), fields=fields)
+    edges = pa.py_buffer(np.array([0, len(items)], np.int32))
+    return pa.Array.from_buffers(kind, 1, [None, edges], children=[items])
+
+
+def _inside(raw: memoryview) -> memoryview:
+    if raw[0] != OPEN_LIST:
+        raise UnfitValueError(0, _MISFIT)
+    return raw[1 : _end(raw) - 1]
+
+
+def _end(raw: memoryview) -> int:
+    """Return where a list or a map ends, before the separator."""
+    return len(raw) - (raw[-1] == SEMICOLON)
+
+
+def _cells(row: memoryview, wanted: frozenset[bytes]) -> dict[bytes, memoryview]:
+    """Return values of a long map that is known to be YSON, not parsed.
+
+    Raises:
+        ValueError: this is no map, has text for keys, or more of them than a table may have columns.
+    """
+    place, count, end = 1, 0, _end(row) - 1
+    if row[0] != OPEN_MAP:
+        raise ValueError(_NO_MAP)
+    found = {}
+    while place < end:
+        count += 1
+        if row[place] != STRING or count > MOST_COLUMNS:
+            raise ValueError("a key of a long map is text, or there are too many")
+        bounds = _string(row, place)
+        start = bounds.stop + 1
+        place = _after(row, start)
+        key = bytes(row[bounds])
+        if key in wanted:
+            found[key] = row[start:place]
+        place += row[place] == SEMICOLON
+    return found
+
+
+def _string(row: memoryview, place: int) -> slice:
+    """Return where a string is, without its length."""
+    number, shift = 0, 0
+    while True:
+        place += 1
+        number |= (row[place] & 0x7F) << shift
+        shift += 7
+        if row[place] < 0x80:  # noqa: PLR2004 - the flag of a further byte
+            return slice(place + 1, place + 1 + (number >> 1))
+
+
+def _after(row: memoryview, place: int) -> int:
+    """Return where a value ends, with all that is inside of it.
+
+    Raises:
+        ValueError: it is written as text.
+    """
+    depth = 0
+    while True:
+        mark, start = row[place], place
+        if mark in _WITH_PARTS:
+            depth += 1
+            place += 1
+            continue
+        if mark in b"]}>":
+            depth -= 1
+            place += 1
+        elif mark == STRING:
+            place = _string(row, place).stop
+        else:
+            tokens = (_TOKENS if depth else _TOKEN).match(row, place)
+            place = tokens.end() if tokens else place
+            if place == start:
+                raise ValueError("a long value is text")
+        # After attributes comes what has them.
+        if not depth and mark != CLOSE_ATTRIBUTES:
+            return place
+
+
+_TOKEN = re.compile(rb"[#\x04\x05]|\x03.{8}|[\x02\x06][\x80-\xff]*[\x00-\x7f]", re.DOTALL)
+_TOKENS = re.compile(rb"(?:[;=]|" + _TOKEN.pattern + rb"){1,4096}+", re.DOTALL)
+_WITH_PARTS = b"[{<"
+_NO_MAP = "a row is not a map"
+_MISFIT = "it has another type"
 _MISFITS = (pa.ArrowException, OverflowError, TypeError, ValueError, LookupError, AttributeError)
 
 
@@ -103,7 +332,7 @@ def _shaper(logical: LogicalType) -> Shaper | None:  # noqa: PLR0911 - a case pe
             return _shaper(item)
         case ListType(item):
             # Arrow takes lists as they are, and items that need no shape with them.
-            return None if _shaper(item) is None else _list(_or_null(item))
+            return _as_list if _shaper(item) is None else _list(_or_null(item))
         case DictType(key, value):
             return _pairs(_or_null(key), _or_null(value))
         case StructType(members):
@@ -131,8 +360,15 @@ def _nested(inner: Shaper) -> Shaper:
     return lambda value: {NESTED_VALUE: inner(value[0])}
 
 
+def _as_list(value: Any) -> Any:
+    # Arrow takes a string for a list of numbers, too.
+    if not isinstance(value, list):
+        raise TypeError
+    return value
+
+
 def _list(inner: Shaper) -> Shaper:
-    return lambda value: [inner(item) for item in value]
+    return lambda value: [inner(item) for item in _as_list(value)]
 
 
 def _pairs(key: Shaper, inner: Shaper) -> Shaper:

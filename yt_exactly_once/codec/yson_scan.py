@@ -16,7 +16,9 @@ import pyarrow as pa
 
 from yt_exactly_once.codec.arrow_types import parsed_type_of
 from yt_exactly_once.codec.buffers import concatenated, from_numpy
+from yt_exactly_once.codec.room import MOST_COLUMNS, Room
 from yt_exactly_once.codec.types import plain_scalar_of
+from yt_exactly_once.codec.values import UnfitValueError
 from yt_exactly_once.codec.yson_composites import (
     CLOSE_LIST,
     CLOSE_MAP,
@@ -54,6 +56,8 @@ _FEWEST_ROWS, _BYTES_PER_ROW = 1 << 13, 64
 """Rows: so many, or one for so many bytes of the pull. A row takes up to 280."""
 _FEWEST_TOKENS, _BYTES_PER_TOKEN = 1 << 14, 12
 """Tokens of composite values, likewise. A token takes up to 60."""
+_MOST_TOKENS = 1 << 16
+"""Of a value of the first row. A longer one is left to the parser."""
 _SIMPLE = (STRING, INT64, DOUBLE, FALSE, TRUE, UINT64, ENTITY)
 
 
@@ -66,7 +70,7 @@ def scan_rows(rows: bytes, wanted: Mapping[str, LogicalType]) -> dict[str, pa.Ar
         if not wanted.keys() <= set(layout.names):
             return None
         return _Scan(rows, layout, wanted).columns()
-    except (UnevenError, IndexError, UnicodeDecodeError, pa.ArrowException):
+    except (UnevenError, IndexError, UnicodeDecodeError, UnfitValueError, pa.ArrowException):
         return None
 
 
@@ -98,6 +102,7 @@ def _first_row(rows: bytes) -> _Layout:
             size += 1
         literals.append(rows[start : place + 1])
         names.append(rows[start + size + 1 : place].decode())
+        require(len(names) <= MOST_COLUMNS)
         place = _after_any_value(rows, place + 1)
         trailing = rows[place] == SEMICOLON
         place += trailing
@@ -107,8 +112,10 @@ def _first_row(rows: bytes) -> _Layout:
 
 def _after_any_value(rows: bytes, place: int) -> int:
     """Return where a value ends, with all that is inside of it."""
-    depth = 0
+    depth, tokens = 0, 0
     while True:
+        tokens += 1
+        require(tokens <= _MOST_TOKENS)
         marker = rows[place]
         if marker in (OPEN_LIST, OPEN_MAP):
             depth += 1
@@ -163,6 +170,7 @@ class _Scan:
         """Read all columns; raises `UnevenError` where the rows differ in their layout."""
         parts: dict[str, list[pa.Array]] = {name: [] for name in self._wanted}
         first, count = 0, max(_FEWEST_ROWS, self._size // _BYTES_PER_ROW)
+        room = Room(self._size)
         while first < len(self._starts):
             try:
                 found = self._part(slice(first, first + count))
@@ -171,6 +179,7 @@ class _Scan:
                 count //= 4
                 continue
             for name, array in found.items():
+                room.take(array, len(array))
                 parts[name].append(array)
             first += count
         return {name: concatenated(parts.pop(name)) for name in self._wanted}

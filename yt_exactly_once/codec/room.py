@@ -1,0 +1,49 @@
+"""How much memory rows that are read may take.
+
+Most bytes of YSON become fewer bytes of Arrow, or about three times as many: `[1;1;1]`. Only what is written
+briefly and takes the width of its type can become more: nulls of wide structs, and columns that rows lack.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from yt_exactly_once.codec.values import UnfitValueError
+
+MOST_COLUMNS = 1 << 15
+"""A table has fewer columns than that."""
+
+_PER_BYTE = 3
+_FLOOR = 2 << 20
+_NUMBER = 8
+
+
+class Room:
+    """What may be taken for some rows.
+
+    Args:
+        size: bytes of the rows.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._left = _FLOOR + _PER_BYTE * size
+
+    def take(self, array: pa.Array, rows: int = 0) -> None:
+        """Count an array; where it is a column, so many rows mention it, which may take their width.
+
+        Raises:
+            UnfitValueError: nothing is left.
+        """
+        self._left -= max(0, array.nbytes - rows * width(array.type))
+        if self._left < 0:
+            raise UnfitValueError(
+                len(array) - 1,
+                "the rows lack columns, or parts of it are null, and take too much memory",
+            )
+
+
+def width(kind: pa.DataType) -> int:
+    """Return how many bytes of Arrow a null may take."""
+    if pa.types.is_struct(kind):
+        return 1 + sum(width(field.type) for field in kind)
+    return _NUMBER + 1
