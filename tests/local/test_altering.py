@@ -19,18 +19,19 @@ def _schema(*columns, **attributes):
 
 @pytest.mark.parametrize("kind", ["sorted", "ordered"])
 def test_static_table_becomes_dynamic_with_its_rows(client, tmp, kind):
-    """The usual bulk load: write, sort, alter, mount. Its rows are as old as the change."""
+    """The usual bulk load: write, sort, alter, mount. Its rows are as old as their chunks."""
     key = KEY if kind == "sorted" else {**KEY, "sort_order": None}
     key = {name: value for name, value in key.items() if value}
     schema = _schema(key, VALUE, ANY, unique_keys=kind == "sorted")
     path = f"{tmp}/t"
     client.create("table", path, attributes={"schema": schema, "optimize_for": "scan"})
     rows = [{"k": k, "v": "\u044b", "a": [k]} for k in range(5)]
+    moments = []
     for part in (rows[:3], rows[3:]):
+        moments.append(client.generate_timestamp())
         client.write_table(f"<append=%true>{path}", part)
-    before = client.generate_timestamp()
+    moments.append(client.generate_timestamp())
     client.alter_table(path, dynamic=True)
-    after = client.generate_timestamp()
     shown = client.get(path, attributes=["tablet_state", "chunk_count", "dynamic", "optimize_for"])
     assert dict(shown.attributes) == {
         "tablet_state": "unmounted",
@@ -44,12 +45,31 @@ def test_static_table_becomes_dynamic_with_its_rows(client, tmp, kind):
     new = {"k": 4, "v": "new", "a": None}
     assert found == (rows[:4] if kind == "sorted" else rows) + [new]
     if kind == "sorted":
-        assert list(client.lookup_rows(path, [{"k": 4}], timestamp=before)) == []
-        assert list(client.lookup_rows(path, [{"k": 4}], timestamp=after)) == rows[4:]
+        read = [list(client.lookup_rows(path, [{"k": 2}, {"k": 4}], timestamp=m)) for m in moments]
+        assert read == [[], [rows[2]], [rows[2], rows[4]]]
+
+
+def test_chunk_that_is_trimmed_in_part_comes_back_whole(client, tmp):
+    """When the table is made static; and a chunk that is there twice is not mounted."""
+    path = f"{tmp}/t"
+    client.create("table", path, attributes={"schema": _schema(VALUE, unique_keys=False)})
+    for part in ("ab", "cd"):
+        client.write_table(f"<append=%true>{path}", [{"v": each} for each in part])
+    client.alter_table(path, dynamic=True)
+    client.mount_table(path, sync=True)
+    client.trim_rows(path, 0, 3)
+    assert [row["v"] for row in client.read_table(path)] == ["d"]
+    client.unmount_table(path, sync=True)
+    client.alter_table(path, dynamic=False)
+    assert [row["v"] for row in client.read_table(path)] == ["c", "d"]
+    client.concatenate([path, path], path)
+    client.alter_table(path, dynamic=True)
+    with pytest.raises(YtResponseError, match="duplicate store"):
+        client.mount_table(path)
 
 
 def test_ordered_table_becomes_static_again(client, tmp):
-    """Unmounted, with the rows that are not trimmed; a sorted one has versions and cannot."""
+    """Unmounted, with the chunks that are not trimmed whole; a sorted one has versions and cannot."""
     for name, columns in (("q", [VALUE]), ("s", [KEY, VALUE])):
         attributes = {"dynamic": True, "schema": columns}
         client.create("table", f"{tmp}/{name}", attributes=attributes)
@@ -61,7 +81,7 @@ def test_ordered_table_becomes_static_again(client, tmp):
     client.unmount_table(f"{tmp}/q", sync=True)
     client.alter_table(f"{tmp}/q", dynamic=False)
     client.write_table(f"<append=%true>{tmp}/q", [{"v": "x"}])
-    assert [row["v"] for row in client.read_table(f"{tmp}/q")] == ["1", "2", "3", "x"]
+    assert [row["v"] for row in client.read_table(f"{tmp}/q")] == ["0", "1", "2", "3", "x"]
     with pytest.raises(YtResponseError, match="table is sorted"):
         client.alter_table(f"{tmp}/s", dynamic=False)
 

@@ -167,6 +167,51 @@ def test_retention_timestamp_after_the_read_timestamp_is_refused(run):
         list(run("read_table", path=path))
 
 
+def test_each_value_has_the_timestamp_of_its_own_write(run):
+    """Through reads of every kind, a copy, and new columns in front of the old ones."""
+    path, copied = "//tmp/u", "//tmp/c"
+    key = {"name": "k", "type": "int64", "sort_order": "ascending"}
+    u, v = ({"name": name, "type": "int64"} for name in "uv")
+    run("create", type="table", path=path, attributes={"dynamic": True, "schema": [key, u, v]})
+    run("mount_table", path=path)
+    run("insert_rows", [{"k": 1, "u": 1, "v": 1}], path=path)
+    between = run("generate_timestamp")["timestamp"]
+    run("insert_rows", [{"k": 1, "u": 2}, {"k": 2, "v": 3}], path=path, update=True)
+    run("unmount_table", path=path)
+    run("alter_table", path=path, schema=[key, {**key, "name": "j"}, {**u, "name": "w"}, v, u])
+    run("copy", source_path=path, destination_path=copied)
+    for table in (path, copied):
+        run("mount_table", path=table)
+        keys = {"path": table}
+        rows = run("lookup_rows", [{"k": 1}, {"k": 2}], versioned=True, **keys)
+        cells = [
+            {name: [int(each) for each in row.get(name, ())] for name in "uvw"} for row in rows
+        ]
+        assert cells == [{"u": [2, 1], "v": [1], "w": []}, {"u": [], "v": [3], "w": []}]
+        first, second = rows[0].attributes["write_timestamps"][::-1]
+        one = {"min_data_ttl": 0, "max_data_ttl": 10**9, "max_data_versions": 1}
+        (row,) = run("lookup_rows", [{"k": 1}], versioned=True, retention_config=one, **keys)
+        assert [[int(each) for each in row[name]] for name in "uv"] == [[2], [1]]
+        assert rows[0]["v"][0].attributes["timestamp"] == first < between < second
+        query = f"k, u, v, w from [{table}] order by k limit 9"
+        for found in (
+            run("lookup_rows", [{"k": 1}, {"k": 2}], retention_timestamp=between, **keys),
+            run("select_rows", query=query, retention_timestamp=between),
+        ):
+            assert [[row[name] for name in "uvw"] for row in found] == [
+                [2, None, None],
+                [None, 3, None],
+            ]
+        options = {"versioned_read_options": {"read_mode": "latest_timestamp"}}
+        query = f"* from [{table}] order by k limit 9"
+        for found in (
+            run("lookup_rows", [{"k": 1}, {"k": 2}], **options, **keys),
+            run("select_rows", query=query, **options),
+        ):
+            moments = [[row[f"$timestamp:{name}"] for name in "uvw"] for row in found]
+            assert moments == [[second, first, None], [None, second, None]]
+
+
 def test_missing_rows_are_not_kept_in_a_partial_result(run):
     """A missing row and one that could not be read would look alike."""
     with pytest.raises(YtError, match="cannot be used together"):

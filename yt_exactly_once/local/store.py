@@ -36,8 +36,8 @@ _WRITER_CACHE = 32_000
 _READER_CACHE = 4_000
 """Kilobytes; there is a reader for every thread and every open transaction."""
 
-_FORMAT = 2
-"""Of the data in the file, kept as `user_version`: from 2 on rows of ordered tables lie in blocks."""
+_FORMAT = 3
+"""Of the data in the file, kept as `user_version`: from 3 on rows have `"$stamps"`."""
 
 _PAGE_BYTES = 16_384
 """Rows of a kilobyte then lie within a page; with SQLite's default they take four times as long."""
@@ -254,6 +254,7 @@ def last_timestamp(connection: sqlite3.Connection) -> int:
 def next_timestamp(connection: sqlite3.Connection) -> int:
     """Take the next timestamp; only inside `Store.write`."""
     now = int(time.time()) << TIMESTAMP_COUNTER_BITS
-    timestamp = max(last_timestamp(connection) + 1, now)
+    # A transaction of a server has taken one for its start between two commits.
+    timestamp = max(last_timestamp(connection) + 2, now)
     connection.execute("UPDATE clock SET last = ?", (timestamp,))
     return timestamp

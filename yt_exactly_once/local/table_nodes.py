@@ -9,6 +9,7 @@ from yt_exactly_once.local.queues import registrations
 from yt_exactly_once.local.queues.status import queue_attributes
 from yt_exactly_once.local.tables.schema import REGISTRATIONS_SCHEMA
 from yt_exactly_once.local.tablets.attributes import describe_tablet, table_attributes
+from yt_exactly_once.local.tablets.attributes import moments as moments_of
 from yt_exactly_once.local.tablets.catalog import find_layout, initialize, load_layout
 from yt_exactly_once.local.tablets.lifecycle import (
     check_movable,
@@ -35,6 +36,7 @@ __all__ = [
     "create_system_tables",
     "describe_tablet",
     "drop",
+    "moments",
 ]
 
 
@@ -46,6 +48,11 @@ def create_system_tables(connection: sqlite3.Connection) -> dict[str, str]:
     created = load_layout(connection, node_id, registrations.TABLE_PATH)
     change_state(connection, created, "mounted", {})
     return {registrations.TABLE_PATH: node_id}
+
+
+def moments(connection: sqlite3.Connection, node_id: str) -> dict[str, Any]:
+    """Return the attributes of a dynamic table that a snapshot lock keeps still."""
+    return moments_of(connection, load_layout(connection, node_id, node_id))
 
 
 def attributes(connection: sqlite3.Connection, node: Node) -> dict[str, Callable[[], Any]]:

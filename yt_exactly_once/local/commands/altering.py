@@ -18,7 +18,7 @@ from yt_exactly_once.local.static import rows as static_rows
 from yt_exactly_once.local.store import next_timestamp
 from yt_exactly_once.local.tables import schema_updates
 from yt_exactly_once.local.tables.schema import parse_schema, validate_dynamic
-from yt_exactly_once.local.tablets import bulk, settings, shape
+from yt_exactly_once.local.tablets import blocks, bulk, settings, shape
 from yt_exactly_once.local.tablets.access import open_node
 from yt_exactly_once.local.tablets.catalog import load_layout
 
@@ -66,6 +66,8 @@ def _alter_dynamic(
         raise YtError("Cannot switch mode from dynamic to static: table is sorted")
     settings.check_unmounted(layout, "Cannot switch mode from dynamic to static")
     layout = load_layout(view.connection, node.id, node.path)
+    for tablet in layout.tablets:
+        blocks.untrim(view.connection, tablet.tablet_id)
     source = whole_tables.opened(view, path_of(context))
     everything = static_rows.Range(0, source.row_count)
     rows = [row for rows in source.read(everything) for row in rows]
@@ -103,5 +105,5 @@ def _alter_static(context: Context, view: View, node: Node, *, becomes_dynamic: 
     timestamp = next_timestamp(connection)
     for chunk in listed:
         rows = row_formats.load_stored(chunks.read(connection, chunk))
-        bulk.load(connection, layout, static_rows.stored(schema, rows), chunk.object_id, timestamp)
+        bulk.load(connection, layout, static_rows.stored(schema, rows), chunk, timestamp)
     chunks.replace(view, node.id, [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from yt_exactly_once.local import arguments
@@ -19,7 +20,7 @@ from yt_exactly_once.local.commands.sessions import (
 from yt_exactly_once.local.cypress import ypath
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables.vectors import StoredRows
-from yt_exactly_once.local.tablets import modifications, reads, validation
+from yt_exactly_once.local.tablets import modifications, reads, validation, versions
 from yt_exactly_once.local.tablets.access import check_readable
 
 if TYPE_CHECKING:
@@ -87,8 +88,7 @@ def lock_rows(context: Context) -> dict[str, Any]:
     input_type="tabular",
     output_type="tabular",
     heavy=True,
-    partial="timestamps are those of rows: a write counts as one of all columns, and"
-    " retention_timestamp hides rows by their last write; old versions are kept for ten minutes",
+    partial="old versions are kept for ten minutes; a write that aggregates counts as its result",
 )
 def lookup_rows(context: Context) -> Rows:
     """Read rows of a sorted table by key, at the start of the transaction if there is one."""
@@ -131,7 +131,9 @@ def _reader(parameters: dict[str, Any]) -> Any:
         return reads.timestamped_lookup if stamped else reads.lookup
     if stamped:
         raise YtError("Versioned lookups do not support timestamp columns")
-    return reads.versioned_lookup
+    return partial(
+        versions.lookup, retention=versions.Retention(parameters.get("retention_config"))
+    )
 
 
 def _sorted_table(context: Context) -> TableLayout:

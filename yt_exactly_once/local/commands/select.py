@@ -39,7 +39,7 @@ class _ReadsOrderedTable(Exception):  # noqa: N818 - a signal, not a failure
     output_type="tabular",
     heavy=True,
     partial="query statistics tell how long the query took and what was returned, not what was"
-    " read; no UDFs, no subqueries, no secondary indexes or hints; timestamp columns are those of rows",
+    " read; no UDFs, no subqueries, no secondary indexes or hints",
 )
 def select_rows(context: Context) -> Rows:
     """Run a query; a table that is younger than the transaction is not found."""

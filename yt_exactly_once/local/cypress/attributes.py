@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from yt import yson
+
 from yt_exactly_once.local import arguments, support
 from yt_exactly_once.local.cypress import (
     accesses,
@@ -28,6 +30,7 @@ from yt_exactly_once.local.cypress.layout import ROOT_ID, TRUNK
 from yt_exactly_once.local.cypress.mount_options import MOUNT_CONFIG
 from yt_exactly_once.local.cypress.ypath import Mark
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.store import last_timestamp
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.cypress.view import Node, View
@@ -154,8 +157,11 @@ def _effective_expiration(view: View, node_id: str) -> dict[str, Any]:
 
 def _by_type(view: View, node: Node) -> Computed:
     if node.type in {"map_node", "list_node"}:
-        count = lambda: len(view.children(node.id))  # noqa: E731
-        return {"count": count, "recursive_resource_usage": lambda: _resource_usage(view, node)}
+        found: Computed = {"count": lambda: len(view.children(node.id))}
+        if node.path == "//sys":
+            newest = yson.YsonUint64(last_timestamp(view.connection))
+            found["current_commit_revision"] = lambda: newest
+        return found
     if node.type == "link":
         return {
             "target_path": lambda: view.value(node.id),

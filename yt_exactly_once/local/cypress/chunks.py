@@ -15,6 +15,7 @@ from yt_exactly_once.local.cypress.ids import CELL_TAG, TYPES
 from yt_exactly_once.local.cypress.layout import TRUNK
 from yt_exactly_once.local.cypress.view import APPEND, OVERWRITE, View
 from yt_exactly_once.local.formats.structured import dump_yson, load_yson
+from yt_exactly_once.local.store import next_timestamp
 
 if TYPE_CHECKING:
     import sqlite3
@@ -30,6 +31,8 @@ class Chunk:
     id: int
     size: int
     row_count: int
+    written: int
+    """When, as a timestamp."""
 
     @property
     def object_id(self) -> str:
@@ -48,7 +51,7 @@ def chunks(view: View, node_id: str) -> list[Chunk]:
         if row is None:
             continue
         found = view.connection.execute(
-            "SELECT chunks.id, size, row_count FROM chunk_refs JOIN chunks"
+            "SELECT chunks.id, size, row_count, written FROM chunk_refs JOIN chunks"
             " ON chunks.id = chunk_id WHERE node_id = ? AND tx = ? AND position < ?"
             " ORDER BY position",
             (node_id, tx, lengths.get(tx, _ENDLESS)),
@@ -104,10 +107,11 @@ def write(view: View, node_id: str, pieces: Iterable[tuple[bytes, int]], *, appe
         drop_refs(connection, *key)
         view.put_content(node_id, OVERWRITE, None)
     position = _next_position(connection, *key)
+    written = next_timestamp(connection)
     for number, (data, row_count) in enumerate(pieces, position):
         cursor = connection.execute(
-            "INSERT INTO chunks (size, row_count, data) VALUES (?, ?, ?)",
-            (len(data), row_count, data),
+            "INSERT INTO chunks (size, row_count, written, data) VALUES (?, ?, ?, ?)",
+            (len(data), row_count, written, data),
         )
         connection.execute(
             "INSERT INTO chunk_refs VALUES (?, ?, ?, ?)", (*key, number, cursor.lastrowid)

@@ -40,6 +40,9 @@ class DynamicTables(Protocol):
     ) -> dict[str, Callable[[], Any]]:
         """Return the computed attributes of a table."""
 
+    def moments(self, connection: sqlite3.Connection, node_id: str, /) -> dict[str, Any]:
+        """Return the attributes that a snapshot lock keeps still."""
+
     def check_set(
         self,
         connection: sqlite3.Connection,

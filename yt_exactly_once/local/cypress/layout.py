@@ -36,7 +36,10 @@ _STATEMENTS = (
         " PRIMARY KEY (node_id, tx)) WITHOUT ROWID"
     ),
     "CREATE INDEX contents_by_tx ON cypress_contents (tx) WHERE tx != ''",
-    "CREATE TABLE chunks (id INTEGER PRIMARY KEY, size INTEGER, row_count INTEGER, data BLOB)",
+    (
+        "CREATE TABLE chunks (id INTEGER PRIMARY KEY, size INTEGER, row_count INTEGER,"
+        " written INTEGER, data BLOB)"
+    ),
     (
         "CREATE TABLE chunk_refs (node_id TEXT, tx TEXT, position INTEGER, chunk_id INTEGER,"
         " PRIMARY KEY (node_id, tx, position)) WITHOUT ROWID"

@@ -10,7 +10,7 @@ import time
 from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.local.cypress import chunks
+from yt_exactly_once.local.cypress import chunks, dynamic
 from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.cypress.layout import TRUNK
 from yt_exactly_once.local.cypress.view import View
@@ -262,6 +262,8 @@ def _freeze(view: View, node_id: str) -> None:
     if view.node_type(node_id) in {"map_node", "list_node"}:
         view.freeze_children(node_id)
     attributes = view.attributes(node_id)
+    if attributes.get("dynamic"):
+        attributes |= dynamic.tables().moments(view.connection, node_id)
     value = view.value(node_id)
     listed = chunks.chunks(view, node_id)
     view.put_attributes(node_id, attributes)

@@ -177,8 +177,10 @@ TReqBatchModifyRows: transaction_id=1 TGuid!, part_counts=2 int64*
 TReqLookupRows: path=1 string!, columns=2 string*, timestamp=3 uint64=4611686018427387649, \
     keep_missing_rows=4 bool=true, retention_timestamp=10 uint64=0, +rows
 TRspLookupRows TRspVersionedLookupRows: +rows
+TRetentionConfig: min_data_versions=1 uint64=1, max_data_versions=2 uint64=1, \
+    min_data_ttl=3 uint64=1800000000, max_data_ttl=4 uint64=1800000000
 TReqVersionedLookupRows: path=1 string!, columns=2 string*, timestamp=3 uint64=4611686018427387649, \
-    keep_missing_rows=4 bool=true, +rows
+    keep_missing_rows=4 bool=true, retention_config=6 TRetentionConfig, +rows
 TQueryStatistics: rows_read=1 int64, rows_written=3 int64, incomplete_input=11 bool, \
     incomplete_output=12 bool
 TReqSelectRows: query=1 string!, timestamp=3 uint64=4611686018427387649, input_row_limit=4 uint64, \

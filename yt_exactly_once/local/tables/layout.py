@@ -3,9 +3,10 @@
 A layout is immutable and has all that SQL over the table needs. `tablets.catalog` stores layouts.
 
 Sorted table: `"$key"` (blob in table order), `"$ts"` (commit timestamp), `"$deleted"` (tombstone, kept
-for conflict detection), then one column per schema column. Readers take `sql_source`, which hides tombstones
-and honours `read_timestamp`. Rows of an ordered table lie elsewhere, see `tablets.blocks`; a query finds
-those that it needs in a temporary table: `"$tablet_index"`, `"$row_index"`, then the schema columns.
+for conflict detection), `"$stamps"` (see `stamps`), then one column per schema column. Readers take
+`sql_source`, which hides tombstones and honours `read_timestamp`. Rows of an ordered table lie elsewhere, see
+`tablets.blocks`; a query finds those that it needs in a temporary table: `"$tablet_index"`, `"$row_index"`,
+then the schema columns.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from yt_exactly_once.local.tables import keys
+from yt_exactly_once.local.tables import keys, stamps
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.tables.schema import Column, TableSchema
 
 _MAX_TIMESTAMP = 2**63 - 1
+VERSION_COLUMNS = ("$key", "$ts", "$deleted", "$stamps")
+"""What each version of a row has before the columns of the schema."""
+
 READABLE_STATES = frozenset(("mounted", "freezing", "frozen", "unfreezing"))
 
 
@@ -128,16 +132,27 @@ class TableLayout:
         return f"h_{self.node_id}"
 
     @cached_property
+    def version_columns(self) -> str:
+        """The list of SQL columns that a version of a row has."""
+        return ", ".join(map(quote, (*VERSION_COLUMNS, *self.sql_names)))
+
+    @cached_property
     def sql_source(self) -> str:
         """What to put after FROM to read the visible rows."""
         if not self.sorted:
             return quote(self.sql_table)
-        wanted = '"$deleted" = 0'
+        wanted, names = '"$deleted" = 0', "*"
         if self.retention_timestamp:
             wanted += f' AND "$ts" >= {self.retention_timestamp}'
+            hidden = [
+                f"iif({stamps.column(place)} >= {self.retention_timestamp}, {name}, NULL) AS {name}"
+                for place, name in enumerate(map(quote, self.sql_names[len(self.key_columns) :]))
+            ]
+            kept = map(quote, (*VERSION_COLUMNS, *self.sql_names[: len(self.key_columns)]))
+            names = ", ".join([*kept, *hidden])
         if self.read_timestamp is None:
-            return f"(SELECT * FROM {quote(self.sql_table)} WHERE {wanted})"
-        names = ", ".join(['"$key"', '"$ts"', *map(quote, self.sql_names)])
+            return f"(SELECT {names} FROM {quote(self.sql_table)} WHERE {wanted})"
+        names = self.version_columns if names == "*" else names
         moment = f'{wanted} AND "$ts" <= {self.read_timestamp}'
         return (
             f"(SELECT {names} FROM {quote(self.sql_table)} WHERE {moment} "

@@ -83,17 +83,26 @@ def table_attributes(connection: sqlite3.Connection, node: Node, layout: TableLa
         attributes |= {
             "unmerged_row_count": lambda: row_count(connection, layout),
             "last_commit_timestamp": lambda: YsonUint64(_last_commit(connection, layout)),
-            "retained_timestamp": lambda: YsonUint64(
-                max(1, retention.retained_from(connection, layout.node_id))
-            ),
-            "unflushed_timestamp": lambda: YsonUint64(
-                max(last_timestamp(connection) - 1, int(time.time()) << TIMESTAMP_COUNTER_BITS)
-            ),
         }
+        for name, moment in moments(connection, layout).items():
+            attributes[name] = partial(node.attributes.get, name, moment)
         attributes["pivot_keys"] = lambda: [list(pivot) for pivot in layout.pivot_keys]
     else:
         attributes["commit_ordering"] = lambda: node.attributes.get("commit_ordering", "weak")
     return attributes
+
+
+def moments(connection: sqlite3.Connection, layout: TableLayout) -> dict[str, Any]:
+    """Return between which timestamps all versions of rows can be read; a snapshot lock keeps both."""
+    if not layout.sorted:
+        return {}
+    unflushed = max(last_timestamp(connection) - 1, int(time.time()) << TIMESTAMP_COUNTER_BITS)
+    return {
+        "retained_timestamp": YsonUint64(
+            max(1, retention.retained_from(connection, layout.node_id))
+        ),
+        "unflushed_timestamp": YsonUint64(unflushed),
+    }
 
 
 def row_count(connection: sqlite3.Connection, layout: TableLayout) -> int:

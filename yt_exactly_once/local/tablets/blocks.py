@@ -146,6 +146,15 @@ def drop_before(connection: sqlite3.Connection, tablet_id: str, row_index: int) 
     )
 
 
+def untrim(connection: sqlite3.Connection, tablet_id: str) -> None:
+    """Show the trimmed rows again that are still stored."""
+    connection.execute(
+        "UPDATE tablets SET trimmed_rows = min(trimmed_rows, (SELECT coalesce(min(first), total_rows)"
+        " FROM blocks WHERE blocks.tablet_id = tablets.tablet_id)) WHERE tablet_id = ?",
+        (tablet_id,),
+    )
+
+
 def cut_before(
     connection: sqlite3.Connection, layout: TableLayout, tablet_id: str, row_index: int
 ) -> None:

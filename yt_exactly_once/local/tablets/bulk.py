@@ -11,6 +11,7 @@ from yt_exactly_once.local.tablets import appends, flushed
 if TYPE_CHECKING:
     import sqlite3
 
+    from yt_exactly_once.local.cypress.chunks import Chunk
     from yt_exactly_once.local.tables.layout import TableLayout
 
 
@@ -18,7 +19,7 @@ def load(
     connection: sqlite3.Connection,
     layout: TableLayout,
     columns: list[list[Any]],
-    chunk_id: str,
+    chunk: Chunk,
     timestamp: int,
 ) -> None:
     """Put the rows of a chunk behind those that are there.
@@ -27,7 +28,8 @@ def load(
         connection: from `Store.write`.
         layout: the table; it has one unmounted tablet.
         columns: stored values by column; keys come in order.
-        timestamp: since when a reader sees the rows.
+        chunk: the chunk; a read before it was written does not see rows of a sorted table.
+        timestamp: of the change.
     """
     tablet = layout.tablets[0]
     count = len(columns[0])
@@ -41,11 +43,13 @@ def load(
         part = appends.Part(tablet.index, names, arrays, weights)
         first = flushed.until(connection, tablet.tablet_id)
         appends.apply(connection, layout, [part], timestamp)
-        flushed.add(connection, tablet.tablet_id, flushed.Chunk(chunk_id, first, first + count))
+        flushed.add(
+            connection, tablet.tablet_id, flushed.Chunk(chunk.object_id, first, first + count)
+        )
         return
     encoded = keys.key_encoder(layout.key_columns)(columns[: len(layout.key_columns)])
     names = ['"$key"', '"$ts"', '"$deleted"', *map(quote, layout.sql_names)]
-    marks = ", ".join(["?", str(timestamp), "0", *"?" * len(columns)])
+    marks = ", ".join(["?", str(chunk.written), "0", *"?" * len(columns)])
     connection.executemany(
         f"INSERT INTO {quote(layout.sql_table)} ({', '.join(names)}) VALUES ({marks})",
         zip(encoded, *columns, strict=True),
@@ -53,4 +57,4 @@ def load(
     connection.execute(
         "UPDATE tablets SET last_write_ts = ? WHERE tablet_id = ?", (timestamp, tablet.tablet_id)
     )
-    flushed.add(connection, tablet.tablet_id, flushed.Chunk(chunk_id, 0, timestamp))
+    flushed.add(connection, tablet.tablet_id, flushed.Chunk(chunk.object_id, 0, timestamp))

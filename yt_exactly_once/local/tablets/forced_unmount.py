@@ -73,12 +73,12 @@ def _drop_sorted(
     if tablet.index + 1 < layout.tablet_count:
         inside += ' AND "$key" < ?'
         bounds.append(layout.tablets[tablet.index + 1].pivot_key)
-    names = ['"$key"', '"$ts"', '"$deleted"', *map(quote, layout.sql_names)]
     locks = [quote(name) for name in layout.lock_columns]
-    restored = ", ".join([*names, *['"$ts"'] * len(locks)])
+    restored = ", ".join([layout.version_columns, *['"$ts"'] * len(locks)])
     connection.execute(f'DELETE FROM {table} WHERE {inside} AND "$ts" > ?', (*bounds, moment))
     connection.execute(
-        f"INSERT INTO {table} ({', '.join([*names, *locks])}) SELECT {restored} FROM {history}"
+        f"INSERT INTO {table} ({', '.join([layout.version_columns, *locks])})"
+        f" SELECT {restored} FROM {history}"
         f' WHERE {inside} AND "$ts" <= ? AND "$until" > ?',
         (*bounds, moment, moment),
     )

@@ -18,7 +18,7 @@ from yt_exactly_once.local.tables.schema import (
     parse_schema,
     validate_dynamic,
 )
-from yt_exactly_once.local.tablets import blocks, flushed, settings
+from yt_exactly_once.local.tablets import blocks, flushed, retention, settings
 from yt_exactly_once.local.tablets.catalog import (
     find_layout,
     load_layout,
@@ -123,9 +123,16 @@ def copy(connection: sqlite3.Connection, source_node_id: str, new_node_id: str) 
     save_layout(connection, new_node_id, source.schema, source.sql_names, source.options)
     copied = load_layout(connection, new_node_id, new_node_id)
     if source.sorted:
-        connection.execute(
-            f"INSERT INTO {quote(copied.sql_table)} SELECT * FROM {quote(source.sql_table)}"
-        )
+        for old, new, own in (
+            (source.sql_table, copied.sql_table, source.lock_columns),
+            (source.history_table, copied.history_table, ("$until",)),
+        ):
+            # By name: new columns are the last ones of an altered table.
+            names = ", ".join([source.version_columns, *map(quote, own)])
+            connection.execute(
+                f"INSERT INTO {quote(new)} ({names}) SELECT {names} FROM {quote(old)}"
+            )
+    retention.copy(connection, source_node_id, new_node_id)
     for tablet in source.tablets:
         tablet_id = new_tablet_id()
         flushed.copy(connection, tablet.tablet_id, tablet_id)

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from yt.yson import YsonUint64
 
 from yt_exactly_once.local.errors import YtError
-from yt_exactly_once.local.tables import types, values, vectors
+from yt_exactly_once.local.tables import stamps, types, values, vectors
 from yt_exactly_once.local.tables.layout import quote
 from yt_exactly_once.local.tables.schema import Column
 from yt_exactly_once.local.tables.vectors import StoredRows
@@ -36,7 +35,8 @@ LATEST_TIMESTAMPS_FROM = 0x3FFFFFFFFFFFFF00
 _KEYS_PER_SELECT = 500
 _TERMS_PER_GROUP = 50
 
-_TIMESTAMP = Column("$ts", "uint64", "uint64", required=True)
+_TIMESTAMP = Column("$ts", "uint64", "uint64", required=False)
+_STAMPS = Column("$stamps", "string", "string", required=False)
 
 INDEX_COLUMNS = tuple(
     Column(name, "int64", "int64", required=True) for name in ("$tablet_index", "$row_index")
@@ -144,73 +144,20 @@ def timestamped_lookup(
     columns: Sequence[Column],
 ) -> list[Row | None]:
     """Return rows as `lookup` does, with a column `$timestamp:x` for every value column `x`."""
-    stamps = [
-        replace(_TIMESTAMP, name=f"$timestamp:{column.name}")
-        for column in columns
-        if not column.is_key
+    places = [layout.value_columns.index(column) for column in columns if not column.is_key]
+    moments = [
+        replace(_TIMESTAMP, name=f"$timestamp:{layout.value_columns[place].name}")
+        for place in places
     ]
-    found = fetch(connection, layout, keys, (*columns, _TIMESTAMP))
-    stored = [found[key] for key in keys if key in found]
-    stamped = [row[:-1] + row[-1:] * len(stamps) for row in stored]
-    rows = iter(values.decode_rows((*columns, *stamps), stamped))
+    found = fetch(connection, layout, keys, (*columns, _TIMESTAMP, _STAMPS))
+    stamped = []
+    for key in keys:
+        if key in found:
+            *row, timestamp, each = found[key]
+            every = stamps.every(each, timestamp, len(layout.value_columns))
+            stamped.append((*row, *(every[place] or None for place in places)))
+    rows = iter(values.decode_rows((*columns, *moments), stamped))
     return [next(rows) if key in found else None for key in keys]
-
-
-def versioned_lookup(
-    connection: sqlite3.Connection,
-    layout: TableLayout,
-    keys: Sequence[bytes],
-    columns: Sequence[Column],
-) -> list[Any]:
-    """Return every version of each row that is kept, the newest first.
-
-    A value column holds a list of values, each with the attributes `timestamp` and `aggregate`; the row
-    has the attributes `write_timestamps` and `delete_timestamps`. Every write counts as a write of all
-    value columns.
-    """
-    names = ['"$ts"', '"$deleted"', *(layout.sql_column(column.name) for column in columns)]
-    selected = ", ".join(names)
-    until = LATEST_TIMESTAMPS_FROM if layout.read_timestamp is None else layout.read_timestamp
-    moments = (layout.retention_timestamp, until)
-    query = " UNION ALL ".join(
-        f'SELECT {selected} FROM {quote(table)} WHERE "$key" = ?1 AND "$ts" BETWEEN ?2 AND ?3'
-        for table in (layout.sql_table, layout.history_table)
-    )
-    return [
-        _versioned(
-            columns, connection.execute(f"{query} ORDER BY 1 DESC", (key, *moments)).fetchall()
-        )
-        for key in keys
-    ]
-
-
-def _versioned(columns: Sequence[Column], versions: Sequence[tuple[Any, ...]]) -> Any:
-    if not versions:
-        return None
-    written = [version for version in versions if not version[1]]
-    row: dict[str, Any] = {}
-    for position, column in enumerate(columns, 2):
-        if column.is_key:
-            row[column.name] = values.decode_value(column, versions[0][position])
-        elif written:
-            row[column.name] = [
-                _with_attributes(
-                    values.decode_value(column, version[position]),
-                    {"timestamp": YsonUint64(version[0]), "aggregate": False},
-                )
-                for version in written
-            ]
-    stamps = {
-        "write_timestamps": [YsonUint64(version[0]) for version in written],
-        "delete_timestamps": [YsonUint64(version[0]) for version in versions if version[1]],
-    }
-    return _with_attributes(row, stamps)
-
-
-def _with_attributes(value: Any, attributes: dict[str, Any]) -> Any:
-    wrapped = values.to_yson_type(value)
-    wrapped.attributes = attributes
-    return wrapped
 
 
 def read_range(

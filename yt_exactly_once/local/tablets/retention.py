@@ -52,6 +52,15 @@ def _known(connection: sqlite3.Connection, node_id: str, column: str) -> int:
     return int(found[0]) if found else 0
 
 
+def copy(connection: sqlite3.Connection, source_id: str, new_id: str) -> None:
+    """Let the copy of a table know as much of the past as its source."""
+    connection.execute(
+        "INSERT INTO retention SELECT ?, pruned_at, retained_from, checked_from FROM retention"
+        " WHERE node_id = ?",
+        (new_id, source_id),
+    )
+
+
 def check_start(
     connection: sqlite3.Connection,
     layout: TableLayout,
@@ -143,13 +152,15 @@ def trim(
     if row_index <= trimmed:
         return
     weight = blocks.weight(connection, layout, tablet.tablet_id, trimmed, row_index)
-    blocks.drop_before(connection, tablet.tablet_id, row_index)
     connection.execute(
         "UPDATE tablets SET trimmed_rows = ?, trimmed_weight = trimmed_weight + ?"
         " WHERE node_id = ? AND tablet_index = ?",
         (row_index, weight, layout.node_id, tablet.index),
     )
     flushed.drop_trimmed(connection, tablet.tablet_id, row_index)
+    # A chunk that is trimmed in part keeps its rows: they come back when the table is made static.
+    held = flushed.chunks(connection, tablet.tablet_id)[:1]
+    blocks.drop_before(connection, tablet.tablet_id, min([row_index, *(c.first for c in held)]))
 
 
 def _trim_expired(

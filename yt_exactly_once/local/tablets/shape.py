@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql import computed
-from yt_exactly_once.local.tables import schema_updates, values
+from yt_exactly_once.local.tables import schema_updates, stamps, values
 from yt_exactly_once.local.tables.keys import NULL_KEY
 from yt_exactly_once.local.tables.layout import TableLayout, quote
 from yt_exactly_once.local.tables.schema import parse_schema, validate_dynamic
@@ -118,6 +118,9 @@ def alter(connection: sqlite3.Connection, layout: TableLayout, raw_schema: Any) 
         for name in (*names, *altered.lock_columns):
             if name not in (*layout.sql_names, *layout.lock_columns):
                 connection.execute(f"ALTER TABLE {quote(table)} ADD COLUMN {quote(name)}")
+    for table in tables:
+        before, after = ([c.name for c in each.value_columns] for each in (layout, altered))
+        stamps.move(connection, quote(table), before, after)
     added_keys = len(altered.key_columns) - len(layout.key_columns)
     if layout.sorted and added_keys:
         _extend_keys(connection, tables, added_keys)

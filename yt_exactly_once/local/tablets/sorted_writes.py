@@ -14,7 +14,7 @@ import pyarrow as pa
 from yt.yson import YsonUint64
 
 from yt_exactly_once.local.errors import Code, YtError
-from yt_exactly_once.local.tables import values
+from yt_exactly_once.local.tables import stamps, values
 from yt_exactly_once.local.tables.layout import quote
 from yt_exactly_once.local.tablets import aggregates, row_images, row_locks
 from yt_exactly_once.local.tablets.row_locks import PRIMARY_LOCK
@@ -104,11 +104,10 @@ class SortedWriter:
     def _write_opened(self, batch: Batch, columns: Sequence[Column], guarded: Sequence[str]) -> int:
         """Write the rows of an image and return how many have passed."""
         layout = self._layout
-        names = ['"$key"', '"$ts"', '"$deleted"', *map(quote, layout.sql_names)]
         self._connection.execute(
-            f'INSERT OR IGNORE INTO {quote(layout.history_table)} ({", ".join(names)}, "$until")'
-            f" SELECT {', '.join(f'old.{name}' for name in names)}, ? FROM {row_images.TABLE} AS new"
-            f' CROSS JOIN {self._table} AS old ON old."$key" = new.v0 WHERE old."$ts" <> ?',
+            f'INSERT OR IGNORE INTO {quote(layout.history_table)} ({layout.version_columns}, "$until")'
+            f" SELECT {layout.version_columns}, ? FROM {row_images.TABLE}"
+            f' CROSS JOIN {self._table} ON "$key" = v0 WHERE "$ts" <> ?',
             (self._timestamp, self._timestamp),
         )
         given = [f"v{number}" for number in range(1 + len(columns))]
@@ -136,7 +135,7 @@ class SortedWriter:
     def _keep_replaced(self, keys: Sequence[bytes]) -> None:
         """Keep what a write is about to replace, for reads at a timestamp."""
         layout = self._layout
-        listed = ", ".join(['"$key"', '"$ts"', '"$deleted"', *map(quote, layout.sql_names)])
+        listed = layout.version_columns
         for start in range(0, len(keys), _KEYS_PER_STATEMENT):
             chunk = keys[start : start + _KEYS_PER_STATEMENT]
             self._connection.execute(
@@ -166,9 +165,10 @@ class SortedWriter:
         ]
         names = [quote(self._sql_names[column.name]) for column in columns]
         # In this order, so that the timestamp is the first parameter whatever the others are.
-        inserted = ['"$ts"', '"$deleted"', *lock_columns, '"$key"', *names]
-        literals = ["?1", deleted, *["?1"] * len(lock_columns), *given]
-        changes = ['"$ts" = ?1', f'"$deleted" = {deleted}']
+        new_stamps, old_stamps = self._stamps(batch, columns)
+        inserted = ['"$ts"', '"$deleted"', '"$stamps"', *lock_columns, '"$key"', *names]
+        literals = ["?1", deleted, new_stamps, *["?1"] * len(lock_columns), *given]
+        changes = ['"$ts" = ?1', f'"$deleted" = {deleted}', f'"$stamps" = {old_stamps}']
         changes += [f"{column} = ?1" for column in lock_columns]
         changes += self._changes(batch, columns)
         return (
@@ -176,6 +176,14 @@ class SortedWriter:
             ", ".join(literals),
             f'ON CONFLICT ("$key") DO UPDATE SET {", ".join(changes)} WHERE {_guard(guarded)}',
         )
+
+    def _stamps(self, batch: Batch, columns: Sequence[Column]) -> tuple[str, str]:
+        """Return the SQL for the timestamps of values, of a new row and of one that is there."""
+        if batch.kind == "delete":
+            return "NULL", "NULL"
+        given = {column.name for column in columns}
+        stamps.register(self._connection)
+        return stamps.written([c.name in given for c in self._layout.value_columns], "?1")
 
     def _changes(self, batch: Batch, columns: Sequence[Column]) -> list[str]:
         if batch.kind == "delete":

@@ -6,6 +6,7 @@ mounting or freezing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -79,6 +80,7 @@ def change_state(
         if mounted_anew or state == "frozen":
             flushed.mark(connection, layout, index, revision)
         if mounted_anew:
+            _check_chunks(connection, tablet)
             flushed.forget_conflicts(connection, layout, index)
         if tablet.state == "mounted":
             flushed.flush(connection, layout, tablet)
@@ -96,6 +98,17 @@ def change_state(
     config = attributes.get(mount_options.MOUNT_CONFIG) or {}
     if compacted and config.keys() & mount_options.ACTING.keys():
         retention.compact(connection, remounted, revision)
+
+
+def _check_chunks(connection: sqlite3.Connection, tablet: Tablet) -> None:
+    """Refuse to mount a tablet that has a chunk twice, as a concatenation may leave it."""
+    listed = Counter(chunk.chunk_id for chunk in flushed.chunks(connection, tablet.tablet_id))
+    for chunk_id, count in listed.most_common(1):
+        if count > 1:
+            raise YtError(
+                f"Cannot mount table: tablet {tablet.tablet_id} contains duplicate store {chunk_id}"
+                ' of type "chunk"'
+            )
 
 
 def _drop_trimmed(connection: sqlite3.Connection, layout: TableLayout, tablet: Tablet) -> None:

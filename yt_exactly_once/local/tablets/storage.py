@@ -17,7 +17,7 @@ from yt_exactly_once.local.cypress.ids import CELL_TAG
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.tables import keys, values
 from yt_exactly_once.local.tables.encoding import Conversions, encode_column
-from yt_exactly_once.local.tables.layout import TableLayout, quote
+from yt_exactly_once.local.tables.layout import VERSION_COLUMNS, TableLayout, quote
 from yt_exactly_once.local.tablets import blocks, flushed
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _INTEGERS = {f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 
 _MAX_COLUMNS = 1_900
 """SQLite takes 2 000 (`SQLITE_MAX_COLUMN`), and some are ours."""
 
-_RESERVED = frozenset(("$key", "$ts", "$deleted", "$until", "$tablet_index", "$row_index"))
+_RESERVED = frozenset((*VERSION_COLUMNS, "$until", "$tablet_index", "$row_index"))
 
 
 def sql_names(schema: TableSchema, known: dict[str, str] | None = None) -> tuple[str, ...]:
@@ -76,11 +76,11 @@ def create_storage(
         return
     connection.execute(
         f'CREATE TABLE {table} ("$key" BLOB PRIMARY KEY, "$ts" INTEGER NOT NULL,'
-        f' "$deleted" INTEGER NOT NULL{columns}) WITHOUT ROWID'
+        f' "$deleted" INTEGER NOT NULL, "$stamps" TEXT{columns}) WITHOUT ROWID'
     )
     connection.execute(
         f'CREATE TABLE {quote(layout.history_table)} ("$key" BLOB NOT NULL, "$ts" INTEGER NOT NULL,'
-        f' "$until" INTEGER NOT NULL, "$deleted" INTEGER NOT NULL{columns},'
+        f' "$until" INTEGER NOT NULL, "$deleted" INTEGER NOT NULL, "$stamps" TEXT{columns},'
         ' PRIMARY KEY ("$until", "$key")) WITHOUT ROWID'
     )
     # Only tombstones are in the index, so that pruning them needs no walk over the table.

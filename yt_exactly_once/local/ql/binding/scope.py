@@ -14,6 +14,7 @@ from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.ql.binding.bound import Bound, Column, Member
 from yt_exactly_once.local.ql.text.naming import reference_name
 from yt_exactly_once.local.ql.value_types import Type, of_column, of_logical
+from yt_exactly_once.local.tables import stamps
 from yt_exactly_once.local.tables.schema import Column as SchemaColumn
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Source:
 
     def _stamps(self) -> tuple[SchemaColumn, ...]:
         return tuple(
-            SchemaColumn(f"{STAMP_PREFIX}{column.name}", "uint64", "uint64", required=True)
+            SchemaColumn(f"{STAMP_PREFIX}{column.name}", "uint64", "uint64", required=False)
             for column in self.layout.value_columns
         )
 
@@ -93,7 +94,9 @@ class Source:
     def sql_column(self, name: str) -> str:
         """Return the SQL of a column."""
         if self.stamped and name.startswith(STAMP_PREFIX):
-            return f'{self.sql_alias}."$ts"'
+            places = [column.name for column in self.layout.value_columns]
+            place = places.index(name.removeprefix(STAMP_PREFIX))
+            return stamps.column(place, f"{self.sql_alias}.")
         return f"{self.sql_alias}.{self.layout.sql_column(name)}"
 
 

@@ -59,7 +59,17 @@ def lookup_rows(call: Call) -> None:
 
 
 def _versioned_lookup(request: Any) -> dict[str, Any]:
-    return _lookup(request) | {"versioned": True}
+    parameters = _lookup(request) | {"versioned": True}
+    if request.HasField("retention_config"):
+        config = request.retention_config
+        parameters["retention_config"] = {
+            "min_data_versions": config.min_data_versions,
+            "max_data_versions": config.max_data_versions,
+            # Microseconds here.
+            "min_data_ttl": config.min_data_ttl // 1000,
+            "max_data_ttl": config.max_data_ttl // 1000,
+        }
+    return parameters
 
 
 @method("VersionedLookupRows", "lookup_rows", _versioned_lookup)
