@@ -396,3 +396,35 @@ def test_values_of_a_static_table_are_converted_on_request(raw, client, tmp):
         parameters = {"path": f"{tmp}/t", "input_format": given}
         assert raw.command("PUT", "write_table", parameters, b'{v="true"}').status == status
     assert list(client.read_table(f"{tmp}/t")) == [{"v": True}]
+
+
+def test_rows_lie_in_descending_order_where_masters_allow_it(client, tmp):
+    """By default they do not; a limit of another type is before or after all values of the column."""
+    path = f"{tmp}/t"
+    columns = [
+        {"name": name, "type": kind, "sort_order": "descending"}
+        for name, kind in (("s", "string"), ("d", "double"))
+    ]
+    with pytest.raises(yt.YtResponseError, match="Descending sort order is not available"):
+        client.create("table", path, attributes={"schema": columns})
+    client.set("//sys/@config", {"enable_descending_sort_order": True})
+    try:
+        client.create("table", path, attributes={"schema": columns})
+        rows = [{"s": s, "d": d} for s, d in (("b", 2.5), ("b", 1.5), ("ab", None), ("a", 0.0))]
+        client.write_table(path, rows)
+        assert client.get(f"{path}/@boundary_keys") == {
+            "min_key": ["b", 2.5],
+            "max_key": ["a", 0.0],
+        }
+        for limits, places in (
+            ("(b, 2) : (a, )", [1, 2]),
+            ("b", [0, 1]),
+            ("(ab, #)", [2]),
+            ("(b, x) : ", [0, 1, 2, 3]),
+        ):
+            found = list(client.read_table(f"{path}[{limits}]"))
+            assert found == [rows[place] for place in places]
+        with pytest.raises(yt.YtResponseError, match="Sort order violation"):
+            client.write_table(path, rows[::-1])
+    finally:
+        client.remove("//sys/@config")

@@ -320,6 +320,7 @@ class YTEnvSetup:
             config.setdefault(manager, {})
         config["tablet_manager"].setdefault("tablet_cell_balancer", {})
         config["tablet_manager"].setdefault("tablet_balancer", {})
+        config["enable_descending_sort_order"] = True
         update_inplace(config, cls.DELTA_DYNAMIC_MASTER_CONFIG)
         cls._put("//sys/@config", config)
         cls._put("//sys/@cluster_name", "primary")

@@ -9,7 +9,7 @@ from yt_exactly_once.local.commands import whole_tables
 from yt_exactly_once.local.commands.cypress import path_of, view_of
 from yt_exactly_once.local.commands.mutations import run_once
 from yt_exactly_once.local.commands.registry import Context, command
-from yt_exactly_once.local.cypress import chunks, clock, dynamic, locks
+from yt_exactly_once.local.cypress import chunks, clock, dynamic, limits, locks, quotas
 from yt_exactly_once.local.cypress.layout import TRUNK
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.formats import row_formats
@@ -86,6 +86,7 @@ def _alter_static(context: Context, view: View, node: Node, *, becomes_dynamic: 
         if schema.is_sorted and not schema.unique_keys:
             raise YtError('"unique_keys" cannot be "false" for a sorted dynamic table')
         schema = validate_dynamic(schema)
+    limits.check_order(view, schema)
     computed.check(schema)
     if given is not None and any(chunk.row_count for chunk in listed):
         schema_updates.check(old, schema, dynamic=becomes_dynamic)
@@ -107,3 +108,4 @@ def _alter_static(context: Context, view: View, node: Node, *, becomes_dynamic: 
         rows = row_formats.load_stored(chunks.read(connection, chunk))
         bulk.load(connection, layout, static_rows.stored(schema, rows), chunk, timestamp)
     chunks.replace(view, node.id, [])
+    quotas.check(view, node.id, "tablet_count")

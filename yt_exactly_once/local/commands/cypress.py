@@ -234,6 +234,7 @@ def _transfer(context: Context, operation: Any) -> Any:
         force=arguments.flag(context.parameters, "force"),
         ignore_existing=arguments.flag(context.parameters, "ignore_existing"),
         lock_existing=arguments.flag(context.parameters, "lock_existing"),
+        pessimistic=arguments.flag(context.parameters, "pessimistic_quota_check", True),
         preserve=frozenset(
             name.removeprefix("preserve_")
             for name in context.parameters

@@ -10,7 +10,7 @@ from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands import streams
 from yt_exactly_once.local.commands.cypress import note_access, path_of, view_of
 from yt_exactly_once.local.commands.registry import Context, command
-from yt_exactly_once.local.cypress import chunks, clock, locks, master_transactions, tree
+from yt_exactly_once.local.cypress import chunks, clock, locks, master_transactions, quotas, tree
 from yt_exactly_once.local.errors import YtError
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def write_file(context: Context) -> Any:
         locks.acquire(view, position.id, mode)
         if compute_md5 and append and view.attribute(position.id, "md5") is None:
             _check_empty(view, position)
+        quotas.check(view, position.id, "chunk_count", "disk_space", more=1)
         chunks.write(view, position.id, [(piece, 0) for piece in pieces], append=append)
         if compute_md5:
             digest = hashlib.md5(usedforsecurity=False)

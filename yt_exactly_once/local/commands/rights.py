@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from yt_exactly_once.local import arguments
-from yt_exactly_once.local.cypress import attributes, permissions, tree, ypath
+from yt_exactly_once.local.cypress import permissions, quotas, tree, ypath
 from yt_exactly_once.local.cypress.ypath import Mark
 from yt_exactly_once.local.errors import Code, YtError
 
@@ -243,7 +243,7 @@ def _add(view: View, context: Context, parameter: str, given: dict[str, Any]) ->
         permissions.require(view, parent_id, user, *_ADD)
     if given.keys() & {*_ADMINISTERED}:
         permissions.require(view, parent_id, user, "administer")
-    _use_account(view, user, {"account": attributes.account(view, parent_id), **given})
+    _use_account(view, user, {"account": quotas.account_of(view, parent_id), **given})
 
 
 def _copy(view: View, context: Context) -> None:

@@ -20,8 +20,10 @@ from yt_exactly_once.local.commands.whole_tables import existing, table
 from yt_exactly_once.local.cypress import (
     chunks,
     clock,
+    limits,
     locks,
     master_transactions,
+    quotas,
     rich_path,
     ypath,
 )
@@ -62,6 +64,7 @@ def write_table(context: Context) -> Any:
         node = _static(view, path)
         upload = _upload(view, node, path)
         locks.acquire(view, node.id, upload.lock_mode)
+        quotas.check(view, node.id, "chunk_count", "disk_space", more=1)
         static_rows.write(
             view,
             node.id,
@@ -205,7 +208,9 @@ def _static(view: View, path: YPath) -> Node:
 
 
 def _upload(view: View, node: Node, path: YPath) -> uploads.Upload:
-    return uploads.plan(path, node.attributes, static_rows.row_count(view, node.id))
+    upload = uploads.plan(path, node.attributes, static_rows.row_count(view, node.id))
+    limits.check_order(view, upload.schema)
+    return upload
 
 
 def _answer(

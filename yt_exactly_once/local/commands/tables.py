@@ -11,7 +11,8 @@ from yt_exactly_once.local import arguments
 from yt_exactly_once.local.commands.mutations import run_once
 from yt_exactly_once.local.commands.registry import command
 from yt_exactly_once.local.commands.sessions import table_of
-from yt_exactly_once.local.cypress import locks, ypath
+from yt_exactly_once.local.cypress import locks, quotas, ypath
+from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.queues import trimming
 from yt_exactly_once.local.store import last_timestamp, next_timestamp
@@ -87,8 +88,9 @@ def reshard_table(context: Context) -> Any:
     last = arguments.integer(parameters, "last_tablet_index", None)
     count = arguments.integer(parameters, "tablet_count", None)
 
-    def change(connection: sqlite3.Connection, _node: Node, layout: TableLayout) -> None:
+    def change(connection: sqlite3.Connection, node: Node, layout: TableLayout) -> None:
         shape.reshard(connection, layout, (first, last), count, parameters)
+        quotas.check(View(connection), node.id, "tablet_count")
 
     return _run(context, change, "Cannot reshard a static table")
 
@@ -168,6 +170,8 @@ def _change_state(context: Context, action: states.Action, state: str) -> Any:
             mounted = [index for index in indexes if layout.tablets[index].state == "mounted"]
             forced_unmount.drop_unflushed(connection, layout, mounted, node.attributes)
         states.change_state(connection, layout, state, node.attributes, indexes)
+        if state == "mounted" and layout.state == "unmounted":
+            quotas.check(View(connection), node.id, "tablet_static_memory")
 
     return _run(context, change, f"Cannot {action.removesuffix('_frozen')} a static table")
 

@@ -21,6 +21,7 @@ from yt_exactly_once.local.cypress import (
     mount_options,
     node_names,
     permissions,
+    quotas,
     storage_settings,
     values,
     ypath,
@@ -58,6 +59,7 @@ SETTABLE_SYSTEM = frozenset(
         "owner",
         "primary_medium",
         "replication_factor",
+        "resource_limits",
         "vital",
     )
 )
@@ -81,6 +83,12 @@ _STORED_SYSTEM = frozenset(
 _NOT_IN_TRANSACTIONS = frozenset(
     ("media", "primary_medium", "replication_factor", "tablet_cell_bundle", "vital")
 )
+_CHARGED = {
+    quotas.ACCOUNT: ("node_count", "chunk_count", "disk_space"),
+    quotas.BUNDLE: ("tablet_count",),
+}
+"""What a change of who pays must leave room for."""
+
 _REPLACED = frozenset(("annotation", "expiration_time", "expiration_timeout", "opaque"))
 """System attributes that go when all attributes of a node are replaced."""
 
@@ -129,13 +137,13 @@ def _common(view: View, node: Node) -> Computed:
     found |= _constants({k: v for k, v in defaults.items() if k not in stored})
     found["effective_expiration"] = lambda: _effective_expiration(view, node.id)
     found["effective_acl"] = lambda: permissions.effective(view, node.id)
-    found["account"] = lambda: account(view, node.id)
+    found["account"] = lambda: quotas.account_of(view, node.id)
     if node.type == "document":
         found["value"] = lambda: view.value(node.id)
     if node.name:
         found["key"] = lambda: node_names.to_wire(node.name)
-    found["resource_usage"] = lambda: _resource_usage(view, node)
-    found["recursive_resource_usage"] = lambda: _resource_usage(view, node)
+    found["resource_usage"] = lambda: quotas.shown(quotas.of_node(view, node.id))
+    found["recursive_resource_usage"] = lambda: quotas.shown(quotas.below(view, node.id))
     return found
 
 
@@ -167,8 +175,8 @@ def _by_type(view: View, node: Node) -> Computed:
             "target_path": lambda: view.value(node.id),
             "broken": lambda: _is_broken(view, node),
         }
-    if node.type in {"user", "group"}:
-        return _membership(view.trunk, node)
+    if node.type in _OF_OBJECTS:
+        return _OF_OBJECTS[node.type](view, node)
     if _is_dynamic(node):
         return dynamic.tables().attributes(view.connection, node)
     if node.type in {"file", "table"}:
@@ -176,7 +184,24 @@ def _by_type(view: View, node: Node) -> Computed:
     return {}
 
 
+def _quota(view: View, node: Node) -> Computed:
+    def used() -> dict[str, Any]:
+        return quotas.used_by(view, node.type, node.name)
+
+    unlimited: Computed = {"resource_limits": lambda: {"disk_space_per_medium": {}}}
+    found: Computed = {} if "resource_limits" in node.attributes else unlimited
+    if node.type == quotas.BUNDLE:
+        return {**found, "resource_usage": used}
+    return {
+        **found,
+        "resource_usage": lambda: quotas.shown(used()),
+        "committed_resource_usage": lambda: quotas.shown(used()),
+        "violated_resource_limits": lambda: quotas.violated(view, node.name),
+    }
+
+
 def _membership(view: View, node: Node) -> Computed:
+    view = view.trunk
     found: Computed = {
         "member_of": lambda: permissions.member_of(view, node.name),
         "member_of_closure": lambda: permissions.member_of(view, node.name, closure=True),
@@ -184,6 +209,14 @@ def _membership(view: View, node: Node) -> Computed:
     if node.type == "group":
         found["members"] = lambda: permissions.members(view, node.name)
     return found
+
+
+_OF_OBJECTS: dict[str, Callable[[View, Node], Computed]] = {
+    "user": _membership,
+    "group": _membership,
+    quotas.ACCOUNT: _quota,
+    quotas.BUNDLE: _quota,
+}
 
 
 def _constants(values: dict[str, Any]) -> Computed:
@@ -230,12 +263,23 @@ def _chunked(view: View, node: Node) -> Computed:
                 "tablet_state": lambda: "none",
                 "sorted": lambda: bool(keys),
                 "key_columns": lambda: keys,
-                **({"sorted_by": lambda: keys} if keys else {}),
+                **(_of_sorted(view, listed, keys) if keys else {}),
                 "optimize_for": lambda: optimize_for,
                 "optimize_for_statistics": lambda: {optimize_for: statistics},
             }
         )
     return found
+
+
+def _of_sorted(view: View, listed: Sequence[chunks.Chunk], keys: list[str]) -> Computed:
+    def boundary_keys() -> dict[str, list[Any]]:
+        edges = chunks.edge_rows(view, listed)
+        return {
+            name: [row.get(key) for key in keys]
+            for name, row in zip(("min_key", "max_key"), edges, strict=False)
+        }
+
+    return {"sorted_by": lambda: keys, "boundary_keys": boundary_keys}
 
 
 def read_all(view: View, node: Node) -> dict[str, Any]:
@@ -332,6 +376,7 @@ def write(view: View, node: Node, steps: Sequence[Step], value: Any) -> None:
     if name in ACCESS_CONTROL and view.tx != TRUNK:
         raise YtError("Operation cannot be performed in transaction")
     view.put_attribute(node.id, name, normalized(view, name, value))
+    quotas.check(view, node.id, *_CHARGED.get(name, ()))
 
 
 def normalized(view: View, name: str, value: Any) -> Any:
@@ -377,22 +422,10 @@ def _in_mount_config(node: Node, steps: Sequence[Step]) -> Sequence[Step]:
     return [MOUNT_CONFIG, *steps] if is_option else steps
 
 
-def account(view: View, node_id: str) -> str:
-    """Return who pays for a node: its own account, or that of the folder above it."""
-    current: str | None = node_id
-    while current is not None:
-        own = view.attribute(current, "account")
-        if own is not None:
-            return str(own)
-        place = view.place(current)
-        current = place[0] if place else None
-    return "tmp"
-
-
 def _pin_account_below(view: View, node: Node) -> None:
     """Leave the children of a folder with the account that they had when it gets another one."""
     if view.children(node.id):
-        before = account(view, node.id)
+        before = quotas.account_of(view, node.id)
         for child_id in view.children(node.id).values():
             if view.attribute(child_id, "account") is None:
                 view.put_attribute(child_id, "account", before)
@@ -502,24 +535,6 @@ def _describe_lock(lock: locks.Lock) -> dict[str, Any]:
         "attribute_key": lock.attribute_key,
     }
     return {name: value for name, value in shown.items() if value is not None}
-
-
-def _resource_usage(view: View, node: Node) -> dict[str, Any]:
-    size, count, tablets = 0, 0, 0
-    if node.type == "table" and node.attributes.get("dynamic"):
-        statistics = dynamic.tables().attributes(view.connection, node)["tablet_statistics"]()
-        size, count = statistics["disk_space"], statistics["chunk_count"]
-        tablets = statistics["tablet_count"]
-    elif node.type in {"file", "table"}:
-        listed = chunks.chunks(view, node.id)
-        size, count = sum(chunk.size for chunk in listed), len(listed)
-    return {
-        "node_count": 1,
-        "chunk_count": count,
-        "disk_space": size,
-        "disk_space_per_medium": {"default": size} if size else {},
-        "tablet_count": tablets,
-    }
 
 
 def _is_broken(view: View, node: Node) -> bool:

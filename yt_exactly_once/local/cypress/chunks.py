@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from yt_exactly_once.local.cypress.ids import CELL_TAG, TYPES
 from yt_exactly_once.local.cypress.layout import TRUNK
 from yt_exactly_once.local.cypress.view import APPEND, OVERWRITE, View
+from yt_exactly_once.local.formats.row_formats import load_stored
 from yt_exactly_once.local.formats.structured import dump_yson, load_yson
 from yt_exactly_once.local.store import next_timestamp
 
@@ -89,6 +90,12 @@ def read(connection: sqlite3.Connection, chunk: Chunk) -> bytes:
     """Return the data of a chunk."""
     row = connection.execute("SELECT data FROM chunks WHERE id = ?", (chunk.id,)).fetchone()
     return bytes(row[0])
+
+
+def edge_rows(view: View, listed: Iterable[Chunk]) -> list[dict[str, Any]]:
+    """Return the first and the last row of chunks of a table, if there is any row."""
+    filled = [chunk for chunk in listed if chunk.row_count]
+    return [load_stored(read(view.connection, filled[place]))[place] for place in (0, -1) if filled]
 
 
 def write(view: View, node_id: str, pieces: Iterable[tuple[bytes, int]], *, append: bool) -> None:

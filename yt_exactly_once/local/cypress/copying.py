@@ -5,16 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from yt_exactly_once.local.cypress import (
-    attributes,
-    chunks,
-    clock,
-    dynamic,
-    lists,
-    locks,
-    nodes,
-    tree,
-)
+from yt_exactly_once.local.cypress import chunks, clock, dynamic, lists, locks, nodes, quotas, tree
 from yt_exactly_once.local.cypress.ids import make_id
 from yt_exactly_once.local.cypress.layout import ROOT_ID
 from yt_exactly_once.local.errors import YtError
@@ -51,6 +42,7 @@ class Options:
         force: whether a node at the destination is replaced.
         ignore_existing: whether a node at the destination will do.
         lock_existing: whether such a node is locked exclusively.
+        pessimistic: whether the account of a copy must have room for the content.
         preserve: what a copied or moved node keeps, the names without `preserve_`.
         owner: who does it.
     """
@@ -59,6 +51,7 @@ class Options:
     force: bool = False
     ignore_existing: bool = False
     lock_existing: bool = False
+    pessimistic: bool = True
     preserve: frozenset[str] = frozenset()
     owner: str = "root"
 
@@ -77,8 +70,10 @@ def copy(view: View, source: YPath, target: YPath, options: Options) -> str:
     _check_not_below(view, position.id, destination)
     _copy_node(view, position.id, copy_id, position.type, options)
     if "account" in options.preserve:
-        view.put_attribute(copy_id, "account", attributes.account(view, position.id))
+        view.put_attribute(copy_id, "account", quotas.account_of(view, position.id))
     nodes.place(view, destination, copy_id, recursive=options.recursive, owner=options.owner)
+    content = ("chunk_count", "disk_space") if options.pessimistic else ()
+    quotas.check(view, copy_id, "node_count", "tablet_count", *content)
     return copy_id
 
 
@@ -100,11 +95,15 @@ def move(view: View, source: YPath, target: YPath, options: Options) -> str:
     nodes.lock_subtree(view, position.id)
     parent_id, name = found
     if "account" in options.preserve:
-        view.put_attribute(position.id, "account", attributes.account(view, position.id))
+        view.put_attribute(position.id, "account", quotas.account_of(view, position.id))
     # Placed first, so that the node never lacks a path and its storage is never dropped.
     nodes.place(view, destination, position.id, recursive=options.recursive, owner=options.owner)
     nodes.detach(view, parent_id, name)
     _renew(view, position.id, options)
+    # For a moment there are two of them.
+    tablets = quotas.of_node(view, position.id)["tablet_count"]
+    if tablets:
+        quotas.check(view, position.id, "tablet_count", more=tablets)
     return position.id
 
 

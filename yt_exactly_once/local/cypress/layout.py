@@ -45,6 +45,7 @@ _STATEMENTS = (
         " PRIMARY KEY (node_id, tx, position)) WITHOUT ROWID"
     ),
     "CREATE INDEX chunk_refs_by_chunk ON chunk_refs (chunk_id)",
+    "CREATE INDEX limited ON cypress_attributes (name) WHERE name = 'resource_limits'",
     (
         "CREATE TABLE master_transactions (id TEXT PRIMARY KEY, parent_id TEXT, timeout INTEGER,"
         " expires REAL, attributes BLOB) WITHOUT ROWID"

@@ -1,4 +1,4 @@
-"""Limits of masters on what nodes hold; `//sys/@config/cypress_manager` may change them."""
+"""Limits of masters on what nodes hold; `//sys/@config` may change them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from yt import yson
 from yt_exactly_once.local.cypress.layout import ROOT_ID
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats.structured import dump_yson
+from yt_exactly_once.local.tables.schema import check_ascending
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.cypress.view import View
+    from yt_exactly_once.local.tables.schema import TableSchema
 
 _DEFAULTS = {
     "max_string_node_length": 65_536,
@@ -52,12 +54,21 @@ def check_attribute(view: View, name: str, value: Any) -> None:
         )
 
 
+def check_order(view: View, schema: TableSchema) -> None:
+    """Refuse descending order in a static table, unless the configuration of masters has it."""
+    if not _config(view).get("enable_descending_sort_order"):
+        check_ascending(schema)
+
+
 def _bytes(value: Any) -> bytes:
     return value.encode() if isinstance(value, str) else bytes(yson.get_bytes(value))
 
 
 def _limit(view: View, name: str) -> int:
+    return int(_config(view).get("cypress_manager", {}).get(name, _DEFAULTS[name]))
+
+
+def _config(view: View) -> dict[str, Any]:
     system = view.child(ROOT_ID, "sys")
     config = None if system is None else view.attribute(system, "config")
-    limits = config.get("cypress_manager", {}) if isinstance(config, dict) else {}
-    return int(limits.get(name, _DEFAULTS[name]))
+    return config if isinstance(config, dict) else {}

@@ -21,6 +21,7 @@ from yt_exactly_once.local.cypress import (
     locks,
     mount_options,
     node_names,
+    quotas,
     storage_settings,
     tree,
     values,
@@ -135,6 +136,7 @@ def create(view: View, path: YPath, wish: Creation) -> str:
     _fill(view, node_id, node_type, stored)
     if node_type == "link":
         _check_ends(view, path)
+    quotas.check(view, node_id, "node_count", "tablet_count")
     return node_id
 
 
@@ -244,7 +246,7 @@ def _fill(view: View, node_id: str, node_type: str, given: dict[str, Any]) -> No
     elif node_type == "table" and given.get("dynamic"):
         given = {**dynamic.tables().create(view.connection, node_id, given), "dynamic": True}
     elif node_type == "table":
-        given = _static_table(given)
+        given = _static_table(view, given)
     if not given.get("dynamic"):
         _check_given(view, node_id, given)
     stored = {name: attributes.normalized(view, name, value) for name, value in given.items()}
@@ -259,10 +261,11 @@ def _check_given(view: View, node_id: str, given: dict[str, Any]) -> None:
         attributes.check_settable(view, node, name)
 
 
-def _static_table(given: dict[str, Any]) -> dict[str, Any]:
+def _static_table(view: View, given: dict[str, Any]) -> dict[str, Any]:
     raw = given.get("schema")
     mode = "weak" if raw is None else "strong"
     schema = TableSchema((), strict=False) if raw is None else parse_schema(raw)
+    limits.check_order(view, schema)
     return {**given, "schema": schema.to_yson(), "schema_mode": mode}
 
 

@@ -158,7 +158,7 @@ def _limit(text: str, position: int) -> tuple[dict[str, Any], int]:
             key.append(value)
             if text[position : position + 1] == ",":
                 position += 1
-        return {"key": key}, position + 1
+        return {"key": key}, _skip_spaces(text, position + 1)
     value, position = _scalar(text, position)
     return {"key": [value]}, position
 

@@ -129,14 +129,14 @@ TReqUnlockNode: path=1 string!, +transactional, +prerequisite, +mutating
 TReqCopyNode: src_path=1 string!, dst_path=2 string!, recursive=3 bool=false, force=4 bool=false, \
     preserve_account=5 bool=false, preserve_expiration_time=6 bool=false, \
     preserve_creation_time=7 bool=false, ignore_existing=8 bool=false, \
-    preserve_modification_time=10 bool=false, preserve_owner=11 bool=false, preserve_acl=12 bool=false, \
-    lock_existing=13 bool=false, preserve_expiration_timeout=14 bool=false, +transactional, \
-    +prerequisite, +mutating
+    pessimistic_quota_check=9 bool=true, preserve_modification_time=10 bool=false, \
+    preserve_owner=11 bool=false, preserve_acl=12 bool=false, lock_existing=13 bool=false, \
+    preserve_expiration_timeout=14 bool=false, +transactional, +prerequisite, +mutating
 TReqMoveNode: src_path=1 string!, dst_path=2 string!, recursive=3 bool=false, force=4 bool=false, \
     preserve_account=5 bool=false, preserve_expiration_time=6 bool=false, \
-    preserve_creation_time=8 bool=false, preserve_modification_time=9 bool=false, \
-    preserve_owner=11 bool=false, preserve_expiration_timeout=12 bool=false, +transactional, \
-    +prerequisite, +mutating
+    pessimistic_quota_check=7 bool=true, preserve_creation_time=8 bool=false, \
+    preserve_modification_time=9 bool=false, preserve_owner=11 bool=false, \
+    preserve_expiration_timeout=12 bool=false, +transactional, +prerequisite, +mutating
 TReqLinkNode: src_path=1 string!, dst_path=2 string!, recursive=3 bool=false, force=4 bool=false, \
     ignore_existing=5 bool=false, lock_existing=6 bool=false, +transactional, +prerequisite, +mutating
 TReqConcatenateNodes: src_paths=1 string*, dst_path=2 string!, +transactional, +mutating

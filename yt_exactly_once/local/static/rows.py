@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.formats import row_formats, structured
 from yt_exactly_once.local.tables import keys, values
 from yt_exactly_once.local.tables.encoding import DEFAULT_CONVERSIONS, Conversions, encode_column
-from yt_exactly_once.local.tables.schema import TableSchema, parse_schema
+from yt_exactly_once.local.tables.schema import DESCENDING, TableSchema, parse_schema
 
 if TYPE_CHECKING:
     import sqlite3
@@ -32,6 +32,7 @@ Compute = Callable[[Sequence[Any], dict[str, list[Any]], int], dict[str, list[An
 
 ROWS_PER_CHUNK = 50_000
 MAX_COLUMNS = 32 * 1024 - 1
+_OF_LIMITS = Conversions(integral_to_double=True)
 _INDEXES = ("tablet_index", "chunk_index", "row_index")
 _BYTES_PER_CHUNK = 4 << 20
 _ROWS_PER_PIECE = 1000
@@ -99,9 +100,9 @@ def in_order(
             when a unique key comes twice.
     """
     schema = schema_of(target.attributes)
-    names = [column.name for column in schema.key_columns]
+    names = [(column.name, column.sort_order) for column in schema.key_columns]
     for source in schemas:
-        own = [column.name for column in source.key_columns]
+        own = [(column.name, column.sort_order) for column in source.key_columns]
         if own[: len(names)] != names or (schema.unique_keys and not source.unique_keys):
             raise YtError(
                 f'Cannot join a table with key columns {own} and "unique_keys" {source.unique_keys}'
@@ -300,10 +301,21 @@ def _key_index(key: Any, schema: TableSchema, encoded_keys: Sequence[bytes], *, 
     if not isinstance(key, list):
         raise YtError("Error parsing a limit of a range: key must be a list")
     prefix = b""
+    is_mixed = any(column.sort_order == DESCENDING for column in schema.key_columns)
+    if is_mixed and len(key) > len(schema.key_columns):
+        raise YtError(
+            "Read limit key cannot be longer than schema key prefix when at least one column has"
+            " descending sort order"
+        )
     # A key that is longer than those of the rows comes after every row that it begins with.
     beyond = after or len(key) > len(schema.key_columns)
     for column, value in zip(schema.key_columns, key, strict=False):
         kind = (getattr(value, "attributes", None) or {}).get("type")
+        if kind in ("min", "max") and is_mixed:
+            raise YtError(
+                "Sentinel values are not allowed in read limit key when at least one column has"
+                " descending sort order"
+            )
         if kind == "max":
             beyond = True
             break
@@ -311,10 +323,13 @@ def _key_index(key: Any, schema: TableSchema, encoded_keys: Sequence[bytes], *, 
             beyond = after
             break
         plain = None if isinstance(value, yson.YsonEntity) else value
-        stored, error = encode_column(column, [plain])
+        stored, error = encode_column(column, [plain], _OF_LIMITS)
         if error is not None:
-            raise error
-        prefix += keys.encode_prefix([column], stored)
+            # Values of other types are before or after all of the column.
+            untyped = replace(column, wire_type="any")
+            prefix += keys.encode_prefix([untyped], [structured.dump_yson(plain)])
+        else:
+            prefix += keys.encode_prefix([column], stored)
     if beyond:
         # Every key with this prefix comes before the prefix followed by the highest byte.
         return bisect.bisect_left(encoded_keys, prefix + b"\xff")

@@ -14,9 +14,9 @@ from yt import yson
 
 from yt_exactly_once.local import arguments
 from yt_exactly_once.local.cypress import locks
-from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.static import rows as static_rows
-from yt_exactly_once.local.tables.schema import TableSchema, parse_schema
+from yt_exactly_once.local.tables.schema import ASCENDING, DESCENDING, TableSchema, parse_schema
 
 if TYPE_CHECKING:
     from yt_exactly_once.local.cypress.ypath import YPath
@@ -60,13 +60,13 @@ def plan(path: YPath, attributes: Mapping[str, Any], row_count: int) -> Upload:
             raise YtError(f'YPath attributes "{other}" and "schema" are not compatible')
     if given is not None:
         return Upload(parse_schema(given), STRONG, append, locks.EXCLUSIVE)
-    stored_names = [column.name for column in stored.key_columns]
+    stored_names = [(column.name, column.sort_order) for column in stored.key_columns]
     if mode == STRONG:
         if names and names != stored_names:
             raise YtError(
                 'YPath attribute "sorted_by" must be compatible with table schema for a "strong"'
                 " schema mode",
-                key_columns=names,
+                key_columns=[name for name, _ in names],
                 table_schema=stored.to_yson(),
             )
         shared = append and not stored.is_sorted
@@ -74,41 +74,37 @@ def plan(path: YPath, attributes: Mapping[str, Any], row_count: int) -> Upload:
     if append and names and row_count and stored_names[: len(names)] != names:
         raise YtError(
             "Key columns mismatch while trying to append sorted data into a non-empty table",
-            append_key_columns=names,
-            current_key_columns=stored_names,
+            append_key_columns=[name for name, _ in names],
+            current_key_columns=[name for name, _ in stored_names],
         )
     shared = append and not names
     return Upload(_keyed(names), WEAK, append, locks.SHARED if shared else locks.EXCLUSIVE)
 
 
-def _sorted_by(path: YPath) -> list[str]:
+def _sorted_by(path: YPath) -> list[tuple[str, str]]:
     names = path.attributes.get("sorted_by", [])
     if not isinstance(names, list):
         raise YtError('Error parsing path attribute "sorted_by": expected a list')
     return [_sort_column(item) for item in names]
 
 
-def _sort_column(item: Any) -> str:
-    """Return the name of a column that rows are sorted by; it comes alone or with the order."""
+def _sort_column(item: Any) -> tuple[str, str]:
+    """Return the name and the order of a column that rows are sorted by; the order may be missing."""
     if not isinstance(item, dict):
-        return str(item)
-    order = item.get("sort_order", "ascending")
-    if order == "descending":
-        raise YtError(
-            "Descending sort order is not available in this context yet", Code.INVALID_SCHEMA_VALUE
-        )
-    if order != "ascending" or not isinstance(item.get("name"), str):
+        return str(item), ASCENDING
+    order = item.get("sort_order", ASCENDING)
+    if order not in (ASCENDING, DESCENDING) or not isinstance(item.get("name"), str):
         raise YtError(
             'Error parsing path attribute "sorted_by": expected names or maps of "name" and'
             ' "sort_order"'
         )
-    return str(item["name"])
+    return str(item["name"]), order
 
 
-def _keyed(names: list[str]) -> TableSchema:
+def _keyed(sort_columns: list[tuple[str, str]]) -> TableSchema:
     """Return a schema that knows key columns and nothing else."""
     listing = yson.YsonList(
-        [{"name": name, "type": "any", "sort_order": "ascending"} for name in names]
+        [{"name": name, "type": "any", "sort_order": order} for name, order in sort_columns]
     )
     listing.attributes = {"strict": False, "unique_keys": False}
     return parse_schema(listing)

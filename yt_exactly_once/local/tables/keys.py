@@ -35,6 +35,7 @@ _UINT64 = struct.Struct(">Q")
 _MANY = 64
 """From so many numbers on vectors are faster than loops."""
 
+_INVERTED = bytes(range(255, -1, -1))
 _TWO_63 = 1 << 63
 _TWO_64 = 1 << 64
 
@@ -117,6 +118,16 @@ _ENCODERS = {"any": _anys, "boolean": _booleans, "null": _nulls, "void": _nulls}
 
 
 def _column_encoder(column: Column) -> Callable[[Sequence[Any]], list[bytes]]:
+    encode = _ascending_encoder(column)
+    if column.sort_order != "descending":
+        return encode
+    # Every tag stays below `AFTER`.
+    return lambda values: [
+        bytes([AFTER[0] - 1 - key[0]]) + key[1:].translate(_INVERTED) for key in encode(values)
+    ]
+
+
+def _ascending_encoder(column: Column) -> Callable[[Sequence[Any]], list[bytes]]:
     if column.wire_type in types.SIGNED:
         return _ints
     if column.wire_type in types.UNSIGNED:

@@ -20,6 +20,7 @@ TIMESTAMP_COLUMN = "$timestamp"
 CUMULATIVE_WEIGHT_COLUMN = "$cumulative_data_weight"
 
 MAX_COLUMN_NAME_LENGTH = 256
+ASCENDING, DESCENDING = "ascending", "descending"
 MAX_KEY_COLUMNS = 128
 MAX_LOCK_GROUPS = 32
 _MAX_COMPLEXITY = 32 * 1024
@@ -143,6 +144,17 @@ def parse_schema(raw: Any) -> TableSchema:
     return schema
 
 
+def check_ascending(schema: TableSchema) -> None:
+    """Refuse a key column in descending order."""
+    for column in schema.key_columns:
+        if column.sort_order == DESCENDING:
+            raise YtError(
+                "Descending sort order is not available in this context yet",
+                Code.INVALID_SCHEMA_VALUE,
+                {"column_name": column.name},
+            )
+
+
 def validate_dynamic(schema: TableSchema) -> TableSchema:
     """Check the rules of dynamic tables and return the schema as the cluster would keep it."""
     if not schema.strict:
@@ -155,6 +167,7 @@ def validate_dynamic(schema: TableSchema) -> TableSchema:
         raise YtError(
             f"Too many key columns: expected <= {MAX_KEY_COLUMNS}, got {len(schema.key_columns)}"
         )
+    check_ascending(schema)
     for column in schema.columns:
         if column.is_key and (column.wire_type == "any" or types.is_composite(column.type_v3)):
             raise YtError(
@@ -296,12 +309,8 @@ def _validate_name(column: Column, *, is_sorted: bool) -> None:
 
 
 def _validate_roles(column: Column) -> None:
-    if column.sort_order not in (None, "ascending", "descending"):
+    if column.sort_order not in (None, ASCENDING, DESCENDING):
         raise YtError(f'Invalid sort order "{column.sort_order}"')
-    if column.sort_order == "descending":
-        raise YtError(
-            "Descending sort order is not available in this context yet", Code.INVALID_SCHEMA_VALUE
-        )
     if column.is_key and not (types.is_comparable(column.type_v3) or _is_plain_any(column)):
         raise YtError(f'Key column cannot be of "{types.describe(column.type_v3)}" type')
     if column.extra.get("stable_name") == "":

@@ -171,7 +171,9 @@ def _statistics(
 ) -> dict[str, Any]:
     weight = data_weight(connection, layout)
     chunks = len(_chunk_ids(connection, layout))
+    in_memory = in_memory_mode != "none" and layout.state != "unmounted"
     return {
+        "memory_size": weight if in_memory and chunks else 0,
         "tablet_count": layout.tablet_count,
         "tablet_count_per_memory_mode": {
             mode: layout.tablet_count if mode == in_memory_mode else 0

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from yt_exactly_once.local.cypress import permissions, prerequisites
+from yt_exactly_once.local.cypress import permissions, prerequisites, quotas
 from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.store import TIMESTAMP_COUNTER_BITS, last_timestamp, next_timestamp
@@ -100,6 +100,7 @@ def apply(connection: sqlite3.Connection, batches: Sequence[Batch], terms: Terms
     for target in targets:
         node_id = target.layout.node_id
         permissions.require(View(connection), node_id, terms.user, "write", by_proxy=True)
+        quotas.check_rows(View(connection), target.layout.options)
         _submit(target, terms)
     for target in targets:
         _check_limits(target)

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from yt_exactly_once.local import arguments
-from yt_exactly_once.local.cypress import mount_options
+from yt_exactly_once.local.cypress import mount_options, quotas
+from yt_exactly_once.local.cypress.view import View
 from yt_exactly_once.local.errors import YtError
 from yt_exactly_once.local.store import next_timestamp
 from yt_exactly_once.local.tablets import appends, flushed, retention
@@ -127,7 +128,7 @@ def remount(
     Raises:
         YtError: settings contradict each other.
     """
-    options = options_of(attributes)
+    options = options_of(attributes) | quotas.payers(View(connection), layout.node_id)
     save_layout(connection, layout.node_id, layout.schema, layout.sql_names, options)
     return load_layout(connection, layout.node_id, layout.path)
 

@@ -120,7 +120,8 @@ def _transfer(request: Any) -> dict[str, Any]:
     flags = [
         name
         for name in request.DESCRIPTOR.fields_by_name
-        if name in {"recursive", "force", "ignore_existing", "lock_existing"}
+        if name
+        in {"recursive", "force", "ignore_existing", "lock_existing", "pessimistic_quota_check"}
         or name.startswith("preserve_")
     ]
     return {

@@ -1,0 +1,213 @@
+"""Quotas: how much an account or a tablet cell bundle may hold, and what it holds.
+
+Only limits that somebody has set count (`@resource_limits`): a new account has none. What is used is summed
+up when it is asked for. Texts and codes follow `ValidateResourceUsageIncrease` of masters and the security
+manager of tablet nodes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from yt_exactly_once.local.cypress import chunks, dynamic
+from yt_exactly_once.local.cypress.layout import ROOT_ID
+from yt_exactly_once.local.cypress.view import Node, View
+from yt_exactly_once.local.errors import Code, YtError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+ACCOUNT, BUNDLE = "account", "tablet_cell_bundle"
+_FOLDERS = {ACCOUNT: "accounts", BUNDLE: "tablet_cell_bundles"}
+_TITLES = {
+    "node_count": "Cypress node count",
+    "chunk_count": "chunk count",
+    "disk_space": "disk space",
+    "tablet_count": "tablet count",
+    "tablet_static_memory": "tablet static memory",
+}
+_OF = {ACCOUNT: tuple(_TITLES), BUNDLE: ("tablet_count", "tablet_static_memory")}
+_MEDIUM = "default"
+
+
+def account_of(view: View, node_id: str) -> str:
+    """Return who pays for a node: its own account, or that of the folder above it."""
+    current: str | None = node_id
+    while current is not None:
+        own = view.attribute(current, ACCOUNT)
+        if own is not None:
+            return str(own)
+        place = view.place(current)
+        current = place[0] if place else None
+    return "tmp"
+
+
+def of_node(view: View, node_id: str) -> dict[str, Any]:
+    """Return what one node takes."""
+    found = dict.fromkeys(_TITLES, 0) | {"node_count": 1}
+    kind, stored = view.node_type(node_id), view.attributes(node_id)
+    if kind == "table" and stored.get("dynamic"):
+        node = Node(node_id, kind, None, "", "", stored)
+        statistics = dynamic.tables().attributes(view.connection, node)["tablet_statistics"]()
+        found["chunk_count"] = statistics["chunk_count"]
+        # What is not flushed is not on disk.
+        found["disk_space"] = statistics["disk_space"] if statistics["chunk_count"] else 0
+        found["tablet_count"] = statistics["tablet_count"]
+        found["tablet_static_memory"] = statistics["memory_size"]
+    elif kind in {"file", "table"}:
+        listed = chunks.chunks(view, node_id)
+        found["chunk_count"] = len(listed)
+        found["disk_space"] = sum(chunk.size for chunk in listed)
+    return found
+
+
+def shown(used: dict[str, Any]) -> dict[str, Any]:
+    """Return what is used as `@resource_usage` has it."""
+    space = used["disk_space"]
+    return {**used, "disk_space_per_medium": {_MEDIUM: space} if space else {}}
+
+
+def below(view: View, node_id: str) -> dict[str, Any]:
+    """Return what a node and everything below it take."""
+    total = Counter(of_node(view, node_id))
+    for child_id in view.children(node_id).values():
+        total.update(below(view, child_id))
+    return dict(total)
+
+
+def used_by(view: View, kind: str, name: str) -> dict[str, Any]:
+    """Return what an account, with the accounts below it, or a bundle has used."""
+    total = Counter(dict.fromkeys(_OF[kind], 0))
+    nodes = view.connection.execute(
+        "SELECT id FROM cypress_nodes WHERE type = 'table' OR ?", (kind == ACCOUNT,)
+    ).fetchall()
+    for (node_id,) in nodes:
+        if view.place(node_id) is not None and name in _owners(view, kind, node_id):
+            total.update({key: of_node(view, node_id)[key] for key in _OF[kind]})
+    return dict(total)
+
+
+def violated(view: View, name: str) -> dict[str, Any]:
+    """Return which limits an account is over."""
+    limits, used = _limits(view, ACCOUNT, name), used_by(view, ACCOUNT, name)
+    found = {key: used[key] > limits.get(key, used[key]) for key in _OF[ACCOUNT]}
+    return {**found, "disk_space_per_medium": {_MEDIUM: found["disk_space"]}}
+
+
+def check(view: View, node_id: str, *resources: str, more: int = 0) -> None:
+    """Refuse what a node has just taken of resources, or would take with `more`.
+
+    Raises:
+        YtError: 902 for an account, 1720 for a bundle.
+    """
+    if not _any_limits(view):
+        return
+    own = of_node(view, node_id)
+    taken = [each for each in resources if own[each] + more]
+    for kind in (ACCOUNT, BUNDLE):
+        wanted = [each for each in taken if each in _OF[kind]]
+        owners = list(_owners(view, kind, node_id)) if wanted else []
+        for name in owners:
+            limits = _limits(view, kind, name)
+            if not limits.keys() & set(wanted):
+                continue
+            used = used_by(view, kind, name)
+            for each in wanted:
+                if each in limits and used[each] + more > limits[each]:
+                    raise _over(kind, name, owners.index(name), each, used[each], limits[each])
+
+
+def payers(view: View, node_id: str) -> dict[str, Any]:
+    """Return what `check_rows` must know of a table; its tablets learn it when they are mounted."""
+    return {
+        ACCOUNT: account_of(view, node_id),
+        BUNDLE: str(view.attribute(node_id, BUNDLE) or "default"),
+        "in_memory": (view.attribute(node_id, "in_memory_mode") or "none") != "none",
+    }
+
+
+def check_rows(view: View, options: Mapping[str, Any]) -> None:
+    """Refuse to write rows into a table of an account or a bundle that is over a limit.
+
+    Raises:
+        YtError: 902 for an account, 1720 for a bundle.
+    """
+    if not _any_limits(view):
+        return
+    account, bundle = (options[kind].decode() for kind in (ACCOUNT, BUNDLE))
+    in_memory = options["in_memory"]
+    wanted = {"chunk_count", "disk_space", *(["tablet_static_memory"] * in_memory)}
+    for name in _chain(view, account):
+        limits = _limits(view, ACCOUNT, name)
+        used = used_by(view, ACCOUNT, name) if limits.keys() & wanted else {}
+        for each, title in _TITLES.items():
+            if each in wanted and each in limits and used[each] > limits[each]:
+                place = f' for medium "{_MEDIUM}"' if each == "disk_space" else ""
+                raise YtError(
+                    f'Account "{account}" violates {title} limit{place}',
+                    Code.ACCOUNT_LIMIT_EXCEEDED,
+                )
+    memory = _limits(view, BUNDLE, bundle).get("tablet_static_memory") if in_memory else None
+    if memory is not None and used_by(view, BUNDLE, bundle)["tablet_static_memory"] > memory:
+        raise YtError(
+            f'Tablet cell bundle "{bundle}" violates tablet static memory limit',
+            Code.BUNDLE_LIMIT_EXCEEDED,
+        )
+
+
+def _over(kind: str, name: str, height: int, resource: str, used: int, limit: int) -> YtError:
+    what = ("Account", "Parent account", "Ancestor account")[min(height, 2)]
+    code = Code.ACCOUNT_LIMIT_EXCEEDED
+    if kind == BUNDLE:
+        what, code = "Tablet cell bundle", Code.BUNDLE_LIMIT_EXCEEDED
+    medium = f' in medium "{_MEDIUM}"' if resource == "disk_space" else ""
+    return YtError(
+        f'{what} "{name}" is over {_TITLES[resource]} limit{medium}',
+        code,
+        {"usage": used, "limit": limit},
+    )
+
+
+def _owners(view: View, kind: str, node_id: str) -> Iterator[str]:
+    if kind == ACCOUNT:
+        yield from _chain(view, account_of(view, node_id))
+    elif view.attribute(node_id, "dynamic"):
+        yield str(view.attribute(node_id, BUNDLE) or "default")
+
+
+def _chain(view: View, account: str) -> Iterator[str]:
+    """Yield an account and those above it."""
+    current: Any = account
+    while current is not None:
+        yield str(current)
+        found = _object(view, ACCOUNT, current)
+        current = None if found is None else view.attribute(found, "parent_name")
+
+
+def _object(view: View, kind: str, name: str) -> str | None:
+    current: str | None = ROOT_ID
+    for step in ("sys", _FOLDERS[kind], name):
+        current = None if current is None else view.child(current, step)
+    return current
+
+
+def _any_limits(view: View) -> bool:
+    """Tell whether anybody has set a limit; an index answers."""
+    found = view.connection.execute(
+        "SELECT 1 FROM cypress_attributes WHERE name = 'resource_limits' LIMIT 1"
+    )
+    return found.fetchone() is not None
+
+
+def _limits(view: View, kind: str, name: str) -> dict[str, int]:
+    """Return the limits that were set, by resource."""
+    found = _object(view, kind, name)
+    given = None if found is None else view.attribute(found, "resource_limits")
+    if not isinstance(given, dict) or not given:
+        return {}
+    space = (given.get("disk_space_per_medium") or {}).get(_MEDIUM, given.get("disk_space"))
+    limits = {**given, "disk_space": space}
+    if kind == BUNDLE:
+        limits = {"tablet_static_memory": 0, **given}
+    return {key: int(limits[key]) for key in _OF[kind] if limits.get(key) is not None}
