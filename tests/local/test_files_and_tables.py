@@ -428,3 +428,25 @@ def test_rows_lie_in_descending_order_where_masters_allow_it(client, tmp):
             client.write_table(path, rows[::-1])
     finally:
         client.remove("//sys/@config")
+
+
+def test_joined_table_takes_the_schema_of_its_sources_or_checks_it(raw, client, tmp):
+    """One without a schema of its own gets theirs where they agree."""
+    column = {"name": "a", "type": "int64"}
+    for name, columns in (("s", [column]), ("t", [column]), ("u", [{**column, "type": "string"}])):
+        client.create("table", f"{tmp}/{name}", attributes={"schema": columns})
+        client.create("table", f"{tmp}/to_{name}")
+
+    def join(*names, to):
+        paths = [f"{tmp}/{name}" for name in names]
+        parameters = {"source_paths": paths, "destination_path": f"{tmp}/{to}"}
+        answer = raw.command("POST", "concatenate", parameters)
+        return None if answer.status == 200 else answer.error
+
+    assert join("s", "t", to="to_s") is None
+    assert client.get(f"{tmp}/to_s/@schema") == client.get(f"{tmp}/s/@schema")
+    assert client.get(f"{tmp}/to_s/@schema_mode") == "strong"
+    assert join("s", "u", to="to_t") is None
+    assert client.get(f"{tmp}/to_t/@schema_mode") == "weak"
+    for name in ("u", "to_u"):
+        assert "is not compatible with schema of input table" in join(name, to="s")["message"]

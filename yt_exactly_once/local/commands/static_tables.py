@@ -29,8 +29,8 @@ from yt_exactly_once.local.cypress import (
 )
 from yt_exactly_once.local.errors import Code, YtError
 from yt_exactly_once.local.ql import computed
+from yt_exactly_once.local.static import joins, uploads
 from yt_exactly_once.local.static import rows as static_rows
-from yt_exactly_once.local.static import uploads
 
 if TYPE_CHECKING:
     import sqlite3
@@ -139,7 +139,7 @@ def _whole_pieces(source: Source, wanted: Range) -> int:
     )
 
 
-@command("concatenate", volatile=True, partial="schemas are neither merged nor inferred")
+@command("concatenate", volatile=True)
 def concatenate(context: Context) -> Any:
     """Put the chunks of several files or tables into one."""
     sources = context.parameters.get("source_paths")
@@ -158,7 +158,8 @@ def concatenate(context: Context) -> Any:
         if any(node.attributes.get("dynamic") for node in nodes):
             raise YtError("Dynamic tables cannot be joined")
         *sources, result = nodes
-        is_sorted = result.type == "table" and static_rows.schema_of(result.attributes).is_sorted
+        after = joins.schema_after(result, sources, append) if result.type == "table" else None
+        is_sorted = after is not None and after[0].is_sorted
         shared = append and not is_sorted
         locks.acquire(view, result.id, locks.SHARED if shared else locks.EXCLUSIVE)
         listed = [chunks.chunks(*pair) for pair in zip(views, _ids(sources), strict=True)]
@@ -171,6 +172,8 @@ def concatenate(context: Context) -> Any:
             chunks.add_refs(view, result.id, joined)
         else:
             chunks.replace(view, result.id, joined)
+        if after is not None:
+            view.put_attributes(result.id, {"schema": after[0].to_yson(), "schema_mode": after[1]})
         clock.touch(view, result.id, "content")
         return {}
 

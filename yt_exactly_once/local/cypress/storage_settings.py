@@ -80,6 +80,8 @@ _OF_TABLES = (
     "hunk_erasure_codec",
     "in_memory_mode",
     "optimize_for",
+    "profiling_mode",
+    "profiling_tag",
     "tablet_cell_bundle",
 )
 OF_FOLDERS = frozenset((*_OF_ALL_CONTENT, *_OF_TABLES))

@@ -102,6 +102,15 @@ def _check_keys(old: TableSchema, new: TableSchema, *, dynamic: bool) -> None:
 def _check_column(old: Column, new: Column) -> None:
     if new.sort_order is not None:
         _check_same("Sort order", old.name, old.sort_order, new.sort_order)
+    check_column(old, new)
+
+
+def check_column(old: Column, new: Column) -> None:
+    """Refuse a column that does not take every value of another one, whatever the order of rows.
+
+    Raises:
+        YtError: says why.
+    """
     _check_same("Expression", old.name, old.expression, new.expression)
     if new.required and not old.required:
         raise YtError(
