@@ -28,6 +28,8 @@ from yt_exactly_once.local.cypress import (
 from yt_exactly_once.local.cypress.ids import is_id, type_number
 from yt_exactly_once.local.cypress.master_transactions import MASTER_TYPES
 from yt_exactly_once.local.errors import Code, YtError
+from yt_exactly_once.local.ql import computed
+from yt_exactly_once.local.tables.schema import parse_schema
 
 if TYPE_CHECKING:
     import sqlite3
@@ -95,6 +97,8 @@ def create(context: Context) -> Any:
         force=arguments.flag(parameters, "force"),
     )
     path = path_of(context)
+    if object_type == "table" and given.get("schema") is not None and not given.get("dynamic"):
+        computed.check(parse_schema(given["schema"]))
     return run_once(
         context,
         lambda connection: {"node_id": nodes.create(view_of(context, connection), path, wish)},

@@ -39,6 +39,8 @@ def check(schema: TableSchema) -> None:
                 f'Computed column "{column.name}" type mismatch: declared type is "{declared}" '
                 f'but expression type is "{actual}"'
             )
+        if not column.is_key:
+            raise YtError("Non-key column cannot be computed in materializable way")
         references = expressions.references(column.expression)
         for other in schema.columns:
             if other.name in references and not other.is_key:

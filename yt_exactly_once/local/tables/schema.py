@@ -317,8 +317,6 @@ def _validate_roles(column: Column) -> None:
         raise YtError("Stable name of a column cannot be empty")
     if column.lock and column.is_key:
         raise YtError("Column lock cannot be set on a key column")
-    if column.expression and not column.is_key:
-        raise YtError("Non-key column cannot be computed in materializable way")
     if column.expression and column.required:
         raise YtError("Computed column cannot be required")
     if column.aggregate:

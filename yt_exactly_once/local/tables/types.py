@@ -114,7 +114,10 @@ def value_type(logical: LogicalType) -> LogicalType:
 def is_composite(logical: LogicalType) -> bool:
     """Tell whether values are stored as YSON although the type is not `yson` itself."""
     inner = value_type(logical)
-    return isinstance(inner, dict) and inner["type_name"] != "decimal"
+    if isinstance(inner, str):
+        # An optional null is a list of one, so that it has two values.
+        return inner in ("null", "void") and inner != untagged(logical)
+    return bool(inner["type_name"] != "decimal")
 
 
 def is_comparable(logical: LogicalType) -> bool:
