@@ -321,3 +321,57 @@ def test_history_has_every_batch_and_no_batch_waits_for_it(cluster, tmp, tmp_pat
     query.feed(1)
     query.run()
     query.assert_exact()
+
+
+def _static(path):
+    def act(made):
+        made.client.remove(getattr(made, path))
+        made.client.create("table", getattr(made, path))
+
+    return act
+
+
+def _newer(made):
+    (row,) = read_ledger(made.connection, made.ledger)
+    made.client.insert_rows(made.ledger, [row.entry.to_row() | {"format_version": 99}])
+
+
+BROKEN = {
+    "ledger unmounted": lambda made: made.client.unmount_table(made.ledger, sync=True),
+    "ledger of a newer version": _newer,
+    "target gone": lambda made: made.client.remove(made.target),
+    "target static": _static("target"),
+    "queue gone": lambda made: made.client.remove(made.queue),
+    "queue static": _static("queue"),
+    "queue unmounted": lambda made: made.client.unmount_table(made.queue, sync=True),
+    "consumer gone": lambda made: made.client.remove(made.consumer),
+    "consumer static": _static("consumer"),
+    "consumer unmounted": lambda made: made.client.unmount_table(made.consumer, sync=True),
+    "nothing left but the ledger": lambda made: [
+        made.client.remove(path) for path in (made.queue, made.consumer, made.target)
+    ],
+}
+
+
+def test_every_query_is_shown_whatever_is_broken(cluster, tmp, told):
+    """Each broken one has its problem, and the others have none; the exit code is for `--check` alone."""
+    made = {}
+    for number, name in enumerate(["nothing", *BROKEN, "nothing again"]):
+        made[name] = Pipeline(cluster, f"{tmp}/{number}", query=f"q{number:02}-{'0' * 8}")
+        made[name].client.create("map_node", made[name].folder)
+        made[name].create()
+        made[name].feed(2)
+        made[name].run(1)
+    assert told("status", tmp, "--check")[0] == 0
+    for name, act in BROKEN.items():
+        act(made[name])
+    assert told("status", tmp)[0] == 0
+    code, text = told("status", tmp, "--check")
+    assert code == 1
+    _, found = told("status", tmp, "--json")
+    problems = {one.get("query_id", one["ledger"]): one["problems"] for one in found}
+    for name, one in made.items():
+        key = one.ledger if name.startswith("ledger") else one.query
+        assert bool(problems.pop(key)) == (name in BROKEN), name
+        assert (one.ledger if name.startswith("ledger") else one.query[:8]) in text
+    assert not problems

@@ -26,6 +26,7 @@ COMMANDS = {
     "commit_transaction": ("null", "structured", True, False),
     "abort_transaction": ("null", "structured", True, False),
     "lookup_rows": ("tabular", "tabular", False, True),
+    "select_rows": ("null", "tabular", False, True),
     "insert_rows": ("tabular", "null", True, True),
     "delete_rows": ("tabular", "null", True, True),
     "create_queue_producer_session": ("null", "structured", True, False),
@@ -56,7 +57,7 @@ class Proxy:
 
     def send(self, request, **settings):
         """Take the place of the network."""
-        if request.method == "GET":
+        if request.url.endswith("/api/v4"):
             return answered(content=DESCRIBED.encode())
         self.requests.append((request, settings))
         if self.raised is not None:
@@ -98,8 +99,8 @@ def told(proxy):
     request, settings = proxy.requests.pop()
     headers = dict(request.headers)
     del headers["X-YT-Correlation-Id"]
-    body = request.body
-    assert int(headers.pop("Content-Length")) == len(body)
+    body = request.body or b""
+    assert int(headers.pop("Content-Length", 0)) == len(body)
     if "X-YT-Parameters" in headers:
         headers["X-YT-Parameters"] = yson.loads(headers["X-YT-Parameters"])
     else:
@@ -117,6 +118,9 @@ CALLS = {
     "look up": lambda client: list(
         client.lookup_rows("//l", [{"k": 1}], keep_missing_rows=True, format=YsonFormat())
     ),
+    "select": lambda client: client.select_rows(
+        "* from [//l]", input_row_limit=7, format=YsonFormat(), raw=True
+    ).read(),
     "insert": lambda client: client.insert_rows("//l", [{"k": 1, "v": None}], format=YsonFormat()),
     "insert encoded": lambda client: client.insert_rows(
         "<a=7>//dir/a b", BytesIO(b"rows"), format=input_format("arrow"), raw=True, update=True
@@ -143,6 +147,7 @@ CALLS = {
 ANSWERS = {
     "start": {"content": yson.dumps({"transaction_id": "5-6-7-8"}, yson_format="binary")},
     "look up": {"content": b"{k=1;v=x};#;"},
+    "select": {"content": b"{k=1;v=x};"},
     "create session": {"content": b'{epoch=4;sequence_number=-1;user_meta={digest="0f"}}'},
     "push": {"content": b"{last_sequence_number=9;skipped_row_count=0}"},
 }
@@ -171,7 +176,9 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("call", ["commit", "look up", "insert", "create session", "push"])
+@pytest.mark.parametrize(
+    "call", ["commit", "look up", "select", "insert", "create session", "push"]
+)
 @pytest.mark.parametrize("failure", [*FAILURES, "no connection", "closed with an answer"])
 def test_error_is_that_of_the_official_client(proxy, call, failure):
     """The outcome of a commit and what may be retried are decided by it."""
@@ -217,16 +224,28 @@ def test_debug_log_is_that_of_the_client(proxy, monkeypatch):
         "start_transaction",
         "commit_transaction",
         "lookup_rows",
+        "select_rows",
         "insert_rows",
         "delete_rows",
         "create_queue_producer_session",
         "push_queue_producer",
     ):
-        monkeypatch.setattr(lane._client, name, lambda *_, name=name, **__: seen.append(name) or ())
-    for call in ("start", "commit", "look up", "insert", "delete", "create session", "push"):
+        monkeypatch.setattr(
+            lane._client, name, lambda *_, name=name, **__: seen.append(name) or BytesIO()
+        )
+    for call in (
+        "start",
+        "commit",
+        "look up",
+        "select",
+        "insert",
+        "delete",
+        "create session",
+        "push",
+    ):
         CALLS[call](lane)
     LOGGER.manager._clear_cache()
-    assert len(seen) == len(set(seen)) == 7
+    assert len(seen) == len(set(seen)) == 8
     assert proxy.requests == []
 
 

@@ -78,6 +78,9 @@ _NO_DIGEST: Row = dict.fromkeys(column["name"] for column in _DIGEST_SCHEMA)
 APPLICATION_PREFIX = "application:"
 """In front of an application's name, where a batch job has no id of a query: none begins so."""
 
+LETTERS_PREFIX = "dead-letters:"
+"""In front of the id of a dead-letter table, where its replayed rows are an entry of their own."""
+
 DRIVER, TASKS = "driver", "tasks"
 """Who sends the rows of a batch to the cluster."""
 

@@ -29,7 +29,7 @@ from yt_exactly_once.codec.schema import (
     check_frame,
 )
 from yt_exactly_once.commit.cluster import Payload
-from yt_exactly_once.commit.entry import LedgerEntry, Tally, Written
+from yt_exactly_once.commit.entry import LETTERS_PREFIX, LedgerEntry, Tally, Written
 from yt_exactly_once.config import DeliveryMode
 from yt_exactly_once.errors import ConfigError, LedgerError, TableError
 from yt_exactly_once.operations.audit.ranges import RangeReader, placed
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     from yt_exactly_once.codec.schema import WritePlan
     from yt_exactly_once.ytsaurus.client import Connection
     from yt_exactly_once.ytsaurus.transaction import TabletTransaction
-
-PREFIX = "dead-letters:"
-"""In front of the id of a dead-letter table, as the query of a replay's ledger entry."""
 
 ROWS_PER_COMMIT = 10_000
 """Letters that one transaction replays."""
@@ -208,7 +205,7 @@ def done_letters(connection: Connection, letters: Sequence[Letter]) -> set[tuple
 
 
 def _done(rows: Sequence[LedgerRow], table: str) -> Done:
-    texts = [row.entry.others for row in rows if row.entry.query_id == PREFIX + table]
+    texts = [row.entry.others for row in rows if row.entry.query_id == LETTERS_PREFIX + table]
     return Done(*texts)
 
 
@@ -353,7 +350,7 @@ def _commit(
     *,
     overwrite: bool,
 ) -> int:
-    query_id = PREFIX + letters[0].table
+    query_id = LETTERS_PREFIX + letters[0].table
     began = datetime.now(UTC)
     # The digests that the queries of this target keep must cover these rows too.
     digests = any(row.entry.tally.digest for row in entries_of(connection, info.path, plan.ledger))

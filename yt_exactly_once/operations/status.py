@@ -468,7 +468,7 @@ def _stamps(
         f"[$tablet_index], [$row_index], [{TIMESTAMP_COLUMN}] from [{queue}] "
         f"where ([$tablet_index], [$row_index]) in ({listed})"
     )
-    rows = decode(selected(connection, query, limit=len(places)), _STAMP).to_pylist()
+    rows = decode(selected(connection, query), _STAMP).to_pylist()
     return {(row["tablet"], row["row"]): row["stamp"] for row in rows if row["stamp"] is not None}
 
 

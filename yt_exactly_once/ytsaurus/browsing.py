@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from yt.wrapper import YsonFormat, get_user_name
@@ -120,16 +121,8 @@ def children(
 
 def all_rows(connection: Connection, path: str) -> list[dict[str, Any]]:
     """Return all rows of a small sorted table; raise `RequestRefusedError` if it has over a million."""
-    with connection.pinning() as client, translated("read the table", path=path):
-        return list(
-            client.select_rows(
-                f"* from [{path}]",
-                input_row_limit=_MOST_ROWS,
-                output_row_limit=_MOST_ROWS,
-                fail_on_incomplete_result=True,
-                format=YsonFormat(),
-            )
-        )
+    rows = selected(connection, f"* from [{path}]", path=path)
+    return list(YsonFormat().load_rows(BytesIO(rows)))
 
 
 def registration(connection: Connection, queue: str, consumer: str) -> Mapping[str, Any] | None:
@@ -152,18 +145,21 @@ def row_time(timestamp: int) -> float:
     return float(timestamp >> _COUNTER_BITS)
 
 
-def selected(connection: Connection, query: str, *, limit: int) -> bytes:
+def selected(connection: Connection, query: str, *, path: str | None = None) -> bytes:
     """Return the rows of a query in YTsaurus QL, as a binary YSON list fragment.
 
     Args:
-        query: without `limit`.
-        limit: most rows to read and to return.
+        path: for errors.
+
+    Raises:
+        RequestRefusedError: there are more than a million rows to read.
     """
-    with connection.pinning() as client, translated("read rows"):
-        answer = client.select_rows(
-            f"{query} limit {limit}",
+    with connection.sending() as lane, translated("read rows", path=path):
+        answer = lane.select_rows(
+            query,
             input_row_limit=_MOST_ROWS,
             output_row_limit=_MOST_ROWS,
+            fail_on_incomplete_result=True,
             format=YsonFormat(format="binary"),
             raw=True,
         )

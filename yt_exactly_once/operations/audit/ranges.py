@@ -44,7 +44,7 @@ class RangeReader:
             f"{_listed(schema)} from [{info.path}] where [$tablet_index] = {tablet} "
             f"and [$row_index] >= {first} and [$row_index] < {last}"
         )
-        return decode(selected(self.connection, query, limit=last - first), schema)
+        return decode(selected(self.connection, query), schema)
 
     def tablets(
         self, info: TableInfo, schema: pa.Schema, bounds: Sequence[PartitionBounds]
@@ -72,8 +72,10 @@ class RangeReader:
         names = ", ".join(f"[{name}]" for name in keys)
         after, done = "", 0
         while True:
-            query = f"{_listed(with_keys)} from [{info.path}]{after} order by {names}"
-            batch = decode(selected(self.connection, query, limit=self.size), with_keys)
+            query = (
+                f"{_listed(with_keys)} from [{info.path}]{after} order by {names} limit {self.size}"
+            )
+            batch = decode(selected(self.connection, query), with_keys)
             if batch.num_rows:
                 yield batch
             done += batch.num_rows
