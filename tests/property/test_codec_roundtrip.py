@@ -148,14 +148,16 @@ def test_long_rows_are_read_as_short_ones(table, data):
     frame = arrow_schema_of(schema, binary_strings=True)
     plan = check_frame(frame, schema, target="//t", sorted=False)
     payload = bytearray(encode(batch_of(frame, types_drawn, rows), plan, WireFormat.YSON))
-    for _ in range(data.draw(st.sampled_from([0, 0, 1])) if payload else 0):
+    damaged = bool(payload) and data.draw(st.sampled_from([False, False, True]))
+    if damaged:
         payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
     wanted = {c.name: c.type for c in schema.columns if data.draw(st.booleans())}
     limits = {"LONG": data.draw(st.integers(1, 60)), "_PART_BYTES": 20, "_BLOCK": 2}
     short = read(payload, wanted)
     with patch.multiple(bindings, **limits):
         long = read(payload, wanted)
-    assert repr(long) == repr(short)
+    # Damage may look like text, such as a space between tokens: then what is long is refused.
+    assert repr(long) == repr(short) or (damaged and long is ValueError)
 
 
 def read(payload, wanted):
