@@ -63,7 +63,7 @@ def _tasks_start(query, words, program):
 
 def _package_absent(query):
     hidden = "sys.modules['yt_exactly_once'] = None"
-    _tasks_start(query, "Install yt-exactly-once there", hidden)
+    _tasks_start(query, "Install the package there", hidden)
 
 
 def _package_of_another_version(query):

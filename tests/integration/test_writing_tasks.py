@@ -25,13 +25,13 @@ from yt_exactly_once.errors import DuplicateKeyError, NotOneToOneError, RequestR
 from yt_exactly_once.local import LocalCluster
 from yt_exactly_once.spark.sink.modes.mode import TaskSettings
 from yt_exactly_once.spark.sink.modes.push import PushTask, RehearsalTask
-from yt_exactly_once.spark.sink.modes.sessions import Numbering, session_prefix
+from yt_exactly_once.spark.sink.modes.sessions import Numbering
 from yt_exactly_once.spark.sink.modes.tasks import KEY_HASH_COLUMNS, InsertTask
 from yt_exactly_once.spark.sink.options import Target
 from yt_exactly_once.spark.sink.placement import Placement
 from yt_exactly_once.spark.sink.targets import PreparedTarget
 from yt_exactly_once.ytsaurus.client import Connection
-from yt_exactly_once.ytsaurus.rows import SessionState, sessions_of
+from yt_exactly_once.ytsaurus.rows import SessionState, session_prefix, sessions_of
 from yt_exactly_once.ytsaurus.tables import ensure_object
 
 if TYPE_CHECKING:

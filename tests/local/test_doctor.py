@@ -15,6 +15,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from tests.local.operated import Operated
 from tests.tiers import first_of
 from yt_exactly_once import cli
 from yt_exactly_once.commit.entry import LEDGER_SCHEMA
@@ -478,9 +479,14 @@ def test_command_takes_settings_and_prints_findings(healthy, capsys, tmp_path, m
     assert cli.main([*arguments, "--conf", "spark.driver.maxResultSize=2g"]) == 0
 
 
-def test_settings_are_read_from_a_running_driver():
-    """As Spark's own UI lists them."""
+def test_settings_and_failures_are_read_from_a_running_driver(healthy):
+    """As Spark's own UI lists them; of failures, those that come from the Python of the executors."""
+    lacks = "ModuleNotFoundError: No module named 'yt_exactly_once'"
+    other = "Spark's executors have yt-exactly-once 0.0.9, and the driver has 0.1.0. Install yt"
     answers = {
+        "/api/v1/applications/local-1/stages?status=failed": [
+            {"failureReason": why} for why in (lacks, lacks, other, "lost")
+        ],
         "/api/v1/applications": [{"id": "local-1"}],
         "/api/v1/applications/local-1/environment": {"sparkProperties": [["spark.a", "1"]]},
     }
@@ -496,8 +502,34 @@ def test_settings_are_read_from_a_running_driver():
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        assert spark_conf.from_ui(f"127.0.0.1:{server.server_port}") == {"spark.a": "1"}
+        conf, failures = spark_conf.from_ui(f"127.0.0.1:{server.server_port}")
         server.shutdown()
+    assert conf == {"spark.a": "1"}
+    found = faults(replace(healthy, failures=failures))
+    assert [one.check for one in found] == ["executors"] * 2
+    assert "no package" in found[0].what
+    assert "yt-exactly-once==0.1.0 on every executor" in found[1].repair
+
+
+def test_producer_sessions_are_compared_with_the_ledger(cluster, client, tmp, tmp_path):
+    """Gone, ahead of it, or as it left them."""
+    query = Operated(cluster, tmp, tmp_path / "checkpoint").create()
+    query.feed(2)
+    query.run()
+    (row,) = client.select_rows(f"* from [{query.ledger}]")
+    client.insert_rows(query.ledger, [row | {"mode": "idempotent"}])
+    (lost,) = query.repairs()
+    assert "audit" in lost
+    producer = f"{query.target}_producer"
+    client.create("queue_producer", producer)
+    client.mount_table(producer, sync=True)
+    assert query.repairs() == []
+    name = f"{query.query_id}:{query.target}:partition-0"
+    client.create_queue_producer_session(producer, query.target, name)
+    for batch, said in ((0, "agree with the ledger"), (1, "pushed rows of batch 1")):
+        (session,) = client.select_rows(f"* from [{producer}]")
+        client.insert_rows(producer, [session | {"user_meta": {"batch": batch}}])
+        assert said in query.doctor()[1]
 
 
 def test_no_pyspark_and_no_jvm_are_needed():

@@ -81,7 +81,9 @@ _COLOURS = {
     help="Settings of Spark.  [default: spark-defaults.conf of SPARK_CONF_DIR or SPARK_HOME]",
 )
 @click.option(
-    "--spark-ui", metavar="URL", help="The UI of a running driver, to read its settings from."
+    "--spark-ui",
+    metavar="URL",
+    help="The UI of a running driver: its settings, and what failed tasks say of the executors' Python.",
 )
 @cluster_options
 @json_option
@@ -121,13 +123,15 @@ def command(
         raise click.UsageError("Give one --consumer for all queues, or one for each --queue")
     readers = consumers or (None,)
     conf: dict[str, str] = {}
+    failures: tuple[str, ...] = ()
     origins = []
     file = spark_defaults or spark_conf.default_file()
     if file is not None:
         conf |= spark_conf.from_file(file)
         origins.append(str(file))
     if spark_ui is not None:
-        conf |= spark_conf.from_ui(spark_ui)
+        shown, failures = spark_conf.from_ui(spark_ui)
+        conf |= shown
         origins.append(spark_ui)
     if settings:
         conf |= spark_conf.from_texts(settings)
@@ -149,6 +153,7 @@ def command(
         rows_per_tablet=rows_per_tablet,
         conf=conf,
         conf_origin=", ".join(origins),
+        failures=failures,
     )
     found: list[Finding] = []
     for finding in examine(subject):

@@ -27,39 +27,51 @@ def require_version(driver: str) -> None:
         ConfigError: it has another version.
     """
     if driver != VERSION:
-        raise ConfigError(
-            f"Spark's executors have yt-exactly-once {VERSION}, and the driver has {driver}",
-            remedy=f"Install yt-exactly-once=={driver} on every executor, or the other version on the "
-            "driver. Or ship a packed environment with spark.archives",
+        raise _version_differs(VERSION, driver)
+
+
+def _version_differs(executors: str, driver: str) -> ConfigError:
+    return ConfigError(
+        f"Spark's executors have yt-exactly-once {executors}, and the driver has {driver}",
+        remedy=f"Install yt-exactly-once=={driver} on every executor, or the other version on the "
+        "driver. Or ship a packed environment with spark.archives",
+    )
+
+
+_OTHER_VERSION = re.compile(
+    r"Spark's executors have yt-exactly-once (\S+), and the driver has (\S+)[.\n]"
+)
+
+
+def unfit_python(text: str) -> ConfigError | None:
+    """Return what the failure of a task says of the Python of the executors, if that is to blame."""
+    absent, missing = _NO_PYTHON.search(text), _MISSING.search(text)
+    if absent is not None:
+        return ConfigError(
+            f"Spark's executors cannot start the Python {absent[1]!r}",
+            remedy="Let PYSPARK_PYTHON name a Python that every executor has. With spark.archives it is "
+            "a relative path, such as ./environment/bin/python",
         )
+    if missing is not None and missing[1] in _NEEDED:
+        return ConfigError(
+            f"The Python of Spark's executors has no package {missing[1]!r}",
+            remedy="Install the package there, and let PYSPARK_PYTHON name that Python. Or ship a packed "
+            "environment with spark.archives",
+        )
+    other = _OTHER_VERSION.search(text)
+    return None if other is None else _version_differs(other[1], other[2])
 
 
 @contextmanager
 def unfit_python_named() -> Iterator[None]:
-    """Turn the failure of a task without a Python, or without a package, into an error that says so.
-
-    Raises:
-        ConfigError: an executor cannot start its Python, or that has no package that a task needs.
-    """
+    """Turn the failure of a task without a fitting Python into the `ConfigError` that says so."""
     try:
         yield
     except ImportError:
         # Of this process, and not of a task.
         raise
     except Exception as error:
-        text = str(error)
-        absent = _NO_PYTHON.search(text)
-        if absent is not None:
-            raise ConfigError(
-                f"Spark's executors cannot start the Python {absent[1]!r}",
-                remedy="Let PYSPARK_PYTHON name a Python that every executor has. With spark.archives it is "
-                "a relative path, such as ./environment/bin/python",
-            ) from error
-        found = _MISSING.search(text)
-        if found is None or found[1] not in _NEEDED:
+        named = unfit_python(str(error))
+        if named is None:
             raise
-        raise ConfigError(
-            f"The Python of Spark's executors has no package {found[1]!r}",
-            remedy="Install the package there, and let PYSPARK_PYTHON name that Python. Or ship a packed "
-            "environment with spark.archives",
-        ) from error
+        raise named from error

@@ -79,6 +79,11 @@ class SessionState(NamedTuple):
         return self.user_meta.get("digest")
 
 
+def session_prefix(query_id: str, target: str) -> str:
+    """Return how the names of a query's sessions for a target begin."""
+    return f"{query_id}:{target}:"
+
+
 def sessions_of(connection: Connection, producer: str, prefix: str) -> dict[str, SessionState]:
     """Return what the last pushes stored in the sessions of a producer, by session id.
 

@@ -1,4 +1,4 @@
-"""This machine: versions of Python, Java and packages."""
+"""This machine and the executors of a running driver: versions of Python, Java and packages."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from packaging.requirements import Requirement
 
 from yt_exactly_once.errors import JavaNotFoundError
 from yt_exactly_once.operations.doctor.finding import Finding, Level, ok, problem, warning
+from yt_exactly_once.spark.executors import unfit_python
 from yt_exactly_once.spark.java import require_java
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ def examine(subject: Subject) -> Iterator[Finding]:
     yield from _packages()
     if subject.cluster.client_config.get("backend") == "rpc":
         yield _driver()
+    named = {str(error): error for text in subject.failures if (error := unfit_python(text))}
+    for error in named.values():
+        why = "Every task fails there, so no batch is written"
+        yield problem("executors", error.placed, why, error.remedy)
 
 
 def _python() -> Finding:

@@ -16,6 +16,7 @@ from yt_exactly_once.operations.doctor import (
     proxies,
     queries,
     queues,
+    sessions,
     spark_settings,
     tables,
 )
@@ -59,6 +60,7 @@ def examine(
         ("bundles", lambda: bundles.examine(subject, connection)),
         ("queue", lambda: queues.examine(subject, connection)),
         ("query", lambda: queries.examine(subject, connection)),
+        ("producer sessions", lambda: sessions.examine(subject, connection)),
         ("checkpoint", lambda: checkpoint.examine(subject, connection)),
         ("tables", lambda: tables.examine(subject, connection)),
         ("spark settings", lambda: spark_settings.examine(subject, connection)),

@@ -62,8 +62,8 @@ def from_file(path: Path) -> dict[str, str]:
     return conf
 
 
-def from_ui(url: str) -> dict[str, str]:
-    """Ask the UI of a running driver, usually at port 4040. It shows no passwords and tokens.
+def from_ui(url: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Ask the UI of a running driver for its settings, without secrets, and why stages failed.
 
     Raises:
         ConfigError: no driver answers there.
@@ -74,7 +74,9 @@ def from_ui(url: str) -> dict[str, str]:
     try:
         (first, *_) = _get(base)
         properties = _get(f"{base}/{first['id']}/environment")["sparkProperties"]
-        return {str(name): str(value) for name, value in properties}
+        failed = _get(f"{base}/{first['id']}/stages?status=failed")
+        why = tuple(str(stage.get("failureReason", "")) for stage in failed)
+        return {str(name): str(value) for name, value in properties}, why
     except (
         OSError,
         ValueError,

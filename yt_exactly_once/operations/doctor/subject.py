@@ -47,6 +47,7 @@ class Subject:
         frame: columns that the sink writes, compared with those of each target; `None` if they are not known.
         conf: Spark's settings, as far as they are known.
         conf_origin: where the settings come from, for messages; empty if none are known.
+        failures: why stages of the running driver failed.
 
     Raises:
         ConfigError: a path or a number is impossible.
@@ -65,6 +66,7 @@ class Subject:
     frame: pa.Schema | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     conf_origin: str = ""
+    failures: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check every value."""

@@ -23,12 +23,12 @@ from yt_exactly_once.retrying import run_attempts
 from yt_exactly_once.spark.query.calls import Place
 from yt_exactly_once.spark.sink.arrived import TaskIdentity, TaskMessage, TaskRows, WriterTask
 from yt_exactly_once.spark.sink.look_up import Found, find
-from yt_exactly_once.spark.sink.modes.sessions import POSITION_BITS, session_prefix
+from yt_exactly_once.spark.sink.modes.sessions import POSITION_BITS
 from yt_exactly_once.spark.sink.run import Delivery
 from yt_exactly_once.spark.sink.transactional_sink import TransactionalSink
 from yt_exactly_once.spark.sink.writer_options import CHECKPOINT_OPTION, parse_writer_options
 from yt_exactly_once.spark.worker import spare_modules
-from yt_exactly_once.ytsaurus.rows import sessions_of
+from yt_exactly_once.ytsaurus.rows import session_prefix, sessions_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

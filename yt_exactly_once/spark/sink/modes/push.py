@@ -29,11 +29,10 @@ from yt_exactly_once.spark.sink.modes.sessions import (
     SESSION_VERSION,
     other_rows,
     position_session,
-    session_prefix,
 )
 from yt_exactly_once.spark.sink.modes.tasks import REPORT_SCHEMA, ChunkReport
 from yt_exactly_once.spark.worker import side_by_side
-from yt_exactly_once.ytsaurus.rows import ProducerSession
+from yt_exactly_once.ytsaurus.rows import ProducerSession, session_prefix
 
 if TYPE_CHECKING:
     from yt_exactly_once.commit.batch import MicroBatch

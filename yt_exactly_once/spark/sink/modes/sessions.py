@@ -22,6 +22,7 @@ from yt_exactly_once.commit.entry import APPLICATION_PREFIX
 from yt_exactly_once.commit.formats import require_known_format
 from yt_exactly_once.errors import ConfigError, NotOneToOneError
 from yt_exactly_once.spark.sink.modes.row_digest import mixed
+from yt_exactly_once.ytsaurus.rows import session_prefix
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,11 +48,6 @@ REPEAT = (
 
 _REPEAT_JOB = "write the job as another application, which repeats the rows that are there"
 """The way out that a job has."""
-
-
-def session_prefix(query_id: str, target: str) -> str:
-    """Return how the names of a query's sessions for a target begin."""
-    return f"{query_id}:{target}:"
 
 
 def source_session(queue_id: str, tablet: int) -> str:
