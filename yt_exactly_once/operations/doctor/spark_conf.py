@@ -13,7 +13,8 @@ from typing import Any
 
 from yt_exactly_once.errors import ConfigError
 
-_PATIENCE_SECONDS = 10
+_PATIENCE_SECONDS = 30
+"""The first request to a driver starts its API, which takes seconds."""
 
 
 def from_texts(texts: Iterable[str]) -> dict[str, str]:
