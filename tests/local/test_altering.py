@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 from yt import yson
 from yt.wrapper import YtResponseError
@@ -101,58 +99,6 @@ def test_static_table_that_cannot_be_dynamic_stays(client, tmp, columns, attribu
     with pytest.raises(YtResponseError, match=message):
         client.alter_table(f"{tmp}/t", schema=_schema(*columns, **attributes), dynamic=True)
     assert not client.get(f"{tmp}/t/@dynamic")
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "fits"),
-    [
-        ("int8", "int16", True),
-        ("int16", "int8", False),
-        ("int64", "uint64", False),
-        ("float", "double", True),
-        ("string", "yson", True),
-        ("uuid", "yson", False),
-        ({"type_name": "list", "item": "int8"}, {"type_name": "list", "item": "int64"}, True),
-        ({"type_name": "list", "item": "int64"}, {"type_name": "list", "item": "int8"}, False),
-    ],
-)
-def test_type_of_a_column_is_widened_only(client, tmp, old, new, fits):
-    """Chunks stay as they are, so every old value must be one of the new type."""
-    column, wider = ({"name": "v", "type_v3": _optional(kind)} for kind in (old, new))
-    client.create("table", f"{tmp}/t", attributes={"schema": [column]})
-    client.alter_table(f"{tmp}/t", schema=[{"name": "w", "type": "any"}])
-    client.alter_table(f"{tmp}/t", schema=[column])
-    client.write_table(f"{tmp}/t", [{"v": None}])
-    if fits:
-        client.alter_table(f"{tmp}/t", schema=[wider])
-        return
-    with pytest.raises(YtResponseError) as caught:
-        client.alter_table(f"{tmp}/t", schema=[wider])
-    assert caught.value.contains_code(316)
-
-
-@pytest.mark.parametrize(
-    ("change", "fits"), [("added", True), ("required", False), ("gone", False)]
-)
-def test_struct_grows_by_optional_members(client, tmp, change, fits):
-    """A row that is there has no other members."""
-    members = [{"name": "x", "type": "int64"}]
-    added = {"name": "y", "type": "int64" if change == "required" else _optional("int64")}
-    before = _optional({"type_name": "struct", "members": members})
-    after = [] if change == "gone" else [*members, added]
-    after = _optional({"type_name": "struct", "members": after})
-    client.create("table", f"{tmp}/t", attributes={"schema": [{"name": "v", "type_v3": before}]})
-    client.write_table(f"{tmp}/t", [{"v": None}])
-    alter = partial(client.alter_table, f"{tmp}/t", schema=[{"name": "v", "type_v3": after}])
-    if fits:
-        alter()
-    else:
-        with pytest.raises(YtResponseError, match="Type mismatch"):
-            alter()
-
-
-def _optional(kind):
-    return {"type_name": "optional", "item": kind}
 
 
 @pytest.mark.parametrize(
